@@ -1,0 +1,59 @@
+# Every target makes .venv first if it is missing or out of date; nothing else has to be set up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help demo test bench lint format types clean venv python java
+
+help:
+	@echo "make demo    the demo: a live stream, three views, and the proof that no row is lost"
+	@echo "make test    all checks: lint, format, types, tests"
+	@echo "make bench   measure against hand-written Structured Streaming, Spark batch and DuckDB"
+	@echo "make lint | format | types | venv | clean"
+
+# The environment is asked for first: a missing Java must not be reported after minutes of installing.
+demo: java $(STAMP)
+	$(BIN)/anabranch demo $(ARGS)
+
+bench: java $(STAMP)
+	$(BIN)/anabranch bench $(ARGS)
+
+test: java $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+venv: $(STAMP)
+
+python:
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo "error: $(PYTHON) is not there; Python 3.10 or newer is needed (or: make PYTHON=/path/to/python)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "error: $$($(PYTHON) --version 2>&1) found; Python 3.10 or newer is needed (or: make PYTHON=/path/to/python)" >&2; exit 1; }
+
+# Needs no installed package: the module and what it imports are plain Python.
+java: python
+	@PYTHONPATH=src $(PYTHON) -m anabranch.java --quiet
+
+$(STAMP): pyproject.toml constraints.txt | python
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "error: this Python cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,131 @@
+"""The console: everything the command line prints goes through one of these.
+
+Results go to stdout, everything else to stderr. Colours only on a terminal and only if NO_COLOR is not set.
+It must not know what a result or a run is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import traceback
+from typing import IO
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+
+
+class Console:
+    """Where text goes, and how it may look there."""
+
+    def __init__(self, out: IO[str] | None = None, err: IO[str] | None = None) -> None:
+        self._out = out
+        self._err = err
+        self.quiet = False
+        self.debug = False
+        self._status_width = 0
+
+    # The streams are looked up at each use: test runners and redirections replace them.
+    @property
+    def out(self) -> IO[str]:
+        return sys.stdout if self._out is None else self._out
+
+    @property
+    def err(self) -> IO[str]:
+        return sys.stderr if self._err is None else self._err
+
+    @property
+    def out_is_terminal(self) -> bool:
+        return _is_terminal(self.out)
+
+    @property
+    def err_is_terminal(self) -> bool:
+        return _is_terminal(self.err)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and lines of the terminal."""
+        columns, rows = shutil.get_terminal_size((100, 30))
+        return max(columns, 20), max(rows, 8)
+
+    def write(self, text: str) -> None:
+        """Part of a result, as it is."""
+        self.out.write(text)
+
+    def line(self, text: str = "") -> None:
+        """A line of a result."""
+        self.out.write(text + "\n")
+
+    def flush(self) -> None:
+        self.out.flush()
+
+    def message(self, text: str) -> None:
+        """What happened, for people; nothing that a program reads."""
+        if not self.quiet:
+            self._tell(text)
+
+    def warning(self, text: str) -> None:
+        self._tell(f"{self.style('warning:', 'yellow', self.err)} {text}")
+
+    def error(self, text: str) -> None:
+        self._tell(f"{self.style('error:', 'red', self.err)} {text}")
+
+    def trace(self, error: BaseException) -> None:
+        """The stack trace; only for those who asked for it."""
+        if self.debug:
+            self._tell("".join(traceback.format_exception(error)).rstrip())
+
+    def status(self, text: str) -> None:
+        """A line on the terminal that the next one replaces; does nothing elsewhere."""
+        if self.quiet or not self.err_is_terminal:
+            return
+        text = text[: self.size[0] - 1]
+        self.err.write("\r" + text.ljust(self._status_width))
+        self.err.flush()
+        self._status_width = len(text)
+
+    def end_status(self) -> None:
+        if self._status_width:
+            self.err.write("\n")
+            self._status_width = 0
+
+    def _tell(self, text: str) -> None:
+        # Results and messages share a terminal: keep them in the order in which they were written.
+        if self.out_is_terminal:
+            self.flush()
+        self.end_status()
+        self.err.write(text + "\n")
+        self.err.flush()
+
+    def style(self, text: str, style: str, stream: IO[str] | None = None) -> str:
+        """The text in a style, where the stream shows styles."""
+        stream = self.out if stream is None else stream
+        if not _is_terminal(stream) or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+            return text
+        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+    def prepare(self) -> None:
+        """Results are UTF-8 with plain line ends whatever the locale says, unless a terminal shows them."""
+        reconfigure = getattr(self.out, "reconfigure", None)
+        if reconfigure is None:
+            return
+        if self.out_is_terminal:
+            reconfigure(errors="replace")
+        else:
+            reconfigure(encoding="utf-8", newline="\n")
+
+    def give_up_output(self) -> None:
+        """Nobody reads stdout any more: what is still buffered must not raise again at exit."""
+        try:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self.out.fileno())
+            os.close(null)
+        except (OSError, ValueError):
+            pass
+
+
+def _is_terminal(stream: IO[str]) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False

@@ -1,0 +1,260 @@
+"""`anabranch doctor`: is everything there that Anabranch needs, and does it work?
+
+Each check is a function that gives one finding; none of them changes anything. Spark is started in a process
+of its own, so that whatever it prints, and however it fails, stays out of the report.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from anabranch.cli import tables
+from anabranch.cli.console import Console
+from anabranch.errors import AnabranchError, HomeInUse
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+OLDEST_PYTHON = (3, 10)
+LITTLE_DISK = 2 * 1024**3
+NO_DISK = 200 * 1024**2
+SPARK_SECONDS = 120.0
+_STYLES = {OK: "green", WARN: "yellow", FAIL: "red"}
+
+#: Run with the key=value settings as arguments; prints the number 10 if Spark works.
+_START_SPARK = """
+import sys
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.appName("anabranch doctor")
+for setting in sys.argv[1:]:
+    key, _, value = setting.partition("=")
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+print(spark.range(10).count())
+spark.stop()
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check saw, and what to do about it."""
+
+    name: str
+    state: str
+    found: str
+    advice: str = ""
+
+
+def examine(
+    console: Console, home: str, *, start_spark: bool, master: str | None, conf: dict[str, str]
+) -> int:
+    """All checks, a table of them, and 1 if any failed."""
+    findings = []
+    for finding in check_all(Path(home), start_spark=start_spark, master=master, conf=conf):
+        findings.append(finding)
+        console.status(f"{finding.name} ...")
+    console.end_status()
+    rows = [(f.name, f.state, f.found, f.advice) for f in findings]
+    columns: list[list[str | None]] = [[row[i] for row in rows] for i in range(4)]
+    printed = list(tables.lines(["check", "state", "found", "what to do"], columns, [False] * 4))
+    for line in printed[:2]:
+        console.line(line)
+    for finding, line in zip(findings, printed[2:], strict=True):
+        console.line(_coloured(console, finding, line))
+    return 1 if any(finding.state == FAIL for finding in findings) else 0
+
+
+def _coloured(console: Console, finding: Finding, line: str) -> str:
+    mark = f"| {finding.state}"
+    return line.replace(mark, f"| {console.style(finding.state, _STYLES[finding.state])}", 1)
+
+
+def check_all(
+    home: Path, *, start_spark: bool, master: str | None, conf: dict[str, str]
+) -> Iterator[Finding]:
+    yield check_python()
+    java = check_java()
+    yield java
+    pyspark = check_pyspark()
+    yield pyspark
+    for package in ("deltalake", "sqlglot", "pyarrow", "duckdb", "rich", "click"):
+        yield check_package(package)
+    yield check_disk("disk of the home", home)
+    yield check_disk("disk for temporary files", Path(tempfile.gettempdir()))
+    yield check_writable(home)
+    yield check_lock(home)
+    if not start_spark:
+        yield Finding("Spark session", OK, "not started, as asked")
+    elif FAIL in (java.state, pyspark.state):
+        yield Finding("Spark session", FAIL, "not started", "mend Java and pyspark first")
+    else:
+        yield check_spark(master, conf)
+
+
+def check_python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if tuple(sys.version_info) < OLDEST_PYTHON:
+        return Finding("Python", FAIL, version, "install Python 3.10 or newer")
+    return Finding("Python", OK, version)
+
+
+def check_java() -> Finding:
+    from anabranch import java
+
+    try:
+        found = java.find()
+    except AnabranchError as problem:
+        return Finding("Java", FAIL, " ".join(problem.message.split()), problem.hint or "")
+    return Finding("Java", OK, f"{found.version} at {found.path}, with {java.NEEDED_MODULE}")
+
+
+def check_pyspark() -> Finding:
+    finding = check_package("pyspark")
+    if finding.state == FAIL:
+        return finding
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        jars = Path(home) / "jars"
+    else:
+        spec = importlib.util.find_spec("pyspark")
+        jars = Path(spec.origin or "").parent / "jars" if spec else Path("jars")
+    count = len(list(jars.glob("spark-core_*.jar")))
+    if not count:
+        advice = "unset SPARK_HOME, or set it to a whole Spark" if home else "install pyspark again with pip"
+        return Finding("pyspark", FAIL, f"{finding.found}, without Spark's jars in {jars}", advice)
+    if home:
+        return Finding(
+            "pyspark", WARN, f"{finding.found}, SPARK_HOME={home}", "its version has to be the same"
+        )
+    return Finding("pyspark", finding.state, finding.found, finding.advice)
+
+
+def check_package(name: str) -> Finding:
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, FAIL, "not installed", f"pip install {name}, or install anabranch again")
+    wanted = _wanted(name)
+    if wanted and not _fits(version, wanted):
+        return Finding(name, WARN, version, f"anabranch is made for {name}{wanted}")
+    return Finding(name, OK, version)
+
+
+def _wanted(name: str) -> str | None:
+    """The range of versions that the installed anabranch asks for."""
+    try:
+        requirements = importlib.metadata.requires("anabranch") or []
+    except importlib.metadata.PackageNotFoundError:  # run from a checkout
+        return None
+    old_python = sys.version_info < (3, 11)
+    for requirement in requirements:
+        text, _, marker = requirement.partition(";")
+        if "extra" in marker or ("<" in marker and not old_python) or (">=" in marker and old_python):
+            continue
+        if text.strip().startswith(name):
+            return text.strip()[len(name) :].strip()
+    return None
+
+
+def _fits(version: str, wanted: str) -> bool:
+    """Whether a version lies in a range such as >=1.6,<2."""
+    have = _numbers(version)
+    for bound in wanted.split(","):
+        bound = bound.strip()
+        if bound.startswith(">=") and have < _numbers(bound[2:]):
+            return False
+        if bound.startswith("<") and not bound.startswith("<=") and have >= _numbers(bound[1:]):
+            return False
+    return True
+
+
+def _numbers(version: str) -> list[int]:
+    numbers = []
+    for part in version.split("."):
+        digits = "".join(c for c in part if c.isdigit())
+        numbers.append(int(digits or 0))
+    return numbers
+
+
+def check_disk(name: str, folder: Path) -> Finding:
+    at = _existing(folder)
+    free = shutil.disk_usage(at).free
+    found = f"{free / 1024**3:,.1f} GiB free at {at}"
+    if free < NO_DISK:
+        return Finding(name, FAIL, found, "make room, or choose another disk with --home and TMPDIR")
+    if free < LITTLE_DISK:
+        return Finding(name, WARN, found, "runs need room for their Parquet files: keep 2 GiB free")
+    return Finding(name, OK, found)
+
+
+def check_writable(home: Path) -> Finding:
+    at = _existing(home)
+    if home.exists() and not home.is_dir():
+        return Finding("home", FAIL, f"{home} is a file", "choose another folder with --home")
+    if not os.access(at, os.W_OK | os.X_OK):
+        return Finding("home", FAIL, f"{at} is not writable", "choose another folder with --home")
+    return Finding(
+        "home", OK, f"{home} is writable" if home.exists() else f"{home} does not exist yet; it can be made"
+    )
+
+
+def check_lock(home: Path) -> Finding:
+    if not (home / "writer.lock").exists():
+        return Finding("writer of the home", OK, "none")
+    try:
+        from anabranch.ledger.lock import WriterLock
+
+        WriterLock(home, datetime.now(timezone.utc)).release()
+    except HomeInUse as problem:
+        return Finding("writer of the home", WARN, problem.message, problem.hint or "")
+    except (OSError, ImportError) as problem:
+        return Finding("writer of the home", WARN, f"cannot be told: {problem}")
+    return Finding("writer of the home", OK, "none")
+
+
+def check_spark(master: str | None, conf: dict[str, str]) -> Finding:
+    from anabranch import java
+
+    java.ensure()
+    settings = {"spark.master": master or "local[1]", "spark.ui.enabled": "false", **conf}
+    command = [sys.executable, "-c", _START_SPARK, *[f"{key}={value}" for key, value in settings.items()]]
+    started = time.monotonic()
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SPARK_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        advice = "is the master reachable?" if master else "is the machine very busy?"
+        return Finding("Spark session", FAIL, f"no answer in {SPARK_SECONDS:.0f} s", advice)
+    seconds = time.monotonic() - started
+    if done.returncode or done.stdout.strip() != "10":
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        said = next((line for line in reversed(lines) if "Exception" in line or "Error" in line), None)
+        return Finding(
+            "Spark session", FAIL, said or (lines[-1] if lines else "no result"), "see the message"
+        )
+    return Finding(
+        "Spark session", OK, f"started and counted in {seconds:.1f} s with {settings['spark.master']}"
+    )
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    folder = folder.absolute()
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder

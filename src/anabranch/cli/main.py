@@ -1,0 +1,360 @@
+"""The command `anabranch`: words and options to function calls, errors to exit codes.
+
+Help, the version and syntax errors must answer at once: nothing heavy is imported at the top of this file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from anabranch import __version__
+from anabranch.cli.console import Console
+from anabranch.errors import AnabranchError, nearest
+
+FAILED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130
+#: Where `run`, `compact` and `doctor` look when no home is given; a one-off query uses a temporary home.
+DEFAULT_HOME = ".anabranch"
+OUTPUTS = ("batch-table", "batch-csv", "stream-json", "live-table", "live-csv")
+QUERY = "query"
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Front(click.Group):
+    """The commands, and SQL where none is named. Options may stand before a command as well as after it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self.arrange(list(args)))
+
+    def arrange(self, args: list[str]) -> list[str]:
+        """Put the command's name first; SQL without one gets the name of the hidden command for it."""
+        at = self._first_word(args)
+        before = args if at is None else args[:at]
+        for alone in ("--help", "-h", "--version"):
+            if alone in before:
+                return [alone]
+        if not args or at is None:
+            return [QUERY, *args] if args else args
+        word = args[at]
+        if word in self.commands and word != QUERY:
+            return [word, *before, *args[at + 1 :]]
+        if word.startswith("--"):
+            # SQL that starts with a comment looks like an option; at the end, after "--", it does not.
+            return [QUERY, *before, *args[at + 1 :], "--", word]
+        return [QUERY, *args]
+
+    def _first_word(self, args: list[str]) -> int | None:
+        """The place of the first argument that is neither an option nor the value of one."""
+        with_value = {
+            name
+            for command in self.commands.values()
+            for option in command.params
+            if isinstance(option, click.Option) and not option.is_flag
+            for name in option.opts
+        }
+        at = 0
+        while at < len(args):
+            text = args[at]
+            if text == "--":
+                return None
+            if not text.startswith("-") or text == "-" or (text.startswith("--") and text[2:3].isspace()):
+                return at
+            at += 2 if text in with_value else 1
+        return None
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage("anabranch", '[OPTIONS] "SQL; SQL"')
+        formatter.write_usage("anabranch", "[OPTIONS] -f FILE", prefix="       ")
+        formatter.write_usage("anabranch", "COMMAND [OPTIONS] ...", prefix="       ")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
+        options = [p for p in self.commands[QUERY].params if isinstance(p, click.Option)]
+        records = [record for p in (*options, *own) if (record := p.get_help_record(ctx)) is not None]
+        with formatter.section("Options"):
+            formatter.write_dl(records)
+        self.format_commands(ctx, formatter)
+
+
+def _settings(context: click.Context, option: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{pair!r} is not of the form key=value", ctx=context, param=option)
+        settings[key.strip()] = value
+    return settings
+
+
+def _switch(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    def switch(context: click.Context, option: click.Parameter, value: bool) -> None:
+        if value:
+            setattr(context.find_object(Console), name, True)
+
+    return switch
+
+
+def console_options(command: Command) -> Command:
+    command = click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        callback=_switch("debug"),
+        help="Show stack traces of errors.",
+    )(command)
+    return click.option(
+        "--quiet",
+        "-q",
+        is_flag=True,
+        expose_value=False,
+        callback=_switch("quiet"),
+        help="Print no messages.",
+    )(command)
+
+
+def home_option(command: Command) -> Command:
+    return click.option(
+        "--home",
+        envvar="ANABRANCH_HOME",
+        metavar="DIR",
+        type=click.Path(file_okay=False),
+        help="Where the ledger lives (or ANABRANCH_HOME).",
+    )(command)
+
+
+def spark_options(command: Command) -> Command:
+    command = click.option(
+        "--conf",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=_settings,
+        help="A Spark setting; may be repeated.",
+    )(command)
+    return click.option("--master", metavar="URL", help="The Spark master.  [default: local[*]]")(command)
+
+
+def run_rows_option(command: Command) -> Command:
+    return click.option(
+        "--run-rows", metavar="N", type=click.IntRange(min=1), help="A run takes at most N rows."
+    )(command)
+
+
+def read_text(path: str) -> str:
+    """The text of a script; '-' is stdin."""
+    try:
+        if path == "-":
+            return sys.stdin.read()
+        with open(path, encoding="utf-8-sig") as file:
+            return file.read()
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{path} is not UTF-8 text (byte {error.start})") from error
+
+
+@click.group(cls=Front, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="anabranch %(version)s")
+def cli() -> None:
+    """Streaming SQL on Spark: answers that stay right, in whatever order rows arrive.
+
+    \b
+    anabranch "SELECT count(*) FROM 'bids/*.parquet'"
+    anabranch -o stream-json -f script.sql
+    anabranch run app.sql --home ledger
+    """
+
+
+@cli.command(QUERY, hidden=True)
+@click.argument("sql", nargs=-1)
+@click.option("-f", "--file", metavar="FILE", help="Take the statements from a file; '-' is stdin.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(OUTPUTS),
+    help="How results are printed.  [default: batch-table; live-table on a terminal for endless sources]",
+)
+@home_option
+@spark_options
+@run_rows_option
+@console_options
+@click.pass_obj
+def query(
+    console: Console,
+    sql: tuple[str, ...],
+    file: str | None,
+    output: str | None,
+    home: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    run_rows: int | None,
+) -> int:
+    """Run SQL statements in order; every SELECT prints its result."""
+    if sql and file is not None:
+        raise click.UsageError("give either SQL or -f FILE, not both")
+    if not sql and file is None:
+        raise click.UsageError("there is nothing to do: give SQL, -f FILE or a command")
+    if sql and (len(sql) > 1 or sql[0].isidentifier()):
+        meant = nearest(sql[0], [name for name, command in cli.commands.items() if not command.hidden])
+        if meant is not None:
+            raise click.UsageError(f"there is no command {sql[0]}; did you mean {meant}?")
+    if len(sql) > 1:
+        raise click.UsageError(f"SQL has to be one argument: put it in quotes ({sql[1]!r} came after it)")
+    text = sql[0] if file is None else read_text(file)
+    from anabranch.cli import work
+
+    return work.execute(console, text, output, work.Settings(home, master, conf, run_rows))
+
+
+@cli.command()
+@click.argument("script", metavar="APP.SQL")
+@click.option("--until-idle", is_flag=True, help="End when the sources have nothing more.")
+@home_option
+@spark_options
+@run_rows_option
+@console_options
+@click.pass_obj
+def run(
+    console: Console,
+    script: str,
+    until_idle: bool,
+    home: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    run_rows: int | None,
+) -> int:
+    """Keep the views of a script going until Ctrl-C.
+
+    Run again on the same home it goes on where it was. Without --home the home is .anabranch in this folder.
+    """
+    text = read_text(script)
+    from anabranch.cli import work
+
+    return work.run(console, text, until_idle, work.Settings(home or DEFAULT_HOME, master, conf, run_rows))
+
+
+@cli.command()
+@click.argument("script", metavar="APP.SQL")
+@console_options
+@click.pass_obj
+def check(console: Console, script: str) -> int:
+    """Parse and bind a script without starting Spark."""
+    text = read_text(script)
+    from anabranch.cli import work
+
+    return work.check(console, text)
+
+
+@cli.command()
+@home_option
+@spark_options
+@console_options
+@click.pass_obj
+def compact(console: Console, home: str | None, master: str | None, conf: dict[str, str]) -> int:
+    """Reduce the tables of a home now."""
+    home = home or DEFAULT_HOME
+    if not os.path.isdir(home):
+        raise click.UsageError(f"there is no home at {home}: name one with --home or ANABRANCH_HOME")
+    from anabranch.cli import work
+
+    return work.compact(console, work.Settings(home, master, conf))
+
+
+@cli.command()
+@click.option("--no-spark", is_flag=True, help="Do not start a Spark session.")
+@home_option
+@spark_options
+@console_options
+@click.pass_obj
+def doctor(
+    console: Console, no_spark: bool, home: str | None, master: str | None, conf: dict[str, str]
+) -> int:
+    """Check Python, Java, Spark, the packages, disk space and the home."""
+    from anabranch.cli import doctor as checks
+
+    return checks.examine(console, home or DEFAULT_HOME, start_spark=not no_spark, master=master, conf=conf)
+
+
+_PASSED_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
+
+
+@cli.command(context_settings=_PASSED_ON)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def demo(arguments: tuple[str, ...]) -> int:
+    """A live bid stream, three views, and the proof that no row is lost."""
+    from anabranch.demo import main as demo_main
+
+    return demo_main(list(arguments)) or 0
+
+
+@cli.command(context_settings=_PASSED_ON)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def bench(arguments: tuple[str, ...]) -> int:
+    """Measure against hand-written Structured Streaming, Spark batch and DuckDB."""
+    from anabranch.bench import main as bench_main
+
+    return bench_main(list(arguments)) or 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code."""
+    console = Console()
+    console.prepare()
+    try:
+        if "_ANABRANCH_COMPLETE" in os.environ:  # a shell asks for completions
+            cli.main(prog_name="anabranch")
+        # Not cli.main for the rest: it has a way of its own with closed pipes.
+        words = sys.argv[1:] if arguments is None else list(arguments)
+        with cli.make_context("anabranch", words, obj=console) as context:
+            code = cli.invoke(context)
+        console.flush()
+        return int(code or 0)
+    except click.exceptions.Exit as ended:
+        console.flush()
+        return ended.exit_code
+    except BrokenPipeError:
+        # The reader of a pipe has seen enough: that is no error.
+        console.give_up_output()
+        return 0
+    except click.exceptions.NoArgsIsHelpError as help_asked:
+        console.line(help_asked.ctx.get_help() if help_asked.ctx else "")
+        return 0
+    except click.ClickException as error:
+        wrong = getattr(error, "ctx", None)
+        path = wrong.command_path.replace(f" {QUERY}", "") if wrong else "anabranch"
+        console.error(f"{error.format_message()}\n  see: {path} --help")
+        return WRONG_USAGE
+    except (KeyboardInterrupt, click.Abort):
+        console.end_status()
+        return INTERRUPTED
+    except AnabranchError as error:
+        console.trace(error)
+        console.error(str(error))
+        return error.exit_code
+    except Exception as error:
+        console.trace(error)
+        console.error(describe(error))
+        if not console.debug:
+            console.message("  --debug shows where it happened")
+        return FAILED
+
+
+def describe(error: BaseException) -> str:
+    """An error that nobody foresaw, without the stack trace that Java puts into its text."""
+    kept = []
+    for line in str(error).splitlines():
+        if line.startswith(("\tat ", "JVM stacktrace", "Caused by:", "\t... ")):
+            break
+        if line.strip():
+            kept.append(line.rstrip())
+    return "\n".join([f"{type(error).__name__}: {kept[0]}", *kept[1:12]] if kept else [type(error).__name__])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

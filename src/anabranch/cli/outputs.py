@@ -1,0 +1,176 @@
+"""The outputs: one class each, all made from a result and a console.
+
+`batch-*` print an answer once; `stream-json` and `live-*` print changes as runs commit. An output takes
+either kind of result: rows count as insertions, changes are added up where a whole answer is asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from anabranch.cli import tables
+from anabranch.cli.console import Console
+from anabranch.cli.interface import ArrowTable, Result
+from anabranch.cli.net import NetTable
+from anabranch.cli.values import column_texts, is_number, json_formatter, json_text, plain_values
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DIFF = "_diff"
+BATCH = ("batch-table", "batch-csv")
+LIVE = ("stream-json", "live-table", "live-csv")
+NAMES = BATCH + LIVE
+
+
+class Output(Protocol):
+    """Prints results."""
+
+    def show(self, result: Result) -> None: ...
+
+
+def make_output(name: str, console: Console, clock: Callable[[], float] = time.monotonic) -> Output:
+    """The output of that name."""
+    if name == "batch-table":
+        return BatchTable(console)
+    if name == "batch-csv":
+        return BatchCsv(console)
+    if name == "stream-json":
+        return StreamJson(console)
+    if name == "live-csv":
+        return LiveCsv(console)
+    from anabranch.cli.live import LiveTable
+
+    return LiveTable(console, clock)
+
+
+def _deltas(result: Result) -> Iterator[ArrowTable]:
+    """The changes of a result, run by run, whatever its kind; `_diff` is the last column."""
+    if result.kind == "changes" or result.endless:
+        for batch in result:
+            yield batch.changes
+        return
+    import pyarrow as pa
+
+    rows = result.toArrow()
+    yield rows.append_column(DIFF, pa.array([1] * rows.num_rows, pa.int64()))
+
+
+class BatchTable:
+    """Aligned columns and the number of rows."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def show(self, result: Result) -> None:
+        if result.kind == "changes":
+            net = NetTable()
+            for batch in result:
+                net.apply(batch.changes)
+            self.show_net(net, result.columns)
+            return
+        rows = result.toArrow()
+        texts = [column_texts(column) for column in rows.columns]
+        self._print(rows.column_names, texts, [is_number(field.type) for field in rows.schema], rows.num_rows)
+
+    def show_net(self, net: NetTable, columns: list[str]) -> None:
+        """The rows that are left of changes."""
+        if net.schema is None:
+            self._print(columns, [[] for _ in columns], [False] * len(columns), 0)
+            return
+        cells = [net.texts(row) for row in net.rows()]
+        texts = [[row[i] for row in cells] for i in range(len(net.schema))]
+        self._print(net.schema.names, texts, [is_number(field.type) for field in net.schema], len(cells))
+
+    def _print(
+        self,
+        names: list[str],
+        texts: Sequence[Iterable[str | None]],
+        right: list[bool],
+        count: int,
+    ) -> None:
+        console = self._console
+        limit = console.size[0] if console.out_is_terminal else None
+        for number, line in enumerate(tables.lines(names, texts, right, limit)):
+            console.line(console.style(line, "bold") if number == 0 else line)
+        console.line(tables.count_line(count))
+
+
+class BatchCsv:
+    """A header and rows, and nothing else: for programs."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def show(self, result: Result) -> None:
+        if result.kind == "changes":
+            net = NetTable()
+            for batch in result:
+                net.apply(batch.changes)
+            self._console.line(csv_line(result.columns))
+            for row in net.rows():
+                self._console.line(csv_line(net.texts(row)))
+            return
+        rows = result.toArrow()
+        self._console.line(csv_line(rows.column_names))
+        _write_csv(self._console, rows)
+
+
+class LiveCsv:
+    """A header, then changes as they come, with `_diff` as the last column."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def show(self, result: Result) -> None:
+        self._console.line(csv_line([*result.columns, DIFF]))
+        self._console.flush()
+        for changes in _deltas(result):
+            _write_csv(self._console, changes)
+            self._console.flush()
+
+
+class StreamJson:
+    """One JSON object a change, a line each."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def show(self, result: Result) -> None:
+        for changes in _deltas(result):
+            for line in json_lines(changes):
+                self._console.line(line)
+            self._console.flush()
+
+
+def _write_csv(console: Console, rows: pa.Table) -> None:
+    # Batch by batch, so that a long result does not stand in memory as text.
+    for batch in rows.to_batches(max_chunksize=10_000):
+        for cells in zip(*[column_texts(column) for column in batch.columns], strict=True):
+            console.line(csv_line(cells))
+
+
+def csv_line(cells: Iterable[str | None]) -> str:
+    """A line of RFC 4180; NULL is empty, an empty text is quoted to be told from it."""
+    return ",".join("" if cell is None else _csv_cell(cell) for cell in cells)
+
+
+def _csv_cell(text: str) -> str:
+    if text and not any(c in text for c in ',"\r\n'):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def json_lines(changes: pa.Table) -> Iterator[str]:
+    """The rows of a table as JSON objects with the keys in the order of its columns."""
+    keys = [json_text(name) + ": " for name in changes.column_names]
+    formatters = [json_formatter(field.type) for field in changes.schema]
+    for batch in changes.to_batches(max_chunksize=10_000):
+        for row in zip(*[plain_values(column) for column in batch.columns], strict=True):
+            cells = (
+                key + ("null" if value is None else formatter(value))
+                for key, value, formatter in zip(keys, row, formatters, strict=True)
+            )
+            yield "{" + ", ".join(cells) + "}"

@@ -1,0 +1,58 @@
+"""Ctrl-C: the first one asks for a stop between runs, the second one aborts.
+
+Knows signals and an event, not what is being stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+from anabranch.cli.console import Console
+
+
+class Interrupts:
+    """While entered, Ctrl-C sets `stop`; without `graceful`, or the second time, it raises as usual."""
+
+    def __init__(self, console: Console, stop: threading.Event, *, graceful: bool) -> None:
+        self._console = console
+        self._stop = stop
+        self._previous: Any = None
+        self.graceful = graceful
+        self.asked = False
+
+    def __enter__(self) -> Interrupts:
+        if _in_main_thread():
+            self._previous = signal.getsignal(signal.SIGINT)
+        self.install()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if _in_main_thread() and self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+
+    def install(self) -> None:
+        """Take Ctrl-C. A starting SparkContext puts its own handler in place: call this again after it."""
+        if _in_main_thread():
+            signal.signal(signal.SIGINT, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked or not self.graceful:
+            raise KeyboardInterrupt
+        self.asked = True
+        self._stop.set()
+        # The signal may have come in the middle of a write to the same stream, which refuses a second one.
+        with contextlib.suppress(RuntimeError):
+            self._console.message("stopping after this run")
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -1,0 +1,165 @@
+"""What the commands do with an open home: run SQL once, keep views going, check, compact.
+
+Heavy imports happen here, inside functions, and only after the text has been parsed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from anabranch.cli.console import Console
+from anabranch.cli.interface import Result, RunReport, Session
+from anabranch.cli.outputs import LIVE, Output, make_output
+from anabranch.cli.stopping import Interrupts
+from anabranch.cli.values import timestamp_text
+from anabranch.errors import UsageError
+
+INTERRUPTED = 130
+SECONDS_BETWEEN_REPORTS = 1.0
+SECONDS_BETWEEN_STATUSES = 0.1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to open a home."""
+
+    home: str | None = None
+    master: str | None = None
+    conf: dict[str, str] = field(default_factory=dict)
+    run_rows: int | None = None
+
+
+def open_session(settings: Settings) -> Session:
+    """The engine, from here on."""
+    import anabranch
+
+    session: Session = anabranch.connect(
+        settings.home, master=settings.master, conf=dict(settings.conf), run_rows=settings.run_rows
+    )
+    return session
+
+
+def count_statements(text: str) -> int:
+    """Parse the whole text: an error anywhere in it is told before anything is started."""
+    from anabranch.sql.parser import parse
+
+    return len(parse(text))
+
+
+def execute(console: Console, text: str, output: str | None, settings: Settings) -> int:
+    """Run statements in order and print what they answer."""
+    if count_statements(text) == 0:
+        raise UsageError("there is no statement in the text", hint='give one, such as: anabranch "SELECT 1"')
+    with (
+        open_session(settings) as session,
+        Interrupts(console, session.stop, graceful=False) as interrupts,
+    ):
+        for result in session.execute(text, live=output in LIVE):
+            # Spark has been started by now, and has taken the signal for itself.
+            interrupts.install()
+            if result.message:
+                console.message(result.message)
+            if result.kind != "done":
+                printer, interrupts.graceful = choose_output(console, output, result)
+                printer.show(result)
+                console.flush()
+            if interrupts.asked:
+                return INTERRUPTED
+            interrupts.graceful = False
+    return 0
+
+
+def choose_output(console: Console, name: str | None, result: Result) -> tuple[Output, bool]:
+    """The output to use, and whether it follows changes until it is told to stop."""
+    if name is None:
+        name = "live-table" if result.endless and console.out_is_terminal else "batch-table"
+    return make_output(name, console), name in LIVE and (result.kind == "changes" or result.endless)
+
+
+def run(console: Console, text: str, until_idle: bool, settings: Settings) -> int:
+    """Keep the views of a script going until Ctrl-C, or until its sources have nothing more."""
+    if count_statements(text) == 0:
+        raise UsageError("there is no statement in the script")
+    reporter = Reporter(console)
+    with (
+        open_session(settings) as session,
+        Interrupts(console, session.stop, graceful=True) as interrupts,
+    ):
+
+        def on_run(report: RunReport) -> None:
+            interrupts.install()
+            reporter.report(report)
+
+        session.run(text, until_idle=until_idle, on_run=on_run)
+    reporter.finish()
+    return 0
+
+
+class Reporter:
+    """Tells of runs on stderr: one line that changes on a terminal, elsewhere a line a second and stream."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = console
+        self._clock = clock
+        self._told_at: dict[str, float] = {}
+        self._untold: dict[str, RunReport] = {}
+        self._runs = 0
+        self._rows = 0
+        self._late = 0
+        self._bad = 0
+
+    def report(self, run: RunReport) -> None:
+        self._runs += 1
+        self._rows += run.rows
+        self._late += run.late
+        self._bad += run.bad
+        terminal = self._console.err_is_terminal
+        pause = SECONDS_BETWEEN_STATUSES if terminal else SECONDS_BETWEEN_REPORTS
+        now = self._clock()
+        self._untold[run.stream] = run
+        if run.stream in self._told_at and now - self._told_at[run.stream] < pause:
+            return
+        self._told_at[run.stream] = now
+        del self._untold[run.stream]
+        (self._console.status if terminal else self._console.message)(run_line(run))
+
+    def finish(self) -> None:
+        """What is still untold, and the sums."""
+        for run in self._untold.values():
+            self._console.message(run_line(run))
+        self._untold.clear()
+        self._console.end_status()
+        runs = "1 run" if self._runs == 1 else f"{self._runs:,} runs"
+        bad = f", {self._bad:,} bad (see sys.bad_rows)" if self._bad else ""
+        self._console.message(f"{runs}, {self._rows:,} rows, {self._late:,} late{bad}")
+
+
+def run_line(run: RunReport) -> str:
+    """One run in one line."""
+    progress = "none yet" if run.progress is None else timestamp_text(run.progress)
+    bad = f", {run.bad:,} bad" if run.bad else ""
+    return (
+        f"{run.stream}: run {run.run}, version {run.version}, {run.rows:,} rows, {run.late:,} late{bad}, "
+        f"{run.milliseconds:,.0f} ms, {run.total_rows:,} rows in all, {run.rows_per_second:,.0f} rows/s, "
+        f"progress {progress}"
+    )
+
+
+def check(console: Console, text: str) -> int:
+    """Parse and bind a script without Spark."""
+    count = count_statements(text)
+    from anabranch.sql import check as check_script
+
+    for warning in check_script(text):
+        console.warning(warning)
+    console.line("ok: 1 statement" if count == 1 else f"ok: {count} statements")
+    return 0
+
+
+def compact(console: Console, settings: Settings) -> int:
+    """Reduce the tables of a home now."""
+    with open_session(settings) as session:
+        console.message(session.compact())
+    return 0

@@ -1,0 +1,148 @@
+"""From sources to runs: the next stretch of each stream, one run after the other, and the clock for silent ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from anabranch.algebra import progress as progress_algebra
+from anabranch.algebra.progress import END
+from anabranch.engine import reduce
+from anabranch.engine.core import Core
+from anabranch.engine.run import Incoming, Runner
+from anabranch.ledger import Record
+from anabranch.plan.catalog import Stream
+from anabranch.sources.files import FilesSource
+
+#: How long to wait before looking again for new rows.
+PAUSE = 0.2
+#: Vacuum every so many runs.
+VACUUM_EVERY = 50
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """One committed run, for whoever watches."""
+
+    stream: str
+    run: int
+    version: int
+    rows: int
+    late: int
+    bad: int
+    milliseconds: float
+    progress: int | None
+    total_rows: int
+    rows_per_second: float
+
+
+OnRun = Callable[[RunReport], None]
+
+
+class Capture:
+    """Feeds the streams of one home."""
+
+    def __init__(self, core: Core, runner: Runner) -> None:
+        self.core = core
+        self.runner = runner
+        self._runs = 0
+
+    def step(self, stream: Stream, max_rows: int | None = None) -> Record | None:
+        """Take the next stretch of a source as a run; None while there is nothing."""
+        core = self.core
+        source = core.source(stream)
+        if source is None:
+            return None
+        with core.stream_lock(stream.id):
+            state = core.ledger.snapshot().streams.get(stream.id)
+            position = state.last.position if state is not None and state.last is not None else None
+            stretch = source.next(position, max_rows or core.run_rows)
+            if stretch is None:
+                return None
+            frame = source.read([stretch.captured])
+            incoming = Incoming(frame, stretch.position, stretch.captured, stretch.bytes, stretch.bad)
+            record = self.runner.run(stream.id, incoming)
+            if isinstance(source, FilesSource):
+                source.captured(stretch)
+        self.after_run(record)
+        return record
+
+    def after_run(self, record: Record) -> None:
+        """Keep the number of files small, piggy-backed on runs."""
+        reduce.reduce_due(self.core, record.tables)
+        self._runs += 1
+        if self._runs % VACUUM_EVERY == 0:
+            reduce.vacuum(self.core)
+
+    def catch_up(self, stream_ids: Iterable[str], *, end: bool, on_run: OnRun | None = None) -> None:
+        """Take everything the sources hold at this moment. With `end`, a finite source is then at its end."""
+        catalog = self.core.catalog()
+        for id in sorted(stream_ids):
+            stream = catalog.stream(id)
+            source = self.core.source(stream)
+            if source is None:
+                continue
+            steps = 0
+            while not self.core.stop.is_set():
+                record = self.step(stream)
+                steps += 1
+                if record is None or (source.endless and steps >= 2):
+                    break
+                if on_run is not None:
+                    on_run(self.report(stream, record))
+            if end and not source.endless and not self.core.stop.is_set():
+                self.end(stream)
+
+    def end(self, stream: Stream) -> Record | None:
+        """A finite source has nothing more: all its windows close."""
+        return self.runner.move(stream.id, lambda _, state: progress_algebra.end(state), "end")
+
+    def tick(self, stream: Stream) -> Record | None:
+        """Let the clock move progress past idle partitions."""
+        if stream.delay is None or not stream.live:
+            return None
+        now = self.core.now()
+        return self.runner.move(
+            stream.id, lambda each, state: progress_algebra.tick(each.policy, state, now), "idle"
+        )
+
+    def run_all(self, streams: list[Stream], *, until_idle: bool, on_run: OnRun | None) -> None:
+        """Feed several streams at the same time until told to stop, or until their sources have nothing more."""
+        errors: list[BaseException] = []
+
+        def feed(stream: Stream) -> None:
+            try:
+                while not self.core.stop.is_set():
+                    record = self.step(stream)
+                    if record is not None:
+                        if on_run is not None:
+                            on_run(self.report(stream, record))
+                        continue
+                    source = self.core.source(stream)
+                    if until_idle and (source is None or not source.endless):
+                        return
+                    self.tick(stream)
+                    self.core.stop.wait(PAUSE)
+            except BaseException as error:
+                errors.append(error)
+                self.core.stop.set()
+
+        threads = [threading.Thread(target=feed, args=(stream,), name=f"feed-{stream.name}") for stream in streams]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.2)
+        if errors:
+            raise errors[0]
+
+    def report(self, stream: Stream, record: Record) -> RunReport:
+        run = record.streams[stream.id]
+        total = self.core.ledger.snapshot().streams[stream.id].rows
+        milliseconds = float(record.milliseconds.get("total", 0.0))
+        bound = None if run.bound is None or run.bound == END else run.bound
+        speed = run.rows / (milliseconds / 1000) if milliseconds else 0.0
+        return RunReport(
+            stream.name, run.run, record.version, run.rows, run.late, run.bad, milliseconds, bound, total, speed
+        )

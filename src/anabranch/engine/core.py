@@ -1,0 +1,163 @@
+"""What every part of the engine shares: the ledger, the Spark session made on first need, the clock, and the sources."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from anabranch.algebra.progress import ProgressState
+from anabranch.engine import spark as spark_sessions
+from anabranch.engine.frames import Frames
+from anabranch.errors import SourceError, did_you_mean
+from anabranch.ledger import Ledger, Snapshot
+from anabranch.plan.catalog import Catalog, Field, Stream
+from anabranch.sources.base import Source
+from anabranch.sources.files import FilesSource
+from anabranch.sources.rate import RateSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SOURCES = ("files", "rate")
+Clock = Callable[[], datetime]
+
+
+class Core:
+    """One open home and the Spark session that works for it."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        spark: SparkSession | None,
+        master: str | None,
+        conf: Mapping[str, str],
+        clock: Clock | None,
+        run_rows: int | None,
+    ) -> None:
+        self.ledger = ledger
+        self.run_rows = run_rows
+        self.stop = threading.Event()
+        self._given = spark
+        self._master = master
+        self._conf = dict(conf)
+        self._clock = clock or (lambda: datetime.now(timezone.utc))
+        self._frames: Frames | None = None
+        self._frames_lock = threading.Lock()
+        self._sources: dict[str, Source] = {}
+        self._stream_locks: dict[str, threading.RLock] = {}
+        self._statics: dict[tuple[str, int], DataFrame] = {}
+        self._catalog: tuple[Mapping[str, Any], Catalog] | None = None
+
+    # ---- Spark
+
+    @property
+    def frames(self) -> Frames:
+        with self._frames_lock:
+            if self._frames is None:
+                if self._given is not None:
+                    session = spark_sessions.adopt(self._given)
+                else:
+                    session = spark_sessions.start(self._master, self._conf)
+                self._frames = Frames(session)
+            return self._frames
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.frames.spark
+
+    def now(self) -> int:
+        """The time, in microseconds."""
+        moment = self._clock()
+        return int(moment.timestamp()) * 1_000_000 + moment.microsecond
+
+    # ---- the catalog
+
+    def snapshot(self) -> Snapshot:
+        self.ledger.refresh()
+        return self.ledger.snapshot()
+
+    def catalog(self, snapshot: Snapshot | None = None) -> Catalog:
+        definitions = (snapshot or self.snapshot()).catalog
+        if self._catalog is None or self._catalog[0] is not definitions:
+            self._catalog = (definitions, Catalog(definitions))
+        return self._catalog[1]
+
+    def stream_lock(self, stream_id: str) -> threading.RLock:  # type: ignore[valid-type,unused-ignore]
+        """Runs of one stream come one after the other."""
+        return self._stream_locks.setdefault(stream_id, threading.RLock())
+
+    def progress(self, snapshot: Snapshot, stream_id: str) -> ProgressState:
+        state = snapshot.streams.get(stream_id)
+        if state is None or state.last is None or not state.last.progress:
+            return ProgressState()
+        return ProgressState.from_json(state.last.progress)
+
+    # ---- sources
+
+    def source(self, stream: Stream) -> Source | None:
+        """The source of a stream, made once; None for a stream that is fed by INSERT and COPY."""
+        if stream.source is None:
+            return None
+        if stream.id not in self._sources:
+            self._sources[stream.id] = self.make_source(
+                stream.source, stream.options, stream.fields, lambda: list(self.ledger.captured(stream.id))
+            )
+        return self._sources[stream.id]
+
+    def forget_source(self, stream_id: str) -> None:
+        self._sources.pop(stream_id, None)
+
+    def make_source(
+        self,
+        kind: str,
+        options: Mapping[str, Any],
+        fields: tuple[Field, ...] | None = None,
+        seen: Callable[[], list[Any]] = list,
+    ) -> Source:
+        if kind == "files":
+            return FilesSource(options, lambda: self.spark, fields, seen)
+        if kind in ("csv", "tsv", "json", "parquet"):
+            return FilesSource({**options, "format": kind}, lambda: self.spark, fields, seen)
+        if kind == "rate":
+            return RateSource(options, lambda: self.spark, self.now)
+        raise SourceError(f"there is no source {kind}", hint=did_you_mean(kind, SOURCES))
+
+    # ---- tables of the ledger as frames
+
+    def table_frame(
+        self,
+        table_id: str,
+        fields: tuple[Field, ...],
+        snapshot: Snapshot,
+        low: int | None = None,
+        high: int | None = None,
+    ) -> DataFrame:
+        return self.frames.parquet(snapshot.table_paths(self.ledger, table_id, low, high), fields)
+
+    def static_frame(self, table_id: str, fields: tuple[Field, ...], at: tuple[int, int]) -> DataFrame:
+        """A static table as it was when a view read it; kept in memory, for every run joins with it."""
+        key = (table_id, at[1])
+        if key not in self._statics:
+            snapshot = self.ledger.snapshot(at[0])
+            self._statics[key] = self.table_frame(table_id, fields, snapshot).persist()
+        return self._statics[key]
+
+
+class Stopwatch:
+    """Milliseconds per phase of a run."""
+
+    def __init__(self) -> None:
+        self.milliseconds: dict[str, float] = {}
+        self._begin = self._last = time.perf_counter()
+
+    def lap(self, phase: str) -> None:
+        now = time.perf_counter()
+        self.milliseconds[phase] = round(self.milliseconds.get(phase, 0.0) + (now - self._last) * 1000, 1)
+        self._last = now
+
+    def total(self) -> dict[str, float]:
+        return {**self.milliseconds, "total": round((time.perf_counter() - self._begin) * 1000, 1)}

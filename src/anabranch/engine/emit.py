@@ -1,0 +1,273 @@
+"""Changes of a view that shows a window when it closes: insert what closed, correct what was shown and changed.
+
+    delta = f(partials of the touched windows and keys) - what was shown for them
+
+Plain aggregates are computed beside the ledger's files by DuckDB, which costs milliseconds where a Spark job costs
+tenths of a second. Anything of the user's own (expressions, HAVING, what stands above the aggregate) is Spark's: then
+the whole view is computed over the windows that have closed, and compared with what was shown.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from anabranch.algebra.progress import END, combine
+from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_starts_sql
+from anabranch.engine import read
+from anabranch.engine.core import Core
+from anabranch.engine.tables import PANE, change_fields, hidden_keys
+from anabranch.engine.writing import adopt_folder, write_table
+from anabranch.ledger import DataFile, Snapshot
+from anabranch.plan.catalog import BlockUse, Catalog, Panes, View
+from anabranch.plan.views import duckdb_type
+
+if TYPE_CHECKING:
+    import duckdb
+
+Bounds = Mapping[str, tuple[int | None, int | None]]
+Added = Mapping[str, tuple[DataFile, ...]]
+
+
+def changes(
+    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, bounds: Bounds, added: Added
+) -> tuple[DataFile, ...]:
+    """Compute the changes of one view for a commit and write them; its files, none if nothing changed."""
+    streams = catalog.sources_of(view)
+    before = combine(_bound(core, snapshot, id, bounds, 0) for id in streams)
+    after = combine(_bound(core, snapshot, id, bounds, 1) for id in streams)
+    if after is None:
+        return ()
+    if not _anything_to_do(catalog, view, before, after, added):
+        return ()
+    if view.direct:
+        return _by_duckdb(core, catalog, view, snapshot, before, after, added)
+    return _by_spark(core, catalog, view, snapshot, after, added)
+
+
+def _bound(core: Core, snapshot: Snapshot, stream: str, bounds: Bounds, which: int) -> int | None:
+    return bounds[stream][which] if stream in bounds else core.progress(snapshot, stream).bound
+
+
+def _anything_to_do(catalog: Catalog, view: View, before: int | None, after: int, added: Added) -> bool:
+    """A run that closes no window and touches no closed one changes nothing that is shown."""
+    for use in view.blocks:
+        windows = use.sliding
+        assert windows is not None
+        if before is None or after == END or windows.closed_before(before) != windows.closed_before(after):
+            return True
+        for file in added.get(use.panes, ()):
+            if file.low is None or file.low < before:
+                return True
+    return False
+
+
+# ------------------------------------------------------------------------------------------ on the driver
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Names on the way from panes to changes: keys k0.., the window's start w, reduced partials r0..."""
+
+    view: View
+    panes: Panes
+    use: BlockUse
+    windows: SlidingWindows
+
+    def keys(self) -> list[str]:
+        return [f"k{index}" for index in range(len(self.panes.keys))]
+
+    def key_items(self) -> list[str]:
+        return [f"{quoted(key.name)} AS k{index}" for index, key in enumerate(self.panes.keys)]
+
+    def starts(self, pane: str) -> str:
+        if self.windows.tumbling:
+            return last_window_sql(pane, self.windows, self.panes.grain, "duckdb")
+        return f"unnest({window_starts_sql(pane, self.windows, self.panes.grain, 'duckdb')})"
+
+    def outputs(self) -> list[str]:
+        """What a view shows, from a group of reduced partials."""
+        index = {key.name: f"k{i}" for i, key in enumerate(self.panes.keys)}
+        size = self.windows.size
+        items = []
+        for output in self.view.direct:
+            if output.kind == "key":
+                text = index[output.source]
+            elif output.kind == "value":
+                text = output.source
+            else:
+                shift = {"window_start": 0, "window_end": size, "window_time": size - 1000}[output.kind]
+                text = _timestamp(f"w + {shift}")
+            items.append(f"CAST({text} AS {duckdb_type(output.type)}) AS {quoted(output.name)}")
+        for field in hidden_keys(self.view, self.panes):
+            items.append(f"{index[field.name.removeprefix('_key_')]} AS {quoted(field.name)}")
+        items.append(f"{_timestamp('w')} AS _window")
+        return items
+
+    def stored(self) -> list[str]:
+        """The columns of a change without its count and version."""
+        return [quoted(f.name) for f in change_fields(self.view, self.panes) if f.name not in ("_diff", "_version")]
+
+    def stored_key(self, index: int) -> str:
+        """The column of the changes that holds a key."""
+        name = self.panes.keys[index].name
+        for output in self.view.direct:
+            if output.kind == "key" and output.source == name:
+                return quoted(output.name)
+        return quoted(f"_key_{name}")
+
+
+def _by_duckdb(
+    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, before: int | None, after: int, added: Added
+) -> tuple[DataFile, ...]:
+    use = view.blocks[0]
+    panes, windows = catalog.panes(use.panes), use.sliding
+    assert windows is not None
+    names = _Columns(view, panes, use, windows)
+    ledger = core.ledger
+    fresh = added.get(panes.id, ())
+    folder = ledger.table_folder(panes.id)
+    fresh_paths = [str(folder / file.path) for file in fresh]
+    floor = -(2**62) if before is None else before
+    # Panes of windows that close now start at the earliest a window's length before the old bound.
+    lows = [file.low for file in fresh if file.low is not None]
+    late = before is not None and any(low < before for low in lows)
+    low = floor - windows.size
+    if late:
+        low = min(low, min(lows) - windows.size)
+    high = None if after == END else after
+    paths = snapshot.table_paths(ledger, panes.id, low, high) + fresh_paths
+    if not paths:
+        return ()
+    duck = connection(core)
+    closing = f"w + {windows.size} > {floor}" + ("" if after == END else f" AND w + {windows.size} <= {after}")
+    keys, reduces = names.keys(), _reduces(panes, use)
+    ctes = [_pane_relation("exploded", names, paths, low, high)]
+    chosen = closing
+    if late:
+        ctes.append(_pane_relation("late", names, fresh_paths, None, before))
+        ctes.append(
+            f"touched AS (SELECT DISTINCT {', '.join([*keys, 'w'])} FROM late WHERE w + {windows.size} <= {before})"
+        )
+        matches = " AND ".join(["t.w = e.w", *(f"t.{key} IS NOT DISTINCT FROM e.{key}" for key in keys)])
+        chosen = f"({closing}) OR EXISTS (SELECT 1 FROM touched t WHERE {matches})"
+    ctes.append(
+        f"reduced AS (SELECT {', '.join([*keys, 'w', *reduces])} FROM exploded e WHERE {chosen}"
+        f" GROUP BY {', '.join([*keys, 'w'])} HAVING sum({quoted(use.presence)}) > 0)"
+    )
+    ctes.append(f"fresh AS (SELECT {', '.join(names.outputs())} FROM reduced)")
+    stored = ", ".join(names.stored())
+    version = snapshot.version + 1
+    final = f"SELECT {stored}, CAST(1 AS BIGINT) AS _diff FROM fresh"
+    if late:
+        shown_paths = snapshot.table_paths(ledger, view.changes_table, min(lows) - windows.size, before)
+        if shown_paths:
+            on = " AND ".join(
+                [
+                    "epoch_us(c._window) = t.w",
+                    *(f"c.{names.stored_key(i)} IS NOT DISTINCT FROM t.k{i}" for i in range(len(keys))),
+                ]
+            )
+            columns = ", ".join(f"c.{name}" for name in names.stored())
+            ctes.append(
+                f"shown AS (SELECT {columns}, sum(c._diff) AS n"
+                f" FROM read_parquet({path_list(shown_paths)}) c JOIN touched t ON {on} GROUP BY ALL HAVING n <> 0)"
+            )
+            final = (
+                f"SELECT {stored}, CAST(sum(n) AS BIGINT) AS _diff FROM (SELECT {stored}, 1 AS n FROM fresh"
+                f" UNION ALL SELECT {stored}, -n FROM shown) GROUP BY ALL HAVING sum(n) <> 0"
+            )
+    text = f"WITH {', '.join(ctes)} SELECT *, CAST({version} AS BIGINT) AS _version FROM ({final})"
+    return copy_to_table(core, duck, text, view.changes_table, "_window")
+
+
+def _pane_relation(name: str, names: _Columns, paths: list[str], low: int | None, high: int | None) -> str:
+    columns = ", ".join(quoted(column) for column in names.use.columns)
+    conditions = []
+    if low is not None and low > -(2**60):
+        conditions.append(f"{PANE} >= {_timestamp(str(low))}")
+    if high is not None:
+        conditions.append(f"{PANE} < {_timestamp(str(high))}")
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    source = f"read_parquet({path_list(paths)}, union_by_name = true)"
+    items = ", ".join([*names.key_items(), f"{names.starts(f'epoch_us({PANE})')} AS w", columns])
+    return f"{name} AS (SELECT {items} FROM {source}{where})"
+
+
+def _reduces(panes: Panes, use: BlockUse) -> list[str]:
+    items = []
+    for index, name in enumerate(use.columns):
+        column = panes.column(name)
+        template = column.duckdb_reduce or column.reduce
+        items.append(f"{template.format(c=quoted(name))} AS r{index}")
+    return items
+
+
+def copy_to_table(
+    core: Core, duck: duckdb.DuckDBPyConnection, text: str, table_id: str, time: str | None
+) -> tuple[DataFile, ...]:
+    """Write what a DuckDB query gives as files of a table."""
+    folder = core.ledger.stage()
+    path = folder / "changes.parquet"
+    options = "FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 100000"
+    duck.execute(f"COPY ({text}) TO {quoted_text(str(path))} ({options})")
+    adopted = adopt_folder(core.ledger, table_id, folder, time)
+    for leftover in folder.iterdir():
+        leftover.unlink()
+    folder.rmdir()
+    return adopted
+
+
+_connections = threading.local()
+
+
+def connection(core: Core) -> duckdb.DuckDBPyConnection:
+    """A DuckDB of this thread: in memory, spilling beside the ledger, reading nothing but the files it is told."""
+    duck: Any = getattr(_connections, "duck", None)
+    if duck is None:
+        import duckdb
+
+        duck = duckdb.connect(":memory:")
+        for setting in ("TimeZone = 'UTC'", "preserve_insertion_order = false", "memory_limit = '4GB'"):
+            duck.execute(f"SET {setting}")
+        duck.execute("SET autoinstall_known_extensions = false")
+        _connections.duck = duck
+    return duck  # type: ignore[no-any-return]
+
+
+def _timestamp(micros: str) -> str:
+    return f"CAST(make_timestamp({micros}) AS TIMESTAMPTZ)"
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def path_list(paths: list[str]) -> str:
+    return "[" + ", ".join(quoted_text(path) for path in paths) + "]"
+
+
+# ------------------------------------------------------------------------------------------------ by Spark
+
+
+def _by_spark(
+    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, after: int, added: Added
+) -> tuple[DataFile, ...]:
+    """The whole view over the windows that have closed, less what was shown."""
+    frames = core.frames
+    fresh = read.view_query(core, catalog, view, snapshot, closed_by=after, added=added)
+    shown = read.shown_frame(core, catalog, view, snapshot, counted=True)
+    columns = ", ".join(f"`{field.name}`" for field in view.fields)
+    text = (
+        f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff, CAST({snapshot.version + 1} AS BIGINT) AS _version"
+        f" FROM (SELECT {columns}, 1 AS _diff FROM `@fresh` UNION ALL SELECT {columns}, -_diff FROM `@shown`)"
+        f" GROUP BY {columns} HAVING sum(_diff) <> 0"
+    )
+    table = frames.sql(text, {"@fresh": fresh, "@shown": shown}).toArrow()
+    return write_table(core.ledger, view.changes_table, table, None)

@@ -1,0 +1,175 @@
+"""SQL text over placeholders to Spark frames, and Spark's errors back to places in the user's text."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from anabranch.errors import AnabranchError, QueryFailed, SqlError, UnknownName, WrongType
+from anabranch.plan.catalog import Field
+from anabranch.sql.lexer import Span, quote_name
+from anabranch.sql.splice import Edit, Spliced, splice
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_PLACEHOLDER = re.compile(r"`(@[^`]+)`")
+
+
+class Frames:
+    """Runs SQL in one Spark session. Safe to use from several threads: every temporary view has its own name."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self._numbers = itertools.count()
+        self._empty: dict[tuple[Field, ...], DataFrame] = {}
+
+    def sql(self, text: str | Spliced, relations: Mapping[str, DataFrame], *, source: str | None = None) -> DataFrame:
+        """Analyse a text with a frame behind each placeholder. `source` is the user's text, for error messages."""
+        spliced = text if isinstance(text, Spliced) else Spliced(text, ((0, len(text), 0, len(text)),))
+        names: dict[str, str] = {}
+        edits: list[Edit] = []
+        for match in _PLACEHOLDER.finditer(spliced.text):
+            placeholder = match.group(1)
+            if placeholder in relations:
+                names.setdefault(placeholder, f"__anabranch_{next(self._numbers)}")
+                edits.append(Edit(Span(*match.span()), quote_name(names[placeholder])))
+        final = splice(spliced.text, Span(0, len(spliced.text)), edits)
+        for placeholder, name in names.items():
+            relations[placeholder].createOrReplaceTempView(name)
+        try:
+            return self.spark.sql(final.text)
+        except Exception as error:
+            raise translate(error, source, spliced, final) from error
+        finally:
+            for name in names.values():
+                self.spark.catalog.dropTempView(name)
+
+    def empty(self, fields: Sequence[Field]) -> DataFrame:
+        """A frame with these columns and no rows."""
+        key = tuple(fields)
+        if key not in self._empty:
+            self._empty[key] = self.spark.createDataFrame([], struct(key))
+        return self._empty[key]
+
+    def analyze(self, text: str, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
+        """The columns a query would give; nothing runs."""
+        frame = self.sql(text, {name: self.empty(fields) for name, fields in schemas.items()})
+        return fields_of(frame)
+
+    def parquet(self, paths: Sequence[str], fields: Sequence[Field]) -> DataFrame:
+        """Files of the ledger, with columns that a file lacks as NULL."""
+        if not paths:
+            return self.empty(fields)
+        return self.spark.read.schema(struct(fields)).parquet(*paths)
+
+
+def struct(fields: Sequence[Field]) -> StructType:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromDDL(", ".join(f"{quote_name(field.name)} {field.type}" for field in fields))
+
+
+def fields_of(frame: DataFrame) -> list[Field]:
+    return [Field(each.name, each.dataType.simpleString()) for each in frame.schema.fields]
+
+
+def arrow_schema(fields: Sequence[Field]) -> Any:
+    """The Arrow schema that frames with these columns come out as."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(struct(fields), timestamp_utc=True)
+
+
+def translate(
+    error: Exception, source: str | None = None, spliced: Spliced | None = None, final: Spliced | None = None
+) -> Exception:
+    """An error of Spark's as one of ours: without Java's stack, at its place in the user's text."""
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+    if isinstance(error, AnabranchError) or not isinstance(error, PySparkException):
+        return error
+    condition = error.getCondition() or "" if hasattr(error, "getCondition") else ""
+    message = readable(error)
+    span = _place(error, spliced, final) if isinstance(error, AnalysisException | ParseException) else None
+    if isinstance(error, AnalysisException | ParseException):
+        kind: type[SqlError] = SqlError
+        if condition.startswith(("UNRESOLVED", "TABLE_OR_VIEW_NOT_FOUND")):
+            kind = UnknownName
+        elif "TYPE" in condition or "DATATYPE" in condition:
+            kind = WrongType
+        message, hint = _unresolved(error, condition, message)
+        if source is not None and span is not None:
+            return kind(message, text=source, start=span.start, end=span.end, hint=hint)
+        return kind(message, hint=hint)
+    return QueryFailed(message)
+
+
+def _place(error: Any, spliced: Spliced | None, final: Spliced | None) -> Span | None:
+    start = stop = None
+    try:
+        for context in error.getQueryContext():
+            start, stop = context.startIndex(), context.stopIndex() + 1
+            break
+    except Exception:  # a context of another kind, or none: the message still says what is wrong
+        return None
+    if start is None or stop is None or start < 0:
+        match = re.search(r"\(line (\d+), pos (\d+)\)", str(error))
+        if match is None or final is None:
+            return None
+        lines = final.text.split("\n")
+        start = sum(len(line) + 1 for line in lines[: int(match.group(1)) - 1]) + int(match.group(2))
+        stop = start + 1
+    if final is None or spliced is None:
+        return None
+    middle = final.original(start, stop)
+    return spliced.original(middle.start, middle.end)
+
+
+def _unresolved(error: Any, condition: str, message: str) -> tuple[str, str | None]:
+    try:
+        parameters = error.getMessageParameters() or {}
+    except Exception:
+        parameters = {}
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        name = parameters.get("objectName", "").replace("`", "")
+        proposal = parameters.get("proposal", "").replace("`", "")
+        names = [each.strip().split(".")[-1] for each in proposal.split(",") if each.strip()]
+        shown = [each for each in names if not each.startswith("_")]
+        from anabranch.errors import did_you_mean
+
+        return f"there is no column {name}", did_you_mean(name.split(".")[-1], shown)
+    if condition.startswith("UNRESOLVED_ROUTINE"):
+        name = parameters.get("routineName", "").replace("`", "").split(".")[-1]
+        return f"there is no function {name}", _nearest_function(name)
+    return message, None
+
+
+def _nearest_function(name: str) -> str | None:
+    from pyspark.sql import SparkSession
+
+    from anabranch.errors import nearest
+
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        return None
+    match = nearest(name, [row[0] for row in spark.sql("SHOW FUNCTIONS").collect()])
+    return f"did you mean {match}?" if match else None
+
+
+def readable(error: BaseException) -> str:
+    """The part of a Spark error that a person can use."""
+    text = str(error)
+    caused = re.findall(r"Caused by: [\w.$]+(?:Exception|Error): (.+)", text)
+    first = text
+    if caused and "SparkException: Job aborted" in text:
+        first = caused[-1]
+    for marker in ("\n\tat ", "\nJVM stacktrace", "; line ", "\n== SQL", "\nDriver stacktrace", "\n'"):
+        first = first.split(marker)[0]
+    first = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", first.strip())
+    first = re.sub(r"\s*SQLSTATE: \w+", "", first)
+    first = re.sub(r"`__anabranch_\d+`\.?", "", first)
+    return first.strip() or type(error).__name__

@@ -1,0 +1,163 @@
+"""Frames for reading: streams, tables, views and system tables at one version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from anabranch.algebra.progress import END
+from anabranch.algebra.windows import last_window_sql, window_starts_sql
+from anabranch.engine import system
+from anabranch.engine.core import Core
+from anabranch.engine.tables import PANE, change_fields, pane_fields
+from anabranch.errors import AnabranchError, SourceError
+from anabranch.ledger import DataFile, Snapshot
+from anabranch.plan.bind import Reference, bounds_sql
+from anabranch.plan.catalog import BlockUse, Catalog, Panes, Rows, Stream, Table, View
+from anabranch.sources.files import FilesSource, format_of, reader
+from anabranch.sql.lexer import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Added = Mapping[str, tuple[DataFile, ...]]
+
+
+def relation(core: Core, reference: Reference, snapshot: Snapshot) -> DataFrame:
+    """The frame behind a placeholder of an ad hoc query."""
+    if reference.kind == "file":
+        return file_frame(core, reference)
+    if reference.version is not None:
+        snapshot = core.ledger.snapshot(reference.version)
+    catalog = core.catalog(snapshot)
+    if reference.kind == "system":
+        return system.frame(core, reference.target, snapshot)
+    found = catalog.objects.get(reference.target)
+    if found is None:
+        raise AnabranchError(
+            f"{reference.target} did not exist at version {snapshot.version}",
+            hint="sys.runs lists the versions",
+        )
+    if isinstance(found, Stream):
+        return stream_frame(core, found, snapshot)
+    if isinstance(found, Table):
+        return core.table_frame(found.id, found.fields, snapshot)
+    assert isinstance(found, View)
+    return view_frame(core, catalog, found, snapshot)
+
+
+def file_frame(core: Core, reference: Reference) -> DataFrame:
+    """A file, folder or glob named in a query; types are inferred."""
+    options: dict[str, Any] = {}
+    given: str | None = None
+    if reference.relation is not None and reference.relation.function is not None:
+        given = None if reference.relation.function == "files" else reference.relation.function
+        for argument in reference.relation.arguments:
+            if argument.name not in (None, "path"):
+                options[str(argument.name)] = argument.value
+    format = format_of(reference.target, options.pop("format", given))
+    files = FilesSource({"path": reference.target, "format": format, **options}, lambda: core.spark)
+    names = [name for name, _, _ in files.listing()]
+    if not names:
+        raise SourceError(
+            f"no file matches {reference.target}", hint="check the path; a relative one starts at the current folder"
+        )
+    return reader(core.spark, format, files.options, infer=True).load(names)
+
+
+def stream_frame(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame:
+    """The rows of a stream: those it keeps, or, where the source can be read again, all it has taken so far."""
+    if stream.kept_since == 0:
+        return core.table_frame(stream.rows_table, stream.fields, snapshot)
+    source = core.source(stream)
+    if source is not None:
+        captured = [each for each in core.ledger.captured(stream.id, snapshot.version) if each]
+        frame = source.read(captured)
+        good = "_corrupt IS NULL" + (f" AND {quote_name(stream.time)} IS NOT NULL" if stream.time else "")
+        return frame.where(good).select(*(quote_name(field.name) for field in stream.fields))
+    if stream.kept_since is not None:
+        return core.table_frame(stream.rows_table, stream.fields, snapshot)
+    raise AnabranchError(
+        f"stream {stream.name} keeps no rows", hint="make it with KEEP ALL to read them back; its views can be read"
+    )
+
+
+def view_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
+    """The answer of a view at a version. One that emits shows what has fired."""
+    if view.emit == "close":
+        return shown_frame(core, catalog, view, snapshot)
+    return view_query(core, catalog, view, snapshot)
+
+
+def view_query(
+    core: Core,
+    catalog: Catalog,
+    view: View,
+    snapshot: Snapshot,
+    *,
+    closed_by: int | None = None,
+    added: Added | None = None,
+) -> DataFrame:
+    """The upper part over consolidated partials; with `closed_by`, over the windows that have closed only."""
+    if view.rows is not None:
+        rows = catalog[view.rows]
+        assert isinstance(rows, Rows)
+        return core.table_frame(rows.id, rows.fields, snapshot)
+    relations: dict[str, DataFrame] = {}
+    for use in view.blocks:
+        relations[use.placeholder] = pane_relation(core, catalog.panes(use.panes), use, snapshot, closed_by, added)
+    for placeholder, id in view.streams.items():
+        relations[placeholder] = stream_frame(core, catalog.stream(id), snapshot)
+    for placeholder, id in view.tables.items():
+        table = catalog[id]
+        assert isinstance(table, Table)
+        relations[placeholder] = core.static_frame(id, table.fields, view.statics_at[id])
+    for placeholder, id in view.views.items():
+        relations[placeholder] = view_frame(core, catalog, catalog.view(id), snapshot)
+    frame = core.frames.sql(view.text, relations)
+    return frame.toDF(*(field.name for field in view.fields))
+
+
+def pane_relation(
+    core: Core, panes: Panes, use: BlockUse, snapshot: Snapshot, closed_by: int | None, added: Added | None
+) -> DataFrame:
+    """A pane table as the view sees it: a row for each window a pane is in, with the window's bounds."""
+    paths = snapshot.table_paths(core.ledger, panes.id)
+    folder = core.ledger.table_folder(panes.id)
+    paths += [str(folder / file.path) for file in (added or {}).get(panes.id, ())]
+    frame = core.frames.parquet(paths, pane_fields(panes))
+    windows = use.sliding
+    columns = ", ".join([quote_name(k.name) for k in panes.keys] + [quote_name(name) for name in use.columns])
+    if windows is None:
+        return frame.selectExpr(*columns.split(", ")) if columns else frame
+    where = "" if closed_by in (None, END) else f" WHERE window_end <= timestamp_micros({closed_by})"
+    pane = f"unix_micros({PANE})"
+    if windows.tumbling and panes.grain == windows.size:
+        # The pane is the window: its start stays a plain column, so that Spark can push filters on it into the files.
+        bounds = (
+            f"{PANE} AS window_start, timestamp_micros({pane} + {windows.size}) AS window_end,"
+            f" timestamp_micros({pane} + {windows.size - 1000}) AS window_time"
+        )
+        source = "`@panes`"
+    elif windows.tumbling:
+        bounds = bounds_sql(last_window_sql(pane, windows, panes.grain, "spark"), windows.size)
+        source = "`@panes`"
+    else:
+        starts = window_starts_sql(pane, windows, panes.grain, "spark")
+        bounds = bounds_sql("__starts.start", windows.size)
+        source = f"`@panes` LATERAL VIEW explode({starts}) __starts AS start"
+    return core.frames.sql(f"SELECT * FROM (SELECT {columns}, {bounds} FROM {source}){where}", {"@panes": frame})
+
+
+def shown_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *, counted: bool = False) -> DataFrame:
+    """What a view has emitted, net: each row as often as its changes add up to."""
+    panes = catalog.panes(view.blocks[0].panes) if view.blocks else None
+    frame = core.table_frame(view.changes_table, change_fields(view, panes), snapshot)
+    columns = ", ".join(quote_name(field.name) for field in view.fields)
+    net = f"SELECT {columns}, sum(_diff) AS _diff FROM `@changes` GROUP BY {columns} HAVING sum(_diff) <> 0"
+    if not counted:
+        net = (
+            f"SELECT {columns} FROM ({net}) LATERAL VIEW"
+            " explode(CASE WHEN _diff = 1 THEN array(1) ELSE array_repeat(1, CAST(_diff AS INT)) END) __copies AS __copy"
+        )
+    return core.frames.sql(net, {"@changes": frame})

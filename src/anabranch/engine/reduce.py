@@ -1,0 +1,152 @@
+"""The reducer: many small files of a table into few, partials of a group into one. Never changes an answer.
+
+Files are merged by size, as in an LSM tree: when there are enough files of about one size they become one file of the
+next. So a table has few files however many runs it had, and a row is rewritten a few times, not once a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from anabranch.engine.core import Core, Stopwatch
+from anabranch.engine.emit import connection, copy_to_table, path_list, quoted
+from anabranch.engine.tables import PANE, pane_fields
+from anabranch.engine.writing import adopt_folder
+from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
+from anabranch.ledger.crash import reach
+from anabranch.plan.catalog import Panes, Stream, View
+from anabranch.plan.views import duckdb_type
+from anabranch.sql.lexer import quote_name
+
+#: So many files of one size are merged.
+FAN_IN = 8
+#: A file of less than this is of the smallest size; each size is FAN_IN times the one before.
+SMALLEST = 64 << 10
+
+
+def due(files: Iterable[DataFile]) -> list[DataFile]:
+    """The files to merge now: all up to the largest size of which there are enough; none if there is no such size.
+
+    >>> due([DataFile(str(n), 1, 1000) for n in range(7)])
+    []
+    >>> len(due([DataFile(str(n), 1, 1000) for n in range(9)]))
+    9
+    """
+    levels: dict[int, list[DataFile]] = {}
+    for file in files:
+        level, limit = 0, SMALLEST
+        while file.bytes >= limit:
+            level, limit = level + 1, limit * FAN_IN
+        levels.setdefault(level, []).append(file)
+    full = [level for level, members in levels.items() if len(members) >= FAN_IN]
+    if not full:
+        return []
+    return [file for level, members in levels.items() if level <= max(full) for file in members]
+
+
+def reduce_due(core: Core, tables: Iterable[str]) -> int:
+    """Reduce the tables that need it; how many were."""
+    done = 0
+    for table in tables:
+        if due(core.ledger.snapshot().files.get(table, {}).values()):
+            done += reduce_table(core, table)
+    return done
+
+
+def reduce_table(core: Core, table_id: str, *, everything: bool = False) -> int:
+    """Merge files of one table; holds the commit lock, and ends with a record of its own."""
+    watch = Stopwatch()
+    with core.ledger.commit_lock:
+        snapshot = core.ledger.snapshot()
+        files = list(snapshot.files.get(table_id, {}).values())
+        chosen = files if everything else due(files)
+        if len(chosen) < 2:
+            return 0
+        reach("before-reduce")
+        added = _merge(core, table_id, chosen, snapshot)
+        watch.lap("reduce")
+        reach("after-reduce-files")
+        change = TableChange(add=added, remove=tuple(file.path for file in chosen))
+        core.ledger.commit(Draft("reduce", tables={table_id: change}, milliseconds=watch.total()))
+        reach("after-reduce")
+        return 1
+
+
+def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot) -> tuple[DataFile, ...]:
+    catalog = core.catalog(snapshot)
+    folder = core.ledger.table_folder(table_id)
+    paths = [str(folder / file.path) for file in chosen]
+    panes = catalog.objects.get(table_id)
+    time = _time_column(core, table_id, snapshot)
+    if not isinstance(panes, Panes):
+        order = f" ORDER BY {quoted(time)}" if time is not None else ""
+        text = f"SELECT * FROM read_parquet({path_list(paths)}, union_by_name = true){order}"
+        return copy_to_table(core, connection(core), text, table_id, time)
+    if all(duckdb_type(field.type) for field in pane_fields(panes)):
+        return copy_to_table(core, connection(core), _reduce_text(panes, paths), table_id, time)
+    items = [quotequoted(key.name) for key in panes.keys]
+    items += [PANE] if panes.time is not None else []
+    grouped = list(items)
+    for column in panes.columns:
+        name = quotequoted(column.name)
+        items.append(f"CAST({column.reduce.format(c=name)} AS {column.type}) AS {name}")
+    text = f"SELECT {', '.join(items)} FROM `@panes`" + (f" GROUP BY {', '.join(grouped)}" if grouped else "")
+    frame = core.frames.sql(text, {"@panes": core.frames.parquet(paths, pane_fields(panes))}).coalesce(1)
+    if panes.time is not None:
+        frame = frame.sortWithinPartitions(PANE)
+    staged = core.ledger.stage()
+    frame.write.mode("append").parquet(str(staged))
+    return adopt_folder(core.ledger, table_id, staged, time)
+
+
+def _reduce_text(panes: Panes, paths: list[str]) -> str:
+    """The reduce of every column, by DuckDB; columns that no view needs any more are left behind."""
+    keys = [quoted(key.name) for key in panes.keys] + ([PANE] if panes.time is not None else [])
+    items = [*keys]
+    for column in panes.columns:
+        template = column.duckdb_reduce or column.reduce
+        name = quoted(column.name)
+        items.append(f"CAST({template.format(c=name)} AS {duckdb_type(column.type)}) AS {name}")
+    # Sorted by pane, so that a reader of one window skips the rest of the file by its row groups.
+    order = f" ORDER BY {PANE}" if panes.time is not None else ""
+    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+    empty = ", ".join(f"NULL::{duckdb_type(column.type)} AS {quoted(column.name)}" for column in panes.columns)
+    every_key = ", ".join(
+        [f"NULL::{duckdb_type(key.type)} AS {quoted(key.name)}" for key in panes.keys]
+        + ([f"NULL::TIMESTAMPTZ AS {PANE}"] if panes.time is not None else [])
+    )
+    # A column made after these files were written is in none of them: an empty relation brings it in as NULL.
+    shape = ", ".join(part for part in (every_key, empty) if part)
+    source = (
+        f"(SELECT * FROM read_parquet({path_list(paths)}, union_by_name = true)"
+        f" UNION ALL BY NAME SELECT {shape} WHERE false)"
+    )
+    return f"SELECT {', '.join(items)} FROM {source}{group}{order}"
+
+
+def _time_column(core: Core, table_id: str, snapshot: Snapshot) -> str | None:
+    catalog = core.catalog(snapshot)
+    found = catalog.objects.get(table_id)
+    if isinstance(found, Panes):
+        return PANE if found.time is not None else None
+    for stream in catalog.of(Stream):
+        if stream.rows_table == table_id:
+            return stream.time
+    for view in catalog.of(View):
+        if view.changes_table == table_id:
+            return "_window" if view.direct else None
+    return None
+
+
+def pinned(core: Core) -> set[tuple[str, int]]:
+    """The versions of static tables that views still read."""
+    found: set[tuple[str, int]] = set()
+    for each in core.catalog().objects.values():
+        if isinstance(each, Panes | View) or hasattr(each, "statics_at"):
+            found |= {(table, at[0]) for table, at in each.statics_at.items()}
+    return found
+
+
+def vacuum(core: Core) -> int:
+    """Delete files that nobody can ask for any more."""
+    return core.ledger.vacuum(pinned=pinned(core))

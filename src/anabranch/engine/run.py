@@ -1,0 +1,469 @@
+"""The life of a run: rows in, partials and rows out, one commit. The same for a source, INSERT, COPY and a backfill.
+
+    tag (bad, late) -> one scan, observed -> partials and rows to files -> changes of views that emit -> record
+
+Everything before the record can be lost without a trace; the record names all of it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.algebra import progress as progress_algebra
+from anabranch.algebra.progress import ProgressState, Seen
+from anabranch.algebra.windows import pane_start_sql
+from anabranch.engine import emit
+from anabranch.engine.core import Core, Stopwatch
+from anabranch.engine.frames import arrow_schema, translate
+from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
+from anabranch.engine.writing import SMALL_BYTES, SMALL_ROWS, write_frame, write_table
+from anabranch.errors import QueryFailed
+from anabranch.ledger import DataFile, Draft, Record, Snapshot, StreamRun, TableChange
+from anabranch.ledger.crash import reach
+from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, Table, View
+from anabranch.sources.base import BadRow
+from anabranch.sources.files import FilesSource
+from anabranch.sql.lexer import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: How many rows of a run are listed as bad one by one; the rest is counted.
+LISTED_BAD_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """Rows on their way into a run."""
+
+    frame: DataFrame
+    position: Any
+    captured: Any
+    bytes: int
+    bad: tuple[BadRow, ...] = ()
+
+
+@dataclass
+class _Output:
+    """One table that a run adds to."""
+
+    table: str
+    frame: Callable[[DataFrame], DataFrame]
+    time: str | None
+    small: bool
+    fields: tuple[Field, ...]
+
+
+class Runner:
+    """Makes runs of one home."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def run(
+        self, stream_id: str, incoming: Incoming, *, kind: str = "run", applied: tuple[str, ...] = (), partitions: int = 1
+    ) -> Record:
+        """Take rows into a stream as its next run."""
+        watch = Stopwatch()
+        core = self.core
+        with core.stream_lock(stream_id):
+            snapshot = core.ledger.snapshot()
+            catalog = core.catalog(snapshot)
+            stream = catalog.stream(stream_id)
+            state = core.progress(snapshot, stream_id)
+            staged: list[Path] = []
+            reach("before-job")
+            try:
+                outputs = self._outputs(stream, catalog, snapshot, incoming.bytes)
+                files, figures, bad = self._scan(stream, incoming, outputs, state, staged, watch)
+            except Exception as error:
+                raise translate(error) from error
+            if stream.fail_on_bad and bad:
+                first = bad[0]
+                raise QueryFailed(
+                    f"stream {stream.name}: {first.reason} in {first.source}"
+                    + (f", line {first.offset}" if first.offset is not None else ""),
+                    hint="the stream was made with ON ERROR FAIL; mend the row, or make it again with ON ERROR SKIP",
+                )
+            reach("after-files")
+            seen = figures.seen()
+            after = progress_algebra.observe(stream.policy, state, seen, core.now())
+            with core.ledger.commit_lock:
+                return self._commit(
+                    stream, incoming, files, figures, bad, state, after, kind, applied, outputs, staged, watch
+                )
+
+    # ---- what a run adds to
+
+    def _outputs(self, stream: Stream, catalog: Catalog, snapshot: Snapshot, size: int) -> list[_Output]:
+        outputs: list[_Output] = []
+        if stream.kept_since is not None:
+            columns = [quote_name(field.name) for field in stream.fields]
+            outputs.append(
+                _Output(
+                    stream.rows_table,
+                    lambda good: good.select(*columns),
+                    stream.time,
+                    size <= SMALL_BYTES,
+                    stream.fields,
+                )
+            )
+        for state in catalog.states_of(stream.id):
+            small = size <= SMALL_BYTES or _was_small(snapshot, state.id)
+            if isinstance(state, Panes):
+                outputs.append(
+                    _Output(
+                        state.id,
+                        lambda good, panes=state: self.partials(panes, catalog, good),  # type: ignore[misc]
+                        PANE if state.time is not None else None,
+                        small,
+                        pane_fields(state),
+                    )
+                )
+            else:
+                outputs.append(
+                    _Output(
+                        state.id,
+                        lambda good, rows=state: self.rows(rows, catalog, good),  # type: ignore[misc]
+                        None,
+                        size <= SMALL_BYTES,
+                        state.fields,
+                    )
+                )
+        return outputs
+
+    def partials(
+        self, panes: Panes, catalog: Catalog, good: DataFrame, columns: tuple[str, ...] | None = None
+    ) -> DataFrame:
+        """The stream part of the views on a pane table: one row a pane and key."""
+        wanted = [column for column in panes.columns if columns is None or column.name in columns]
+        keys = [f"{key.expression} AS {quote_name(key.name)}" for key in panes.keys]
+        grouped = [f"({key.expression})" for key in panes.keys]
+        outer = [quote_name(key.name) for key in panes.keys]
+        if panes.time is not None:
+            pane = pane_start_sql(panes.time, panes.grain, panes.origin, "spark")
+            keys.append(f"{pane} AS {PANE}")
+            grouped.append(pane)
+            outer.append(f"timestamp_micros({PANE}) AS {PANE}")
+        items = [*keys, *(f"{column.partial} AS {quote_name(column.name)}" for column in wanted)]
+        outer += [quote_name(column.name) for column in wanted]
+        text = f"SELECT {', '.join(items)} FROM {panes.from_text}"
+        conditions = []
+        if panes.conditions and all(condition is not None for condition in panes.conditions):
+            conditions.append("(" + " OR ".join(f"({condition})" for condition in panes.conditions) + ")")
+        if panes.time is not None:
+            conditions.append(f"{panes.time} IS NOT NULL")
+        if conditions:
+            text += f" WHERE {' AND '.join(conditions)}"
+        if grouped:
+            text += f" GROUP BY {', '.join(grouped)}"
+        else:
+            text += " HAVING count(*) > 0"
+        relations = self._relations(panes, catalog, good)
+        return self.core.frames.sql(f"SELECT {', '.join(outer)} FROM ({text})", relations)
+
+    def rows(self, rows: Rows, catalog: Catalog, good: DataFrame) -> DataFrame:
+        """The rows a stateless view appends."""
+        frame = self.core.frames.sql(rows.text, self._relations(rows, catalog, good))
+        return frame.toDF(*(field.name for field in rows.fields))
+
+    def _relations(self, state: Panes | Rows, catalog: Catalog, good: DataFrame) -> dict[str, DataFrame]:
+        relations: dict[str, DataFrame] = {"@stream": good}
+        for placeholder, id in state.statics.items():
+            table = catalog[id]
+            assert isinstance(table, Table)
+            relations[placeholder] = self.core.static_frame(id, table.fields, state.statics_at[id])
+        return relations
+
+    # ---- one scan
+
+    def _scan(
+        self,
+        stream: Stream,
+        incoming: Incoming,
+        outputs: list[_Output],
+        state: ProgressState,
+        staged: list[Path],
+        watch: Stopwatch,
+    ) -> tuple[dict[str, tuple[DataFile, ...]], Figures, list[BadRow]]:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        tagged = incoming.frame
+        for name, default in (("_corrupt", "CAST(NULL AS STRING)"), ("_origin", "''"), ("_partition", "''")):
+            if name not in tagged.columns:
+                tagged = tagged.withColumn(name, F.expr(default))
+        good_condition = "_corrupt IS NULL"
+        if stream.time is not None:
+            good_condition += f" AND {quote_name(stream.time)} IS NOT NULL"
+        parts = self._partitions(stream)
+        metrics = _metrics(stream, good_condition, state, parts, self.core.now())
+        columns = [quote_name(field.name) for field in stream.fields]
+        shared = len(outputs) > 1
+        if shared:
+            tagged = tagged.persist()
+        try:
+            files: dict[str, tuple[DataFile, ...]] = {}
+            if not outputs:
+                row = tagged.agg(*metrics).collect()[0].asDict()
+                values: Mapping[str, Any] = row
+            else:
+                observation = Observation()
+                observed = tagged.observe(observation, *metrics)
+                good = [each.where(good_condition).select(*columns) for each in (observed, tagged)]
+                reach("during-files")
+
+                def work(index: int) -> tuple[str, tuple[DataFile, ...]]:
+                    output = outputs[index]
+                    frame = output.frame(good[0 if index == 0 else 1])
+                    written = write_frame(
+                        self.core.ledger, output.table, frame, small=output.small, time=output.time, staged=staged
+                    )
+                    return output.table, written
+
+                if shared:
+                    with ThreadPoolExecutor(max_workers=min(8, len(outputs))) as pool:
+                        files = dict(pool.map(work, range(len(outputs))))
+                else:
+                    files = dict([work(0)])
+                values = observation.get
+            watch.lap("partials")
+            figures = Figures.of(values, parts, state.bound)
+            bad = list(incoming.bad)
+            if figures.bad:
+                bad += self._bad_rows(stream, tagged.where(f"NOT ({good_condition})"))
+                watch.lap("bad rows")
+            return files, figures, bad
+        finally:
+            if shared:
+                tagged.unpersist()
+
+    def _partitions(self, stream: Stream) -> list[str]:
+        source = self.core.source(stream)
+        return source.partitions() if source is not None else [""]
+
+    def _bad_rows(self, stream: Stream, frame: DataFrame) -> list[BadRow]:
+        columns = [quote_name(field.name) for field in stream.fields]
+        as_json = f"to_json(struct({', '.join(columns)}))"
+        listed = (
+            frame.selectExpr("_origin", "_corrupt", f"coalesce(_corrupt, {as_json}) AS _raw")
+            .limit(LISTED_BAD_ROWS)
+            .collect()
+        )
+        source = self.core.source(stream)
+        offsets: dict[tuple[str, str], int] = {}
+        if isinstance(source, FilesSource):
+            by_origin: dict[str, list[str]] = {}
+            for row in listed:
+                if row["_corrupt"] is not None:
+                    by_origin.setdefault(row["_origin"], []).append(row["_corrupt"])
+            for origin, raw in by_origin.items():
+                for text, line in source.offset_of(_path(origin), raw).items():
+                    offsets[origin, text] = line
+        no_time = f"it has no event time ({stream.time} is NULL)"
+        return [
+            BadRow(
+                _path(row["_origin"]) if row["_origin"] else "insert",
+                offsets.get((row["_origin"], row["_raw"])),
+                "it does not parse as a row of the stream" if row["_corrupt"] is not None else no_time,
+                row["_raw"],
+            )
+            for row in listed
+        ]
+
+    # ---- the commit
+
+    def _commit(
+        self,
+        stream: Stream,
+        incoming: Incoming,
+        files: Mapping[str, tuple[DataFile, ...]],
+        figures: Figures,
+        bad: list[BadRow],
+        before: ProgressState,
+        after: ProgressState,
+        kind: str,
+        applied: tuple[str, ...],
+        outputs: list[_Output],
+        staged: list[Path],
+        watch: Stopwatch,
+    ) -> Record:
+        ledger = self.core.ledger
+        snapshot = ledger.snapshot()
+        catalog = self.core.catalog(snapshot)
+        number = snapshot.streams[stream.id].runs if stream.id in snapshot.streams else 0
+        tables = {table: TableChange(add=added) for table, added in files.items() if added}
+        schemas = {o.table: arrow_schema(o.fields) for o in outputs if o.table in tables and _widens(o, snapshot)}
+        if bad:
+            table = _bad_table(stream, number, bad)
+            tables[BAD_ROWS] = TableChange(add=write_table(ledger, BAD_ROWS, table, None))
+            schemas[BAD_ROWS] = table.schema
+        run = StreamRun(
+            run=number,
+            rows=figures.rows,
+            late=figures.late,
+            bad=figures.bad + len(incoming.bad),
+            low=figures.low,
+            high=figures.high,
+            progress=after.to_json(),
+            position=incoming.position,
+            captured=incoming.captured,
+            bound=after.bound,
+        )
+        emit_changes(self.core, catalog, snapshot, {stream.id: (before.bound, after.bound)}, files, tables, schemas, watch)
+        record = ledger.commit(
+            Draft(
+                kind,
+                streams={stream.id: run},
+                tables=tables,
+                applied=applied,
+                milliseconds=watch.total(),
+                schemas=schemas,
+                staged=tuple(staged),
+            )
+        )
+        reach("after-run")
+        return record
+
+    # ---- progress without rows
+
+    def move(self, stream_id: str, change: Callable[[Stream, ProgressState], ProgressState], kind: str) -> Record | None:
+        """Move the progress of a stream by hand, by the clock, or to its end; None if it did not move."""
+        core = self.core
+        watch = Stopwatch()
+        with core.stream_lock(stream_id), core.ledger.commit_lock:
+            snapshot = core.ledger.snapshot()
+            catalog = core.catalog(snapshot)
+            stream = catalog.stream(stream_id)
+            before = core.progress(snapshot, stream_id)
+            after = change(stream, before)
+            if after.bound == before.bound:
+                return None
+            state = snapshot.streams.get(stream_id)
+            last = state.last if state is not None and state.last is not None else StreamRun(run=-1, rows=0)
+            run = replace(
+                last, rows=0, late=0, bad=0, low=None, high=None,
+                progress=after.to_json(), captured=None, bound=after.bound,
+            )  # fmt: skip
+            tables: dict[str, TableChange] = {}
+            schemas: dict[str, Any] = {}
+            emit_changes(core, catalog, snapshot, {stream_id: (before.bound, after.bound)}, {}, tables, schemas, watch)
+            return core.ledger.commit(
+                Draft(kind, streams={stream_id: run}, tables=tables, schemas=schemas, milliseconds=watch.total())
+            )
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the scan of a run saw."""
+
+    rows: int
+    bad: int
+    late: int
+    low: int | None
+    high: int | None
+    by_partition: Mapping[str, Seen]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], parts: list[str], bound: int | None) -> Figures:
+        seen = {
+            part: Seen(values[f"high_{i}"], values[f"highest_{i}"], values[f"rows_{i}"] or 0, values[f"ahead_{i}"] or 0)
+            for i, part in enumerate(parts)
+        }
+        return cls(values["rows"], values["bad"], values["late"] or 0, values["low"], values["high"], seen)
+
+    def seen(self) -> Mapping[str, Seen]:
+        return self.by_partition
+
+
+def _metrics(stream: Stream, good: str, state: ProgressState, parts: list[str], now: int) -> list[Any]:
+    """The figures of a run as aggregates over its tagged rows."""
+    from pyspark.sql import functions as F
+
+    time = f"unix_micros({quote_name(stream.time)})" if stream.time is not None else "CAST(NULL AS BIGINT)"
+    late = "0" if state.bound is None or stream.time is None else f"count_if({good} AND {time} < {state.bound})"
+    items = [
+        f"count_if({good}) AS rows",
+        f"count_if(NOT ({good})) AS bad",
+        f"{late} AS late",
+        f"min(CASE WHEN {good} THEN {time} END) AS low",
+        f"max(CASE WHEN {good} THEN {time} END) AS high",
+    ]
+    limit = now + stream.ahead if stream.live and stream.ahead is not None else None
+    for index, part in enumerate(parts):
+        here = good if len(parts) == 1 else f"{good} AND _partition = '{part}'"
+        on_time = here if limit is None else f"{here} AND {time} <= {limit}"
+        ahead = "0" if limit is None else f"count_if({here} AND {time} > {limit})"
+        items += [
+            f"max(CASE WHEN {on_time} THEN {time} END) AS high_{index}",
+            f"max(CASE WHEN {here} THEN {time} END) AS highest_{index}",
+            f"count_if({here}) AS rows_{index}",
+            f"{ahead} AS ahead_{index}",
+        ]
+    # A constant is no aggregate to Spark's observe.
+    items = [item if "(" in item else f"CAST(max({item.split(' AS ')[0]}) AS BIGINT) AS {item.split(' AS ')[1]}" for item in items]
+    return [F.expr(item) for item in items]
+
+
+def emit_changes(
+    core: Core,
+    catalog: Catalog,
+    snapshot: Snapshot,
+    bounds: Mapping[str, tuple[int | None, int | None]],
+    added: Mapping[str, tuple[DataFile, ...]],
+    tables: dict[str, TableChange],
+    schemas: dict[str, Any],
+    watch: Stopwatch,
+) -> None:
+    """Add the changes of every view that emits on progress to the tables of a commit."""
+    for view in catalog.of(View):
+        if view.emit != "close" or not catalog.sources_of(view) & set(bounds):
+            continue
+        files = emit.changes(core, catalog, view, snapshot, bounds, added)
+        if files:
+            tables[view.changes_table] = TableChange(add=files)
+            panes = catalog.panes(view.blocks[0].panes) if view.blocks else None
+            if view.changes_table not in snapshot.files:
+                schemas[view.changes_table] = arrow_schema(change_fields(view, panes))
+        watch.lap("changes")
+
+
+def _was_small(snapshot: Snapshot, table: str) -> bool:
+    """Whether the last files of a table say that the next will be small too."""
+    last = list(snapshot.files.get(table, {}).values())[-2:]
+    return bool(last) and sum(file.rows for file in last) <= SMALL_ROWS
+
+
+def _widens(output: _Output, snapshot: Snapshot) -> bool:
+    """Whether a table is not there yet or lacks a column."""
+    schema = snapshot.schemas.get(output.table)
+    if schema is None:
+        return True
+    known = {field["name"] for field in schema["fields"]}
+    return any(field.name not in known for field in output.fields)
+
+
+def _bad_table(stream: Stream, run: int, bad: list[BadRow]) -> Any:
+    import pyarrow as pa
+
+    return pa.table(
+        {
+            "stream": [stream.name] * len(bad),
+            "run": [run] * len(bad),
+            "source": [row.source for row in bad],
+            "offset": [row.offset for row in bad],
+            "reason": [row.reason for row in bad],
+            "raw": [row.raw for row in bad],
+        },
+        schema=arrow_schema(BAD_ROW_FIELDS),
+    )
+
+
+def _path(origin: str) -> str:
+    from urllib.parse import unquote
+
+    return unquote(origin.removeprefix("file://"))

@@ -1,0 +1,80 @@
+"""The one Spark session of the process, made on first need with defaults that every setting of the user's overrides."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from anabranch import java
+from anabranch.errors import EnvironmentProblem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Settings of the SQL session; they hold for a session that the user hands over too, in a session of its own.
+SESSION_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",  # runs are small and shaped by us; re-planning costs more than it saves
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+}
+
+
+def start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    """Start Spark, or take the session that is already running in this process."""
+    java.use(java.find())
+    from pyspark.sql import SparkSession
+
+    cores = os.cpu_count() or 2
+    defaults = {
+        "spark.app.name": "anabranch",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": f"{driver_memory_mb()}m",
+        "spark.sql.shuffle.partitions": str(min(cores, 8)),
+        "spark.log.level": "ERROR",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        "spark.hadoop.parquet.enable.summary-metadata": "false",
+        **SESSION_SETTINGS,
+    }
+    chosen = master or conf.get("spark.master") or os.environ.get("MASTER") or "local[*]"
+    if not chosen.startswith("local"):
+        # Executors elsewhere must be able to reach the driver: the user's network, not the loopback.
+        del defaults["spark.driver.host"], defaults["spark.driver.bindAddress"]
+    builder = SparkSession.builder.master(chosen)
+    for key, value in {**defaults, **conf}.items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        raise EnvironmentProblem(
+            f"Spark did not start: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            hint="run `anabranch doctor` to see what is missing",
+        ) from error
+    return spark
+
+
+def adopt(spark: SparkSession) -> SparkSession:
+    """A session of our own in the user's Spark: our settings and temporary views stay out of theirs."""
+    own = spark.newSession()
+    for key, value in SESSION_SETTINGS.items():
+        own.conf.set(key, value)
+    return own
+
+
+def driver_memory_mb() -> int:
+    """A quarter of the memory, between 1 and 8 GiB."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 20)
+    except (ValueError, OSError, AttributeError):
+        total = 4096
+    return max(1024, min(8192, total // 4))

@@ -1,0 +1,138 @@
+"""The system tables: what the ledger knows about itself, as frames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anabranch.algebra.progress import END
+from anabranch.engine.core import Core
+from anabranch.engine.frames import arrow_schema
+from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS
+from anabranch.ledger import Snapshot
+from anabranch.plan.catalog import Field, Stream, View
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FIELDS: dict[str, tuple[Field, ...]] = {
+    "runs": (
+        Field("version", "bigint"),
+        Field("kind", "string"),
+        Field("committed", "timestamp"),
+        Field("stream", "string"),
+        Field("run", "bigint"),
+        Field("rows", "bigint"),
+        Field("late_rows", "bigint"),
+        Field("bad_rows", "bigint"),
+        Field("low", "timestamp"),
+        Field("high", "timestamp"),
+        Field("progress", "timestamp"),
+        Field("ended", "boolean"),
+        Field("milliseconds", "map<string,double>"),
+        Field("files", "bigint"),
+    ),
+    "progress": (
+        Field("stream", "string"),
+        Field("partition", "string"),
+        Field("progress", "timestamp"),
+        Field("ended", "boolean"),
+        Field("high", "timestamp"),
+        Field("rows", "bigint"),
+        Field("late_rows", "bigint"),
+        Field("bad_rows", "bigint"),
+    ),
+    "views": (
+        Field("name", "string"),
+        Field("emits", "string"),
+        Field("reads", "array<string>"),
+        Field("state", "array<string>"),
+        Field("sql", "string"),
+    ),
+    "tables": (
+        Field("id", "string"),
+        Field("files", "bigint"),
+        Field("rows", "bigint"),
+        Field("bytes", "bigint"),
+        Field("delta_version", "bigint"),
+        Field("path", "string"),
+    ),
+    "bad_rows": BAD_ROW_FIELDS,
+}
+#: Later than any time Spark can show: an ended stream has no progress to print.
+_LATEST = 253402300799_999_999
+
+
+def frame(core: Core, name: str, snapshot: Snapshot) -> DataFrame:
+    if name == "bad_rows":
+        return core.table_frame(BAD_ROWS, BAD_ROW_FIELDS, snapshot)
+    import pyarrow as pa
+
+    rows = {"runs": _runs, "progress": _progress, "views": _views, "tables": _tables}[name](core, snapshot)
+    schema = arrow_schema(FIELDS[name])
+    columns = [[row[index] for row in rows] for index in range(len(FIELDS[name]))]
+    arrays = [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
+    return core.spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
+
+
+def _runs(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
+    from datetime import datetime
+
+    names = {each.id: each.name for each in core.catalog(snapshot).of(Stream)}
+    rows: list[tuple[Any, ...]] = []
+    for record in core.ledger.records(1, snapshot.version):
+        files = sum(len(change.add) for change in record.tables.values())
+        at = datetime.fromisoformat(record.at)
+        times = list(record.milliseconds.items())
+        for stream, run in record.streams.items():
+            rows.append(
+                (
+                    record.version, record.kind, at, names.get(stream, stream), run.run if run.run >= 0 else None,
+                    run.rows, run.late, run.bad, run.low, run.high, _shown(run.bound), run.bound == END, times, files,
+                )
+            )  # fmt: skip
+        if not record.streams:
+            rows.append((record.version, record.kind, at, *[None] * 9, times, files))
+    return rows
+
+
+def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for stream in sorted(core.catalog(snapshot).of(Stream), key=lambda each: each.name):
+        state = core.progress(snapshot, stream.id)
+        totals = snapshot.streams.get(stream.id)
+        counts = (totals.rows, totals.late, totals.bad) if totals is not None else (0, 0, 0)
+        ended = state.bound == END
+        rows.append((stream.name, None, _shown(state.bound), ended, state.high, *counts))
+        if len(state.partitions) > 1:
+            for name, partition in sorted(state.partitions.items()):
+                bound = None if partition.high is None or stream.delay is None else partition.high - stream.delay
+                rows.append((stream.name, name, bound, ended, partition.high, None, None, None))
+    return rows
+
+
+def _views(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
+    catalog = core.catalog(snapshot)
+    rows: list[tuple[Any, ...]] = []
+    for view in sorted(catalog.of(View), key=lambda each: each.name):
+        streams = sorted(catalog.stream(id).name for id in catalog.sources_of(view))
+        state = [use.panes for use in view.blocks] + ([view.rows] if view.rows else [])
+        rows.append((view.name, "on window close" if view.emit == "close" else "every change", streams, state, view.sql))
+    return rows
+
+
+def _tables(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
+    return [
+        (
+            id,
+            len(files),
+            sum(file.rows for file in files.values()),
+            sum(file.bytes for file in files.values()),
+            snapshot.delta_versions.get(id),
+            str(core.ledger.table_folder(id)),
+        )
+        for id, files in sorted(snapshot.files.items())
+    ]
+
+
+def _shown(bound: int | None) -> int | None:
+    return None if bound is None or bound > _LATEST else bound

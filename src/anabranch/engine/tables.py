@@ -1,0 +1,39 @@
+"""The columns of each kind of table in the ledger."""
+
+from __future__ import annotations
+
+from anabranch.plan.catalog import Field, Panes, View
+
+PANE = "_pane"
+BAD_ROWS = "bad_rows"
+BAD_ROW_FIELDS = (
+    Field("stream", "string"),
+    Field("run", "bigint"),
+    Field("source", "string"),
+    Field("offset", "bigint"),
+    Field("reason", "string"),
+    Field("raw", "string"),
+)
+DIFF = Field("_diff", "bigint")
+VERSION = Field("_version", "bigint")
+WINDOW = Field("_window", "timestamp")
+
+
+def pane_fields(panes: Panes) -> tuple[Field, ...]:
+    """Keys, the start of the pane where there are panes, and the partials."""
+    pane = (Field(PANE, "timestamp"),) if panes.time is not None else ()
+    keys = tuple(Field(key.name, key.type) for key in panes.keys)
+    return (*keys, *pane, *(Field(column.name, column.type) for column in panes.columns))
+
+
+def hidden_keys(view: View, panes: Panes) -> tuple[Field, ...]:
+    """Keys that a view groups by but does not show: kept beside its changes to find a row again."""
+    shown = {output.source for output in view.direct if output.kind == "key"}
+    return tuple(Field(f"_key_{key.name}", key.type) for key in panes.keys if key.name not in shown)
+
+
+def change_fields(view: View, panes: Panes | None) -> tuple[Field, ...]:
+    """The columns of a view's changes: what it shows, how often (signed), and since which version."""
+    if view.direct and panes is not None:
+        return (*view.fields, *hidden_keys(view, panes), WINDOW, DIFF, VERSION)
+    return (*view.fields, DIFF, VERSION)

@@ -1,0 +1,71 @@
+"""Frames to files of the ledger: through Arrow by the driver when small, by the executors otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.ledger import DataFile, Ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Up to about this many rows the driver writes faster than the executors do.
+SMALL_ROWS = 100_000
+#: Input of at most so many bytes never gives more than that.
+SMALL_BYTES = 4 << 20
+
+
+def write_frame(
+    ledger: Ledger, table_id: str, frame: DataFrame, *, small: bool, time: str | None, staged: list[Path]
+) -> tuple[DataFile, ...]:
+    """Run a frame and write what it gives. `time` names the column whose range the files are known by."""
+    if small:
+        return write_table(ledger, table_id, frame.toArrow(), time)
+    folder = ledger.stage()
+    staged.append(folder)
+    frame.write.mode("append").parquet(str(folder))
+    return adopt_folder(ledger, table_id, folder, time)
+
+
+def write_table(ledger: Ledger, table_id: str, table: Any, time: str | None) -> tuple[DataFile, ...]:
+    """An Arrow table as one file; none for no rows."""
+    if table.num_rows == 0:
+        return ()
+    low = high = None
+    if time is not None:
+        import pyarrow.compute as compute
+
+        column = compute.min_max(table.column(time).cast("int64"))
+        low, high = column["min"].as_py(), column["max"].as_py()
+    return (ledger.write_arrow(table_id, table, low, high),)
+
+
+def adopt_folder(ledger: Ledger, table_id: str, folder: Path, time: str | None) -> tuple[DataFile, ...]:
+    """Files that executors wrote, with their rows and range from the footers."""
+    import pyarrow.parquet as parquet
+
+    adopted = []
+    for path in sorted(folder.rglob("*.parquet")):
+        metadata = parquet.read_metadata(path)
+        if metadata.num_rows == 0:
+            continue
+        low, high = time_range(metadata, time) if time is not None else (None, None)
+        adopted.append(ledger.adopt(table_id, path, metadata.num_rows, low, high))
+    return tuple(adopted)
+
+
+def time_range(metadata: Any, time: str) -> tuple[int | None, int | None]:
+    """The lowest and highest value of a timestamp column, from the footer of a Parquet file."""
+    names = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+    if time not in names:
+        return None, None
+    index = names.index(time)
+    lows, highs = [], []
+    for group in range(metadata.num_row_groups):
+        statistics = metadata.row_group(group).column(index).statistics
+        if statistics is None or not statistics.has_min_max:
+            return None, None
+        lows.append(statistics.min_raw)
+        highs.append(statistics.max_raw)
+    return min(lows), max(highs)

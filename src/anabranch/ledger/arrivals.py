@@ -1,0 +1,94 @@
+"""Data files on their way into a version: put into a table's folder, but named by no record yet.
+
+It knows where files go, and which ones vacuum must spare. It knows nothing of commits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anabranch.ledger import files
+from anabranch.ledger.commit import checked
+from anabranch.ledger.records import DataFile, Record, check_table_id
+from anabranch.ledger.tables import DeltaTables, plain_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Arrivals:
+    """The files of one open home that wait for a commit; any thread may add one."""
+
+    def __init__(self, home: Path, tables: DeltaTables) -> None:
+        self._home = home
+        self._tables = tables
+        #: Held by vacuum while it deletes, so that no file appears between looking and deleting.
+        self.lock = threading.Lock()
+        #: True once the file is known to be on the disk.
+        self._waiting: dict[tuple[str, str], bool] = {}
+
+    def stage(self) -> Path:
+        folder = self._home / "staging" / uuid.uuid4().hex
+        with files.explained("making a staging folder", self._home):
+            folder.mkdir(parents=True)
+        return folder
+
+    def adopt(
+        self, table_id: str, staged_file: Path, rows: int, low: int | None, high: int | None
+    ) -> DataFile:
+        name, path = self._new(table_id)
+        with files.explained(f"moving a file into table {table_id}", self._home):
+            os.rename(staged_file, path)
+            return DataFile(name, rows, path.stat().st_size, low, high)
+
+    def write_arrow(self, table_id: str, table: pa.Table, low: int | None, high: int | None) -> DataFile:
+        import pyarrow.parquet as parquet
+
+        name, path = self._new(table_id)
+        try:
+            with files.explained(f"writing a file of table {table_id}", self._home):
+                plain = table.cast(plain_schema(table.schema), safe=False)
+                # Without Arrow's own copy of the schema: every reader sees the types that Parquet has.
+                parquet.write_table(plain, path, compression="zstd", store_schema=False)
+                files.sync_file(path)
+                self._waiting[table_id, name] = True
+                return DataFile(name, table.num_rows, path.stat().st_size, low, high)
+        except BaseException:
+            self.discard(table_id, name)
+            raise
+
+    def discard(self, table_id: str, name: str) -> None:
+        if self._waiting.pop((table_id, name), None) is not None:
+            with contextlib.suppress(OSError):
+                (self._tables.path(table_id) / name).unlink(missing_ok=True)
+
+    def of(self, table_id: str) -> set[str]:
+        """The names of a table's files that wait."""
+        return {name for table, name in list(self._waiting) if table == table_id}
+
+    def sync(self, record: Record) -> None:
+        """Wait until all files that a record adds are on the disk."""
+        for table, change in record.tables.items():
+            for file in change.add:
+                if not self._waiting.get((table, file.path)):
+                    files.sync_file(self._tables.path(table) / file.path)
+
+    def arrived(self, record: Record) -> None:
+        """The files that a record adds no longer wait."""
+        for table, change in record.tables.items():
+            for file in change.add:
+                self._waiting.pop((table, file.path), None)
+
+    def _new(self, table_id: str) -> tuple[str, Path]:
+        folder = self._tables.path(checked(check_table_id, table_id))
+        name = f"part-{uuid.uuid4().hex}.parquet"
+        # Before the file is there, so that vacuum never takes it for a leftover.
+        with self.lock, files.explained(f"making the folder of table {table_id}", self._home):
+            self._waiting[table_id, name] = False
+            folder.mkdir(parents=True, exist_ok=True)
+        return name, folder / name

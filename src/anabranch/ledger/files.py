@@ -1,0 +1,123 @@
+"""Writing files so that they are there whole or not at all, and saying clearly when the disk does not let us.
+
+It knows nothing of records or tables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from anabranch.errors import LedgerError
+
+#: Names that start so are never anything but leftovers of a process that died.
+TEMPORARY = ".tmp-"
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def sync_file(path: Path) -> None:
+    """Wait until the contents of a file are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_temporary(folder: Path, data: bytes) -> Path:
+    """A new file in `folder` with these contents, on the disk, under a name nobody looks at."""
+    path = folder / f"{TEMPORARY}{uuid.uuid4().hex}"
+    try:
+        with open(path, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file, or write it anew: a reader sees the old contents or the new ones."""
+    temporary = write_temporary(path.parent, data)
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def publish(path: Path, data: bytes) -> None:
+    """Write a file that must not exist yet: raises FileExistsError, and changes nothing, if it does.
+
+    The name appears with all of the contents at once. A folder that cannot be synced afterwards is not
+    reported here, because by then readers may have seen the file and it cannot be taken back; see
+    `sync_folder`.
+    """
+    temporary = write_temporary(path.parent, data)
+    try:
+        try:
+            os.link(temporary, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # A file system without hard links: the home has one writer, so looking first is enough.
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+            os.rename(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an error says that there is no space left, also when a library wrapped it into words."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return True
+    text = str(error)
+    return "No space left on device" in text or "os error 28" in text
+
+
+@contextlib.contextmanager
+def explained(doing: str, where: Path) -> Iterator[None]:
+    """Turn what the disk says while `doing` something into a LedgerError that says what to do."""
+    try:
+        yield
+    except LedgerError:
+        raise
+    except Exception as error:
+        if is_disk_full(error):
+            raise LedgerError(
+                f"The disk is full: {doing} in {where} failed, and nothing of it was committed.",
+                hint="make space, or vacuum the home, and do it again",
+            ) from error
+        if isinstance(error, PermissionError):
+            raise LedgerError(
+                f"No permission: {doing} in {where} failed ({error}).",
+                hint="give this user write access to the home, or open it for reading",
+            ) from error
+        if isinstance(error, OSError):
+            raise LedgerError(
+                f"The disk refused: {doing} in {where} failed ({error}), and nothing of it was committed.",
+                hint="check the disk, then do it again",
+            ) from error
+        raise

@@ -1,0 +1,333 @@
+"""What a version of a home says: records, and how they are written as JSON.
+
+Pure values: this module opens no file and knows neither Delta nor Spark. Text from a file is taken as
+hostile: every field is checked, and names that become paths have a narrow alphabet.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from anabranch.errors import LedgerError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = 1
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]*")
+_TABLE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=-]*")
+
+Value = TypeVar("Value")
+
+
+class Malformed(ValueError):
+    """JSON that is not what it should be; whoever knows the file turns it into a LedgerError."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One Parquet file of a table. `low` and `high` are its lowest and highest pane or event time in
+    microseconds."""
+
+    path: str
+    rows: int
+    bytes: int
+    low: int | None = None
+    high: int | None = None
+
+    def may_hold(self, low: int | None, high: int | None) -> bool:
+        """Whether a row in [low, high) can be in this file.
+
+        >>> DataFile("a.parquet", 1, 9, low=10, high=20).may_hold(20, 30)
+        True
+        >>> DataFile("a.parquet", 1, 9, low=10, high=20).may_hold(0, 10)
+        False
+        """
+        if low is not None and self.high is not None and self.high < low:
+            return False
+        return not (high is not None and self.low is not None and self.low >= high)
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """What a version does to one table.
+
+    `drop` takes all of its files away and forgets the table. `schema` (Delta's JSON of it) stands in the
+    versions that made the table or added columns; the ledger fills it in, and the Delta version after the
+    commit.
+    """
+
+    add: tuple[DataFile, ...] = ()
+    remove: tuple[str, ...] = ()
+    delta_version: int | None = None
+    drop: bool = False
+    schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class StreamRun:
+    """A run of a stream: its counts, and where the stream stands after it.
+
+    `progress`, `position` and `captured` are JSON of the engine's own making. `bound` is the progress in
+    microseconds.
+    """
+
+    run: int
+    rows: int
+    late: int = 0
+    bad: int = 0
+    low: int | None = None
+    high: int | None = None
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    position: Any = None
+    captured: Any = None
+    bound: int | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One version of a home, whole."""
+
+    version: int
+    kind: str
+    at: str
+    streams: Mapping[str, StreamRun] = field(default_factory=dict)
+    tables: Mapping[str, TableChange] = field(default_factory=dict)
+    catalog: Mapping[str, dict[str, Any] | None] = field(default_factory=dict)
+    applied: tuple[str, ...] = ()
+    milliseconds: Mapping[str, float] = field(default_factory=dict)
+    note: str | None = None
+    intent: str | None = None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is to become the next version.
+
+    `schemas` has a schema for each table that must be made, or that may need more columns. `staged` are
+    folders of `Ledger.stage` that are no longer needed once the commit is through. `intent` is filled in by
+    the ledger when the commit happens inside `Ledger.intent` on the same thread.
+    """
+
+    kind: str
+    streams: Mapping[str, StreamRun] = field(default_factory=dict)
+    tables: Mapping[str, TableChange] = field(default_factory=dict)
+    catalog: Mapping[str, dict[str, Any] | None] = field(default_factory=dict)
+    applied: tuple[str, ...] = ()
+    milliseconds: Mapping[str, float] = field(default_factory=dict)
+    note: str | None = None
+    intent: str | None = None
+    schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
+    staged: tuple[Path, ...] = ()
+
+
+def check_table_id(name: str) -> str:
+    """The name, if it can safely be a folder."""
+    if not _TABLE_ID.fullmatch(name):
+        raise Malformed(f"the table id {name!r} is not made of letters, digits, '_', '-', '.' and '='")
+    return name
+
+
+def check_file_name(name: str) -> str:
+    """The name, if it can safely be a file in a table's folder."""
+    if not _FILE_NAME.fullmatch(name):
+        raise Malformed(f"the path {name!r} is not a plain file name")
+    return name
+
+
+# ---- writing
+
+
+def file_to_json(file: DataFile) -> list[Any]:
+    return [file.path, file.rows, file.bytes, file.low, file.high]
+
+
+def run_to_json(run: StreamRun) -> dict[str, Any]:
+    return {
+        "run": run.run,
+        "rows": run.rows,
+        "late": run.late,
+        "bad": run.bad,
+        "low": run.low,
+        "high": run.high,
+        "progress": dict(run.progress),
+        "position": run.position,
+        "captured": run.captured,
+        "bound": run.bound,
+    }
+
+
+def _change_to_json(change: TableChange) -> dict[str, Any]:
+    parts: dict[str, Any] = {"delta_version": change.delta_version}
+    if change.add:
+        parts["add"] = [file_to_json(file) for file in change.add]
+    if change.remove:
+        parts["remove"] = list(change.remove)
+    if change.drop:
+        parts["drop"] = True
+    if change.schema is not None:
+        parts["schema"] = dict(change.schema)
+    return parts
+
+
+def dump(value: Any) -> bytes:
+    """JSON on one line; LedgerError for what JSON cannot hold."""
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        raise LedgerError(
+            f"This cannot be written into the ledger: {error}.",
+            hint="definitions, positions and progress must be plain JSON: text, numbers, lists, objects",
+        ) from error
+
+
+def record_to_bytes(record: Record) -> bytes:
+    """The contents of a record's file."""
+    parts: dict[str, Any] = {
+        "format": FORMAT,
+        "version": record.version,
+        "kind": record.kind,
+        "at": record.at,
+    }
+    if record.streams:
+        parts["streams"] = {name: run_to_json(run) for name, run in record.streams.items()}
+    if record.tables:
+        parts["tables"] = {name: _change_to_json(change) for name, change in record.tables.items()}
+    if record.catalog:
+        parts["catalog"] = dict(record.catalog)
+    if record.applied:
+        parts["applied"] = list(record.applied)
+    if record.milliseconds:
+        parts["milliseconds"] = dict(record.milliseconds)
+    if record.note is not None:
+        parts["note"] = record.note
+    if record.intent is not None:
+        parts["intent"] = record.intent
+    return dump(parts) + b"\n"
+
+
+# ---- reading
+
+
+def parse_object(data: bytes) -> dict[str, Any]:
+    """The JSON object in a file."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"it is not JSON ({error})") from error
+    return expect_object(value, "it")
+
+
+def expect_object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Malformed(f"{what} is not a JSON object")
+    return value
+
+
+def expect_int(value: Any, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Malformed(f"{what} is not a whole number: {value!r:.60}")
+    return value
+
+
+def expect_count(value: Any, what: str) -> int:
+    if expect_int(value, what) < 0:
+        raise Malformed(f"{what} is below zero: {value}")
+    return int(value)
+
+
+def expect_text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise Malformed(f"{what} is not text: {value!r:.60}")
+    return value
+
+
+def _optional(check: Callable[[Any, str], Value], value: Any, what: str) -> Value | None:
+    return None if value is None else check(value, what)
+
+
+def _texts(value: Any, what: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise Malformed(f"{what} is not a list")
+    return tuple(expect_text(item, what) for item in value)
+
+
+def file_from_json(value: Any) -> DataFile:
+    if not isinstance(value, list) or len(value) != 5:
+        raise Malformed(f"a file is not a list of path, rows, bytes, low and high: {value!r:.60}")
+    path, rows, size, low, high = value
+    return DataFile(
+        check_file_name(expect_text(path, "a file's path")),
+        expect_count(rows, "a file's rows"),
+        expect_count(size, "a file's bytes"),
+        _optional(expect_int, low, "a file's low"),
+        _optional(expect_int, high, "a file's high"),
+    )
+
+
+def run_from_json(value: Any) -> StreamRun:
+    parts = expect_object(value, "a stream's run")
+    return StreamRun(
+        run=expect_int(parts.get("run"), "run"),
+        rows=expect_count(parts.get("rows"), "rows"),
+        late=expect_count(parts.get("late", 0), "late"),
+        bad=expect_count(parts.get("bad", 0), "bad"),
+        low=_optional(expect_int, parts.get("low"), "low"),
+        high=_optional(expect_int, parts.get("high"), "high"),
+        progress=expect_object(parts.get("progress", {}), "progress"),
+        position=parts.get("position"),
+        captured=parts.get("captured"),
+        bound=_optional(expect_int, parts.get("bound"), "bound"),
+    )
+
+
+def _change_from_json(value: Any) -> TableChange:
+    parts = expect_object(value, "a table's change")
+    added = parts.get("add", [])
+    if not isinstance(added, list):
+        raise Malformed("add is not a list")
+    return TableChange(
+        add=tuple(file_from_json(file) for file in added),
+        remove=tuple(check_file_name(name) for name in _texts(parts.get("remove", []), "remove")),
+        delta_version=_optional(expect_count, parts.get("delta_version"), "delta_version"),
+        drop=parts.get("drop") is True,
+        schema=_optional(expect_object, parts.get("schema"), "schema"),
+    )
+
+
+def record_from_bytes(data: bytes) -> Record:
+    """The record in a file's contents; raises Malformed."""
+    parts = parse_object(data)
+    written = expect_int(parts.get("format"), "format")
+    if written > FORMAT:
+        raise Malformed(f"its format is {written}, and this version of Anabranch reads up to {FORMAT}")
+    catalog = expect_object(parts.get("catalog", {}), "catalog")
+    times = expect_object(parts.get("milliseconds", {}), "milliseconds")
+    if not all(isinstance(value, int | float) for value in times.values()):
+        raise Malformed("milliseconds has a value that is not a number")
+    return Record(
+        version=expect_count(parts.get("version"), "version"),
+        kind=expect_text(parts.get("kind"), "kind"),
+        at=expect_text(parts.get("at"), "at"),
+        streams={
+            name: run_from_json(run)
+            for name, run in expect_object(parts.get("streams", {}), "streams").items()
+        },
+        tables={
+            check_table_id(name): _change_from_json(change)
+            for name, change in expect_object(parts.get("tables", {}), "tables").items()
+        },
+        catalog={
+            name: _optional(expect_object, value, f"catalog {name!r}") for name, value in catalog.items()
+        },
+        applied=_texts(parts.get("applied", []), "applied"),
+        milliseconds=times,
+        note=_optional(expect_text, parts.get("note"), "note"),
+        intent=_optional(expect_text, parts.get("intent"), "intent"),
+    )

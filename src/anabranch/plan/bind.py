@@ -1,0 +1,178 @@
+"""Names to things: every relation of a query becomes a placeholder that says what it stands for.
+
+The result is Spark SQL over placeholders such as `@s:bids`; whoever runs it puts a frame behind each. Nothing but
+relations, AS OF and the emission clause is touched, so an error of Spark's points into the user's own text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_starts_sql
+from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
+from anabranch.plan.catalog import Catalog, Stream, Table
+from anabranch.sql.lexer import Span, quote_name
+from anabranch.sql.splice import Edit, Spliced, splice
+from anabranch.sql.syntax import Query, Relation, WindowSpec
+
+SYSTEM_TABLES = ("runs", "progress", "views", "tables", "bad_rows")
+FILE_FUNCTIONS = ("csv", "tsv", "json", "parquet", "files")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a placeholder stands for."""
+
+    placeholder: str
+    kind: str  # "stream", "table", "view", "file", "system"
+    target: str  # id, path or name of a system table
+    version: int | None = None
+    relation: Relation | None = None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A query over placeholders."""
+
+    text: Spliced
+    references: dict[str, Reference] = field(default_factory=dict)
+
+
+class Binder:
+    """Resolves the relations of one query against one catalog."""
+
+    def __init__(self, text: str, catalog: Catalog, query: Query) -> None:
+        self.text = text
+        self.catalog = catalog
+        self.query = query
+        self.ctes = query.cte_names()
+        self.references: dict[str, Reference] = {}
+
+    def bind(self, span: Span | None = None, extra: Collection[Edit] = ()) -> Bound:
+        """The whole query (or a part of it) as Spark SQL over placeholders; `extra` edits win over relations inside."""
+        edits: list[Edit] = list(extra)
+        replaced = [edit.span for edit in edits]
+        for relation in self.query.relations():
+            if any(each.start <= relation.span.start and relation.span.end <= each.end for each in replaced):
+                continue
+            edits.extend(self.relation_edits(relation))
+        if self.query.emission is not None:
+            edits.append(Edit(self.query.emission.span, ""))
+        where = span or self.query.span
+        inside = [e for e in edits if where.start <= e.span.start and e.span.end <= where.end]
+        return Bound(splice(self.text, where, inside), dict(self.references))
+
+    def relation_edits(self, relation: Relation) -> list[Edit]:
+        """What to write in place of a relation. A subquery stays; its own relations are edited one by one."""
+        edits: list[Edit] = []
+        if relation.version_span is not None:
+            edits.append(Edit(relation.version_span, ""))
+        if relation.kind == "subquery":
+            if relation.window is not None and relation.subquery is not None:
+                inner = f"({self._nested(relation.subquery)})"
+                edits.append(Edit(relation.span, windowed_sql(inner, relation.window)))
+            return edits
+        source = self.source_sql(relation)
+        if source is None:
+            return edits
+        if relation.window is not None:
+            source = windowed_sql(source, relation.window)
+        if relation.alias is None and relation.exposed is not None:
+            source += f" AS {quote_name(relation.exposed)}"
+        return [*edits, Edit(relation.span, source)]
+
+    def _nested(self, query: Query) -> str:
+        return Binder(self.text, self.catalog, query)._share(self).bind().text.text
+
+    def _share(self, other: Binder) -> Binder:
+        self.references = other.references
+        self.ctes = self.ctes | other.ctes
+        return self
+
+    def source_sql(self, relation: Relation) -> str | None:
+        """The placeholder of a relation; None where the text stays as it is."""
+        reference = self.resolve(relation)
+        if reference is None:
+            return None
+        self.references[reference.placeholder] = reference
+        return quote_name(reference.placeholder)
+
+    def resolve(self, relation: Relation) -> Reference | None:
+        if relation.kind == "path":
+            assert relation.path is not None
+            return Reference(f"@f:{len(self.references)}", "file", relation.path, relation=relation)
+        if relation.kind == "function":
+            if relation.function not in FILE_FUNCTIONS:
+                return None
+            path = next((a.value for a in relation.arguments if a.name in (None, "path")), None)
+            if not isinstance(path, str):
+                raise self._error(relation, f"{relation.function} needs a path in quotes", "as in csv('data.csv')")
+            return Reference(f"@f:{len(self.references)}", "file", path, relation=relation)
+        if relation.kind != "name":
+            return None
+        assert relation.name is not None
+        parts = relation.name.parts
+        if len(parts) == 1 and parts[0].lower() in self.ctes:
+            return None
+        if len(parts) == 2 and parts[0].lower() == "sys":
+            if parts[1].lower() not in SYSTEM_TABLES:
+                raise self._unknown(relation, [f"sys.{name}" for name in SYSTEM_TABLES])
+            return Reference(f"@sys:{parts[1].lower()}", "system", parts[1].lower())
+        found = self.catalog.find(parts[0]) if len(parts) == 1 else None
+        if found is None:
+            raise self._unknown(relation, [*self.catalog.names(), *(name for name in self.ctes)])
+        kind = "stream" if isinstance(found, Stream) else "table" if isinstance(found, Table) else "view"
+        at = "" if relation.version is None else f":{relation.version}"
+        return Reference(f"@{kind[0]}:{found.id}{at}", kind, found.id, relation.version, relation)
+
+    def _unknown(self, relation: Relation, known: list[str]) -> UnknownName:
+        name = str(relation.name)
+        hint = did_you_mean(name, known)
+        if "." in name and name.rsplit(".", 1)[-1].lower() in ("csv", "tsv", "json", "parquet", "txt", "jsonl"):
+            hint = f"a file is named in quotes: '{name}'"
+        return UnknownName(
+            f"there is no stream, view or table {name}",
+            text=self.text,
+            start=relation.span.start if relation.window is None else relation.name.span.start,  # type: ignore[union-attr]
+            end=relation.span.end if relation.window is None else relation.name.span.end,  # type: ignore[union-attr]
+            hint=hint,
+        )
+
+    def _error(self, relation: Relation, message: str, hint: str) -> SqlError:
+        return SqlError(message, text=self.text, start=relation.span.start, end=relation.span.end, hint=hint)
+
+
+def refuse(text: str, span: Span, message: str, hint: str | None = None) -> NotSupported:
+    return NotSupported(message, text=text, start=span.start, end=span.end, hint=hint)
+
+
+def sliding(window: WindowSpec) -> SlidingWindows:
+    return SlidingWindows(window.size, window.slide, window.offset % window.slide)
+
+
+def micros_sql(column: str) -> str:
+    """An event time as microseconds; a time without a zone is taken as UTC."""
+    return f"unix_micros(CAST({column} AS TIMESTAMP))"
+
+
+def windowed_sql(source: str, window: WindowSpec) -> str:
+    """A relation with a row for each window a row is in, and the bounds of that window."""
+    windows = sliding(window)
+    micros = micros_sql(f"__rows.{quote_name(window.time_column)}")
+    if windows.tumbling:
+        start = last_window_sql(micros, windows, 1, "spark")
+        return f"(SELECT __rows.*, {bounds_sql(start, windows.size)} FROM {source} AS __rows)"
+    starts = window_starts_sql(micros, windows, 1, "spark")
+    return (
+        f"(SELECT __rows.*, {bounds_sql('__starts.start', windows.size)}"
+        f" FROM {source} AS __rows LATERAL VIEW explode({starts}) __starts AS start)"
+    )
+
+
+def bounds_sql(start: str, size: int) -> str:
+    """The three columns of a window, from its start in microseconds."""
+    return (
+        f"timestamp_micros({start}) AS window_start, timestamp_micros({start} + {size}) AS window_end,"
+        f" timestamp_micros({start} + {size - 1000}) AS window_time"
+    )

@@ -1,0 +1,282 @@
+"""What the catalog holds: streams, tables and views, and the state tables under the views. Plain values with a JSON
+form; the ledger stores them, ids never change and names in the ledger are ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+from anabranch.algebra.progress import Policy
+from anabranch.algebra.windows import SlidingWindows
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Field:
+    name: str
+    type: str  # Spark's simple string
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A named, append-only source of rows."""
+
+    id: str
+    name: str
+    sql: str
+    fields: tuple[Field, ...]
+    time: str | None
+    delay: int | None
+    idle: int | None
+    ahead: int | None
+    source: str | None  # None: rows come by INSERT and COPY
+    options: Mapping[str, Any]
+    keep: str  # "all" or "nothing"
+    fail_on_bad: bool
+    kept_since: int | None = None  # first run whose rows are in the rows table; None: it has none
+
+    kind = "stream"
+
+    @property
+    def live(self) -> bool:
+        """Whether rows come as they happen, so that the clock says something about their times."""
+        return self.source == "rate"
+
+    @property
+    def policy(self) -> Policy:
+        return Policy(delay=self.delay, idle=self.idle, ahead=self.ahead, live=self.live)
+
+    @property
+    def rows_table(self) -> str:
+        return f"{self.id}.rows"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A static table. Views read it once, when made, and again on REFRESH."""
+
+    id: str
+    name: str
+    sql: str
+    fields: tuple[Field, ...]
+    source: str | None
+    options: Mapping[str, Any]
+    query: str | None  # CREATE TABLE AS SELECT: what REFRESH runs again
+
+    kind = "table"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A column that groups, computed from a row by `expression`."""
+
+    name: str
+    expression: str
+    type: str
+
+
+@dataclass(frozen=True)
+class PartialColumn:
+    """One partial of one aggregate, for the rows that `condition` lets through."""
+
+    name: str
+    partial: str
+    reduce: str
+    duckdb_reduce: str | None
+    type: str
+    since: int  # first run that is in it
+
+
+@dataclass(frozen=True)
+class Panes:
+    """A table of partials: one row a run, pane and key. Views with the same keys on a stream share it."""
+
+    id: str
+    stream: str
+    signature: str  # equal for blocks that can share it
+    from_text: str
+    statics: Mapping[str, str]  # placeholder -> table id
+    keys: tuple[Key, ...]
+    time: str | None  # the event-time column; None: no panes
+    grain: int
+    origin: int
+    columns: tuple[PartialColumn, ...]
+    conditions: tuple[str | None, ...]  # of the views that share it; a row that none wants is left out
+    made: int = 0  # columns made so far, for names that are never used again
+    statics_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # table id -> (version, version of its own)
+
+    kind = "panes"
+
+    def column(self, name: str) -> PartialColumn:
+        return next(column for column in self.columns if column.name == name)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table of rows: what a stateless view appends a run."""
+
+    id: str
+    stream: str
+    text: str  # a SELECT over placeholders
+    statics: Mapping[str, str]
+    fields: tuple[Field, ...]
+    statics_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    kind = "rows"
+
+
+@dataclass(frozen=True)
+class BlockUse:
+    """How a view reads a pane table: which windows over it, and which column says that a group is there."""
+
+    placeholder: str
+    panes: str
+    windows: tuple[int, int, int] | None  # size, slide, origin
+    presence: str
+    columns: tuple[str, ...]
+
+    @property
+    def sliding(self) -> SlidingWindows | None:
+        return SlidingWindows(*self.windows) if self.windows is not None else None
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output column of a view whose changes need no Spark: a key, a bound of the window, or an aggregate."""
+
+    name: str
+    type: str
+    kind: str  # "key", "window_start", "window_end", "window_time", "value"
+    source: str  # key name, or DuckDB's final expression over reduced columns
+
+
+@dataclass(frozen=True)
+class View:
+    """A continuous query with a name. `text` is the query over placeholders: pane tables, rows, tables, other views."""
+
+    id: str
+    name: str
+    sql: str
+    text: str
+    fields: tuple[Field, ...]
+    blocks: tuple[BlockUse, ...]
+    rows: str | None  # the rows table of a stateless view
+    streams: Mapping[str, str]  # placeholder -> stream id, where the query reads a stream's rows
+    tables: Mapping[str, str]  # placeholder -> table id
+    views: Mapping[str, str]  # placeholder -> view id
+    emit: str  # "changes" or "close"
+    start: str
+    direct: tuple[Output, ...] = ()  # set when the changes can be computed on the driver
+    ordered: bool = False
+    statics_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    kind = "view"
+
+    @property
+    def changes_table(self) -> str:
+        return f"{self.id}.changes"
+
+
+Object = Stream | Table | Panes | Rows | View
+_KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in (Stream, Table, Panes, Rows, View)}
+_NESTED: dict[str, type[Any]] = {
+    "fields": Field,
+    "keys": Key,
+    "columns": PartialColumn,
+    "blocks": BlockUse,
+    "direct": Output,
+}
+
+
+def to_json(definition: Object) -> dict[str, Any]:
+    return {"kind": definition.kind, **asdict(definition)}
+
+
+def from_json(values: Mapping[str, Any]) -> Object:
+    cls = _KINDS[values["kind"]]
+    arguments: dict[str, Any] = {}
+    for name, value in values.items():
+        if name == "kind":
+            continue
+        nested = _NESTED.get(name)
+        if name == "statics_at":
+            value = {table: tuple(at) for table, at in value.items()}
+        if isinstance(value, list) and nested is not None and value and isinstance(value[0], dict):
+            value = tuple(nested(**_tuples(each)) for each in value)
+        elif isinstance(value, list):
+            value = tuple(value)
+        arguments[name] = value
+    return cls(**arguments)  # type: ignore[no-any-return]
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+class Catalog:
+    """The definitions of one version, by id and by name."""
+
+    def __init__(self, definitions: Mapping[str, Mapping[str, Any]]) -> None:
+        self.objects: dict[str, Object] = {id: from_json(values) for id, values in definitions.items()}
+        self._named = {
+            each.name.lower(): each for each in self.objects.values() if isinstance(each, Stream | Table | View)
+        }
+
+    def __getitem__(self, id: str) -> Object:
+        return self.objects[id]
+
+    def find(self, name: str) -> Stream | Table | View | None:
+        return self._named.get(name.lower())
+
+    def names(self) -> list[str]:
+        return sorted(each.name for each in self._named.values())
+
+    def of(self, kind: type[T]) -> Iterator[T]:
+        for each in self.objects.values():
+            if isinstance(each, kind):
+                yield each
+
+    def stream(self, id: str) -> Stream:
+        return self._as(id, Stream)
+
+    def view(self, id: str) -> View:
+        return self._as(id, View)
+
+    def panes(self, id: str) -> Panes:
+        return self._as(id, Panes)
+
+    def _as(self, id: str, kind: type[T]) -> T:
+        found = self.objects[id]
+        assert isinstance(found, kind), f"{id} is not a {kind.__name__}"
+        return found
+
+    def sources_of(self, view: View) -> set[str]:
+        """The ids of all streams a view depends on, through other views too."""
+        found = set(view.streams.values())
+        found |= {self.panes(block.panes).stream for block in view.blocks}
+        if view.rows is not None:
+            found.add(self._as(view.rows, Rows).stream)
+        for id in view.views.values():
+            found |= self.sources_of(self.view(id))
+        return found
+
+    def readers_of(self, id: str) -> list[View]:
+        """The views that read a stream, table or view."""
+        found = []
+        for view in self.of(View):
+            used = {*view.streams.values(), *view.tables.values(), *view.views.values()}
+            for block in view.blocks:
+                panes = self.panes(block.panes)
+                used |= {panes.stream, *panes.statics.values()}
+            if view.rows is not None:
+                rows = self._as(view.rows, Rows)
+                used |= {rows.stream, *rows.statics.values()}
+            if id in used:
+                found.append(view)
+        return sorted(found, key=lambda view: view.name)
+
+    def states_of(self, stream_id: str) -> list[Panes | Rows]:
+        """The state tables that a run of a stream feeds."""
+        return [each for each in self.objects.values() if isinstance(each, Panes | Rows) and each.stream == stream_id]

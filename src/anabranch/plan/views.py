@@ -1,0 +1,420 @@
+"""A query to a view: which state tables it lives on, what a run adds to them, and what a read does with them.
+
+Blocks that aggregate a stream live on panes, shared where the keys are the same. A query without anything that looks at
+more than one row appends its own rows. Whatever is left reads the rows a stream keeps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import gcd
+
+from anabranch.algebra.windows import SlidingWindows
+from anabranch.errors import NotSupported
+from anabranch.plan.bind import Binder, Bound, refuse, windowed_sql
+from anabranch.plan.blocks import (
+    STREAM,
+    WINDOW_COLUMNS,
+    Analyze,
+    Block,
+    aggregates_in,
+    find_block,
+    read_edits,
+)
+from anabranch.plan.catalog import (
+    BlockUse,
+    Catalog,
+    Field,
+    Key,
+    Output,
+    Panes,
+    PartialColumn,
+    Rows,
+    Stream,
+    Table,
+    View,
+)
+from anabranch.sql.calls import aggregate_calls, chains, volatile_calls
+from anabranch.sql.lexer import quote_name, tokenize
+from anabranch.sql.splice import Edit
+from anabranch.sql.syntax import Query, Relation, Select
+
+_DUCKDB_TYPES = {
+    "boolean": "BOOLEAN",
+    "tinyint": "TINYINT",
+    "smallint": "SMALLINT",
+    "int": "INTEGER",
+    "bigint": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "VARCHAR",
+    "date": "DATE",
+    "timestamp": "TIMESTAMPTZ",
+    "binary": "BLOB",
+}
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What planning asks of the world: types from Spark's analyser, and the present state of the ledger."""
+
+    analyze: Analyze
+    first_run: Callable[[Stream], int]  # the first run a new view can see
+    has_files: Callable[[str], bool]
+    table_at: Callable[[str], tuple[int, int]]  # the version at which a static table is read now
+    new_id: Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A view, the definitions to put into the catalog with it, and what has to be filled from rows of the past."""
+
+    view: View
+    objects: tuple[Panes | Rows | Stream, ...]
+    fill_columns: Mapping[str, tuple[str, ...]]  # pane table id -> new columns
+    fill_rows: tuple[str, ...]  # ids of new rows tables
+    reasons: tuple[str, ...]  # why parts of the query are computed over rows
+
+
+def duckdb_type(spark_type: str) -> str | None:
+    if re.fullmatch(r"decimal\(\d+,\d+\)", spark_type):
+        return spark_type.upper()
+    return _DUCKDB_TYPES.get(spark_type)
+
+
+def bind_batch(text: str, query: Query, catalog: Catalog) -> Bound:
+    """The query as a batch query over everything its relations hold."""
+    return Binder(text, catalog, query).bind()
+
+
+def plan_view(
+    *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
+    catalog: Catalog, world: Surroundings,
+) -> Planned:  # fmt: skip
+    """Plan a continuous query whose batch form Spark's analyser has accepted, giving `fields`."""
+    refuse_volatile(text, query)
+    binder = Binder(text, catalog, query)
+    emit = query.emission.mode if query.emission is not None else "changes"
+    planner = _Planner(catalog, world)
+    stateless = _stateless(query, binder)
+    if stateless is not None:
+        if emit == "close":
+            assert query.emission is not None
+            raise refuse(
+                text,
+                query.emission.span,
+                "no window closes in this query",
+                "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE or HOP",
+            )
+        rows = planner.rows_table(stateless, text, query, binder, fields)
+        view = View(id, name, sql, "", fields, (), rows.id, {}, {}, {}, emit, start)
+        return Planned(view, (rows,), {}, (rows.id,), ())
+
+    blocks: list[tuple[Block, Placed]] = []
+    reasons: list[str] = []
+    edits: list[Edit] = []
+    for select, owner in query.selects():
+        if not _reads_stream(select, binder):
+            continue
+        found = find_block(select, owner, binder, world.analyze)
+        if isinstance(found, str):
+            reasons.append(found)
+            continue
+        placed = planner.place(found, f"@p:{len(blocks)}")
+        blocks.append((found, placed))
+        edits += read_edits(found, text, quote_name(placed.use.placeholder), placed.finals, placed.use.presence)
+    if emit == "close":
+        assert query.emission is not None
+        if not blocks or any(placed.use.windows is None for _, placed in blocks) or reasons:
+            raise refuse(
+                text,
+                query.emission.span,
+                "not every part of this query has a window that closes",
+                "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE or HOP",
+            )
+    bound = Binder(text, catalog, query).bind(extra=edits)
+    streams = {r.placeholder: r.target for r in bound.references.values() if r.kind == "stream"}
+    tables = {r.placeholder: r.target for r in bound.references.values() if r.kind == "table"}
+    views = {r.placeholder: r.target for r in bound.references.values() if r.kind == "view"}
+    for reference in bound.references.values():
+        if reference.kind in ("file", "system") or reference.version is not None:
+            relation = reference.relation
+            span = relation.span if relation is not None else query.span
+            raise refuse(
+                text,
+                span,
+                "a view reads streams, views and tables",
+                "make a table of the file first: CREATE TABLE t FROM files(path => '...')",
+            )
+    direct = _direct_outputs(query, blocks, fields)
+    view = View(
+        id,
+        name,
+        sql,
+        bound.text.text,
+        fields,
+        tuple(placed.use for _, placed in blocks),
+        None,
+        streams,
+        tables,
+        views,
+        emit,
+        start,
+        direct,
+        query.order is not None,
+        {table: world.table_at(table) for table in tables.values()},
+    )
+    kept: list[Stream] = []
+    for stream_id in set(streams.values()):
+        stream = catalog.stream(stream_id)
+        if stream.kept_since is None:
+            kept.append(replace(stream, kept_since=world.first_run(stream)))
+    fill_rows = tuple(stream.rows_table for stream in kept)
+    return Planned(view, (*planner.panes.values(), *kept), planner.filled(), fill_rows, tuple(reasons))
+
+
+def refuse_volatile(text: str, query: Query) -> None:
+    tokens = [token for token in tokenize(text) if query.span.start <= token.start < query.span.end]
+    for token in volatile_calls(tokens):
+        raise NotSupported(
+            f"{token.text} gives another value each time, so a view of it has no lasting answer",
+            text=text,
+            start=token.start,
+            end=token.end,
+            hint="compute it where the rows are made, or leave it out of the view and use it when reading the view",
+        )
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A block on its pane table: the text of each call's value, and the column of each part of each call."""
+
+    use: BlockUse
+    finals: dict[str, str]
+    columns: dict[str, dict[str, str]]
+
+
+class _Planner:
+    """Places blocks on pane tables, old or new."""
+
+    def __init__(self, catalog: Catalog, world: Surroundings) -> None:
+        self.catalog = catalog
+        self.world = world
+        self.panes: dict[str, Panes] = {}
+        self._new_columns: dict[str, list[str]] = {}
+
+    def filled(self) -> dict[str, tuple[str, ...]]:
+        return {id: tuple(names) for id, names in self._new_columns.items() if names}
+
+    def place(self, block: Block, placeholder: str) -> Placed:
+        since = self.world.first_run(block.stream)
+        statics_at = {id: self.world.table_at(id) for id in block.statics.values()}
+        panes = self._shared(block, statics_at) or self._new(block, statics_at)
+        conditions = tuple(dict.fromkeys((*panes.conditions, block.condition)))
+        panes = replace(panes, conditions=conditions)
+        presence, panes = self._column(
+            panes, "rows", _filtered("count(*)", block.condition), "CAST(sum({c}) AS BIGINT)", None, since, block
+        )
+        used = [presence]
+        finals: dict[str, str] = {}
+        columns: dict[str, dict[str, str]] = {}
+        for each in block.calls:
+            reduced: dict[str, str] = {}
+            parts = columns.setdefault(each.call.key, {})
+            condition = _both(block.condition, each.condition)
+            for part in each.aggregate.parts:
+                partial = part.partial_sql(each.arguments, condition)
+                wanted = _slug(f"{each.aggregate.name} {' '.join(each.arguments)} {part.suffix}")
+                name, panes = self._column(
+                    panes, wanted, partial, part.reduce, part.duckdb_reduce, since, block
+                )
+                used.append(name)
+                parts[part.suffix] = name
+                reduced[part.suffix] = part.reduce_sql(quote_name(name))
+            finals[each.call.key] = f"CAST({each.aggregate.final_sql(reduced)} AS {each.type})"
+        self.panes[panes.id] = panes
+        windows = block.windows
+        size = (windows.size, windows.slide, windows.origin) if windows is not None else None
+        use = BlockUse(placeholder, panes.id, size, presence, tuple(dict.fromkeys(used)))
+        return Placed(use, finals, columns)
+
+    def _candidates(self) -> list[Panes]:
+        known = {panes.id: panes for panes in self.catalog.of(Panes)}
+        return list({**known, **self.panes}.values())
+
+    def _shared(self, block: Block, statics_at: Mapping[str, tuple[int, int]]) -> Panes | None:
+        for panes in self._candidates():
+            same = panes.signature == block.signature and (panes.time is None) == (block.windows is None)
+            # A table that did not change since is the same table, whatever the version.
+            contents = {id: own for id, (_, own) in panes.statics_at.items()}
+            if not same or contents != {id: own for id, (_, own) in statics_at.items()}:
+                continue
+            if block.windows is None or fits(block.windows, panes.grain, panes.origin):
+                return panes
+            if panes.id not in self.panes and self.world.has_files(panes.id):
+                continue
+            grain = gcd(panes.grain, block.windows.grain, block.windows.origin - panes.origin)
+            return replace(panes, grain=grain, origin=panes.origin % grain)
+        return None
+
+    def _new(self, block: Block, statics_at: Mapping[str, tuple[int, int]]) -> Panes:
+        by = "_".join(_slug(key.name) for key in block.row_keys) or "all"
+        windows = block.windows
+        return Panes(
+            self.world.new_id(f"{block.stream.name}_by_{by}"),
+            block.stream.id,
+            block.signature,
+            block.from_text,
+            block.statics,
+            tuple(Key(key.name, key.expression, key.type) for key in block.row_keys),
+            block.time,
+            windows.grain if windows is not None else 0,
+            windows.origin % windows.grain if windows is not None else 0,
+            (),
+            (),
+            0,
+            statics_at,
+        )
+
+    def _column(
+        self,
+        panes: Panes,
+        wanted: str,
+        partial: str,
+        reduce: str,
+        duckdb_reduce: str | None,
+        since: int,
+        block: Block,
+    ) -> tuple[str, Panes]:
+        """The column of a partial: one that is there with the same meaning and beginning, or a new one."""
+        meaning = " ".join(partial.split())
+        for column in panes.columns:
+            if " ".join(column.partial.split()) == meaning and column.since == since:
+                return column.name, panes
+        taken = {column.name for column in panes.columns} | {key.name.lower() for key in panes.keys}
+        name = wanted
+        while name in taken or name in WINDOW_COLUMNS:
+            name = f"{wanted}_{panes.made}"
+            panes = replace(panes, made=panes.made + 1)
+        schemas = {"@stream": block.stream.fields}
+        for placeholder, id in block.statics.items():
+            table = self.catalog[id]
+            assert isinstance(table, Table)
+            schemas[placeholder] = table.fields
+        type = self.world.analyze(f"SELECT {partial} AS `x` FROM {panes.from_text}", schemas)[0].type
+        column = PartialColumn(name, partial, reduce, duckdb_reduce, type, since)
+        self._new_columns.setdefault(panes.id, []).append(name)
+        return name, replace(panes, columns=(*panes.columns, column), made=panes.made + 1)
+
+    def rows_table(
+        self, relation: Relation, text: str, query: Query, binder: Binder, fields: tuple[Field, ...]
+    ) -> Rows:
+        reference = binder.resolve(relation)
+        assert reference is not None
+        stream = self.catalog.stream(reference.target)
+        source = windowed_sql(STREAM, relation.window) if relation.window is not None else STREAM
+        alias = "" if relation.alias is not None else f" AS {quote_name(relation.exposed or stream.name)}"
+        bound = binder.bind(extra=[Edit(relation.span, source + alias)])
+        statics = {r.placeholder: r.target for r in bound.references.values() if r.kind == "table"}
+        at = {table: self.world.table_at(table) for table in statics.values()}
+        id = self.world.new_id(f"{stream.name}_rows")
+        return Rows(id, stream.id, bound.text.text, statics, fields, at)
+
+
+def fits(windows: SlidingWindows, grain: int, origin: int) -> bool:
+    """Whether panes divide windows."""
+    return grain > 0 and windows.grain % grain == 0 and (windows.origin - origin) % grain == 0
+
+
+def _filtered(aggregate: str, condition: str | None) -> str:
+    return aggregate if condition is None else f"{aggregate} FILTER (WHERE {condition})"
+
+
+def _both(one: str | None, other: str | None) -> str | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return f"({one}) AND ({other})"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"\W+", "_", text.lower()).strip("_")[:40].strip("_") or "x"
+
+
+def _reads_stream(select: Select, binder: Binder) -> bool:
+    for relation in select.relations:
+        reference = binder.resolve(relation)
+        if reference is not None and reference.kind == "stream":
+            return True
+    return False
+
+
+def _stateless(query: Query, binder: Binder) -> Relation | None:
+    """The stream of a query that looks at one row at a time; None if it looks at more."""
+    select = query.body
+    if not isinstance(select, Select) or query.ctes or query.order is not None:
+        return None
+    if select.distinct or select.group or select.having or select.tail or select.subqueries or select.lateral:
+        return None
+    if aggregates_in(select, query) or any(token.upper == "OVER" for item in select.items for token in item.tokens):
+        return None
+    stream: Relation | None = None
+    for relation in select.relations:
+        reference = binder.resolve(relation)
+        if reference is None or reference.version is not None:
+            return None
+        if reference.kind == "stream" and stream is None:
+            stream = relation
+        elif reference.kind != "table" or relation.window is not None:
+            return None
+    if stream is None:
+        return None
+    first = select.relations[0] is stream
+    for relation in select.relations:
+        inner = relation.join in ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")
+        if not inner and not (first and relation.join.startswith("LEFT")):
+            return None
+    return stream
+
+
+def _direct_outputs(
+    query: Query, blocks: list[tuple[Block, Placed]], fields: tuple[Field, ...]
+) -> tuple[Output, ...]:
+    """The outputs of a query that is one block with plain items, so that its changes need no Spark job.
+
+    Only Anabranch's own arithmetic is done outside Spark, never an expression of the user's.
+    """
+    if len(blocks) != 1:
+        return ()
+    block, placed = blocks[0]
+    use, select = placed.use, block.select
+    if query.body is not select or query.order is not None or select.having is not None or query.ctes:
+        return ()
+    if any(duckdb_type(key.type) is None for key in block.keys):
+        return ()
+    by_call = {each.call.key: each for each in block.calls}
+    outputs: list[Output] = []
+    index = {name: f"r{position}" for position, name in enumerate(use.columns)}
+    for item, field in zip(select.items, fields, strict=False):
+        calls = list(aggregate_calls(item.tokens))
+        target = duckdb_type(field.type)
+        if target is None:
+            return ()
+        if len(calls) == 1 and calls[0].span == item.expression:
+            each = by_call[calls[0].key]
+            if not each.aggregate.duckdb:
+                return ()
+            reduced = {suffix: index[name] for suffix, name in placed.columns[calls[0].key].items()}
+            final = each.aggregate.final_sql(reduced, "duckdb")
+            outputs.append(Output(field.name, field.type, "value", f"CAST({final} AS {target})"))
+            continue
+        named = list(chains(item.tokens))
+        if calls or len(named) != 1 or named[0].span != item.expression:
+            return ()
+        last = named[0].parts[-1].lower()
+        key = next((k for k in block.keys if [t.name.lower() for t in k.tokens if t.is_name][-1:] == [last]), None)
+        if key is None or len(key.tokens) not in (1, 3):
+            return ()
+        outputs.append(Output(field.name, field.type, key.name if key.window else "key", key.name))
+    return tuple(outputs) if len(outputs) == len(fields) else ()

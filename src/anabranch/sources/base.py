@@ -1,0 +1,60 @@
+"""What a source is: positions, and frames between them.
+
+A position is plain JSON, committed with the run that ends there, so that the ledger alone says what was read: a run
+without a record never happened and is read again. Reading the same stretch twice gives the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from anabranch.plan.catalog import Field
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Columns a source adds to the stream's own: the text of a row that does not parse, and where it came from.
+CORRUPT, ORIGIN, PARTITION = "_corrupt", "_origin", "_partition"
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """Something that could not be taken in."""
+
+    source: str
+    offset: int | None
+    reason: str
+    raw: str | None
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The next piece of a source: where it ends, what it holds, and about how much it is."""
+
+    position: Any
+    captured: Any
+    bytes: int
+    bad: tuple[BadRow, ...] = ()
+
+
+class Source(Protocol):
+    """A place rows come from."""
+
+    endless: bool
+
+    def fields(self) -> tuple[Field, ...]:
+        """The columns, found out once when the stream is made without any."""
+        ...
+
+    def partitions(self) -> list[str]:
+        """Names of the partitions that hold progress back each on its own."""
+        ...
+
+    def next(self, position: Any, max_rows: int | None) -> Stretch | None:
+        """What comes after a position; None while there is nothing."""
+        ...
+
+    def read(self, captured: list[Any]) -> DataFrame:
+        """The rows of stretches, with CORRUPT, ORIGIN and PARTITION columns."""
+        ...

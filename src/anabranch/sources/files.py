@@ -1,0 +1,319 @@
+"""Files: a path, a folder or a glob, each file read once, whatever its age.
+
+Spark's own file stream skips files that are much older than the newest and says nothing when a file it has read is
+written again. Here every file counts, and one that changes after it was read is reported.
+"""
+
+from __future__ import annotations
+
+import bz2
+import glob
+import gzip
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from anabranch.errors import SourceError, did_you_mean
+from anabranch.plan.catalog import Field
+from anabranch.sources.base import BadRow, Stretch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
+#: Options that are ours; everything else goes to Spark's reader as it is.
+OWN_OPTIONS = ("path", "format")
+TEXT_OPTIONS = {
+    "header", "sep", "delimiter", "quote", "escape", "encoding", "charset", "comment", "nullvalue", "nanvalue",
+    "positiveinf", "negativeinf", "dateformat", "timestampformat", "timestampntzformat", "multiline", "linesep",
+    "ignoreleadingwhitespace", "ignoretrailingwhitespace", "emptyvalue", "locale", "maxcolumns", "maxcharspercolumn",
+    "unescapedquotehandling", "inferschema", "samplingratio", "allowcomments", "allowunquotedfieldnames",
+    "allowsinglequotes", "allownumericleadingzeros", "allowbackslashescapinganycharacter", "primitivesasstring",
+    "prefersdecimal", "prefersdate", "timezone", "mergeschema", "recursivefilelookup", "enforceschema",
+    "dropfieldifallnull", "allowunquotedcontrolchars", "prefersdecimal", "preferdate",
+}  # fmt: skip
+#: What one run takes at the most when nothing else is said.
+MAX_FILES, MAX_BYTES = 20_000, 8 << 30
+
+
+class FilesSource:
+    """The files that match a path, in the order in which they were written."""
+
+    endless = False
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        spark: Callable[[], SparkSession],
+        fields: tuple[Field, ...] | None = None,
+        seen: Callable[[], list[Any]] = list,
+    ) -> None:
+        path = options.get("path")
+        if not isinstance(path, str) or not path:
+            raise SourceError("files needs a path", hint="as in files(path => 'in/*.csv')")
+        self.path = path
+        self.options = {k: v for k, v in options.items() if k not in OWN_OPTIONS}
+        self.format = format_of(path, options.get("format"))
+        check_options(self.options, self.format)
+        self.spark = spark
+        self.declared = fields
+        self._seen = seen
+        self._known: dict[str, tuple[int, int]] | None = None
+
+    def partitions(self) -> list[str]:
+        return [""]
+
+    def fields(self) -> tuple[Field, ...]:
+        """The columns of the files there are, by Spark's inference."""
+        from anabranch.engine.frames import fields_of
+
+        files = self.listing()
+        if not files:
+            raise SourceError(
+                f"no file matches {self.path}, so its columns cannot be found out",
+                hint="name the columns in CREATE STREAM, or put a file there first",
+            )
+        frame = self._reader(infer=True).load([name for name, _, _ in files[:100]])
+        return tuple(
+            Field(f.name, "timestamp" if f.type == "timestamp_ntz" else f.type) for f in fields_of(frame)
+        )
+
+    def listing(self) -> list[tuple[str, int, int]]:
+        """Every file: its path, size and time of change, oldest first. Hidden and unfinished files are left out."""
+        found: list[tuple[str, int, int]] = []
+        for name in _matches(self.path):
+            base = os.path.basename(name)
+            if base.startswith((".", "_")) or base.endswith((".tmp", ".crc", "._COPYING_")):
+                continue
+            try:
+                status = os.stat(name)
+            except FileNotFoundError:
+                continue
+            found.append((os.path.abspath(name), status.st_size, status.st_mtime_ns))
+        return sorted(found, key=lambda file: (file[2], file[0]))
+
+    def next(self, position: Any, max_rows: int | None) -> Stretch | None:
+        if self._known is None:
+            self._known = {name: (size, time) for files in self._seen() for name, size, time in files}
+        reported = {} if position is None else dict(position.get("changed", {}))
+        fresh: list[list[Any]] = []
+        bad: list[BadRow] = []
+        total = rows = 0
+        for name, size, time in self.listing():
+            if name in self._known:
+                if self._known[name] != (size, time) and reported.get(name) != [size, time]:
+                    reported[name] = [size, time]
+                    bad.append(
+                        BadRow(name, None, "the file was changed after it was read; its new contents are not read", None)
+                    )
+                continue
+            if fresh and (len(fresh) >= MAX_FILES or total + size > MAX_BYTES):
+                break
+            if max_rows is not None:
+                rows += count_rows(name, self.format)
+                if fresh and rows > max_rows:
+                    break
+            fresh.append([name, size, time])
+            total += size
+        if not fresh and not bad:
+            return None
+        count = 0 if position is None else int(position["files"])
+        return Stretch({"files": count + len(fresh), "changed": reported}, fresh, total, tuple(bad))
+
+    def captured(self, stretch: Stretch) -> None:
+        """Remember what a committed run took."""
+        if self._known is not None:
+            self._known.update({name: (size, time) for name, size, time in stretch.captured})
+
+    def read(self, captured: list[Any]) -> DataFrame:
+        files = [file for stretch in captured for file in stretch]
+        for name, _, _ in files:
+            if not os.path.exists(name):
+                raise SourceError(
+                    f"the file {name} has disappeared",
+                    hint="put it back; a stream that must outlive its files needs KEEP ALL",
+                )
+        return self.load([name for name, _, _ in files])
+
+    def load(self, names: list[str]) -> DataFrame:
+        """Rows of files with the stream's columns, the text of rows that do not parse, and the file of each."""
+        assert self.declared is not None
+        if not names:
+            return self._empty()
+        if self.format == "csv" and _is_true(self.options.get("header")):
+            groups: dict[tuple[str, ...], list[str]] = {}
+            for name in names:
+                groups.setdefault(tuple(self._header(name)), []).append(name)
+            frames = [self._text(group, list(header)) for header, group in groups.items()]
+        elif self.format in ("csv", "tsv", "json"):
+            frames = [self._text(names, None)]
+        else:
+            frames = [self._columnar(names)]
+        whole = frames[0]
+        for frame in frames[1:]:
+            whole = whole.unionByName(frame)
+        return whole
+
+    def _empty(self) -> DataFrame:
+        from anabranch.engine.frames import struct
+
+        assert self.declared is not None
+        extra = tuple(Field(name, "string") for name in ("_corrupt", "_origin", "_partition"))
+        return self.spark().createDataFrame([], struct((*self.declared, *extra)))
+
+    def _text(self, names: list[str], header: list[str] | None) -> DataFrame:
+        """CSV columns go by the names in the header where there is one, by position otherwise."""
+        from anabranch.engine.frames import struct
+
+        assert self.declared is not None
+        types = {field.name.lower(): field for field in self.declared}
+        columns = self.declared
+        missing: set[str] = set()
+        if header is not None:
+            columns = tuple(types.get(name.lower(), Field(name or f"_unnamed_{i}", "string")) for i, name in enumerate(header))
+            missing = set(types) - {name.lower() for name in header}
+            if missing == set(types):
+                raise SourceError(
+                    f"{names[0]}: none of the columns in its header is a column of the stream",
+                    hint=f"the header has {', '.join(header[:8])}; the stream has {', '.join(f.name for f in self.declared)}",
+                )
+        schema = struct((*columns, Field("_corrupt", "string")))
+        reader = self._reader(infer=False).schema(schema)
+        reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", "_corrupt")
+        frame = reader.load(names)
+        items = [
+            f"CAST(NULL AS {field.type}) AS `{field.name}`"
+            if field.name.lower() in missing
+            else f"`{types[field.name.lower()].name}`"
+            for field in self.declared
+        ]
+        return frame.selectExpr(*items, "_corrupt", "_metadata.file_path AS _origin", "'' AS _partition")
+
+    def _columnar(self, names: list[str]) -> DataFrame:
+        """Parquet: columns by name, cast to the stream's types; a file without one of them has NULL there."""
+        assert self.declared is not None
+        frame = self._reader(infer=False).option("mergeSchema", "true").load(names)
+        have = {name.lower(): name for name in frame.columns}
+        items = [
+            f"CAST(`{have[field.name.lower()]}` AS {field.type}) AS `{field.name}`"
+            if field.name.lower() in have
+            else f"CAST(NULL AS {field.type}) AS `{field.name}`"
+            for field in self.declared
+        ]
+        return frame.selectExpr(
+            *items, "CAST(NULL AS STRING) AS _corrupt", "_metadata.file_path AS _origin", "'' AS _partition"
+        )
+
+    def _reader(self, *, infer: bool) -> DataFrameReader:
+        return reader(self.spark(), self.format, self.options, infer=infer)
+
+    def _header(self, name: str) -> list[str]:
+        import csv
+
+        separator = str(self.options.get("sep", self.options.get("delimiter", ",")))
+        with open_text(name) as lines:
+            line = lines.readline()
+        return [each.strip() for each in next(csv.reader([line], delimiter=separator), [])]
+
+    def offset_of(self, name: str, raw: list[str]) -> dict[str, int]:
+        """The line numbers of rows that did not parse, found by their text; only looked for when there are any."""
+        wanted = set(raw)
+        found: dict[str, int] = {}
+        path = name.removeprefix("file://")
+        if self.format == "parquet" or not os.path.exists(path):
+            return found
+        with open_text(path) as lines:
+            for number, line in enumerate(lines, start=1):
+                text = line.rstrip("\r\n")
+                if text in wanted and text not in found:
+                    found[text] = number
+                    if len(found) == len(wanted):
+                        break
+        return found
+
+
+def reader(spark: SparkSession, format: str, options: Mapping[str, Any], *, infer: bool) -> DataFrameReader:
+    """Spark's reader for a format, with the user's options on top of ours."""
+    made = spark.read.format("csv" if format == "tsv" else format)
+    if format == "tsv":
+        made = made.option("sep", "\t")
+    if infer and format in ("csv", "tsv"):
+        made = made.option("inferSchema", "true").option("header", "true")
+    for name, value in options.items():
+        made = made.option(name, str(value).lower() if isinstance(value, bool) else str(value))
+    return made
+
+
+def format_of(path: str, given: Any = None) -> str:
+    """The format a path's name tells, or the one that was given."""
+    if given is not None:
+        if str(given).lower() not in ("csv", "tsv", "json", "parquet"):
+            raise SourceError(
+                f"there is no format {given}", hint=did_you_mean(str(given), ["csv", "tsv", "json", "parquet"])
+            )
+        return str(given).lower()
+    name = path.lower()
+    for ending in COMPRESSED:
+        name = name.removesuffix(ending)
+    for ending, format in FORMATS.items():
+        if name.endswith(ending):
+            return format
+    found = {FORMATS[Path(each).suffix] for each in _matches(path)[:1000] if Path(each).suffix in FORMATS}
+    if len(found) == 1:
+        return found.pop()
+    if not _matches(path):
+        raise SourceError(f"no file matches {path}", hint="check the path; a relative one starts at the current folder")
+    raise SourceError(
+        f"the format of {path} does not follow from its name", hint="say it: csv('...'), json('...') or parquet('...')"
+    )
+
+
+def check_options(options: Mapping[str, Any], format: str) -> None:
+    for name in options:
+        if name.lower() not in TEXT_OPTIONS:
+            raise SourceError(f"{format} files have no option {name}", hint=did_you_mean(name, [*OWN_OPTIONS, *TEXT_OPTIONS]))
+
+
+def _matches(path: str) -> list[str]:
+    plain = path.removeprefix("file://")
+    if os.path.isdir(plain):
+        return [os.path.join(plain, name) for name in os.listdir(plain) if os.path.isfile(os.path.join(plain, name))]
+    if os.path.exists(plain):
+        return [plain]
+    return [name for name in glob.glob(plain, recursive=True) if os.path.isfile(name)]
+
+
+def _is_true(value: Any) -> bool:
+    return value is True or str(value).lower() == "true"
+
+
+def open_text(name: str) -> IO[str]:
+    if name.endswith(".gz"):
+        return cast("IO[str]", gzip.open(name, "rt", encoding="utf-8", errors="replace"))
+    if name.endswith(".bz2"):
+        return cast("IO[str]", bz2.open(name, "rt", encoding="utf-8", errors="replace"))
+    return open(name, encoding="utf-8", errors="replace")
+
+
+def count_rows(name: str, format: str) -> int:
+    """About how many rows a file has: exact for Parquet and for lines of text."""
+    try:
+        if format == "parquet":
+            import pyarrow.parquet as parquet
+
+            return int(parquet.read_metadata(name).num_rows)
+        with open_text(name) as lines:
+            return sum(1 for _ in lines)
+    except (OSError, ValueError):
+        return 0

@@ -1,0 +1,74 @@
+"""A generator: so many rows a second since the stream was made. Good for trying things out, and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from anabranch.errors import SourceError
+from anabranch.plan.catalog import Field
+from anabranch.sources.base import Stretch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OPTIONS = ("rows_per_second", "rows", "partitions")
+FIELDS = (Field("timestamp", "timestamp"), Field("value", "bigint"))
+
+
+class RateSource:
+    """Row n has value n and the time `start + n / rows_per_second`."""
+
+    def __init__(self, options: Mapping[str, Any], spark: Callable[[], SparkSession], now: Callable[[], int]) -> None:
+        self.speed = _whole(options, "rows_per_second", 10)
+        self.total = _whole(options, "rows", 0) or None
+        self.width = _whole(options, "partitions", 1)
+        self.spark = spark
+        self.now = now
+        self.endless = self.total is None
+
+    def fields(self) -> tuple[Field, ...]:
+        return FIELDS
+
+    def partitions(self) -> list[str]:
+        return [str(number) for number in range(self.width)]
+
+    def next(self, position: Any, max_rows: int | None) -> Stretch | None:
+        start = self.now() if position is None else position["start"]
+        first = 0 if position is None else position["rows"]
+        if position is None:
+            # The first stretch is empty for an endless generator: it fixes the moment the clock starts.
+            last = self.total or 0
+        else:
+            last = (self.now() - start) * self.speed // 1_000_000
+        if self.total is not None:
+            last = self.total
+        last = min(last, first + (max_rows or 10_000_000))
+        if last <= first and position is not None:
+            return None
+        return Stretch({"start": start, "rows": last}, [start, first, last], (last - first) * 16)
+
+    def read(self, captured: list[Any]) -> DataFrame:
+        spark = self.spark()
+        frames = [self._stretch(spark, *stretch) for stretch in captured]
+        whole = frames[0] if frames else self._stretch(spark, 0, 0, 0)
+        for frame in frames[1:]:
+            whole = whole.unionAll(frame)
+        return whole
+
+    def _stretch(self, spark: SparkSession, start: int, first: int, last: int) -> DataFrame:
+        step = f"timestamp_micros({start} + id * 1000000 div {self.speed})"
+        return spark.range(first, last).selectExpr(
+            f"{step} AS timestamp",
+            "id AS value",
+            "CAST(NULL AS STRING) AS _corrupt",
+            "'rate' AS _origin",
+            f"CAST(id % {self.width} AS STRING) AS _partition",
+        )
+
+
+def _whole(options: Mapping[str, Any], name: str, default: int) -> int:
+    value = options.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0 or (value == 0 and name != "rows"):
+        raise SourceError(f"rate: {name} must be a whole number above zero, not {value!r}")
+    return value

@@ -1,0 +1,174 @@
+"""What an expression holds: calls of aggregates, qualified names, calls of functions that are not deterministic.
+
+Works on tokens; the rest of the expression stays the user's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from anabranch.sql.cursor import CLOSING, OPENING
+from anabranch.sql.lexer import Span, Token, normal_form
+
+#: Every aggregate of Spark 4.3; those without a mergeable form are recomputed over kept rows.
+AGGREGATES = frozenset(
+    """any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine
+    array_agg avg bit_and bit_or bit_xor bitmap_construct_agg bitmap_or_agg bitmap_and_agg bool_and bool_or
+    collect_list collect_set corr count count_if count_min_sketch covar_pop covar_samp every first first_value grouping
+    grouping_id histogram_numeric hll_sketch_agg hll_union_agg kurtosis last last_value listagg max max_by mean median
+    min min_by mode percentile percentile_approx percentile_cont percentile_disc regr_avgx regr_avgy regr_count
+    regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy skewness some std stddev stddev_pop stddev_samp
+    string_agg sum theta_sketch_agg theta_union_agg theta_intersection_agg try_avg try_sum var_pop var_samp variance
+    kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kll_merge_agg_bigint kll_merge_agg_double
+    kll_merge_agg_float""".split()
+)
+#: Functions whose value depends on chance, the clock or the place of a row: a view of them has no batch answer.
+VOLATILE = frozenset(
+    """rand random randn randstr uniform uuid shuffle now current_timestamp current_date curdate localtimestamp
+    current_time unix_timestamp_now input_file_name input_file_block_start input_file_block_length
+    monotonically_increasing_id spark_partition_id""".split()
+)
+_WITHOUT_BRACKETS = frozenset({"current_timestamp", "current_date", "localtimestamp", "current_time"})
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an aggregate, with its FILTER clause."""
+
+    name: str
+    span: Span
+    name_span: Span
+    distinct: bool
+    arguments: tuple[tuple[Token, ...], ...]  # none for *
+    condition: tuple[Token, ...] | None
+
+    @property
+    def key(self) -> str:
+        """Equal for calls that mean the same."""
+        arguments = ", ".join(normal_form(list(argument)) for argument in self.arguments)
+        condition = "" if self.condition is None else " filter " + normal_form(list(self.condition))
+        return f"{self.name}({'distinct ' if self.distinct else ''}{arguments or '*'}){condition}"
+
+
+def closing(tokens: Sequence[Token], opening: int) -> int:
+    """The index of the bracket that closes the one at `opening`."""
+    depth = 0
+    for index in range(opening, len(tokens)):
+        if tokens[index].text in OPENING and tokens[index].kind == "symbol":
+            depth += 1
+        elif tokens[index].text in CLOSING and tokens[index].kind == "symbol":
+            depth -= 1
+            if depth == 0:
+                return index
+    return len(tokens) - 1
+
+
+def aggregate_calls(tokens: Sequence[Token]) -> Iterator[Call]:
+    """The outermost aggregate calls of an expression; window functions (OVER) and subqueries are looked past."""
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        if token.text == "(" and index + 1 < len(tokens) and tokens[index + 1].upper in ("SELECT", "WITH"):
+            index = closing(tokens, index) + 1
+            continue
+        is_call = (
+            token.kind == "word"
+            and token.text.lower() in AGGREGATES
+            and index + 1 < len(tokens)
+            and tokens[index + 1].text == "("
+            and (index == 0 or tokens[index - 1].text != ".")
+        )
+        if not is_call:
+            index += 1
+            continue
+        end = closing(tokens, index + 1)
+        condition: tuple[Token, ...] | None = None
+        last = end
+        after = end + 1
+        if after < len(tokens) and tokens[after].upper == "WITHIN":  # WITHIN GROUP (ORDER BY ...)
+            last = closing(tokens, after + 2)
+            after = last + 1
+        if after + 1 < len(tokens) and tokens[after].upper == "FILTER" and tokens[after + 1].text == "(":
+            last = closing(tokens, after + 1)
+            condition = tuple(tokens[after + 3 : last])
+            after = last + 1
+        if after < len(tokens) and tokens[after].upper == "OVER":
+            index += 2  # a window function; its arguments may hold aggregates
+            continue
+        inside = list(tokens[index + 2 : end])
+        distinct = bool(inside) and inside[0].upper == "DISTINCT"
+        if distinct or (inside and inside[0].upper == "ALL"):
+            inside = inside[1:]
+        star = len(inside) == 1 and inside[0].text == "*"
+        arguments = () if star else tuple(tuple(part) for part in split_commas(inside))
+        within = last != end and condition is None
+        name = token.text.lower() + (" within group" if within else "")
+        yield Call(name, Span(token.start, tokens[last].end), token.span, distinct, arguments, condition)
+        index = last + 1
+
+
+def split_commas(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    """Cut at the commas outside brackets."""
+    piece: list[Token] = []
+    depth = 0
+    for token in tokens:
+        if token.kind == "symbol":
+            depth += (token.text in OPENING) - (token.text in CLOSING)
+            if token.text == "," and depth == 0:
+                yield piece
+                piece = []
+                continue
+        piece.append(token)
+    if piece:
+        yield piece
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A name as it stands in an expression: `price`, `b.price`."""
+
+    parts: tuple[str, ...]
+    span: Span
+
+
+def chains(tokens: Sequence[Token]) -> Iterator[Chain]:
+    """The names of an expression that are not calls. Words of the language are among them."""
+    index = 0
+    while index < len(tokens):
+        if not tokens[index].is_name:
+            index += 1
+            continue
+        start = index
+        parts = [tokens[index].name]
+        while index + 2 < len(tokens) and tokens[index + 1].text == "." and tokens[index + 2].is_name:
+            index += 2
+            parts.append(tokens[index].name)
+        index += 1
+        if index < len(tokens) and tokens[index].text == "(":
+            continue
+        yield Chain(tuple(parts), Span(tokens[start].start, tokens[index - 1].end))
+
+
+def volatile_calls(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Calls of functions that are not deterministic."""
+    for index, token in enumerate(tokens):
+        name = token.text.lower()
+        if token.kind != "word" or name not in VOLATILE or (index and tokens[index - 1].text == "."):
+            continue
+        called = index + 1 < len(tokens) and tokens[index + 1].text == "("
+        if called or name in _WITHOUT_BRACKETS:
+            yield token
+
+
+def occurrences(tokens: Sequence[Token], pattern: Sequence[Token]) -> Iterator[Span]:
+    """The places where the tokens of `pattern` stand one after the other."""
+    wanted = [normal_form([token]) for token in pattern]
+    index = 0
+    while wanted and index + len(wanted) <= len(tokens):
+        window = tokens[index : index + len(wanted)]
+        if [normal_form([token]) for token in window] == wanted and (index == 0 or tokens[index - 1].text != "."):
+            yield Span(window[0].start, window[-1].end)
+            index += len(wanted)
+        else:
+            index += 1

@@ -1,0 +1,131 @@
+"""A position in a list of tokens, with the small steps every grammar rule is made of."""
+
+from __future__ import annotations
+
+from anabranch.errors import SyntaxProblem, nearest
+from anabranch.sql.lexer import END, STRING, SYMBOL, WORD, Span, Token
+from anabranch.sql.syntax import Name
+
+OPENING = {"(": ")", "[": "]", "{": "}"}
+CLOSING = set(OPENING.values())
+
+
+class Cursor:
+    def __init__(self, text: str, tokens: list[Token]) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.index = 0
+
+    @property
+    def current(self) -> Token:
+        return self.tokens[self.index]
+
+    @property
+    def previous(self) -> Token:
+        return self.tokens[max(0, self.index - 1)]
+
+    def ahead(self, distance: int) -> Token:
+        return self.tokens[min(self.index + distance, len(self.tokens) - 1)]
+
+    @property
+    def at_end(self) -> bool:
+        return self.current.kind == END
+
+    def advance(self) -> Token:
+        token = self.current
+        if token.kind != END:
+            self.index += 1
+        return token
+
+    def at(self, *words: str) -> bool:
+        """Whether the next tokens are these words or symbols."""
+        return all(self.ahead(i).upper == word for i, word in enumerate(words))
+
+    def at_any(self, words: set[str] | frozenset[str]) -> bool:
+        return self.current.upper in words
+
+    def take(self, *words: str) -> bool:
+        """Step over these words if they come next."""
+        if not self.at(*words):
+            return False
+        for _ in words:
+            self.advance()
+        return True
+
+    def expect(self, *words: str) -> Token:
+        """Step over these words, or say what was expected."""
+        token = self.current
+        for word in words:
+            if self.current.upper != word:
+                raise self.problem(f"expected {' '.join(words)}", also=words)
+            token = self.advance()
+        return token
+
+    def expect_end(self) -> None:
+        if not self.at_end:
+            raise self.problem("the statement should end here")
+
+    def expect_string(self, what: str) -> Token:
+        if self.current.kind != STRING:
+            raise self.problem(f"expected {what} in quotes")
+        return self.advance()
+
+    def expect_name(self, what: str = "a name") -> Token:
+        if not self.current.is_name:
+            raise self.problem(f"expected {what}")
+        return self.advance()
+
+    def dotted_name(self, what: str = "a name") -> Name:
+        first = self.expect_name(what)
+        parts, last = [first.name], first
+        while self.current.text == "." and self.ahead(1).is_name:
+            self.advance()
+            last = self.advance()
+            parts.append(last.name)
+        dash = self.current
+        if dash.text == "-" and dash.start == last.end and self.ahead(1).kind == WORD:
+            whole = Span(first.start, self.ahead(1).end)
+            raise SyntaxProblem(
+                f"{whole.of(self.text)} is not a plain name",
+                text=self.text,
+                start=whole.start,
+                end=whole.end,
+                hint=f"write it in backquotes: `{whole.of(self.text)}`",
+            )
+        return Name(tuple(parts), Span(first.start, last.end))
+
+    def close_bracket(self) -> None:
+        """Step over everything up to and including the bracket that closes the one just opened."""
+        opened = self.previous
+        stack = [OPENING[opened.text]]
+        while stack:
+            token = self.advance()
+            if token.kind == END:
+                raise SyntaxProblem(
+                    "this bracket is not closed",
+                    text=self.text,
+                    start=opened.start,
+                    end=opened.end,
+                    hint=f"add {OPENING[opened.text]}",
+                )
+            if token.kind == SYMBOL and token.text in OPENING:
+                stack.append(OPENING[token.text])
+            elif token.kind == SYMBOL and token.text in CLOSING and token.text != stack.pop():
+                raise SyntaxProblem(
+                    f"{token.text} closes nothing", text=self.text, start=token.start, end=token.end
+                )
+
+    def problem(self, message: str, *, also: tuple[str, ...] = (), known: tuple[str, ...] = ()) -> SyntaxProblem:
+        token = self.current
+        found = "the text ends" if token.kind == END else f"found {token.text}"
+        hint = None
+        candidates = [*known, *(word for word in also if len(word) > 2)]
+        if token.kind == WORD and candidates:
+            guess = nearest(token.text, candidates)
+            hint = f"did you mean {guess}?" if guess else None
+        start = token.start
+        if token.kind == END:  # point at the last thing there is rather than at nothing
+            start = self.previous.end
+        return SyntaxProblem(
+            f"{message}, {found}", text=self.text, start=start, end=max(token.end, start + 1), hint=hint
+        )

@@ -1,0 +1,164 @@
+"""Text to tokens, by Spark's lexical rules, each token with its place in the text.
+
+The places matter more than the tokens: expressions reach Spark as the user's own text, so every part of the dialect
+that Anabranch rewrites is cut out of the text by position and nothing else is touched. Knows no grammar.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from anabranch.errors import SyntaxProblem
+
+WORD, QUOTED, STRING, NUMBER, SYMBOL, END = "word", "quoted", "string", "number", "symbol", "end"
+
+_PATTERN = re.compile(
+    r"""
+      (?P<space>\s+)
+    | (?P<comment>--[^\n]*)
+    | (?P<hint>/\*\+.*?\*/)
+    | (?P<string>[rR]'[^']*' | [rR]"[^"]*" | [xX]'[^']*' | '(?:\\.|[^'\\])*' | "(?:\\.|[^"\\])*")
+    | (?P<quoted>`(?:``|[^`])*`)
+    | (?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?(?:BD|bd|[LSYFDlsyfd])?(?![A-Za-z0-9_]))
+    | (?P<word>[^\W\d]\w* | \d+[A-Za-z_]\w*)
+    | (?P<symbol><=>|->|=>|<>|!=|<=|>=|==|\|\||::|<<|>>>|>>|[-+*/%=<>!&|^~.,:;?()\[\]{}@$\#\\])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A half-open range of character positions in a text."""
+
+    start: int
+    end: int
+
+    def of(self, text: str) -> str:
+        return text[self.start : self.end]
+
+    def to(self, other: Span) -> Span:
+        return Span(self.start, max(self.end, other.end))
+
+
+@dataclass(frozen=True)
+class Token:
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def span(self) -> Span:
+        return Span(self.start, self.end)
+
+    @property
+    def upper(self) -> str:
+        """The word in capitals; quoted names and strings are never keywords."""
+        return self.text.upper() if self.kind in (WORD, SYMBOL) else ""
+
+    @property
+    def name(self) -> str:
+        """The name an identifier token stands for."""
+        return self.text[1:-1].replace("``", "`") if self.kind == QUOTED else self.text
+
+    @property
+    def value(self) -> str:
+        """The characters a string token stands for."""
+        return string_value(self.text)
+
+    @property
+    def is_name(self) -> bool:
+        return self.kind in (WORD, QUOTED)
+
+
+def tokenize(text: str) -> list[Token]:
+    """All tokens of a text, comments and blanks left out, closed by an END token."""
+    tokens: list[Token] = []
+    position = 0
+    while position < len(text):
+        if text.startswith("/*", position) and not text.startswith("/*+", position):
+            position = _skip_comment(text, position)
+            continue
+        match = _PATTERN.match(text, position)
+        if match is None:
+            raise _unreadable(text, position)
+        kind = match.lastgroup or ""
+        if kind not in ("space", "comment", "hint"):
+            tokens.append(Token(kind, match.group(), match.start(), match.end()))
+        position = match.end()
+    tokens.append(Token(END, "", len(text), len(text)))
+    return tokens
+
+
+def _skip_comment(text: str, start: int) -> int:
+    depth, position = 0, start
+    while position < len(text):
+        if text.startswith("/*", position):
+            depth, position = depth + 1, position + 2
+        elif text.startswith("*/", position):
+            depth, position = depth - 1, position + 2
+            if depth == 0:
+                return position
+        else:
+            position += 1
+    raise SyntaxProblem("this comment is not closed", text=text, start=start, end=start + 2, hint="add */")
+
+
+def _unreadable(text: str, position: int) -> SyntaxProblem:
+    character = text[position]
+    if character in "'\"`":
+        return SyntaxProblem(
+            "this quote is not closed", text=text, start=position, end=position + 1, hint=f"add a closing {character}"
+        )
+    return SyntaxProblem(
+        f"the character {character!r} has no meaning here", text=text, start=position, end=position + 1
+    )
+
+
+_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+
+
+def string_value(literal: str) -> str:
+    """What a string literal stands for, by Spark's escapes."""
+    if literal[0] in "rR":
+        return literal[2:-1]
+    body = literal[1:-1]
+
+    def unescape(match: re.Match[str]) -> str:
+        code = match.group(1)
+        if code[0] in "uU":
+            return chr(int(code[1:], 16))
+        return _ESCAPES.get(code, code)
+
+    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", unescape, body, flags=re.DOTALL)
+
+
+def quote_name(name: str) -> str:
+    """A name as a quoted identifier of Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_string(value: str) -> str:
+    """A text as a string literal of Spark SQL."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def split_statements(tokens: list[Token]) -> list[list[Token]]:
+    """Cut at semicolons; each piece is closed by an END token at its own end."""
+    pieces: list[list[Token]] = []
+    current: list[Token] = []
+    for token in tokens:
+        if token.kind == END or (token.kind == SYMBOL and token.text == ";"):
+            if current:
+                pieces.append([*current, Token(END, "", token.start, token.start)])
+            current = []
+        else:
+            current.append(token)
+    return pieces
+
+
+def normal_form(tokens: list[Token]) -> str:
+    """A text that is equal for expressions that differ only in blanks, comments and the case of words."""
+    return " ".join(t.text.lower() if t.kind == WORD else t.text for t in tokens if t.kind != END)

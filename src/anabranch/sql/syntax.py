@@ -1,0 +1,335 @@
+"""The shapes a text of the dialect parses into: statements, queries and relations, each with its place in the text.
+
+Expressions are spans, never trees: they reach Spark as the user's own text. Nothing here knows what a name means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from anabranch.sql.lexer import Span, Token
+
+
+@dataclass(frozen=True)
+class Name:
+    """A name as written, with the parts between its dots."""
+
+    parts: tuple[str, ...]
+    span: Span
+
+    def __str__(self) -> str:
+        return ".".join(self.parts)
+
+    @property
+    def last(self) -> str:
+        return self.parts[-1]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a table function: positional (no name) or `name => value`."""
+
+    name: str | None
+    span: Span
+    value: str | int | float | bool | None  # None: not a literal
+    tokens: tuple[Token, ...] = ()
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """TUMBLE or HOP over a relation, in any of its spellings. Durations in microseconds."""
+
+    kind: Literal["tumble", "hop"]
+    time_column: str
+    time_span: Span
+    size: int
+    slide: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One thing in a FROM clause.
+
+    `kind` says which of the fields are set: a `name` (with `version` for AS OF), a quoted `path`, a `function` with
+    `arguments`, a `subquery`, or text that is Spark's own business (`opaque`: VALUES, LATERAL VIEW and the like).
+    A window function over a name, a path or a subquery is that relation with `window` set.
+    """
+
+    kind: Literal["name", "path", "function", "subquery", "opaque"]
+    span: Span  # without the alias
+    alias: str | None = None
+    alias_span: Span | None = None  # AS and column list included
+    name: Name | None = None
+    path: str | None = None
+    function: str | None = None
+    arguments: tuple[Argument, ...] = ()
+    subquery: Query | None = None
+    version: int | None = None
+    version_span: Span | None = None
+    window: WindowSpec | None = None
+    join: str = ""  # "" for the first, "," or the words of the join ("LEFT OUTER JOIN")
+    condition: Span | None = None  # ON or USING, keyword included
+
+    @property
+    def exposed(self) -> str | None:
+        """The name by which columns of this relation can be qualified."""
+        if self.alias is not None:
+            return self.alias
+        return self.name.last if self.name is not None else None
+
+
+@dataclass(frozen=True)
+class Item:
+    """One entry of a SELECT list."""
+
+    span: Span
+    expression: Span
+    alias: str | None
+    tokens: tuple[Token, ...]  # of the expression
+
+
+@dataclass(frozen=True)
+class Expression:
+    span: Span
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True)
+class Select:
+    """SELECT ... FROM ... WHERE ... GROUP BY ... HAVING."""
+
+    span: Span
+    distinct: bool
+    items: tuple[Item, ...]
+    from_span: Span | None  # what stands between FROM and the next clause
+    relations: tuple[Relation, ...]
+    lateral: bool
+    where: Expression | None
+    group: tuple[Expression, ...]
+    group_plain: bool  # False for GROUPING SETS, ROLLUP, CUBE, ALL
+    group_span: Span | None
+    having: Expression | None
+    having_span: Span | None
+    tail: bool  # WINDOW, QUALIFY, SORT BY, CLUSTER BY, DISTRIBUTE BY present
+    subqueries: tuple[Query, ...]  # inside expressions
+
+
+@dataclass(frozen=True)
+class SetOperation:
+    span: Span
+    operands: tuple[Select | Query | Opaque, ...]
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """A query body that is Spark's own business: VALUES, TABLE t."""
+
+    span: Span
+
+
+@dataclass(frozen=True)
+class Emission:
+    """When results come out: `close` (ON WATERMARK, ON WINDOW CLOSE), or every change."""
+
+    mode: Literal["close", "changes"]
+    span: Span
+
+
+@dataclass(frozen=True)
+class Query:
+    """A whole query: CTEs, a body, ORDER BY and LIMIT, and the emission clause."""
+
+    span: Span  # the emission clause included
+    body: Select | SetOperation | Query | Opaque
+    ctes: tuple[tuple[str, Query], ...] = ()
+    order: Span | None = None  # from ORDER BY to the end of LIMIT/OFFSET
+    emission: Emission | None = None
+    order_tokens: tuple[Token, ...] = ()
+
+    def selects(self) -> Iterator[tuple[Select, Query]]:
+        """Every SELECT block, with the query whose body it is part of; outer ones first."""
+        yield from _selects(self.body, self)
+        for _, query in self.ctes:
+            yield from query.selects()
+
+    def relations(self) -> Iterator[Relation]:
+        """Every relation, those of subqueries included."""
+        for select, _ in self.selects():
+            yield from select.relations
+
+    def cte_names(self) -> set[str]:
+        names = {name.lower() for name, _ in self.ctes}
+        for select, _ in self.selects():
+            for relation in select.relations:
+                if relation.subquery is not None:
+                    names |= relation.subquery.cte_names()
+            for inner in select.subqueries:
+                names |= inner.cte_names()
+        for _, query in self.ctes:
+            names |= query.cte_names()
+        return names
+
+
+def _selects(body: Select | SetOperation | Query | Opaque, owner: Query) -> Iterator[tuple[Select, Query]]:
+    if isinstance(body, Select):
+        yield body, owner
+        for relation in body.relations:
+            if relation.subquery is not None:
+                yield from relation.subquery.selects()
+        for inner in body.subqueries:
+            yield from inner.selects()
+    elif isinstance(body, SetOperation):
+        for operand in body.operands:
+            yield from _selects(operand, owner)
+    elif isinstance(body, Query):
+        yield from body.selects()
+
+
+# ---------------------------------------------------------------------------------------------- statements
+
+
+@dataclass(frozen=True)
+class Statement:
+    text: str  # the whole script
+    span: Span
+
+    @property
+    def sql(self) -> str:
+        return self.span.of(self.text)
+
+
+@dataclass(frozen=True)
+class ColumnDefinition:
+    name: str
+    type: str
+    span: Span
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """Max-difference progress: the highest event time seen, less `delay`. Durations in microseconds."""
+
+    column: str
+    span: Span
+    delay: int
+    idle: int | None = None
+    ahead: int | None = None
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """FROM kind(name => value, ...)."""
+
+    kind: str
+    options: Mapping[str, str | int | float | bool]
+    span: Span
+    spans: Mapping[str, Span] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CreateStream(Statement):
+    name: Name
+    columns: tuple[ColumnDefinition, ...]
+    watermark: Watermark | None
+    source: SourceSpec | None
+    keep: Literal["all", "nothing"] | None
+    fail_on_bad: bool
+    if_not_exists: bool
+    or_replace: bool
+
+
+@dataclass(frozen=True)
+class CreateTable(Statement):
+    name: Name
+    columns: tuple[ColumnDefinition, ...]
+    source: SourceSpec | None
+    query: Query | None
+    if_not_exists: bool
+    or_replace: bool
+
+
+@dataclass(frozen=True)
+class CreateView(Statement):
+    name: Name
+    query: Query
+    start: Literal["beginning", "now"] | int
+    if_not_exists: bool
+    or_replace: bool
+
+
+@dataclass(frozen=True)
+class Drop(Statement):
+    kind: Literal["stream", "table", "view"]
+    name: Name
+    if_exists: bool
+    cascade: bool
+
+
+@dataclass(frozen=True)
+class Insert(Statement):
+    target: Name
+    columns: tuple[str, ...]
+    query: Query
+
+
+@dataclass(frozen=True)
+class Update(Statement):
+    target: Name
+    alias: str | None
+    assignments: tuple[tuple[Name, Expression], ...]
+    where: Expression | None
+
+
+@dataclass(frozen=True)
+class Delete(Statement):
+    target: Name
+    alias: str | None
+    where: Expression | None
+
+
+@dataclass(frozen=True)
+class Copy(Statement):
+    target: Name
+    path: str
+    path_span: Span
+    options: Mapping[str, str | int | float | bool]
+
+
+@dataclass(frozen=True)
+class Advance(Statement):
+    target: Name
+    to: Expression | None  # None: TO END
+
+
+@dataclass(frozen=True)
+class Refresh(Statement):
+    target: Name
+
+
+@dataclass(frozen=True)
+class Show(Statement):
+    what: str
+
+
+@dataclass(frozen=True)
+class Describe(Statement):
+    target: Name
+
+
+@dataclass(frozen=True)
+class Explain(Statement):
+    query: Query
+
+
+@dataclass(frozen=True)
+class SetOption(Statement):
+    key: str
+    value: str
+
+
+@dataclass(frozen=True)
+class SelectStatement(Statement):
+    query: Query

@@ -1,0 +1,214 @@
+"""The templates as Spark runs them: merged partials give what Spark's own aggregate gives over all rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from anabranch.algebra.aggregates import Aggregate, find
+from anabranch.algebra.windows import SlidingWindows, pane_start_sql, window_starts_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    shared = SparkSession.getActiveSession() is not None
+    session = (
+        SparkSession.builder.master("local[1]")
+        .appName("algebra")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    yield session
+    if not shared:
+        session.stop()
+
+
+Call = tuple[str, bool, list[str]]
+
+SPREADS = ["var_pop", "var_samp", "variance", "stddev", "std", "stddev_pop", "stddev_samp"]
+
+
+def compare(
+    spark: SparkSession, values: list[str], kinds: dict[str, str], calls: list[Call]
+) -> dict[str, Any]:
+    """Run each call directly and merged (two levels of reduce, a partial of no rows); the merged values.
+
+    A value is one row as SQL text, the first column being the partition.
+    """
+    columns = ", ".join(["part", *kinds])
+    casts = ", ".join(["part", *(f"CAST({name} AS {kind}) AS {name}" for name, kind in kinds.items())])
+    rows = f"(SELECT {casts} FROM VALUES {', '.join(values)} AS t({columns}))"
+    direct, partials, reduces, finals = [], [], [], []
+    for index, (name, distinct, arguments) in enumerate(calls):
+        aggregate = find(name, distinct=distinct, argument_types=[kinds[each] for each in arguments])
+        assert isinstance(aggregate, Aggregate), (name, distinct, arguments)
+        text = ", ".join(arguments) or "*"
+        direct.append(f"{name}({'DISTINCT ' if distinct else ''}{text}) AS r{index}")
+        names = {part.suffix: f"c{index}_{part.suffix}" for part in aggregate.parts}
+        for part in aggregate.parts:
+            column = names[part.suffix]
+            partials.append(f"{part.partial_sql(arguments, 'part >= 0')} AS {column}")
+            reduces.append(f"{part.reduce_sql(column)} AS {column}")
+        finals.append((f"r{index}", aggregate.final_sql(names)))
+    truth = spark.sql(f"SELECT {', '.join(direct)} FROM {rows}")
+    # A group whose rows are all filtered out leaves a partial of no rows.
+    padded = (
+        f"(SELECT * FROM {rows} UNION ALL SELECT -1, {', '.join(f'max({k})' for k in kinds)} FROM {rows})"
+    )
+    first = f"SELECT part, {', '.join(partials)} FROM {padded} GROUP BY part"
+    second = f"SELECT {', '.join(reduces)} FROM ({first}) GROUP BY part % 2"
+    third = f"SELECT {', '.join(reduces)} FROM ({second})"
+    types = dict(truth.dtypes)
+    answer = spark.sql(
+        "SELECT "
+        + ", ".join(f"CAST({sql} AS {types[name]}) AS {name}" for name, sql in finals)
+        + f" FROM ({third})"
+    )
+    once, twice = (spark.sql(f"SELECT * FROM ({text})") for text in (first, third))
+    assert dict(once.drop("part").dtypes) == dict(twice.dtypes)
+    expected, found = truth.collect()[0].asDict(), answer.collect()[0].asDict()
+    for name, value in expected.items():
+        call = calls[int(name[1:])]
+        if isinstance(value, float) and not math.isnan(value):
+            assert found[name] == pytest.approx(value, rel=1e-9), call
+        elif isinstance(value, float):
+            assert math.isnan(found[name]), call
+        else:
+            assert found[name] == value, call
+    return {
+        f"{name}{' distinct' if d else ''}({','.join(a)})": found[f"r{i}"]
+        for i, (name, d, a) in enumerate(calls)
+    }
+
+
+def test_three_partials_of_six_rows(spark: SparkSession) -> None:
+    plain = ["count", "sum", "avg", "mean", "min", "max", "bit_and", "bit_or", "bit_xor", *SPREADS]
+    found = compare(
+        spark,
+        ["(1,4)", "(1,8)", "(1,NULL)", "(2,6)", "(3,8)", "(3,1)"],
+        {"x": "int"},
+        [(name, False, ["x"]) for name in plain]
+        + [(name, True, ["x"]) for name in ("count", "sum", "avg", "min", "max")]
+        + [("count", False, [])],
+    )
+    assert found["count()"] == 6
+    assert (found["count(x)"], found["sum(x)"], found["avg(x)"]) == (5, 27, 5.4)
+    assert (found["var_pop(x)"], found["var_samp(x)"]) == (pytest.approx(7.04), pytest.approx(8.8))
+    assert (found["count distinct(x)"], found["sum distinct(x)"], found["avg distinct(x)"]) == (4, 19, 4.75)
+
+
+def test_variance_of_large_close_values(spark: SparkSession) -> None:
+    rows = ["(1,1000000004)", "(2,1000000007)", "(3,1000000013)", "(4,1000000016)"]
+    for kind in ("double", "bigint", "decimal(12,2)"):
+        found = compare(spark, rows, {"x": kind}, [(name, False, ["x"]) for name in SPREADS])
+        assert found["var_samp(x)"] == pytest.approx(30)
+
+
+def test_one_row_and_no_row(spark: SparkSession) -> None:
+    calls: list[Call] = [(name, False, ["x"]) for name in [*SPREADS, "avg", "sum", "count", "max"]]
+    calls += [(name, True, ["x"]) for name in ("count", "sum", "avg")]
+    one = compare(spark, ["(1,5)", "(2,NULL)"], {"x": "double"}, calls)
+    assert (one["var_samp(x)"], one["var_pop(x)"], one["stddev(x)"]) == (None, 0.0, None)
+    none = compare(spark, ["(1,NULL)", "(2,NULL)"], {"x": "decimal(8,2)"}, calls)
+    assert {key for key, value in none.items() if value is not None} == {"count(x)", "count distinct(x)"}
+
+
+@pytest.mark.parametrize(
+    "kind", ["decimal(5,2)", "decimal(10,2)", "decimal(18,0)", "decimal(24,4)", "decimal(24,20)"]
+)
+def test_decimals_are_exact(spark: SparkSession, kind: str) -> None:
+    compare(
+        spark,
+        ["(1,1.01)", "(1,2.02)", "(2,NULL)", "(2,2.02)", "(3,-7.77)", "(4,9.99)", "(5,0.01)", "(5,0.01)"],
+        {"x": kind},
+        [(name, distinct, ["x"]) for name in ("sum", "avg", "count", "min") for distinct in (False, True)],
+    )
+
+
+def test_wide_decimals_are_summed(spark: SparkSession) -> None:
+    rows = ["(1,99999999999999999999.123456789012345678)", "(2,0.000000000000000001)", "(3,NULL)"]
+    compare(
+        spark,
+        rows,
+        {"x": "decimal(38,18)"},
+        [("sum", False, ["x"]), ("max", False, ["x"]), ("count", True, ["x"])],
+    )
+    compare(spark, rows, {"x": "decimal(27,1)"}, [("sum", True, ["x"])])
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_zeros_and_nans_are_one_value_each(spark: SparkSession, kind: str) -> None:
+    rows = ["(1,'0.0')", "(2,'-0.0')", "(3,'NaN')", "(4,'NaN')", "(5,'1.1')", "(6,'1.1')"]
+    found = compare(
+        spark, rows, {"x": kind}, [("count", True, ["x"]), ("max", False, ["x"]), ("sum", False, ["x"])]
+    )
+    assert found["count distinct(x)"] == 3
+    found = compare(spark, rows, {"x": kind}, [("count", True, ["x", "x"])])
+    assert found["count distinct(x,x)"] == 3
+
+
+def test_distinct_values_of_other_types(spark: SparkSession) -> None:
+    rows = [
+        "(1,'a','2026-10-25 00:30:00.000001',true)",
+        "(1,'a','2026-10-25 00:30:00.000001',true)",
+        "(2,'a','2026-10-25 00:30:00.000002',true)",
+        "(3,'A','2026-10-25 00:30:00.000001',NULL)",
+        "(3,NULL,'2026-10-25 00:30:00.000001',false)",
+        "(4,'','2026-10-25 00:30:00.000001',false)",
+        "(5,'a','2026-10-25 00:30:00.000001',true)",
+    ]
+    kinds = {"s": "string", "t": "timestamp", "b": "boolean"}
+    found = compare(
+        spark,
+        rows,
+        kinds,
+        [
+            ("count", True, ["s"]),
+            ("count", True, ["t"]),
+            ("count", True, ["s", "t"]),
+            ("count", True, ["s", "t", "b"]),
+        ]
+        + [(name, False, ["b"]) for name in ("bool_and", "every", "bool_or", "some", "any", "count_if")]
+        + [("min", False, ["s"]), ("max", False, ["t"]), ("count", False, ["s", "b"])],
+    )
+    assert (found["count distinct(s,t)"], found["count distinct(s,t,b)"]) == (4, 3)
+    compare(spark, ["(1,'a')", "(2,'a')", "(3,'b')", "(4,NULL)"], {"x": "binary"}, [("count", True, ["x"])])
+
+
+def test_strings_are_numbers_where_spark_says_so(spark: SparkSession) -> None:
+    rows = ["(1,'4')", "(2,'6.5')", "(3,NULL)"]
+    compare(spark, rows, {"x": "string"}, [(name, False, ["x"]) for name in ("sum", "avg", "var_pop", "max")])
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        SlidingWindows(10, 4, origin=3),
+        SlidingWindows(9, 6, aligned="end"),
+        SlidingWindows(4, 10, origin=-1),
+        SlidingWindows(7, 7, origin=2),
+    ],
+)
+def test_window_starts(spark: SparkSession, windows: SlidingWindows) -> None:
+    grain = windows.grain
+    pane = pane_start_sql("t", grain, windows.origin, "spark")
+    starts = window_starts_sql("pane", windows, grain, "spark")
+    rows = spark.sql(
+        f"SELECT pane, {starts} AS starts FROM (SELECT {pane} AS pane FROM range(-40, 40) AS r(t))"
+    )
+    assert dict(rows.dtypes) == {"pane": "bigint", "starts": "array<bigint>"}
+    for row in rows.collect():
+        assert row.starts == [windows.extent(wid)[0] for wid in windows.pane_windows(row.pane)]
