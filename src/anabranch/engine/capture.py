@@ -128,7 +128,9 @@ class Capture:
                 errors.append(error)
                 self.core.stop.set()
 
-        threads = [threading.Thread(target=feed, args=(stream,), name=f"feed-{stream.name}") for stream in streams]
+        threads = [
+            threading.Thread(target=feed, args=(stream,), name=f"feed-{stream.name}") for stream in streams
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -144,5 +146,14 @@ class Capture:
         bound = None if run.bound is None or run.bound == END else run.bound
         speed = run.rows / (milliseconds / 1000) if milliseconds else 0.0
         return RunReport(
-            stream.name, run.run, record.version, run.rows, run.late, run.bad, milliseconds, bound, total, speed
+            stream.name,
+            run.run,
+            record.version,
+            run.rows,
+            run.late,
+            run.bad,
+            milliseconds,
+            bound,
+            total,
+            speed,
         )

@@ -108,7 +108,11 @@ class _Columns:
 
     def stored(self) -> list[str]:
         """The columns of a change without its count and version."""
-        return [quoted(f.name) for f in change_fields(self.view, self.panes) if f.name not in ("_diff", "_version")]
+        return [
+            quoted(f.name)
+            for f in change_fields(self.view, self.panes)
+            if f.name not in ("_diff", "_version")
+        ]
 
     def stored_key(self, index: int) -> str:
         """The column of the changes that holds a key."""
@@ -142,7 +146,9 @@ def _by_duckdb(
     if not paths:
         return ()
     duck = connection(core)
-    closing = f"w + {windows.size} > {floor}" + ("" if after == END else f" AND w + {windows.size} <= {after}")
+    closing = f"w + {windows.size} > {floor}" + (
+        "" if after == END else f" AND w + {windows.size} <= {after}"
+    )
     keys, reduces = names.keys(), _reduces(panes, use)
     ctes = [_pane_relation("exploded", names, paths, low, high)]
     chosen = closing
@@ -172,12 +178,12 @@ def _by_duckdb(
             )
             columns = ", ".join(f"c.{name}" for name in names.stored())
             ctes.append(
-                f"shown AS (SELECT {columns}, sum(c._diff) AS n"
-                f" FROM read_parquet({path_list(shown_paths)}) c JOIN touched t ON {on} GROUP BY ALL HAVING n <> 0)"
+                f"shown AS (SELECT {columns}, sum(c._diff) AS _count"
+                f" FROM read_parquet({path_list(shown_paths)}) c JOIN touched t ON {on} GROUP BY ALL HAVING _count <> 0)"
             )
             final = (
-                f"SELECT {stored}, CAST(sum(n) AS BIGINT) AS _diff FROM (SELECT {stored}, 1 AS n FROM fresh"
-                f" UNION ALL SELECT {stored}, -n FROM shown) GROUP BY ALL HAVING sum(n) <> 0"
+                f"SELECT {stored}, CAST(sum(_count) AS BIGINT) AS _diff FROM (SELECT {stored}, 1 AS _count FROM fresh"
+                f" UNION ALL SELECT {stored}, -_count FROM shown) GROUP BY ALL HAVING sum(_count) <> 0"
             )
     text = f"WITH {', '.join(ctes)} SELECT *, CAST({version} AS BIGINT) AS _version FROM ({final})"
     return copy_to_table(core, duck, text, view.changes_table, "_window")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, QueryFailed, SqlError, UnknownName, WrongType
@@ -14,7 +15,7 @@ from anabranch.sql.splice import Edit, Spliced, splice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 _PLACEHOLDER = re.compile(r"`(@[^`]+)`")
 
@@ -27,7 +28,9 @@ class Frames:
         self._numbers = itertools.count()
         self._empty: dict[tuple[Field, ...], DataFrame] = {}
 
-    def sql(self, text: str | Spliced, relations: Mapping[str, DataFrame], *, source: str | None = None) -> DataFrame:
+    def sql(
+        self, text: str | Spliced, relations: Mapping[str, DataFrame], *, source: str | None = None
+    ) -> DataFrame:
         """Analyse a text with a frame behind each placeholder. `source` is the user's text, for error messages."""
         spliced = text if isinstance(text, Spliced) else Spliced(text, ((0, len(text), 0, len(text)),))
         names: dict[str, str] = {}
@@ -68,9 +71,17 @@ class Frames:
 
 
 def struct(fields: Sequence[Field]) -> StructType:
+    """The columns as Spark's own type; Spark must be running, for it is its parser that reads the types."""
+    return _struct(tuple(fields))
+
+
+@lru_cache(maxsize=1024)
+def _struct(fields: tuple[Field, ...]) -> StructType:
     from pyspark.sql.types import StructType
 
-    return StructType.fromDDL(", ".join(f"{quote_name(field.name)} {field.type}" for field in fields))
+    made = StructType.fromDDL(", ".join(f"{quote_name(field.name)} {field.type}" for field in fields))
+    assert isinstance(made, StructType)
+    return made
 
 
 def fields_of(frame: DataFrame) -> list[Field]:
@@ -79,9 +90,43 @@ def fields_of(frame: DataFrame) -> list[Field]:
 
 def arrow_schema(fields: Sequence[Field]) -> Any:
     """The Arrow schema that frames with these columns come out as."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+    import pyarrow as pa
 
-    return to_arrow_schema(struct(fields), timestamp_utc=True)
+    return pa.schema([pa.field(each.name, _arrow_type(each.dataType)) for each in struct(fields).fields])
+
+
+def _arrow_type(kind: DataType) -> Any:
+    import pyarrow as pa
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, t.ArrayType):
+        return pa.list_(_arrow_type(kind.elementType))
+    if isinstance(kind, t.MapType):
+        return pa.map_(_arrow_type(kind.keyType), _arrow_type(kind.valueType))
+    if isinstance(kind, t.StructType):
+        return pa.struct([pa.field(each.name, _arrow_type(each.dataType)) for each in kind.fields])
+    simple = {
+        t.BooleanType: pa.bool_(),
+        t.ByteType: pa.int8(),
+        t.ShortType: pa.int16(),
+        t.IntegerType: pa.int32(),
+        t.LongType: pa.int64(),
+        t.FloatType: pa.float32(),
+        t.DoubleType: pa.float64(),
+        t.StringType: pa.string(),
+        t.CharType: pa.string(),
+        t.VarcharType: pa.string(),
+        t.BinaryType: pa.binary(),
+        t.DateType: pa.date32(),
+        t.TimestampType: pa.timestamp("us", "UTC"),
+        t.TimestampNTZType: pa.timestamp("us"),
+        t.NullType: pa.null(),
+    }
+    if type(kind) not in simple:
+        raise WrongType(f"the type {kind.simpleString()} cannot be kept in a table", hint="cast it to another type")
+    return simple[type(kind)]
 
 
 def translate(

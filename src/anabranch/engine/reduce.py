@@ -84,11 +84,11 @@ def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot
         return copy_to_table(core, connection(core), text, table_id, time)
     if all(duckdb_type(field.type) for field in pane_fields(panes)):
         return copy_to_table(core, connection(core), _reduce_text(panes, paths), table_id, time)
-    items = [quotequoted(key.name) for key in panes.keys]
+    items = [quote_name(key.name) for key in panes.keys]
     items += [PANE] if panes.time is not None else []
     grouped = list(items)
     for column in panes.columns:
-        name = quotequoted(column.name)
+        name = quote_name(column.name)
         items.append(f"CAST({column.reduce.format(c=name)} AS {column.type}) AS {name}")
     text = f"SELECT {', '.join(items)} FROM `@panes`" + (f" GROUP BY {', '.join(grouped)}" if grouped else "")
     frame = core.frames.sql(text, {"@panes": core.frames.parquet(paths, pane_fields(panes))}).coalesce(1)
@@ -110,7 +110,9 @@ def _reduce_text(panes: Panes, paths: list[str]) -> str:
     # Sorted by pane, so that a reader of one window skips the rest of the file by its row groups.
     order = f" ORDER BY {PANE}" if panes.time is not None else ""
     group = f" GROUP BY {', '.join(keys)}" if keys else ""
-    empty = ", ".join(f"NULL::{duckdb_type(column.type)} AS {quoted(column.name)}" for column in panes.columns)
+    empty = ", ".join(
+        f"NULL::{duckdb_type(column.type)} AS {quoted(column.name)}" for column in panes.columns
+    )
     every_key = ", ".join(
         [f"NULL::{duckdb_type(key.type)} AS {quoted(key.name)}" for key in panes.keys]
         + ([f"NULL::TIMESTAMPTZ AS {PANE}"] if panes.time is not None else [])

@@ -65,7 +65,13 @@ class Runner:
         self.core = core
 
     def run(
-        self, stream_id: str, incoming: Incoming, *, kind: str = "run", applied: tuple[str, ...] = (), partitions: int = 1
+        self,
+        stream_id: str,
+        incoming: Incoming,
+        *,
+        kind: str = "run",
+        applied: tuple[str, ...] = (),
+        partitions: int = 1,
     ) -> Record:
         """Take rows into a stream as its next run."""
         watch = Stopwatch()
@@ -221,7 +227,12 @@ class Runner:
                     output = outputs[index]
                     frame = output.frame(good[0 if index == 0 else 1])
                     written = write_frame(
-                        self.core.ledger, output.table, frame, small=output.small, time=output.time, staged=staged
+                        self.core.ledger,
+                        output.table,
+                        frame,
+                        small=output.small,
+                        time=output.time,
+                        staged=staged,
                     )
                     return output.table, written
 
@@ -297,7 +308,9 @@ class Runner:
         catalog = self.core.catalog(snapshot)
         number = snapshot.streams[stream.id].runs if stream.id in snapshot.streams else 0
         tables = {table: TableChange(add=added) for table, added in files.items() if added}
-        schemas = {o.table: arrow_schema(o.fields) for o in outputs if o.table in tables and _widens(o, snapshot)}
+        schemas = {
+            o.table: arrow_schema(o.fields) for o in outputs if o.table in tables and _widens(o, snapshot)
+        }
         if bad:
             table = _bad_table(stream, number, bad)
             tables[BAD_ROWS] = TableChange(add=write_table(ledger, BAD_ROWS, table, None))
@@ -314,7 +327,16 @@ class Runner:
             captured=incoming.captured,
             bound=after.bound,
         )
-        emit_changes(self.core, catalog, snapshot, {stream.id: (before.bound, after.bound)}, files, tables, schemas, watch)
+        emit_changes(
+            self.core,
+            catalog,
+            snapshot,
+            {stream.id: (before.bound, after.bound)},
+            files,
+            tables,
+            schemas,
+            watch,
+        )
         record = ledger.commit(
             Draft(
                 kind,
@@ -331,7 +353,9 @@ class Runner:
 
     # ---- progress without rows
 
-    def move(self, stream_id: str, change: Callable[[Stream, ProgressState], ProgressState], kind: str) -> Record | None:
+    def move(
+        self, stream_id: str, change: Callable[[Stream, ProgressState], ProgressState], kind: str
+    ) -> Record | None:
         """Move the progress of a stream by hand, by the clock, or to its end; None if it did not move."""
         core = self.core
         watch = Stopwatch()
@@ -351,9 +375,13 @@ class Runner:
             )  # fmt: skip
             tables: dict[str, TableChange] = {}
             schemas: dict[str, Any] = {}
-            emit_changes(core, catalog, snapshot, {stream_id: (before.bound, after.bound)}, {}, tables, schemas, watch)
+            emit_changes(
+                core, catalog, snapshot, {stream_id: (before.bound, after.bound)}, {}, tables, schemas, watch
+            )
             return core.ledger.commit(
-                Draft(kind, streams={stream_id: run}, tables=tables, schemas=schemas, milliseconds=watch.total())
+                Draft(
+                    kind, streams={stream_id: run}, tables=tables, schemas=schemas, milliseconds=watch.total()
+                )
             )
 
 
@@ -371,7 +399,12 @@ class Figures:
     @classmethod
     def of(cls, values: Mapping[str, Any], parts: list[str], bound: int | None) -> Figures:
         seen = {
-            part: Seen(values[f"high_{i}"], values[f"highest_{i}"], values[f"rows_{i}"] or 0, values[f"ahead_{i}"] or 0)
+            part: Seen(
+                values[f"high_{i}"],
+                values[f"highest_{i}"],
+                values[f"rows_{i}"] or 0,
+                values[f"ahead_{i}"] or 0,
+            )
             for i, part in enumerate(parts)
         }
         return cls(values["rows"], values["bad"], values["late"] or 0, values["low"], values["high"], seen)
@@ -385,7 +418,9 @@ def _metrics(stream: Stream, good: str, state: ProgressState, parts: list[str], 
     from pyspark.sql import functions as F
 
     time = f"unix_micros({quote_name(stream.time)})" if stream.time is not None else "CAST(NULL AS BIGINT)"
-    late = "0" if state.bound is None or stream.time is None else f"count_if({good} AND {time} < {state.bound})"
+    late = (
+        "0" if state.bound is None or stream.time is None else f"count_if({good} AND {time} < {state.bound})"
+    )
     items = [
         f"count_if({good}) AS rows",
         f"count_if(NOT ({good})) AS bad",
@@ -405,7 +440,10 @@ def _metrics(stream: Stream, good: str, state: ProgressState, parts: list[str], 
             f"{ahead} AS ahead_{index}",
         ]
     # A constant is no aggregate to Spark's observe.
-    items = [item if "(" in item else f"CAST(max({item.split(' AS ')[0]}) AS BIGINT) AS {item.split(' AS ')[1]}" for item in items]
+    items = [
+        item if "(" in item else f"CAST(max({item.split(' AS ')[0]}) AS BIGINT) AS {item.split(' AS ')[1]}"
+        for item in items
+    ]
     return [F.expr(item) for item in items]
 
 

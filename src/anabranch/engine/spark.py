@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
-from collections.abc import Mapping
+import signal
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from anabranch import java
@@ -30,8 +37,12 @@ SESSION_SETTINGS = {
 def start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     """Start Spark, or take the session that is already running in this process."""
     java.use(java.find())
-    from pyspark.sql import SparkSession
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about versions of packages that we do not use
+        from pyspark.sql import SparkSession
 
+    # Spark's errors reach people through ours; its own log of them would stand on the terminal twice.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
     cores = os.cpu_count() or 2
     defaults = {
         "spark.app.name": "anabranch",
@@ -53,14 +64,53 @@ def start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.master(chosen)
     for key, value in {**defaults, **conf}.items():
         builder = builder.config(key, value)
-    try:
-        spark = builder.getOrCreate()
-    except Exception as error:
-        raise EnvironmentProblem(
-            f"Spark did not start: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
-            hint="run `anabranch doctor` to see what is missing",
-        ) from error
+    handler = signal.getsignal(signal.SIGINT) if in_main_thread() else None
+    with quiet_start() as log:
+        try:
+            spark = builder.getOrCreate()
+        except Exception as error:
+            said = [line for line in log() if line.strip()][-3:]
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise EnvironmentProblem(
+                "\n  ".join([f"Spark did not start: {reason}", *said]),
+                hint="run `anabranch doctor` to see what is missing",
+            ) from error
+        finally:
+            if handler is not None:  # Spark takes Ctrl-C for itself; whoever had it before keeps it
+                signal.signal(signal.SIGINT, handler)
     return spark
+
+
+def in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+@contextlib.contextmanager
+def quiet_start() -> Iterator[Callable[[], list[str]]]:
+    """Keep the banners of the JVM off the terminal: what it says goes to a file that is shown if it does not start.
+
+    Only the JVM that is started inside inherits the file; ANABRANCH_SPARK_LOG names one that is to be kept.
+    """
+    wanted = os.environ.get("ANABRANCH_SPARK_LOG")
+    handle, path = (os.open(wanted, os.O_CREAT | os.O_APPEND | os.O_WRONLY), wanted) if wanted else tempfile.mkstemp()
+    sys.stderr.flush()
+    saved = os.dup(2)
+    os.dup2(handle, 2)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield lambda: _lines(path)
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(handle)
+        if not wanted:
+            os.unlink(path)
+
+
+def _lines(path: str) -> list[str]:
+    with open(path, encoding="utf-8", errors="replace") as lines:
+        return lines.read().splitlines()
 
 
 def adopt(spark: SparkSession) -> SparkSession:

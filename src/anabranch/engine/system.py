@@ -105,7 +105,9 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         rows.append((stream.name, None, _shown(state.bound), ended, state.high, *counts))
         if len(state.partitions) > 1:
             for name, partition in sorted(state.partitions.items()):
-                bound = None if partition.high is None or stream.delay is None else partition.high - stream.delay
+                bound = (
+                    None if partition.high is None or stream.delay is None else partition.high - stream.delay
+                )
                 rows.append((stream.name, name, bound, ended, partition.high, None, None, None))
     return rows
 
@@ -116,7 +118,15 @@ def _views(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
     for view in sorted(catalog.of(View), key=lambda each: each.name):
         streams = sorted(catalog.stream(id).name for id in catalog.sources_of(view))
         state = [use.panes for use in view.blocks] + ([view.rows] if view.rows else [])
-        rows.append((view.name, "on window close" if view.emit == "close" else "every change", streams, state, view.sql))
+        rows.append(
+            (
+                view.name,
+                "on window close" if view.emit == "close" else "every change",
+                streams,
+                state,
+                view.sql,
+            )
+        )
     return rows
 
 

@@ -107,7 +107,9 @@ class Binder:
                 return None
             path = next((a.value for a in relation.arguments if a.name in (None, "path")), None)
             if not isinstance(path, str):
-                raise self._error(relation, f"{relation.function} needs a path in quotes", "as in csv('data.csv')")
+                raise self._error(
+                    relation, f"{relation.function} needs a path in quotes", "as in csv('data.csv')"
+                )
             return Reference(f"@f:{len(self.references)}", "file", path, relation=relation)
         if relation.kind != "name":
             return None
@@ -129,7 +131,14 @@ class Binder:
     def _unknown(self, relation: Relation, known: list[str]) -> UnknownName:
         name = str(relation.name)
         hint = did_you_mean(name, known)
-        if "." in name and name.rsplit(".", 1)[-1].lower() in ("csv", "tsv", "json", "parquet", "txt", "jsonl"):
+        if "." in name and name.rsplit(".", 1)[-1].lower() in (
+            "csv",
+            "tsv",
+            "json",
+            "parquet",
+            "txt",
+            "jsonl",
+        ):
             hint = f"a file is named in quotes: '{name}'"
         return UnknownName(
             f"there is no stream, view or table {name}",

@@ -301,7 +301,8 @@ class _Probe:
         plain = [key for key in keys if not key.window]
         types = iter(self.types([key.expression for key in plain]))
         return tuple(
-            BlockKey(k.name, k.expression, k.window, k.tokens, "timestamp" if k.window else next(types)) for k in keys
+            BlockKey(k.name, k.expression, k.window, k.tokens, "timestamp" if k.window else next(types))
+            for k in keys
         )
 
 
@@ -334,7 +335,9 @@ def read_edits(block: Block, text: str, source: str, finals: dict[str, str], pre
                 if not any(each.start <= span.start < each.end for each in taken):
                     edits.append(Edit(span, name))
                     taken.append(span)
-        for chain in chains(tokens):  # a qualified column that is grouped by without its qualifier, or the reverse
+        for chain in chains(
+            tokens
+        ):  # a qualified column that is grouped by without its qualifier, or the reverse
             if len(chain.parts) < 2 or any(each.start <= chain.span.start < each.end for each in taken):
                 continue
             for key in block.keys:

@@ -105,7 +105,9 @@ class Panes:
     columns: tuple[PartialColumn, ...]
     conditions: tuple[str | None, ...]  # of the views that share it; a row that none wants is left out
     made: int = 0  # columns made so far, for names that are never used again
-    statics_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # table id -> (version, version of its own)
+    statics_at: Mapping[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # table id -> (version, version of its own)
 
     kind = "panes"
 
@@ -203,7 +205,7 @@ def from_json(values: Mapping[str, Any]) -> Object:
         nested = _NESTED.get(name)
         if name == "statics_at":
             value = {table: tuple(at) for table, at in value.items()}
-        if isinstance(value, list) and nested is not None and value and isinstance(value[0], dict):
+        if isinstance(value, list | tuple) and nested is not None and value and isinstance(value[0], dict):
             value = tuple(nested(**_tuples(each)) for each in value)
         elif isinstance(value, list):
             value = tuple(value)
@@ -212,7 +214,7 @@ def from_json(values: Mapping[str, Any]) -> Object:
 
 
 def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return {name: tuple(value) if isinstance(value, list | tuple) else value for name, value in values.items()}
 
 
 class Catalog:
@@ -221,7 +223,9 @@ class Catalog:
     def __init__(self, definitions: Mapping[str, Mapping[str, Any]]) -> None:
         self.objects: dict[str, Object] = {id: from_json(values) for id, values in definitions.items()}
         self._named = {
-            each.name.lower(): each for each in self.objects.values() if isinstance(each, Stream | Table | View)
+            each.name.lower(): each
+            for each in self.objects.values()
+            if isinstance(each, Stream | Table | View)
         }
 
     def __getitem__(self, id: str) -> Object:
@@ -279,4 +283,8 @@ class Catalog:
 
     def states_of(self, stream_id: str) -> list[Panes | Rows]:
         """The state tables that a run of a stream feeds."""
-        return [each for each in self.objects.values() if isinstance(each, Panes | Rows) and each.stream == stream_id]
+        return [
+            each
+            for each in self.objects.values()
+            if isinstance(each, Panes | Rows) and each.stream == stream_id
+        ]

@@ -124,7 +124,9 @@ def plan_view(
             continue
         placed = planner.place(found, f"@p:{len(blocks)}")
         blocks.append((found, placed))
-        edits += read_edits(found, text, quote_name(placed.use.placeholder), placed.finals, placed.use.presence)
+        edits += read_edits(
+            found, text, quote_name(placed.use.placeholder), placed.finals, placed.use.presence
+        )
     if emit == "close":
         assert query.emission is not None
         if not blocks or any(placed.use.windows is None for _, placed in blocks) or reasons:
@@ -215,7 +217,13 @@ class _Planner:
         conditions = tuple(dict.fromkeys((*panes.conditions, block.condition)))
         panes = replace(panes, conditions=conditions)
         presence, panes = self._column(
-            panes, "rows", _filtered("count(*)", block.condition), "CAST(sum({c}) AS BIGINT)", None, since, block
+            panes,
+            "rows",
+            _filtered("count(*)", block.condition),
+            "CAST(sum({c}) AS BIGINT)",
+            None,
+            since,
+            block,
         )
         used = [presence]
         finals: dict[str, str] = {}
@@ -357,7 +365,9 @@ def _stateless(query: Query, binder: Binder) -> Relation | None:
         return None
     if select.distinct or select.group or select.having or select.tail or select.subqueries or select.lateral:
         return None
-    if aggregates_in(select, query) or any(token.upper == "OVER" for item in select.items for token in item.tokens):
+    if aggregates_in(select, query) or any(
+        token.upper == "OVER" for item in select.items for token in item.tokens
+    ):
         return None
     stream: Relation | None = None
     for relation in select.relations:
@@ -413,7 +423,9 @@ def _direct_outputs(
         if calls or len(named) != 1 or named[0].span != item.expression:
             return ()
         last = named[0].parts[-1].lower()
-        key = next((k for k in block.keys if [t.name.lower() for t in k.tokens if t.is_name][-1:] == [last]), None)
+        key = next(
+            (k for k in block.keys if [t.name.lower() for t in k.tokens if t.is_name][-1:] == [last]), None
+        )
         if key is None or len(key.tokens) not in (1, 3):
             return ()
         outputs.append(Output(field.name, field.type, key.name if key.window else "key", key.name))

@@ -115,7 +115,12 @@ class FilesSource:
                 if self._known[name] != (size, time) and reported.get(name) != [size, time]:
                     reported[name] = [size, time]
                     bad.append(
-                        BadRow(name, None, "the file was changed after it was read; its new contents are not read", None)
+                        BadRow(
+                            name,
+                            None,
+                            "the file was changed after it was read; its new contents are not read",
+                            None,
+                        )
                     )
                 continue
             if fresh and (len(fresh) >= MAX_FILES or total + size > MAX_BYTES):
@@ -181,7 +186,10 @@ class FilesSource:
         columns = self.declared
         missing: set[str] = set()
         if header is not None:
-            columns = tuple(types.get(name.lower(), Field(name or f"_unnamed_{i}", "string")) for i, name in enumerate(header))
+            columns = tuple(
+                types.get(name.lower(), Field(name or f"_unnamed_{i}", "string"))
+                for i, name in enumerate(header)
+            )
             missing = set(types) - {name.lower() for name in header}
             if missing == set(types):
                 raise SourceError(
@@ -260,7 +268,8 @@ def format_of(path: str, given: Any = None) -> str:
     if given is not None:
         if str(given).lower() not in ("csv", "tsv", "json", "parquet"):
             raise SourceError(
-                f"there is no format {given}", hint=did_you_mean(str(given), ["csv", "tsv", "json", "parquet"])
+                f"there is no format {given}",
+                hint=did_you_mean(str(given), ["csv", "tsv", "json", "parquet"]),
             )
         return str(given).lower()
     name = path.lower()
@@ -273,22 +282,32 @@ def format_of(path: str, given: Any = None) -> str:
     if len(found) == 1:
         return found.pop()
     if not _matches(path):
-        raise SourceError(f"no file matches {path}", hint="check the path; a relative one starts at the current folder")
+        raise SourceError(
+            f"no file matches {path}", hint="check the path; a relative one starts at the current folder"
+        )
     raise SourceError(
-        f"the format of {path} does not follow from its name", hint="say it: csv('...'), json('...') or parquet('...')"
+        f"the format of {path} does not follow from its name",
+        hint="say it: csv('...'), json('...') or parquet('...')",
     )
 
 
 def check_options(options: Mapping[str, Any], format: str) -> None:
     for name in options:
         if name.lower() not in TEXT_OPTIONS:
-            raise SourceError(f"{format} files have no option {name}", hint=did_you_mean(name, [*OWN_OPTIONS, *TEXT_OPTIONS]))
+            raise SourceError(
+                f"{format} files have no option {name}",
+                hint=did_you_mean(name, [*OWN_OPTIONS, *TEXT_OPTIONS]),
+            )
 
 
 def _matches(path: str) -> list[str]:
     plain = path.removeprefix("file://")
     if os.path.isdir(plain):
-        return [os.path.join(plain, name) for name in os.listdir(plain) if os.path.isfile(os.path.join(plain, name))]
+        return [
+            os.path.join(plain, name)
+            for name in os.listdir(plain)
+            if os.path.isfile(os.path.join(plain, name))
+        ]
     if os.path.exists(plain):
         return [plain]
     return [name for name in glob.glob(plain, recursive=True) if os.path.isfile(name)]

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.sql.cursor import CLOSING, OPENING
-from anabranch.sql.lexer import Span, Token, normal_form
+from anabranch.sql.lexer import CLOSING, OPENING, Span, Token, normal_form
 
 #: Every aggregate of Spark 4.3; those without a mergeable form are recomputed over kept rows.
 AGGREGATES = frozenset(
@@ -42,13 +41,15 @@ class Call:
     distinct: bool
     arguments: tuple[tuple[Token, ...], ...]  # none for *
     condition: tuple[Token, ...] | None
+    order: tuple[Token, ...] = ()  # of WITHIN GROUP
 
     @property
     def key(self) -> str:
         """Equal for calls that mean the same."""
         arguments = ", ".join(normal_form(list(argument)) for argument in self.arguments)
+        order = " " + normal_form(list(self.order)) if self.order else ""
         condition = "" if self.condition is None else " filter " + normal_form(list(self.condition))
-        return f"{self.name}({'distinct ' if self.distinct else ''}{arguments or '*'}){condition}"
+        return f"{self.name}({'distinct ' if self.distinct else ''}{arguments or '*'}){order}{condition}"
 
 
 def closing(tokens: Sequence[Token], opening: int) -> int:
@@ -83,17 +84,8 @@ def aggregate_calls(tokens: Sequence[Token]) -> Iterator[Call]:
             index += 1
             continue
         end = closing(tokens, index + 1)
-        condition: tuple[Token, ...] | None = None
-        last = end
-        after = end + 1
-        if after < len(tokens) and tokens[after].upper == "WITHIN":  # WITHIN GROUP (ORDER BY ...)
-            last = closing(tokens, after + 2)
-            after = last + 1
-        if after + 1 < len(tokens) and tokens[after].upper == "FILTER" and tokens[after + 1].text == "(":
-            last = closing(tokens, after + 1)
-            condition = tuple(tokens[after + 3 : last])
-            after = last + 1
-        if after < len(tokens) and tokens[after].upper == "OVER":
+        last, order, condition, nulls = _behind(tokens, end)
+        if _word(tokens, last + 1) == "OVER":
             index += 2  # a window function; its arguments may hold aggregates
             continue
         inside = list(tokens[index + 2 : end])
@@ -102,10 +94,36 @@ def aggregate_calls(tokens: Sequence[Token]) -> Iterator[Call]:
             inside = inside[1:]
         star = len(inside) == 1 and inside[0].text == "*"
         arguments = () if star else tuple(tuple(part) for part in split_commas(inside))
-        within = last != end and condition is None
-        name = token.text.lower() + (" within group" if within else "")
-        yield Call(name, Span(token.start, tokens[last].end), token.span, distinct, arguments, condition)
+        name = token.text.lower() + (" within group" if order else "") + nulls
+        span = Span(token.start, tokens[last].end)
+        yield Call(name, span, token.span, distinct, arguments, condition, order)
         index = last + 1
+
+
+def _behind(
+    tokens: Sequence[Token], end: int
+) -> tuple[int, tuple[Token, ...], tuple[Token, ...] | None, str]:
+    """What belongs to a call behind its bracket: WITHIN GROUP (...), FILTER (...), IGNORE NULLS.
+
+    Gives the index of its last token, the order, the condition, and the words about nulls as part of a name.
+    """
+    order: tuple[Token, ...] = ()
+    condition: tuple[Token, ...] | None = None
+    nulls = ""
+    if (_word(tokens, end + 1), _word(tokens, end + 2), _word(tokens, end + 3)) == ("WITHIN", "GROUP", "("):
+        start, end = end + 4, closing(tokens, end + 3)
+        order = tuple(tokens[start:end])
+    if (_word(tokens, end + 1), _word(tokens, end + 2)) == ("FILTER", "("):
+        start, end = end + 4, closing(tokens, end + 2)  # past the word WHERE
+        condition = tuple(tokens[start:end])
+    if _word(tokens, end + 1) in ("IGNORE", "RESPECT") and _word(tokens, end + 2) == "NULLS":
+        nulls = " ignore nulls" if _word(tokens, end + 1) == "IGNORE" else ""
+        end += 2
+    return end, order, condition, nulls
+
+
+def _word(tokens: Sequence[Token], index: int) -> str:
+    return tokens[index].upper if index < len(tokens) else ""
 
 
 def split_commas(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -167,7 +185,9 @@ def occurrences(tokens: Sequence[Token], pattern: Sequence[Token]) -> Iterator[S
     index = 0
     while wanted and index + len(wanted) <= len(tokens):
         window = tokens[index : index + len(wanted)]
-        if [normal_form([token]) for token in window] == wanted and (index == 0 or tokens[index - 1].text != "."):
+        if [normal_form([token]) for token in window] == wanted and (
+            index == 0 or tokens[index - 1].text != "."
+        ):
             yield Span(window[0].start, window[-1].end)
             index += len(wanted)
         else:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from anabranch.errors import SyntaxProblem, nearest
-from anabranch.sql.lexer import END, STRING, SYMBOL, WORD, Span, Token
+from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, SYMBOL, WORD, Span, Token
 from anabranch.sql.syntax import Name
 
-OPENING = {"(": ")", "[": "]", "{": "}"}
-CLOSING = set(OPENING.values())
+#: How deep queries may nest; rules call each other, and Python's stack is finite.
+MAX_QUERIES = 40
 
 
 class Cursor:
-    def __init__(self, text: str, tokens: list[Token]) -> None:
+    def __init__(self, text: str, tokens: list[Token], index: int = 0, depth: int = 0) -> None:
         self.text = text
         self.tokens = tokens
-        self.index = 0
+        self.index = index
+        self.depth = depth
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """Around the rule for something that can hold itself."""
+        if self.depth >= MAX_QUERIES:
+            raise self.problem(f"queries nest deeper than {MAX_QUERIES} levels")
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
 
     @property
     def current(self) -> Token:
@@ -23,6 +38,11 @@ class Cursor:
     @property
     def previous(self) -> Token:
         return self.tokens[max(0, self.index - 1)]
+
+    @property
+    def whole(self) -> Span:
+        """From the first token to the last one stepped over."""
+        return Span(self.tokens[0].start, self.previous.end)
 
     def ahead(self, distance: int) -> Token:
         return self.tokens[min(self.index + distance, len(self.tokens) - 1)]
@@ -61,14 +81,21 @@ class Cursor:
             token = self.advance()
         return token
 
-    def expect_end(self) -> None:
+    def expect_end(self, known: tuple[str, ...] = ()) -> None:
         if not self.at_end:
-            raise self.problem("the statement should end here")
+            raise self.problem("the statement should end here", known=known)
 
     def expect_string(self, what: str) -> Token:
         if self.current.kind != STRING:
             raise self.problem(f"expected {what} in quotes")
         return self.advance()
+
+    def expect_whole_number(self, what: str) -> int:
+        text = self.current.text
+        if self.current.kind != NUMBER or not text.isdecimal() or len(text) > 18:
+            raise self.problem(f"expected {what}")
+        self.advance()
+        return int(text)
 
     def expect_name(self, what: str = "a name") -> Token:
         if not self.current.is_name:
@@ -76,15 +103,21 @@ class Cursor:
         return self.advance()
 
     def dotted_name(self, what: str = "a name") -> Name:
+        self.refuse_dashed_name()
         first = self.expect_name(what)
         parts, last = [first.name], first
         while self.current.text == "." and self.ahead(1).is_name:
             self.advance()
             last = self.advance()
             parts.append(last.name)
-        dash = self.current
-        if dash.text == "-" and dash.start == last.end and self.ahead(1).kind == WORD:
-            whole = Span(first.start, self.ahead(1).end)
+        return Name(tuple(parts), Span(first.start, last.end))
+
+    def refuse_dashed_name(self) -> None:
+        """from-ip is not a name unless it is quoted."""
+        first, dash, last = self.current, self.ahead(1), self.ahead(2)
+        joined = dash.text == "-" and last.kind == WORD and first.end == dash.start and dash.end == last.start
+        if first.kind == WORD and joined:
+            whole = Span(first.start, last.end)
             raise SyntaxProblem(
                 f"{whole.of(self.text)} is not a plain name",
                 text=self.text,
@@ -92,7 +125,6 @@ class Cursor:
                 end=whole.end,
                 hint=f"write it in backquotes: `{whole.of(self.text)}`",
             )
-        return Name(tuple(parts), Span(first.start, last.end))
 
     def close_bracket(self) -> None:
         """Step over everything up to and including the bracket that closes the one just opened."""
@@ -115,7 +147,9 @@ class Cursor:
                     f"{token.text} closes nothing", text=self.text, start=token.start, end=token.end
                 )
 
-    def problem(self, message: str, *, also: tuple[str, ...] = (), known: tuple[str, ...] = ()) -> SyntaxProblem:
+    def problem(
+        self, message: str, *, also: tuple[str, ...] = (), known: tuple[str, ...] = ()
+    ) -> SyntaxProblem:
         token = self.current
         found = "the text ends" if token.kind == END else f"found {token.text}"
         hint = None

@@ -24,13 +24,23 @@ UNITS = {
     "DAY": DAY,
     "WEEK": 7 * DAY,
 }
-_PIECE = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+_AMOUNT = r"[+-]?\d{1,15}(?:\.\d{1,9})?"
+_PIECE = re.compile(rf"\s*({_AMOUNT})\s*([A-Za-z]+)")
 
 
 def unit_of(word: str) -> int | None:
     """How many microseconds a unit has; a plural is the same unit."""
     upper = word.upper()
     return UNITS.get(upper) or UNITS.get(upper.removesuffix("S"))
+
+
+def is_unit(word: str) -> bool:
+    """Whether a word is a unit of time, months and years included.
+
+    >>> is_unit("Hours"), is_unit("YEAR"), is_unit("price")
+    (True, True, False)
+    """
+    return unit_of(word) is not None or word.upper().removesuffix("S") in ("MONTH", "QUARTER", "YEAR")
 
 
 def parse_duration(text: str) -> int | None:
@@ -45,9 +55,13 @@ def parse_duration(text: str) -> int | None:
         unit = unit_of(match.group(2)) if match else None
         if match is None or unit is None:
             return None
-        total += round(float(match.group(1)) * unit) if "." in match.group(1) else int(match.group(1)) * unit
+        total += _times(match.group(1), unit)
         position, pieces = match.end(), pieces + 1
     return total if pieces else None
+
+
+def _times(amount: str, unit: int) -> int:
+    return round(float(amount) * unit) if "." in amount else int(amount) * unit
 
 
 def take_duration(cursor: Cursor, what: str) -> int:
@@ -64,7 +78,7 @@ def take_duration(cursor: Cursor, what: str) -> int:
     total = parse_duration(amount)
     if total is None:
         unit = unit_of(cursor.current.text) if cursor.current.is_name else None
-        if unit is None or not re.fullmatch(r"[+-]?\d+(\.\d+)?", amount):
+        if unit is None or not re.fullmatch(_AMOUNT, amount):
             calendar = cursor.current.upper.removesuffix("S") in ("MONTH", "YEAR", "QUARTER")
             raise SyntaxProblem(
                 f"expected {what}, as in INTERVAL 10 MINUTES",
@@ -74,7 +88,9 @@ def take_duration(cursor: Cursor, what: str) -> int:
                 hint="months and years have no fixed length; use days" if calendar else None,
             )
         cursor.advance()
-        total = round(float(amount) * unit) if "." in amount else int(amount) * unit
+        total = _times(amount, unit)
+        while re.fullmatch(_AMOUNT, cursor.current.text) and unit_of(cursor.ahead(1).text) is not None:
+            total += _times(cursor.advance().text, unit_of(cursor.advance().text) or 0)  # 1 HOUR 30 MINUTES
     return -total if negative else total
 
 
@@ -84,7 +100,13 @@ def duration_text(micros: int) -> str:
     >>> duration_text(90_000_000)
     '90 seconds'
     """
-    for name, unit in (("day", DAY), ("hour", HOUR), ("minute", MINUTE), ("second", SECOND), ("millisecond", 1000)):
+    for name, unit in (
+        ("day", DAY),
+        ("hour", HOUR),
+        ("minute", MINUTE),
+        ("second", SECOND),
+        ("millisecond", 1000),
+    ):
         if micros % unit == 0 and micros != 0:
             count = micros // unit
             return f"{count} {name}{'' if count == 1 else 's'}"

@@ -15,10 +15,10 @@ WORD, QUOTED, STRING, NUMBER, SYMBOL, END = "word", "quoted", "string", "number"
 
 _PATTERN = re.compile(
     r"""
-      (?P<space>\s+)
+      (?P<space>[\s\ufeff]+)
     | (?P<comment>--[^\n]*)
     | (?P<hint>/\*\+.*?\*/)
-    | (?P<string>[rR]'[^']*' | [rR]"[^"]*" | [xX]'[^']*' | '(?:\\.|[^'\\])*' | "(?:\\.|[^"\\])*")
+    | (?P<string>[rR]'[^']*' | [rR]"[^"]*" | [xX]'[^']*' | '(?:\\.|''|[^'\\])*' | "(?:\\.|""|[^"\\])*")
     | (?P<quoted>`(?:``|[^`])*`)
     | (?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?(?:BD|bd|[LSYFDlsyfd])?(?![A-Za-z0-9_]))
     | (?P<word>[^\W\d]\w* | \d+[A-Za-z_]\w*)
@@ -92,17 +92,16 @@ def tokenize(text: str) -> list[Token]:
     return tokens
 
 
+_COMMENT_MARK = re.compile(r"/\*|\*/")
+
+
 def _skip_comment(text: str, start: int) -> int:
-    depth, position = 0, start
-    while position < len(text):
-        if text.startswith("/*", position):
-            depth, position = depth + 1, position + 2
-        elif text.startswith("*/", position):
-            depth, position = depth - 1, position + 2
-            if depth == 0:
-                return position
-        else:
-            position += 1
+    """Where a comment ends; comments nest."""
+    depth = 0
+    for mark in _COMMENT_MARK.finditer(text, start):
+        depth += 1 if mark.group() == "/*" else -1
+        if depth == 0:
+            return mark.end()
     raise SyntaxProblem("this comment is not closed", text=text, start=start, end=start + 2, hint="add */")
 
 
@@ -110,29 +109,84 @@ def _unreadable(text: str, position: int) -> SyntaxProblem:
     character = text[position]
     if character in "'\"`":
         return SyntaxProblem(
-            "this quote is not closed", text=text, start=position, end=position + 1, hint=f"add a closing {character}"
+            "this quote is not closed",
+            text=text,
+            start=position,
+            end=position + 1,
+            hint=f"add a closing {character}",
         )
     return SyntaxProblem(
-        f"the character {character!r} has no meaning here", text=text, start=position, end=position + 1
+        f"the character {character!r} has no meaning here",
+        text=text,
+        start=position,
+        end=position + 1,
+        hint="use a straight quote" if character in "‘’“”´„" else None,
     )
+
+
+OPENING = {"(": ")", "[": "]", "{": "}"}
+CLOSING = frozenset(OPENING.values())
+#: Far beyond what people write; whoever reads an expression after us (Spark among them) does so recursively.
+MAX_DEPTH = 400
+
+
+def check_brackets(text: str, tokens: list[Token]) -> None:
+    """Refuse brackets that do not pair up or nest too deeply, pointing at the one that is wrong."""
+    open_ones: list[Token] = []
+    for token in tokens:
+        if token.kind != SYMBOL:
+            continue
+        if token.text in OPENING:
+            open_ones.append(token)
+            if len(open_ones) > MAX_DEPTH:
+                raise SyntaxProblem(
+                    f"brackets nest deeper than {MAX_DEPTH} levels", text=text, start=token.start, end=token.end
+                )
+        elif token.text in CLOSING:
+            if not open_ones or OPENING[open_ones[-1].text] != token.text:
+                expected = f"expected {OPENING[open_ones[-1].text]} first" if open_ones else None
+                raise SyntaxProblem(
+                    f"{token.text} closes nothing", text=text, start=token.start, end=token.end, hint=expected
+                )
+            open_ones.pop()
+    if open_ones:
+        last = open_ones[-1]
+        raise SyntaxProblem(
+            "this bracket is not closed",
+            text=text,
+            start=last.start,
+            end=last.end,
+            hint=f"add {OPENING[last.text]}",
+        )
 
 
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
 
 def string_value(literal: str) -> str:
-    """What a string literal stands for, by Spark's escapes."""
+    """What a string literal stands for, by Spark's escapes.
+
+    >>> string_value(r"'It''s a\\ttab'")
+    "It's a\\ttab"
+    """
     if literal[0] in "rR":
         return literal[2:-1]
-    body = literal[1:-1]
+    quote, body = literal[0], literal[1:-1]
 
     def unescape(match: re.Match[str]) -> str:
-        code = match.group(1)
-        if code[0] in "uU":
-            return chr(int(code[1:], 16))
-        return _ESCAPES.get(code, code)
+        doubled, unicode, octal, plain = match.groups()
+        if doubled is not None:
+            return quote
+        if unicode is not None:
+            return chr(int(unicode, 16))
+        if octal is not None:
+            return chr(int(octal, 8))
+        if plain in "%_":  # LIKE's own escapes are left to LIKE
+            return "\\" + plain
+        return _ESCAPES.get(plain, plain)
 
-    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", unescape, body, flags=re.DOTALL)
+    pattern = rf"({quote}{quote})|\\(?:u([0-9a-fA-F]{{4}})|([01][0-7]{{2}})|(.))"
+    return re.sub(pattern, unescape, body, flags=re.DOTALL)
 
 
 def quote_name(name: str) -> str:

@@ -72,6 +72,9 @@ class Relation:
     window: WindowSpec | None = None
     join: str = ""  # "" for the first, "," or the words of the join ("LEFT OUTER JOIN")
     condition: Span | None = None  # ON or USING, keyword included
+    condition_tokens: tuple[Token, ...] = ()
+    alias_columns: tuple[str, ...] = ()  # t(a, b)
+    reshaped: bool = False  # TABLESAMPLE, PIVOT or UNPIVOT behind it
 
     @property
     def exposed(self) -> str | None:
@@ -89,6 +92,7 @@ class Item:
     expression: Span
     alias: str | None
     tokens: tuple[Token, ...]  # of the expression
+    bare_alias: Token | None = None  # an alias without AS
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,7 @@ class Select:
     having_span: Span | None
     tail: bool  # WINDOW, QUALIFY, SORT BY, CLUSTER BY, DISTRIBUTE BY present
     subqueries: tuple[Query, ...]  # inside expressions
+    tail_expressions: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,7 @@ class Opaque:
     """A query body that is Spark's own business: VALUES, TABLE t."""
 
     span: Span
+    rows: tuple[Expression, ...] = ()  # of VALUES
 
 
 @dataclass(frozen=True)
@@ -148,6 +154,8 @@ class Query:
     order: Span | None = None  # from ORDER BY to the end of LIMIT/OFFSET
     emission: Emission | None = None
     order_tokens: tuple[Token, ...] = ()
+    order_expressions: tuple[Expression, ...] = ()  # of ORDER BY, LIMIT and OFFSET
+    cte_columns: tuple[tuple[str, ...], ...] = ()  # the names that WITH name(a, b) gives, one entry a CTE
 
     def selects(self) -> Iterator[tuple[Select, Query]]:
         """Every SELECT block, with the query whose body it is part of; outer ones first."""
@@ -273,6 +281,7 @@ class Insert(Statement):
     target: Name
     columns: tuple[str, ...]
     query: Query
+    column_spans: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -296,6 +305,7 @@ class Copy(Statement):
     path: str
     path_span: Span
     options: Mapping[str, str | int | float | bool]
+    spans: Mapping[str, Span] = field(default_factory=dict)  # of the options
 
 
 @dataclass(frozen=True)

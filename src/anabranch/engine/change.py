@@ -1,0 +1,285 @@
+"""INSERT, COPY, ADVANCE on streams; INSERT, COPY, UPDATE, DELETE on tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.algebra import progress as progress_algebra
+from anabranch.engine.core import Core
+from anabranch.engine.define import Definer
+from anabranch.engine.frames import arrow_schema
+from anabranch.engine.run import Incoming, Runner
+from anabranch.engine.writing import write_frame
+from anabranch.errors import AnabranchError, NotSupported, SqlError, UnknownName, WrongType, did_you_mean
+from anabranch.ledger import Draft, Record, TableChange
+from anabranch.plan.bind import Binder
+from anabranch.plan.catalog import Field, Stream, Table, View
+from anabranch.sources.base import Source
+from anabranch.sql.lexer import quote_name
+from anabranch.sql.syntax import Advance, Copy, Delete, Insert, Name, Statement, Update
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Changer:
+    """Changes rows of one home."""
+
+    def __init__(self, core: Core, runner: Runner, definer: Definer) -> None:
+        self.core = core
+        self.runner = runner
+        self.definer = definer
+
+    def insert(self, statement: Insert, applied: tuple[str, ...]) -> tuple[str, Record]:
+        target = self._target(statement, statement.target)
+        snapshot = self.core.snapshot()
+        bound = Binder(statement.text, self.core.catalog(snapshot), statement.query).bind()
+        frame = self.definer.query_frame(bound, snapshot, statement.text)
+        columns = self._columns(statement, target)
+        if len(frame.columns) != len(columns):
+            raise WrongType(
+                f"{len(columns)} columns are filled, but the query gives {len(frame.columns)}",
+                text=statement.text,
+                start=statement.query.span.start,
+                end=statement.query.span.end,
+                hint=f"the columns are {', '.join(field.name for field in columns)}",
+            )
+        fitted = self._fit(statement, frame, columns, target)
+        with self.core.ledger.intent(statement.sql):
+            if isinstance(target, Stream):
+                record = self.runner.run(
+                    target.id, self._incoming(target, fitted, 0), kind="insert", applied=applied
+                )
+                rows = record.streams[target.id].rows
+            else:
+                record, rows = self._append(target, fitted, applied)
+        return f"{rows:,} row{'' if rows == 1 else 's'} inserted into {target.name}", record
+
+    def copy(self, statement: Copy, applied: tuple[str, ...]) -> tuple[str, Record]:
+        target = self._target(statement, statement.target)
+        options = {"path": statement.path, **statement.options}
+        try:
+            source: Source = self.core.make_source("files", options, target.fields)
+            stretch = source.next(None, None)
+            if stretch is None:
+                raise AnabranchError(
+                    f"no file matches {statement.path}", hint="check the path; a relative one starts here"
+                )
+            frame = source.read([stretch.captured])
+        except SqlError:
+            raise
+        except AnabranchError as error:
+            span = statement.path_span
+            raise SqlError(
+                error.message, text=statement.text, start=span.start, end=span.end, hint=error.hint
+            ) from error
+        with self.core.ledger.intent(statement.sql):
+            if isinstance(target, Stream):
+                incoming = self._incoming(target, frame, stretch.bytes)
+                record = self.runner.run(target.id, incoming, kind="copy", applied=applied)
+                rows = record.streams[target.id].rows
+            else:
+                bad = frame.where("_corrupt IS NOT NULL").limit(1).collect()
+                if bad:
+                    raise AnabranchError(
+                        f"{statement.path}: this does not parse as a row of {target.name}: {bad[0]['_corrupt']}"
+                    )
+                record, rows = self._append(
+                    target, frame.select(*(quote_name(f.name) for f in target.fields)), applied
+                )
+        return f"{rows:,} row{'' if rows == 1 else 's'} copied into {target.name}", record
+
+    def _incoming(self, stream: Stream, frame: DataFrame, size: int) -> Incoming:
+        state = self.core.ledger.snapshot().streams.get(stream.id)
+        position = state.last.position if state is not None and state.last is not None else None
+        return Incoming(frame, position, None, size)
+
+    def _fit(
+        self, statement: Insert, frame: DataFrame, columns: tuple[Field, ...], target: Stream | Table
+    ) -> DataFrame:
+        """The rows with the target's columns and types; a column that is not named is NULL."""
+        given = {field.name: name for field, name in zip(columns, frame.columns, strict=True)}
+        renamed = frame.toDF(*(f"c{index}" for index in range(len(columns))))
+        position = {field.name: f"c{index}" for index, field in enumerate(columns)}
+        items = [
+            f"CAST({position[field.name]} AS {field.type}) AS {quote_name(field.name)}"
+            if field.name in given
+            else f"CAST(NULL AS {field.type}) AS {quote_name(field.name)}"
+            for field in target.fields
+        ]
+        try:
+            return renamed.selectExpr(*items)
+        except Exception as error:
+            from anabranch.engine.frames import translate
+
+            found = translate(error)
+            message = found.message if isinstance(found, AnabranchError) else str(found)
+            raise WrongType(
+                message,
+                text=statement.text,
+                start=statement.query.span.start,
+                end=statement.query.span.end,
+                hint=f"the columns are {', '.join(f'{f.name} {f.type}' for f in columns)}",
+            ) from error
+
+    def _columns(self, statement: Insert, target: Stream | Table) -> tuple[Field, ...]:
+        if not statement.columns:
+            return target.fields
+        by_name = {field.name.lower(): field for field in target.fields}
+        for name in statement.columns:
+            if name.lower() not in by_name:
+                start = statement.text.index(name, statement.target.span.end)
+                raise UnknownName(
+                    f"{target.name} has no column {name}",
+                    text=statement.text,
+                    start=start,
+                    end=start + len(name),
+                    hint=did_you_mean(name, [field.name for field in target.fields]),
+                )
+        return tuple(by_name[name.lower()] for name in statement.columns)
+
+    def _append(self, table: Table, frame: DataFrame, applied: tuple[str, ...]) -> tuple[Record, int]:
+        staged: list[Path] = []
+        files = write_frame(self.core.ledger, table.id, frame, small=False, time=None, staged=staged)
+        with self.core.ledger.commit_lock:
+            record = self.core.ledger.commit(
+                Draft(
+                    "insert", tables={table.id: TableChange(add=files)}, applied=applied, staged=tuple(staged)
+                )
+            )
+        return record, sum(file.rows for file in files)
+
+    # ---- tables only
+
+    def update(self, statement: Update, applied: tuple[str, ...]) -> tuple[str, Record]:
+        table = self._table(statement, statement.target)
+        by_name = {field.name.lower(): field for field in table.fields}
+        values: dict[str, str] = {}
+        for name, expression in statement.assignments:
+            if name.last.lower() not in by_name:
+                raise UnknownName(
+                    f"{table.name} has no column {name}",
+                    text=statement.text,
+                    start=name.span.start,
+                    end=name.span.end,
+                    hint=did_you_mean(str(name), [field.name for field in table.fields]),
+                )
+            values[by_name[name.last.lower()].name] = expression.span.of(statement.text)
+        condition = statement.where.span.of(statement.text) if statement.where is not None else "true"
+        items = [
+            f"CASE WHEN {condition} THEN CAST({values[f.name]} AS {f.type}) ELSE {quote_name(f.name)} END AS {quote_name(f.name)}"
+            if f.name in values
+            else quote_name(f.name)
+            for f in table.fields
+        ]
+        return self._rewrite(
+            statement, table, statement.alias, ", ".join(items), None, condition, applied, "updated"
+        )
+
+    def delete(self, statement: Delete, applied: tuple[str, ...]) -> tuple[str, Record]:
+        table = self._table(statement, statement.target)
+        condition = statement.where.span.of(statement.text) if statement.where is not None else "true"
+        items = ", ".join(quote_name(field.name) for field in table.fields)
+        keep = f"NOT coalesce({condition}, false)"
+        return self._rewrite(statement, table, statement.alias, items, keep, condition, applied, "deleted")
+
+    def _rewrite(
+        self, statement: Statement, table: Table, alias: str | None, items: str, keep: str | None, condition: str,
+        applied: tuple[str, ...], verb: str,
+    ) -> tuple[str, Record]:  # fmt: skip
+        """Write a table anew; small by nature, as it is joined with every run."""
+        core = self.core
+        with core.ledger.intent(statement.sql), core.ledger.commit_lock:
+            snapshot = core.snapshot()
+            relations = {"@table": core.table_frame(table.id, table.fields, snapshot)}
+            source = f"`@table` AS {quote_name(alias or table.name)}"
+            touched = core.frames.sql(
+                f"SELECT count_if({condition}) AS n FROM {source}", relations, source=None
+            )
+            frame = core.frames.sql(
+                f"SELECT {items} FROM {source}" + (f" WHERE {keep}" if keep else ""), relations
+            )
+            count = touched.collect()[0]["n"]
+            staged: list[Path] = []
+            files = write_frame(core.ledger, table.id, frame, small=False, time=None, staged=staged)
+            change = TableChange(add=files, remove=tuple(snapshot.files.get(table.id, {})))
+            record = core.ledger.commit(
+                Draft("change", tables={table.id: change}, applied=applied, staged=tuple(staged),
+                      schemas={table.id: arrow_schema(table.fields)})
+            )  # fmt: skip
+        return f"{count:,} row{'' if count == 1 else 's'} {verb} in {table.name}", record
+
+    # ---- streams only
+
+    def advance(self, statement: Advance) -> str:
+        target = self._target(statement, statement.target)
+        if not isinstance(target, Stream):
+            raise self._wrong_kind(statement, statement.target, target, "stream")
+        if statement.to is None:
+            record = self.runner.move(target.id, lambda _, state: progress_algebra.end(state), "advance")
+            return f"stream {target.name} is at its end"
+        text = statement.to.span.of(statement.text)
+        row = self.core.frames.sql(
+            f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP)) AS p", {}, source=None
+        ).collect()[0]
+        if row["p"] is None:
+            raise WrongType(
+                "this is not a time",
+                text=statement.text,
+                start=statement.to.span.start,
+                end=statement.to.span.end,
+                hint="as in TIMESTAMP '2026-01-01 00:00:00'",
+            )
+        bound = int(row["p"])
+        record = self.runner.move(
+            target.id, lambda _, state: progress_algebra.advance_to(state, bound), "advance"
+        )
+        if record is None:
+            return f"stream {target.name} is further already: progress never goes back"
+        return f"stream {target.name} advanced"
+
+    # ---- targets
+
+    def _target(self, statement: Statement, name: Name) -> Stream | Table:
+        catalog = self.core.catalog()
+        found = catalog.find(name.last) if len(name.parts) == 1 else None
+        if found is None:
+            raise UnknownName(
+                f"there is no stream or table {name}",
+                text=statement.text,
+                start=name.span.start,
+                end=name.span.end,
+                hint=did_you_mean(str(name), catalog.names()),
+            )
+        if isinstance(found, View):
+            raise self._wrong_kind(statement, name, found, "stream or table")
+        if isinstance(found, Stream) and found.source is not None and not isinstance(statement, Advance):
+            raise NotSupported(
+                f"the rows of {found.name} come from {found.source}(...)",
+                text=statement.text,
+                start=name.span.start,
+                end=name.span.end,
+                hint="a stream without FROM takes INSERT and COPY",
+            )
+        return found
+
+    def _table(self, statement: Statement, name: Name) -> Table:
+        found = self._target(statement, name)
+        if not isinstance(found, Table):
+            raise NotSupported(
+                f"{found.name} is a stream: what has happened cannot be changed",
+                text=statement.text,
+                start=name.span.start,
+                end=name.span.end,
+                hint="tables can be updated; a stream takes more rows",
+            )
+        return found
+
+    def _wrong_kind(self, statement: Statement, name: Name, found: Any, wanted: str) -> SqlError:
+        return SqlError(
+            f"{found.name} is a {found.kind}, not a {wanted}",
+            text=statement.text,
+            start=name.span.start,
+            end=name.span.end,
+        )

@@ -1,0 +1,642 @@
+"""CREATE, DROP and REFRESH: definitions into the catalog, with whatever state they need, in one commit each."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.engine import read
+from anabranch.engine.core import Core, Stopwatch
+from anabranch.engine.frames import arrow_schema, fields_of, struct
+from anabranch.engine.run import Runner, emit_changes
+from anabranch.engine.tables import PANE, pane_fields
+from anabranch.engine.writing import write_frame
+from anabranch.errors import AnabranchError, NotSupported, SqlError, UnknownName, WrongType, did_you_mean
+from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
+from anabranch.ledger.crash import reach
+from anabranch.plan.bind import Binder, Bound
+from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, Table, View, to_json
+from anabranch.plan.views import Planned, Surroundings, plan_view
+from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
+from anabranch.sql.syntax import CreateStream, CreateTable, CreateView, Drop, Name, Query, Refresh, Statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DEFAULT_IDLE = 30_000_000
+DEFAULT_AHEAD = 300_000_000
+RESERVED = ("sys", "stdin")
+
+
+class Definer:
+    """Changes the catalog of one home."""
+
+    def __init__(self, core: Core, runner: Runner) -> None:
+        self.core = core
+        self.runner = runner
+        self._given: set[str] = set()
+
+    # ---- streams
+
+    def create_stream(self, statement: CreateStream, *, again_is_fine: bool) -> str:
+        name = self._free_name(statement, statement.name, "stream", again_is_fine)
+        if name is None:
+            return f"stream {statement.name} is there already"
+        options = dict(statement.source.options) if statement.source is not None else {}
+        kind = statement.source.kind if statement.source is not None else None
+        fields = tuple(self._declared(statement))
+        try:
+            if kind is not None:
+                source = self.core.make_source(kind, options, fields or None)
+                if kind in ("csv", "tsv", "json", "parquet"):
+                    kind, options = "files", {**options, "format": kind}
+                fields = fields or source.fields()
+        except AnabranchError as error:
+            if statement.source is not None and not isinstance(error, SqlError):
+                raise _at(statement, statement.source.span, error) from error
+            raise
+        if kind == "files" and "path" in options:
+            options["path"] = str(Path(str(options["path"]).removeprefix("file://")).absolute())
+        time = self._event_time(statement, fields)
+        keep = statement.keep or ("all" if kind is None else "nothing")
+        mark = statement.watermark
+        stream = Stream(
+            self._new_id(statement.name.last),
+            statement.name.last,
+            statement.sql,
+            fields,
+            time,
+            mark.delay if mark is not None else None,
+            (mark.idle if mark is not None else None) or DEFAULT_IDLE,
+            (mark.ahead if mark is not None else None) or DEFAULT_AHEAD,
+            kind,
+            options,
+            keep,
+            statement.fail_on_bad,
+            0 if keep == "all" else None,
+        )
+        schemas = {stream.rows_table: arrow_schema(fields)} if keep == "all" else {}
+        tables = {stream.rows_table: TableChange()} if keep == "all" else {}
+        self._replace_or_commit(
+            statement, Draft("create", tables=tables, catalog={stream.id: to_json(stream)}, schemas=schemas)
+        )
+        return f"stream {stream.name} created"
+
+    def _declared(self, statement: CreateStream | CreateTable) -> list[Field]:
+        fields = []
+        _ = self.core.spark  # types are read by Spark's own parser
+        for column in statement.columns:
+            try:
+                type = struct((Field(column.name, column.type),)).fields[0].dataType.simpleString()
+            except Exception as error:
+                raise WrongType(
+                    f"{column.type} is not a type of Spark SQL",
+                    text=statement.text,
+                    start=column.span.start,
+                    end=column.span.end,
+                ) from error
+            # One type of time at the door: UTC.
+            fields.append(Field(column.name, "timestamp" if type == "timestamp_ntz" else type))
+        return fields
+
+    def _event_time(self, statement: CreateStream, fields: tuple[Field, ...]) -> str | None:
+        mark = statement.watermark
+        if mark is None:
+            return None
+        for field in fields:
+            if field.name.lower() == mark.column.lower():
+                if field.type != "timestamp":
+                    raise WrongType(
+                        f"the event time {field.name} is a {field.type}, not a TIMESTAMP",
+                        text=statement.text,
+                        start=mark.span.start,
+                        end=mark.span.end,
+                        hint=f"declare it as TIMESTAMP: ({field.name} TIMESTAMP, ...)",
+                    )
+                return field.name
+        raise UnknownName(
+            f"the stream has no column {mark.column}",
+            text=statement.text,
+            start=mark.span.start,
+            end=mark.span.end,
+            hint=did_you_mean(mark.column, [field.name for field in fields]),
+        )
+
+    # ---- tables
+
+    def create_table(self, statement: CreateTable, *, again_is_fine: bool) -> str:
+        name = self._free_name(statement, statement.name, "table", again_is_fine)
+        if name is None:
+            return f"table {statement.name} is there already"
+        id = self._new_id(statement.name.last)
+        declared = tuple(self._declared(statement))
+        query: str | None = None
+        options: dict[str, Any] = {}
+        frame: DataFrame | None = None
+        if statement.source is not None:
+            options = dict(statement.source.options)
+            if statement.source.kind not in ("files", "csv", "tsv", "json", "parquet"):
+                raise NotSupported(
+                    f"a table cannot come from {statement.source.kind}",
+                    text=statement.text,
+                    start=statement.source.span.start,
+                    end=statement.source.span.end,
+                    hint="files(path => '...') can",
+                )
+            if statement.source.kind != "files":
+                options["format"] = statement.source.kind
+            if "path" in options:
+                options["path"] = str(Path(str(options["path"]).removeprefix("file://")).absolute())
+            frame = self._load(statement, options, declared, statement.source.span)
+        elif statement.query is not None:
+            query = statement.query.span.of(statement.text)
+            snapshot = self.core.snapshot()
+            bound = Binder(statement.text, self.core.catalog(snapshot), statement.query).bind()
+            frame = self.query_frame(bound, snapshot, statement.text)
+        fields = declared or (tuple(_plain(fields_of(frame))) if frame is not None else ())
+        kind = "files" if statement.source is not None else None
+        table = Table(id, statement.name.last, statement.sql, fields, kind, options, query)
+        staged: list[Path] = []
+        files: tuple[DataFile, ...] = ()
+        if frame is not None:
+            cast = frame.selectExpr(
+                *(
+                    f"CAST({quote_name(c)} AS {f.type}) AS {quote_name(f.name)}"
+                    for c, f in zip(frame.columns, fields, strict=True)
+                )
+            )
+            files = write_frame(self.core.ledger, id, cast, small=False, time=None, staged=staged)
+        draft = Draft(
+            "create",
+            tables={id: TableChange(add=files)},
+            catalog={id: to_json(table)},
+            schemas={id: arrow_schema(fields)},
+            staged=tuple(staged),
+        )
+        self._replace_or_commit(statement, draft)
+        rows = sum(file.rows for file in files)
+        return f"table {table.name} created" + (f" with {rows:,} rows" if frame is not None else "")
+
+    def _load(
+        self,
+        statement: Statement | None,
+        options: dict[str, Any],
+        declared: tuple[Field, ...],
+        span: Span | None,
+    ) -> DataFrame:
+        try:
+            source = self.core.make_source("files", options, declared or None)
+            fields = declared or source.fields()
+            source = self.core.make_source("files", {**self._with_header(options, declared)}, fields)
+            stretch = source.next(None, None)
+            frame = source.read([stretch.captured] if stretch is not None else [])
+        except AnabranchError as error:
+            if statement is None or span is None or isinstance(error, SqlError):
+                raise
+            raise _at(statement, span, error) from error
+        bad = frame.where("_corrupt IS NOT NULL").limit(1).collect()
+        if bad:
+            raise AnabranchError(
+                f"{bad[0]['_origin']}: this does not parse as a row of the table: {bad[0]['_corrupt']}",
+                hint="mend the file, or give the columns other types",
+            )
+        return frame.select(*(quote_name(field.name) for field in fields))
+
+    def _with_header(self, options: dict[str, Any], declared: tuple[Field, ...]) -> dict[str, Any]:
+        """Where columns were inferred from a header, the header is not a row either."""
+        from anabranch.sources.files import format_of
+
+        text = format_of(str(options.get("path", "")), options.get("format")) in ("csv", "tsv")
+        return {"header": True, **options} if text and not declared else options
+
+    def refresh(self, statement: Refresh) -> str:
+        table = self._find(statement, statement.target, Table)
+        with self.core.ledger.commit_lock:
+            snapshot = self.core.snapshot()
+            staged: list[Path] = []
+            tables: dict[str, TableChange] = {}
+            if table.source is not None:
+                frame = self._load(None, dict(table.options), (), None)
+            elif table.query is not None:
+                from anabranch.sql.parser import parse
+
+                again = parse(table.query)[0]
+                query: Query = again.query  # type: ignore[attr-defined]
+                bound = Binder(table.query, self.core.catalog(snapshot), query).bind()
+                frame = self.query_frame(bound, snapshot, table.query)
+            else:
+                frame = None
+            version, own = snapshot.version, snapshot.delta_versions.get(table.id, 0)
+            if frame is not None:
+                cast = frame.selectExpr(
+                    *(
+                        f"CAST({quote_name(c)} AS {f.type}) AS {quote_name(f.name)}"
+                        for c, f in zip(frame.columns, table.fields, strict=True)
+                    )
+                )
+                files = write_frame(self.core.ledger, table.id, cast, small=False, time=None, staged=staged)
+                tables[table.id] = TableChange(add=files, remove=tuple(snapshot.files.get(table.id, {})))
+                version, own = version + 1, own + 1
+            catalog = self.core.catalog(snapshot)
+            changed: dict[str, Any] = {}
+            for each in catalog.objects.values():
+                if isinstance(each, Panes | Rows | View) and table.id in each.statics_at:
+                    at = {**each.statics_at, table.id: (version, own)}
+                    changed[each.id] = to_json(replace(each, statics_at=at))
+            self.core.ledger.commit(Draft("refresh", tables=tables, catalog=changed, staged=tuple(staged)))
+        return f"table {table.name} refreshed; views read it as it is now, for rows from here on"
+
+    # ---- views
+
+    def create_view(self, statement: CreateView, *, again_is_fine: bool) -> str:
+        name = self._free_name(statement, statement.name, "view", again_is_fine)
+        if name is None:
+            return f"view {statement.name} is there already"
+        self.make_view(
+            statement.name.last, statement.text, statement.sql, statement.query, statement.start, statement
+        )
+        return f"view {statement.name.last} created"
+
+    def make_view(
+        self,
+        name: str,
+        text: str,
+        sql: str,
+        query: Query,
+        start: str | int,
+        statement: Statement | None = None,
+    ) -> View:
+        """Plan a view, fill its state from the rows there are, and commit both together."""
+        core = self.core
+        snapshot = core.snapshot()
+        catalog = core.catalog(snapshot)
+        if isinstance(statement, CreateView) and statement.or_replace:
+            catalog = self._without(catalog, statement.name.last)
+        bound = Binder(text, catalog, query).bind()
+        fields = tuple(self.analyze_query(bound, catalog, text))
+        _check_names(fields, text, query)
+        streams = {r.target for r in bound.references.values() if r.kind == "stream"}
+        with stream_locks(core, streams), core.ledger.commit_lock:
+            snapshot = core.snapshot()
+            planned = plan_view(
+                id=self._new_id(name), name=name, text=text, sql=sql, query=query, start=str(start), fields=fields,
+                catalog=catalog, world=self._world(snapshot, start),
+            )  # fmt: skip
+            draft = self._fill(planned, catalog, snapshot, start)
+            if statement is not None:
+                self._replace_or_commit(statement, draft)
+            else:
+                core.ledger.commit(draft)
+        return planned.view
+
+    def surroundings(self) -> Surroundings:
+        return self._world(self.core.snapshot(), "beginning")
+
+    def _world(self, snapshot: Snapshot, start: str | int) -> Surroundings:
+        def first_run(stream: Stream) -> int:
+            state = snapshot.streams.get(stream.id)
+            runs = state.runs if state is not None else 0
+            if start == "now":
+                return runs
+            if start == "beginning":
+                can_be_read_again = stream.source is not None or stream.kept_since == 0
+                return 0 if can_be_read_again else runs
+            earlier = self.core.ledger.snapshot(int(start)).streams.get(stream.id)
+            return earlier.runs if earlier is not None else 0
+
+        return Surroundings(
+            lambda text, schemas: self.core.frames.analyze(text, schemas),
+            first_run,
+            lambda id: bool(snapshot.files.get(id)),
+            lambda id: (snapshot.version, snapshot.delta_versions.get(id, 0)),
+            self._new_id,
+        )
+
+    def _fill(self, planned: Planned, catalog: Catalog, snapshot: Snapshot, start: str | int) -> Draft:
+        """Partials and rows of the past, so that a view made late is the same as one made early."""
+        core = self.core
+        merged = Catalog(
+            {
+                **{id: to_json(each) for id, each in catalog.objects.items()},
+                **{each.id: to_json(each) for each in (*planned.objects, planned.view)},
+            }
+        )
+        staged: list[Path] = []
+        files: dict[str, Any] = {}
+        schemas: dict[str, Any] = {}
+        for each in planned.objects:
+            if isinstance(each, Panes):
+                schemas[each.id] = arrow_schema(pane_fields(each))
+                files[each.id] = ()
+                columns = planned.fill_columns.get(each.id, ())
+                history = self._history(merged.stream(each.stream), snapshot, start)
+                if history is not None and columns:
+                    frame = self.runner.partials(each, merged, history, columns)
+                    time = PANE if each.time is not None else None
+                    files[each.id] = write_frame(
+                        core.ledger, each.id, frame, small=False, time=time, staged=staged
+                    )
+            elif isinstance(each, Rows):
+                schemas[each.id] = arrow_schema(each.fields)
+                files[each.id] = ()
+                history = self._history(merged.stream(each.stream), snapshot, start)
+                if history is not None:
+                    frame = self.runner.rows(each, merged, history)
+                    files[each.id] = write_frame(
+                        core.ledger, each.id, frame, small=False, time=None, staged=staged
+                    )
+            else:
+                schemas[each.rows_table] = arrow_schema(each.fields)
+                files[each.rows_table] = ()
+                history = self._history(catalog.stream(each.id), snapshot, "beginning")
+                if history is not None:
+                    files[each.rows_table] = write_frame(
+                        core.ledger, each.rows_table, history, small=False, time=each.time, staged=staged
+                    )
+        reach("after-backfill")
+        tables = {id: TableChange(add=added) for id, added in files.items()}
+        if planned.view.emit == "close":
+            bounds = {id: (None, core.progress(snapshot, id).bound) for id in merged.sources_of(planned.view)}
+            only = Catalog(
+                {
+                    **{
+                        id: to_json(o)
+                        for id, o in merged.objects.items()
+                        if not isinstance(o, View) or o.id == planned.view.id
+                    }
+                }
+            )
+            emit_changes(core, only, snapshot, bounds, files, tables, schemas, Stopwatch())
+        definitions = {each.id: to_json(each) for each in (*planned.objects, planned.view)}
+        return Draft("create", tables=tables, catalog=definitions, schemas=schemas, staged=tuple(staged))
+
+    def _history(self, stream: Stream, snapshot: Snapshot, start: str | int) -> DataFrame | None:
+        """The rows of a stream that a new view starts with; None if there are none."""
+        state = snapshot.streams.get(stream.id)
+        if state is None or state.runs == 0 or start == "now":
+            return None
+        source = self.core.source(stream)
+        if start == "beginning":
+            if source is None and stream.kept_since is None:
+                return None
+            return read.stream_frame(self.core, stream, snapshot)
+        earlier = self.core.ledger.snapshot(int(start)).streams.get(stream.id)
+        first = earlier.runs if earlier is not None else 0
+        if source is None:
+            raise NotSupported("START AT VERSION needs a stream whose source can be read again")
+        captured = [
+            each for each in list(self.core.ledger.captured(stream.id, snapshot.version))[first:] if each
+        ]
+        good = "_corrupt IS NULL" + (f" AND {quote_name(stream.time)} IS NOT NULL" if stream.time else "")
+        frame = source.read(captured).where(good)
+        return frame.select(*(quote_name(field.name) for field in stream.fields))
+
+    # ---- queries, for whoever needs a frame
+
+    def analyze_query(self, bound: Bound, catalog: Catalog, text: str) -> list[Field]:
+        """The columns of a bound query, by Spark's analyser over empty relations; files are looked into."""
+        relations: dict[str, DataFrame] = {}
+        for placeholder, reference in bound.references.items():
+            if reference.kind == "file":
+                relations[placeholder] = self._file(reference, text)
+            elif reference.kind == "system":
+                from anabranch.engine.system import FIELDS
+
+                relations[placeholder] = self.core.frames.empty(FIELDS[reference.target])
+            else:
+                target = catalog[reference.target]
+                assert isinstance(target, Stream | Table | View)
+                relations[placeholder] = self.core.frames.empty(target.fields)
+        return fields_of(self.core.frames.sql(bound.text, relations, source=text))
+
+    def _file(self, reference: Any, text: str) -> DataFrame:
+        try:
+            return read.file_frame(self.core, reference)
+        except SqlError:
+            raise
+        except AnabranchError as error:
+            span = reference.relation.span
+            raise SqlError(
+                error.message, text=text, start=span.start, end=span.end, hint=error.hint
+            ) from error
+
+    def query_frame(self, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:
+        """A bound query over what its relations hold at a version."""
+        relations: dict[str, DataFrame] = {}
+        for placeholder, reference in bound.references.items():
+            if reference.kind == "file":
+                relations[placeholder] = self._file(reference, text)
+            else:
+                relations[placeholder] = read.relation(self.core, reference, snapshot)
+        return self.core.frames.sql(bound.text, relations, source=text)
+
+    # ---- DROP
+
+    def drop(self, statement: Drop) -> str:
+        snapshot = self.core.snapshot()
+        catalog = self.core.catalog(snapshot)
+        found = catalog.find(statement.name.last)
+        if found is None or found.kind != statement.kind:
+            if statement.if_exists:
+                return f"there is no {statement.kind} {statement.name}"
+            raise self._no_such(statement, statement.name, statement.kind, found)
+        readers = catalog.readers_of(found.id)
+        if readers and not statement.cascade:
+            names = ", ".join(view.name for view in readers)
+            raise SqlError(
+                f"{found.name} is read by {names}",
+                text=statement.text,
+                start=statement.name.span.start,
+                end=statement.name.span.end,
+                hint="drop them first, or add CASCADE to drop them too",
+            )
+        with self.core.ledger.commit_lock:
+            self.core.ledger.commit(self.drop_draft(catalog, found))
+        self.core.forget_source(found.id)
+        return f"{statement.kind} {found.name} dropped"
+
+    def drop_draft(self, catalog: Catalog, found: Stream | Table | View) -> Draft:
+        """Take out an object, what reads it, and the state that nobody needs any more."""
+        doomed: dict[str, Any] = {}
+
+        def doom(each: Stream | Table | View) -> None:
+            if each.id not in doomed:
+                doomed[each.id] = each
+                for reader in catalog.readers_of(each.id):
+                    doom(reader)
+
+        doom(found)
+        changes: dict[str, Any] = dict.fromkeys(doomed)
+        tables: dict[str, TableChange] = {}
+        snapshot = self.core.snapshot()
+        left = [view for view in catalog.of(View) if view.id not in doomed]
+        for state in catalog.of(Panes):
+            uses = [use for view in left for use in view.blocks if use.panes == state.id]
+            if state.stream in doomed or not uses:
+                changes[state.id] = None
+                tables[state.id] = TableChange(drop=True)
+            else:
+                needed = {name for use in uses for name in use.columns}
+                kept = tuple(column for column in state.columns if column.name in needed)
+                if kept != state.columns:
+                    # A condition that only the dropped views had would only let more rows in: that is harmless.
+                    changes[state.id] = to_json(replace(state, columns=kept))
+        for rows in catalog.of(Rows):
+            if not any(view.rows == rows.id for view in left):
+                changes[rows.id] = None
+                tables[rows.id] = TableChange(drop=True)
+        for each in doomed.values():
+            own = [each.id] if isinstance(each, Table) else []
+            own += [each.rows_table] if isinstance(each, Stream) else []
+            own += [each.changes_table] if isinstance(each, View) else []
+            for table in own:
+                tables[table] = TableChange(drop=True)
+        tables = {id: change for id, change in tables.items() if id in snapshot.files}
+        return Draft("drop", tables=tables, catalog=changes)
+
+    def _without(self, catalog: Catalog, name: str) -> Catalog:
+        """The catalog as it is once an object that is being replaced is gone."""
+        found = catalog.find(name)
+        if found is None:
+            return catalog
+        draft = self.drop_draft(catalog, found)
+        objects = {id: to_json(each) for id, each in catalog.objects.items()}
+        for id, definition in draft.catalog.items():
+            if definition is None:
+                objects.pop(id, None)
+            else:
+                objects[id] = definition
+        return Catalog(objects)
+
+    def _replace_or_commit(self, statement: Any, draft: Draft) -> Record:
+        """Commit a definition; OR REPLACE takes out the old one in the same commit."""
+        with self.core.ledger.commit_lock:
+            snapshot = self.core.snapshot()
+            catalog = self.core.catalog(snapshot)
+            found = catalog.find(statement.name.last) if statement.or_replace else None
+            if found is not None:
+                readers = catalog.readers_of(found.id)
+                if readers:
+                    names = ", ".join(view.name for view in readers)
+                    raise SqlError(
+                        f"{found.name} cannot be replaced: it is read by {names}",
+                        text=statement.text,
+                        start=statement.name.span.start,
+                        end=statement.name.span.end,
+                        hint="drop them first",
+                    )
+                gone = self.drop_draft(catalog, found)
+                draft = replace(
+                    draft,
+                    tables={**gone.tables, **draft.tables},
+                    catalog={**gone.catalog, **draft.catalog},
+                )
+                self.core.forget_source(found.id)
+            return self.core.ledger.commit(draft)
+
+    # ---- names
+
+    def _free_name(self, statement: Any, name: Name, kind: str, again_is_fine: bool) -> str | None:
+        """The name, if it can be given; None if the very same thing is there already."""
+        if len(name.parts) > 1 or name.last.lower() in RESERVED or name.last.startswith("_"):
+            raise SqlError(
+                f"{name} cannot be the name of a {kind}",
+                text=statement.text,
+                start=name.span.start,
+                end=name.span.end,
+                hint="use one plain word without a leading underscore",
+            )
+        found = self.core.catalog().find(name.last)
+        if found is None or statement.or_replace:
+            return name.last
+        if statement.if_not_exists:
+            return None
+        if again_is_fine and same_text(found.sql, statement.sql):
+            return None
+        hint = f"DROP {found.kind.upper()} {found.name} first, or use CREATE OR REPLACE"
+        if again_is_fine:
+            hint = f"its definition differs from the one in the home; CREATE OR REPLACE {kind.upper()} makes it anew"
+        raise SqlError(
+            f"there is a {found.kind} {found.name} already",
+            text=statement.text,
+            start=name.span.start,
+            end=name.span.end,
+            hint=hint,
+        )
+
+    def _find(self, statement: Statement, name: Name, kind: type[Any]) -> Any:
+        found = self.core.catalog().find(name.last) if len(name.parts) == 1 else None
+        if not isinstance(found, kind):
+            raise self._no_such(statement, name, kind.kind, found)
+        return found
+
+    def _no_such(self, statement: Statement, name: Name, kind: str, found: Any) -> SqlError:
+        catalog = self.core.catalog()
+        names = [each for each in catalog.names() if (o := catalog.find(each)) is not None and o.kind == kind]
+        message = f"there is no {kind} {name}" if found is None else f"{name} is a {found.kind}, not a {kind}"
+        return UnknownName(
+            message,
+            text=statement.text,
+            start=name.span.start,
+            end=name.span.end,
+            hint=did_you_mean(str(name), names) if found is None else None,
+        )
+
+    def _new_id(self, name: str) -> str:
+        """A readable id that was never used in this home."""
+        base = re.sub(r"[^A-Za-z0-9_]+", "_", name)[:40] or "x"
+        snapshot = self.core.snapshot()
+        taken = {*snapshot.catalog, *snapshot.files, *snapshot.removed, *self._given}
+        number = 1
+        id = base
+        while id in taken or f"{id}.rows" in taken or f"{id}.changes" in taken:
+            number += 1
+            id = f"{base}_{number}"
+        self._given.add(id)
+        return id
+
+
+def same_text(one: str, other: str) -> bool:
+    """Whether two statements differ only in blanks, comments and the case of words."""
+    return normal_form(tokenize(one)) == normal_form(tokenize(other))
+
+
+def _plain(fields: list[Field]) -> list[Field]:
+    return [Field(f.name, "timestamp" if f.type == "timestamp_ntz" else f.type) for f in fields]
+
+
+def _at(statement: Statement, span: Span, error: AnabranchError) -> SqlError:
+    return SqlError(error.message, text=statement.text, start=span.start, end=span.end, hint=error.hint)
+
+
+def _check_names(fields: tuple[Field, ...], text: str, query: Query) -> None:
+    seen: set[str] = set()
+    for field in fields:
+        if field.name.lower() in seen:
+            raise SqlError(
+                f"the view would have two columns {field.name}",
+                text=text,
+                start=query.span.start,
+                end=query.span.start + 6,
+                hint="give one of them another name with AS",
+            )
+        if field.type == "void":
+            raise WrongType(
+                f"the column {field.name} has no type",
+                text=text,
+                start=query.span.start,
+                end=query.span.start + 6,
+                hint="CAST(NULL AS ...) gives it one",
+            )
+        seen.add(field.name.lower())
+
+
+def stream_locks(core: Core, streams: set[str]) -> contextlib.ExitStack:
+    """Hold the runs of several streams still, always in the same order."""
+    stack = contextlib.ExitStack()
+    for id in sorted(streams):
+        stack.enter_context(core.stream_lock(id))
+    return stack

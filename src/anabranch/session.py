@@ -1,0 +1,454 @@
+"""What people hold in their hands: a session on a home, and the results of its statements.
+
+    import anabranch
+    with anabranch.connect("home") as ab:
+        ab.sql("CREATE STREAM s (k STRING, n INT)")
+        ab.sql("INSERT INTO s VALUES ('a', 1), ('a', 2)")
+        ab.sql("SELECT k, sum(n) AS n FROM s GROUP BY k").toArrow()
+
+Statements are parsed as a whole first; each is then carried out by the part of the engine that it names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from anabranch.engine import reduce
+from anabranch.engine.capture import Capture, OnRun, RunReport
+from anabranch.engine.change import Changer
+from anabranch.engine.core import Core
+from anabranch.engine.define import Definer
+from anabranch.engine.frames import fields_of, translate
+from anabranch.engine.live import Batch, Live
+from anabranch.engine.run import Runner
+from anabranch.errors import AnabranchError, UsageError
+from anabranch.ledger import Ledger, Record
+from anabranch.plan import explain
+from anabranch.plan.bind import Binder, Bound
+from anabranch.plan.catalog import Catalog, Stream, Table, View
+from anabranch.sql.lexer import normal_form, tokenize
+from anabranch.sql.parser import parse
+from anabranch.sql.syntax import (
+    Advance,
+    Copy,
+    CreateStream,
+    CreateTable,
+    CreateView,
+    Delete,
+    Describe,
+    Drop,
+    Explain,
+    Insert,
+    Query,
+    Refresh,
+    SelectStatement,
+    SetOption,
+    Show,
+    Statement,
+    Update,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Batch", "Result", "RunReport", "Session", "connect"]
+
+
+def connect(
+    home: str | Path | None = None,
+    spark: SparkSession | None = None,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    run_rows: int | None = None,
+    clock: Callable[[], datetime] | None = None,
+    read_only: bool = False,
+) -> Session:
+    """Open a home; without one, a temporary home that is removed on closing.
+
+    `spark` is a session of your own; otherwise one is started on first need with `master` and `conf`.
+    """
+    if run_rows is not None and run_rows < 1:
+        raise UsageError(f"a run takes at least one row, not {run_rows}")
+    temporary: Path | None = None
+    if home is None:
+        if read_only:
+            raise UsageError("a temporary home cannot be opened for reading only", hint="name a home")
+        temporary = Path(tempfile.mkdtemp(prefix="anabranch-"))
+    elif "://" in str(home) and not str(home).startswith("file://"):
+        raise UsageError(
+            f"a home is a local folder, not {home}", hint="a shared file system that is mounted will do"
+        )
+    path = temporary or Path(str(home).removeprefix("file://"))
+    try:
+        ledger = Ledger.open(path, write=not read_only, clock=clock)
+    except BaseException:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    core = Core(ledger, spark=spark, master=master, conf=conf or {}, clock=clock, run_rows=run_rows)
+    return Session(core, temporary)
+
+
+class Result:
+    """The answer to one statement: a table, changes as they come, or just word that it is done."""
+
+    def __init__(
+        self,
+        *,
+        message: str | None = None,
+        frame: DataFrame | None = None,
+        table: Any = None,
+        live: Live | None = None,
+        endless: bool = False,
+        follow: Callable[[], Live] | None = None,
+        pin: contextlib.ExitStack | None = None,
+    ) -> None:
+        self.message = message
+        self.endless = endless
+        self._frame = frame
+        self._table = table
+        self._live = live
+        self._follow = follow
+        self._pin = pin
+
+    @property
+    def kind(self) -> str:
+        if self._live is not None:
+            return "changes"
+        return "done" if self._frame is None and self._table is None else "rows"
+
+    @property
+    def columns(self) -> list[str]:
+        if self._live is not None:
+            return [field.name for field in self._live.fields]
+        if self._table is not None:
+            return [str(name) for name in self._table.column_names]
+        return [] if self._frame is None else list(self._frame.columns)
+
+    @property
+    def types(self) -> list[str]:
+        if self._live is not None:
+            return [field.type for field in self._live.fields]
+        return (
+            [field.type for field in fields_of(self.df)]
+            if self.kind == "rows" and self._frame is not None
+            else []
+        )
+
+    @property
+    def df(self) -> DataFrame:
+        """The answer as a Spark DataFrame, at the version the statement saw."""
+        if self._frame is None:
+            raise UsageError("this statement gave no rows", hint="a SELECT does")
+        return self._frame
+
+    def toArrow(self) -> Any:  # Spark's own spelling
+        """The answer as a pyarrow.Table."""
+        if self._table is None:
+            if self._live is not None:
+                return self._live.final()
+            try:
+                self._table = self.df.toArrow()
+            except Exception as error:
+                raise translate(error) from error
+            finally:
+                self.close()
+        return self._table
+
+    def toPandas(self) -> Any:
+        """The answer as a pandas.DataFrame."""
+        return self.toArrow().to_pandas()
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Changes, run by run. A finite answer is one batch of insertions."""
+        if self._live is None and self._follow is not None and self.endless:
+            self._live = self._follow()
+        if self._live is not None:
+            yield from self._live
+        elif self.kind == "rows":
+            yield Batch.of(self.toArrow())
+
+    def close(self) -> None:
+        """Let go of the version this answer is read at."""
+        if self._pin is not None:
+            self._pin.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+
+class Session:
+    """An open home. Use it as a context manager, or close it."""
+
+    def __init__(self, core: Core, temporary: Path | None) -> None:
+        self._core = core
+        self._temporary = temporary
+        self._runner = Runner(core)
+        self._definer = Definer(core, self._runner)
+        self._changer = Changer(core, self._runner, self._definer)
+        self._capture = Capture(core, self._runner)
+        if core.ledger.writable:
+            Live.clean_up(core, self._definer)
+
+    # ---- what people call
+
+    def sql(self, text: str) -> Result:
+        """Carry out statements in order; the result of the last one."""
+        last = Result(message="nothing to do")
+        for last in self.execute(text):
+            pass
+        return last
+
+    def execute(self, text: str, *, live: bool = False) -> Iterator[Result]:
+        """Carry out statements in order, giving the result of each. With `live`, a SELECT on streams gives changes."""
+        for statement in parse(text):
+            yield self._carry_out(statement, live=live, script=None)
+
+    def run(self, text: str, *, until_idle: bool = False, on_run: OnRun | None = None) -> None:
+        """Keep the views of a script going until `stop` is set, or until their sources have nothing more.
+
+        Run again on the same home it goes on: what the script makes is there already, and what it inserts is not
+        inserted twice.
+        """
+        seen: Counter[str] = Counter()
+        for statement in parse(text):
+            if isinstance(statement, SelectStatement | Show | Describe | Explain):
+                continue
+            normal = normal_form(tokenize(statement.sql))
+            key = f"{hashlib.sha256(normal.encode()).hexdigest()[:24]}:{seen[normal]}"
+            seen[normal] += 1
+            self._carry_out(statement, live=False, script=key)
+        streams = [stream for stream in self._core.catalog().of(Stream) if stream.source is not None]
+        if not streams and not until_idle:
+            self._core.stop.wait()
+        self._capture.run_all(streams, until_idle=until_idle, on_run=on_run)
+
+    def compact(self) -> str:
+        """Reduce every table to as few files as can be, and delete what nobody can ask for any more."""
+        self._must_write()
+        before = sum(len(files) for files in self._core.snapshot().files.values())
+        for table in list(self._core.snapshot().files):
+            reduce.reduce_table(self._core, table, everything=True)
+        deleted = reduce.vacuum(self._core)
+        after = sum(len(files) for files in self._core.snapshot().files.values())
+        return f"{before:,} files reduced to {after:,}; {deleted:,} old files deleted"
+
+    @property
+    def stop(self) -> threading.Event:
+        """Set it to stop between two runs."""
+        return self._core.stop
+
+    @property
+    def version(self) -> int:
+        """The number of the last commit."""
+        return self._core.snapshot().version
+
+    @property
+    def home(self) -> Path:
+        return self._core.ledger.home
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, started if need be."""
+        return self._core.spark
+
+    @property
+    def rolled_back(self) -> list[str]:
+        """Statements that a crash had cut off, found on opening; nothing of them is left."""
+        return self._core.ledger.rolled_back
+
+    def close(self) -> None:
+        self._core.ledger.close()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- statements
+
+    def _carry_out(self, statement: Statement, *, live: bool, script: str | None) -> Result:
+        if isinstance(statement, SelectStatement):
+            return self._select(statement, live)
+        if isinstance(statement, Explain):
+            return self._explain(statement)
+        if isinstance(statement, Show):
+            return self._show(statement)
+        if isinstance(statement, Describe):
+            return self._describe(statement)
+        if isinstance(statement, SetOption):
+            return self._set(statement)
+        self._must_write()
+        again = script is not None
+        if isinstance(statement, CreateStream):
+            return Result(message=self._definer.create_stream(statement, again_is_fine=again))
+        if isinstance(statement, CreateTable):
+            return Result(message=self._definer.create_table(statement, again_is_fine=again))
+        if isinstance(statement, CreateView):
+            return Result(message=self._definer.create_view(statement, again_is_fine=again))
+        if isinstance(statement, Drop):
+            return Result(message=self._definer.drop(statement))
+        if isinstance(statement, Refresh):
+            return Result(message=self._definer.refresh(statement))
+        if isinstance(statement, Advance):
+            return Result(message=self._changer.advance(statement))
+        applied: tuple[str, ...] = ()
+        if script is not None:
+            if script in self._core.snapshot().applied:
+                return Result(message="done before")
+            applied = (script,)
+        message, record = self._change(statement, applied)
+        self._capture.after_run(record)
+        return Result(message=message)
+
+    def _change(self, statement: Statement, applied: tuple[str, ...]) -> tuple[str, Record]:
+        if isinstance(statement, Insert):
+            self._catch_up(statement.text, statement.query)
+            return self._changer.insert(statement, applied)
+        if isinstance(statement, Copy):
+            return self._changer.copy(statement, applied)
+        if isinstance(statement, Update):
+            return self._changer.update(statement, applied)
+        assert isinstance(statement, Delete)
+        return self._changer.delete(statement, applied)
+
+    def _select(self, statement: SelectStatement, live: bool) -> Result:
+        core = self._core
+        catalog = core.catalog()
+        bound = Binder(statement.text, catalog, statement.query).bind()
+        self._definer.analyze_query(bound, catalog, statement.text)
+        streams = self._streams(bound, catalog)
+        endless = any(
+            (source := core.source(catalog.stream(id))) is not None and source.endless for id in streams
+        )
+
+        def follow() -> Live:
+            return Live(
+                core, self._definer, self._capture, statement, streams, end=self._temporary is not None
+            )
+
+        if live and streams and core.ledger.writable:
+            return Result(live=follow(), endless=endless)
+        if core.ledger.writable:
+            self._capture.catch_up(streams, end=self._temporary is not None)
+        pin = contextlib.ExitStack()
+        snapshot = pin.enter_context(core.ledger.pin(core.snapshot().version))
+        frame = self._definer.query_frame(bound, snapshot, statement.text)
+        return Result(frame=frame, endless=endless, follow=follow, pin=pin)
+
+    def _streams(self, bound: Bound, catalog: Catalog) -> set[str]:
+        """The streams a query depends on, through views too; those read at an old version need nothing new."""
+        found: set[str] = set()
+        for reference in bound.references.values():
+            if reference.version is not None:
+                continue
+            if reference.kind == "stream":
+                found.add(reference.target)
+            elif reference.kind == "view":
+                found |= catalog.sources_of(catalog.view(reference.target))
+            elif reference.kind == "system":
+                found |= {stream.id for stream in catalog.of(Stream)}
+        return found
+
+    def _catch_up(self, text: str, query: Query) -> None:
+        catalog = self._core.catalog()
+        bound = Binder(text, catalog, query).bind()
+        self._capture.catch_up(self._streams(bound, catalog), end=self._temporary is not None)
+
+    def _explain(self, statement: Explain) -> Result:
+        catalog = self._core.catalog()
+        bound = Binder(statement.text, catalog, statement.query).bind()
+        fields = tuple(self._definer.analyze_query(bound, catalog, statement.text))
+        lines = explain.explain(
+            statement.text, statement.query, catalog, self._definer.surroundings(), fields
+        )
+        return _text_result("plan", lines)
+
+    def _show(self, statement: Show) -> Result:
+        import pyarrow as pa
+
+        catalog = self._core.catalog()
+        kinds: dict[str, tuple[type[Any], ...]] = {
+            "streams": (Stream,),
+            "tables": (Table,),
+            "views": (View,),
+            "all": (Stream, Table, View),
+        }
+        rows = [
+            (each.name, each.kind, ", ".join(f"{f.name} {f.type}" for f in each.fields))
+            for each in sorted(catalog.objects.values(), key=lambda o: getattr(o, "name", ""))
+            if isinstance(each, kinds[statement.what]) and isinstance(each, Stream | Table | View)
+            and not each.name.startswith("_")
+        ]  # fmt: skip
+        names = ("name", "kind", "columns")
+        return Result(
+            table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)})
+        )
+
+    def _describe(self, statement: Describe) -> Result:
+        import pyarrow as pa
+
+        from anabranch.errors import UnknownName, did_you_mean
+
+        catalog = self._core.catalog()
+        found = catalog.find(statement.target.last)
+        if found is None:
+            raise UnknownName(
+                f"there is no stream, view or table {statement.target}",
+                text=statement.text,
+                start=statement.target.span.start,
+                end=statement.target.span.end,
+                hint=did_you_mean(str(statement.target), catalog.names()),
+            )
+        notes = {found.time: "event time"} if isinstance(found, Stream) and found.time is not None else {}
+        rows = [(field.name, field.type, notes.get(field.name, "")) for field in found.fields]
+        names = ("column", "type", "note")
+        return Result(
+            table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)})
+        )
+
+    def _set(self, statement: SetOption) -> Result:
+        if not statement.key.startswith("spark."):
+            from anabranch.errors import NotSupported
+
+            raise NotSupported(
+                f"there is no setting {statement.key}",
+                text=statement.text,
+                start=statement.span.start,
+                end=statement.span.end,
+                hint="settings of Spark start with spark.",
+            )
+        try:
+            self._core.spark.conf.set(statement.key, statement.value)
+        except Exception as error:
+            raise translate(error) from error
+        return Result(message=f"{statement.key} is {statement.value}")
+
+    def _must_write(self) -> None:
+        if not self._core.ledger.writable:
+            raise AnabranchError(
+                "this home is open for reading only", hint="connect without read_only to change it"
+            )
+
+
+def _text_result(column: str, lines: list[str]) -> Result:
+    import pyarrow as pa
+
+    return Result(table=pa.table({column: pa.array(lines, pa.string())}))

@@ -1,0 +1,332 @@
+"""Which columns a query can see and gives, as far as the text alone tells, and whether it names one that is not there.
+
+`None` in place of columns means that they cannot be known without Spark; then nothing is said. In doubt a name passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.errors import UnknownName, WrongType, did_you_mean
+from anabranch.sql.calls import chains, closing
+from anabranch.sql.durations import is_unit
+from anabranch.sql.lexer import QUOTED, STRING, WORD, Span, Token
+from anabranch.sql.syntax import Expression, Item, Opaque, Query, Relation, Select, SetOperation
+
+Columns = Mapping[str, str | None]  # name -> type, where it is known; names keep their case
+WINDOW_COLUMNS: Columns = {"window_start": "timestamp", "window_end": "timestamp", "window_time": "timestamp"}
+
+#: Words of the language that can stand in an expression without being a name.
+_WORDS = frozenset(
+    """all and any as asc at between both by case collate cross cube current current_catalog current_database
+    current_date current_path current_schema current_time current_timestamp current_user day desc distinct distribute
+    div else end
+    escape except exists false filter first following for from full group grouping having ignore ilike in inner interval
+    into is join last lateral leading left like limit localtimestamp natural not null nulls offset on or order outer
+    over overlay partition placing position preceding range regexp respect right rlike rollup row rows select semi
+    session_user sets similar some sort struct symmetric table then to trailing true unbounded union unknown user using
+    values void when where window with within x zone date time timestamp timestamp_ntz timestamp_ltz dayofyear
+    dayofweek yearofweek doy dow isodow""".split()
+)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The relations of a SELECT, by the name that qualifies them, and what lies around it."""
+
+    relations: tuple[tuple[str | None, Columns | None], ...]
+    outer: Scope | None = None
+    aliases: frozenset[str] = frozenset()  # names the SELECT list gives
+    open: bool = False  # something in it cannot be known
+
+    @property
+    def complete(self) -> bool:
+        here = not self.open and all(columns is not None for _, columns in self.relations)
+        return here and (self.outer is None or self.outer.complete)
+
+    def names(self) -> Iterator[str]:
+        for _, columns in self.relations:
+            yield from columns or ()
+        if self.outer is not None:
+            yield from self.outer.names()
+
+    def qualifiers(self) -> Iterator[str]:
+        for name, _ in self.relations:
+            if name is not None:
+                yield name
+        if self.outer is not None:
+            yield from self.outer.qualifiers()
+
+    def has(self, name: str) -> bool:
+        return any(name == column.lower() for column in self.names())
+
+    def qualified(self, qualifier: str) -> tuple[bool, Columns | None]:
+        """Whether there is such a relation, and its columns."""
+        for name, columns in self.relations:
+            if name is not None and name.lower() == qualifier:
+                return True, columns
+        return self.outer.qualified(qualifier) if self.outer is not None else (False, None)
+
+
+@dataclass
+class Resolver:
+    """Walks a query with the columns of the objects it may read."""
+
+    text: str
+    objects: Mapping[str, Columns | None]  # by lower-case name
+    ctes: dict[str, Columns | None] = field(default_factory=dict)
+
+    # ---- queries
+
+    def query(self, query: Query, outer: Scope | None = None) -> Columns | None:
+        """Check a query and give its output columns."""
+        before = dict(self.ctes)
+        for name, _ in query.ctes:  # one that reads itself cannot be known
+            self.ctes[name.lower()] = None
+        for (name, inner), given in zip(query.ctes, query.cte_columns, strict=False):
+            columns = self.query(inner, outer)
+            self.ctes[name.lower()] = _renamed(columns, given)
+        columns = self._body(query.body, outer, query)
+        self.ctes = before
+        return columns
+
+    def _body(
+        self, body: Select | SetOperation | Query | Opaque, outer: Scope | None, owner: Query
+    ) -> Columns | None:
+        if isinstance(body, Select):
+            return self._select(body, outer, owner.order_expressions if owner.body is body else ())
+        if isinstance(body, Query):
+            return self.query(body, outer)
+        if isinstance(body, SetOperation):
+            found = [self._body(operand, outer, owner) for operand in body.operands]
+            return None if found[0] is None else dict.fromkeys(found[0], None)
+        return None
+
+    def _select(self, select: Select, outer: Scope | None, order: Sequence[Expression]) -> Columns | None:
+        relations: list[tuple[str | None, Columns | None]] = []
+        for relation in select.relations:
+            columns = self._relation(relation, outer)
+            relations.append((relation.exposed, columns))
+        aliases = frozenset(_given_names(select.items))
+        reshaped = select.lateral or any(relation.reshaped for relation in select.relations)
+        rows = Scope(tuple(relations), outer, frozenset(), reshaped)
+        groups = Scope(tuple(relations), outer, aliases, reshaped)
+        for item in select.items:  # an item may use the names given before it
+            self.expression(item.tokens, groups)
+        for relation in select.relations:
+            self._condition(relation, rows)
+        if select.where is not None:
+            self.expression(select.where.tokens, rows, aliases)
+        for part in [*select.group, *([select.having] if select.having is not None else []), *order]:
+            self.expression(part.tokens, groups)
+        for inner in select.subqueries:
+            self.query(inner, rows if not reshaped else Scope((), None, frozenset(), True))
+        return None if reshaped else self._output(select, relations)
+
+    def _condition(self, relation: Relation, scope: Scope) -> None:
+        tokens = relation.condition_tokens
+        if tokens and tokens[0].upper == "ON":
+            self.expression(tokens[1:], scope)
+
+    def _relation(self, relation: Relation, outer: Scope | None) -> Columns | None:
+        columns: Columns | None = None
+        if relation.subquery is not None:
+            columns = self.query(relation.subquery, None)
+        elif relation.name is not None:
+            name = str(relation.name).lower()
+            columns = self.ctes[name] if name in self.ctes else self.objects.get(name)
+        if relation.window is not None and columns is not None:
+            self.time_column(relation.window.time_column, relation.window.time_span, columns)
+            columns = {**columns, **WINDOW_COLUMNS}
+        return _renamed(columns, relation.alias_columns)
+
+    def time_column(self, name: str, span: Span, columns: Columns) -> None:
+        """A column that has to be there and to be a time."""
+        found = next((column for column in columns if column.lower() == name.lower()), None)
+        if found is None:
+            raise self.unknown(name, span, columns)
+        type = columns[found]
+        if type is not None and not type.lower().startswith("timestamp"):
+            raise WrongType(
+                f"{found} is a {type.upper()}, and windows need a TIMESTAMP",
+                text=self.text,
+                start=span.start,
+                end=span.end,
+                hint=f"declare {found} as TIMESTAMP",
+            )
+
+    def _output(self, select: Select, relations: list[tuple[str | None, Columns | None]]) -> Columns | None:
+        result: dict[str, str | None] = {}
+        for item in select.items:
+            tokens = item.tokens
+            if item.alias is not None:
+                result[item.alias] = self._type(tokens, relations)
+            elif tokens[-1].text == "*" and len(tokens) in (1, 3):
+                for name, columns in relations:
+                    if len(tokens) == 1 or (name or "").lower() == tokens[0].name.lower():
+                        if columns is None:
+                            return None
+                        result.update(columns)
+                if len(tokens) == 3 and not result:
+                    return None
+            elif (name := _plain_name(tokens)) is not None:
+                result[name] = self._type(tokens, relations)
+            else:
+                return None
+        return result
+
+    def _type(
+        self, tokens: Sequence[Token], relations: list[tuple[str | None, Columns | None]]
+    ) -> str | None:
+        """The type of a plain column; every other expression's is Spark's to know."""
+        name = _plain_name(tokens)
+        types = [
+            type
+            for qualifier, columns in relations
+            for column, type in (columns or {}).items()
+            if name is not None
+            and column.lower() == name.lower()
+            and (len(tokens) == 1 or (qualifier or "").lower() == tokens[0].name.lower())
+        ]
+        return types[0] if len(types) == 1 and len(tokens) in (1, 3) else None
+
+    # ---- expressions
+
+    def expression(
+        self, tokens: Sequence[Token], scope: Scope, not_yet: frozenset[str] = frozenset()
+    ) -> None:
+        """Refuse a name that is none of the columns in reach."""
+        if not scope.complete:
+            return
+        places = {token.start: index for index, token in enumerate(tokens)}
+        skipped = list(_not_columns(tokens))
+        lambdas = set(_lambda_variables(tokens))
+        calls = {token.text.lower() for token in tokens if token.kind == WORD}
+        for chain in chains(tokens):
+            index = places[chain.span.start]
+            before = tokens[index - 1].text if index else ""
+            if any(span.start <= chain.span.start < span.end for span in skipped) or before in (".", ":"):
+                continue
+            first, token = chain.parts[0].lower(), tokens[index]
+            if first in lambdas or first in scope.aliases or first.startswith("_"):
+                continue
+            if scope.has(first) or first in ("window", "session_window") and first in calls:
+                continue
+            if len(chain.parts) > 1 or _star_behind(tokens, index + 1):
+                self._qualified(chain.parts, chain.span, scope)
+                continue
+            if token.kind == WORD and (first in _WORDS or is_unit(first) or first[0].isdigit()):
+                continue
+            if token.kind == QUOTED and "(" in first:  # `count(1)`: a name that Spark made
+                continue
+            hint = None
+            if first in not_yet:
+                hint = "names given in the SELECT list cannot be used in WHERE"
+            raise self.unknown(chain.parts[0], chain.span, list(scope.names()), hint)
+
+    def _qualified(self, parts: tuple[str, ...], span: Span, scope: Scope) -> None:
+        there, columns = scope.qualified(parts[0].lower())
+        if not there and len(parts) > 2:  # sys.runs.version
+            there, columns = scope.qualified(parts[1].lower())
+            parts = parts[1:]
+        if not there:
+            known = [*scope.qualifiers(), *scope.names()]
+            raise UnknownName(
+                f"there is no column or relation {parts[0]} here",
+                text=self.text,
+                start=span.start,
+                end=span.end,
+                hint=did_you_mean(parts[0], known),
+            )
+        if columns is not None and len(parts) > 1:
+            wanted = parts[1].lower()
+            if wanted not in {column.lower() for column in columns} and not wanted.startswith("_"):
+                raise self.unknown(".".join(parts[:2]), span, [f"{parts[0]}.{column}" for column in columns])
+
+    def unknown(
+        self, name: str, span: Span, known: Sequence[str] | Columns, hint: str | None = None
+    ) -> UnknownName:
+        return UnknownName(
+            f"there is no column {name}",
+            text=self.text,
+            start=span.start,
+            end=span.end,
+            hint=hint or did_you_mean(name, known),
+        )
+
+
+def _renamed(columns: Columns | None, given: tuple[str, ...]) -> Columns | None:
+    if not given or columns is None or len(given) != len(columns):
+        return columns if not given else dict.fromkeys(given, None)
+    return dict(zip(given, columns.values(), strict=True))
+
+
+def _plain_name(tokens: Sequence[Token]) -> str | None:
+    """`price` or `b.price`: the name under which it comes out."""
+    named = list(chains(tokens))
+    whole = len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end)
+    return named[0].parts[-1] if whole else None
+
+
+def _given_names(items: Sequence[Item]) -> Iterator[str]:
+    for item in items:
+        if item.alias is not None:
+            yield item.alias.lower()
+        elif item.tokens and item.tokens[-1].text == ")":  # a generator names its own columns
+            yield from ("col", "key", "value", "pos")
+
+
+def _star_behind(tokens: Sequence[Token], index: int) -> bool:
+    return index + 1 < len(tokens) and tokens[index].text == "." and tokens[index + 1].text == "*"
+
+
+def _lambda_variables(tokens: Sequence[Token]) -> Iterator[str]:
+    """x in x -> ..., and both in (x, y) -> ..."""
+    for index, token in enumerate(tokens):
+        if token.text != "->" or index == 0:
+            continue
+        before = index - 1
+        if tokens[before].is_name:
+            yield tokens[before].name.lower()
+        while before > 0 and tokens[before].text != "(":
+            before -= 1
+            if tokens[before].is_name and tokens[index - 1].text == ")":
+                yield tokens[before].name.lower()
+
+
+def _not_columns(tokens: Sequence[Token]) -> Iterator[Span]:
+    """Stretches in which words are not columns: types, names of arguments, of windows, of units, subqueries."""
+    for index, token in enumerate(tokens):
+        following = tokens[index + 1] if index + 1 < len(tokens) else None
+        if following is None:
+            return
+        if token.text == "(" and following.upper in ("SELECT", "WITH", "FROM", "VALUES"):
+            yield Span(token.start, tokens[closing(tokens, index)].end)
+        elif token.upper in ("AS", "::"):  # a type, or the name of a field
+            yield Span(token.start, tokens[_end_of_type(tokens, index + 1)].end)
+        elif token.is_name and (following.text == "=>" or following.kind == STRING):
+            yield token.span
+        elif token.upper in ("OVER", "COLLATE"):
+            yield following.span
+        elif token.upper == "EXTRACT" and following.text == "(":
+            yield tokens[min(index + 2, len(tokens) - 1)].span
+
+
+def _end_of_type(tokens: Sequence[Token], index: int) -> int:
+    """The last token of a type that starts at `index`: a word, and what stands in brackets behind it."""
+    depth, last = 0, index
+    for position in range(index, len(tokens)):
+        text = tokens[position].text
+        opens = {"(": 1, "<": 1, ")": -1, ">": -1, ">>": -2, ">>>": -3}.get(text, 0)
+        if depth + opens < 0:
+            break
+        if depth == 0 and not opens and position > index and not _goes_on(tokens[position]):
+            break
+        depth += opens
+        last = position
+    return last
+
+
+def _goes_on(token: Token) -> bool:
+    return token.kind == WORD and (is_unit(token.text) or token.upper == "TO")

@@ -1,0 +1,259 @@
+"""The grammar of CREATE: streams, tables and views, in our spelling and in others'."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from anabranch.errors import NotSupported, SyntaxProblem
+from anabranch.sql.cursor import Cursor
+from anabranch.sql.durations import take_duration
+from anabranch.sql.lexer import STRING, Span
+from anabranch.sql.query import at_query, parse_query
+from anabranch.sql.syntax import (
+    ColumnDefinition,
+    CreateStream,
+    CreateTable,
+    CreateView,
+    Name,
+    Query,
+    SourceSpec,
+    Statement,
+    Watermark,
+)
+from anabranch.sql.terms import take_arguments
+
+TYPES = frozenset(
+    "BOOLEAN TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG FLOAT REAL DOUBLE DECIMAL DEC NUMERIC DATE TIMESTAMP"
+    " TIMESTAMP_LTZ TIMESTAMP_NTZ STRING CHAR CHARACTER VARCHAR BINARY INTERVAL ARRAY MAP STRUCT VARIANT TIME".split()
+)
+
+
+def take_create(cursor: Cursor) -> Statement:
+    cursor.advance()
+    or_replace = cursor.take("OR", "REPLACE")
+    cursor.take("MATERIALIZED")
+    foreign = cursor.take("FOREIGN")
+    kind = cursor.current.upper
+    if kind not in ("STREAM", "SOURCE", "TABLE", "VIEW"):
+        if kind in ("SAMPLE", "SINK"):
+            raise NotSupported(
+                f"CREATE {kind} is not supported yet",
+                text=cursor.text,
+                start=cursor.current.start,
+                end=cursor.current.end,
+            )
+        raise cursor.problem("expected STREAM, TABLE or VIEW", known=("STREAM", "TABLE", "VIEW", "SOURCE"))
+    cursor.advance()
+    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
+    name = cursor.dotted_name(f"the name of the {kind.lower()}")
+    if kind == "VIEW" or (kind == "STREAM" and cursor.at("AS")):
+        return _create_view(cursor, name, if_not_exists, or_replace)
+    columns, watermark = _columns(cursor) if cursor.at("(") and not at_query(cursor) else ((), None)
+    if kind == "TABLE" and not foreign:
+        return _create_table(cursor, name, columns, watermark, if_not_exists, or_replace)
+    return _create_stream(cursor, name, columns, watermark, if_not_exists, or_replace)
+
+
+def _create_view(cursor: Cursor, name: Name, if_not_exists: bool, or_replace: bool) -> Statement:
+    cursor.expect("AS")
+    query = parse_query(cursor)
+    start: Literal["beginning", "now"] | int = "beginning"
+    if cursor.take("START", "AT"):
+        if cursor.take("BEGINNING"):
+            start = "beginning"
+        elif cursor.take("NOW"):
+            start = "now"
+        elif cursor.take("VERSION"):
+            start = cursor.expect_whole_number("the number of a version")
+        else:
+            raise cursor.problem(
+                "expected BEGINNING, NOW or VERSION n", known=("BEGINNING", "NOW", "VERSION")
+            )
+    return CreateView(cursor.text, cursor.whole, name, query, start, if_not_exists, or_replace)
+
+
+def _create_table(
+    cursor: Cursor,
+    name: Name,
+    columns: tuple[ColumnDefinition, ...],
+    watermark: Watermark | None,
+    if_not_exists: bool,
+    or_replace: bool,
+) -> Statement:
+    source: SourceSpec | None = None
+    query: Query | None = None
+    if watermark is not None:
+        raise SyntaxProblem(
+            "a table has no watermark",
+            text=cursor.text,
+            start=watermark.span.start,
+            end=watermark.span.end,
+            hint="CREATE STREAM makes a stream",
+        )
+    if cursor.take("FROM"):
+        source = _source(cursor)
+    elif cursor.take("AS"):
+        query = parse_query(cursor)
+    elif not columns:
+        raise cursor.problem("expected columns, FROM source(...) or AS SELECT")
+    return CreateTable(cursor.text, cursor.whole, name, columns, source, query, if_not_exists, or_replace)
+
+
+def _create_stream(
+    cursor: Cursor,
+    name: Name,
+    columns: tuple[ColumnDefinition, ...],
+    watermark: Watermark | None,
+    if_not_exists: bool,
+    or_replace: bool,
+) -> Statement:
+    source: SourceSpec | None = None
+    keep: Literal["all", "nothing"] | None = None
+    fail_on_bad = False
+    while not cursor.at_end:
+        if cursor.take("FROM"):
+            source = _source(cursor)
+        elif cursor.take("KEEP"):
+            keep = _keep(cursor)
+        elif cursor.take("ON", "ERROR"):
+            if cursor.take("FAIL"):
+                fail_on_bad = True
+            elif not cursor.take("SKIP"):
+                raise cursor.problem("expected FAIL or SKIP", known=("FAIL", "SKIP"))
+        elif cursor.take("SERVER", "STREAM"):
+            pass
+        elif cursor.at("WATERMARK") and watermark is None:
+            watermark = _watermark(cursor)
+        else:
+            raise cursor.problem(
+                "expected FROM, WATERMARK, KEEP or ON ERROR", known=("FROM", "WATERMARK", "KEEP")
+            )
+    if source is None and not columns:
+        raise cursor.problem("a stream needs columns or FROM source(...)")
+    return CreateStream(
+        cursor.text,
+        cursor.whole,
+        name,
+        columns,
+        watermark,
+        source,
+        keep,
+        fail_on_bad,
+        if_not_exists,
+        or_replace,
+    )
+
+
+def _keep(cursor: Cursor) -> Literal["all", "nothing"]:
+    if cursor.take("ALL"):
+        return "all"
+    if cursor.take("NOTHING"):
+        return "nothing"
+    raise NotSupported(
+        "only KEEP ALL and KEEP NOTHING are supported",
+        text=cursor.text,
+        start=cursor.current.start,
+        end=cursor.ahead(1).end,
+    )
+
+
+def _columns(cursor: Cursor) -> tuple[tuple[ColumnDefinition, ...], Watermark | None]:
+    cursor.expect("(")
+    columns: list[ColumnDefinition] = []
+    watermark: Watermark | None = None
+    while True:
+        if cursor.at("WATERMARK", "FOR"):
+            if watermark is not None:
+                raise cursor.problem("a stream has one watermark")
+            watermark = _watermark(cursor)
+        else:
+            columns.append(_column(cursor, columns))
+        if cursor.take(")"):
+            return tuple(columns), watermark
+        cursor.expect(",")
+
+
+def _column(cursor: Cursor, before: list[ColumnDefinition]) -> ColumnDefinition:
+    token = cursor.expect_name("a column name")
+    if any(column.name.lower() == token.name.lower() for column in before):
+        raise SyntaxProblem(
+            f"there are two columns {token.name}", text=cursor.text, start=token.start, end=token.end
+        )
+    if token.name.startswith("_"):
+        raise SyntaxProblem(
+            f"the name {token.name} is taken: a leading underscore marks Anabranch's own columns",
+            text=cursor.text,
+            start=token.start,
+            end=token.end,
+        )
+    type_token = cursor.current
+    if type_token.upper not in TYPES:
+        raise cursor.problem(f"expected the type of {token.name}", known=tuple(sorted(TYPES)))
+    cursor.advance()
+    depth = 0
+    while not cursor.at_end:
+        text = cursor.current.text
+        if depth == 0 and (text in (",", ")") or cursor.at("NOT") or cursor.at("COMMENT")):
+            break
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1, ">>": -2, ">>>": -3}.get(text, 0)
+        cursor.advance()
+    span = Span(type_token.start, cursor.previous.end)
+    cursor.take("NOT", "NULL")
+    if cursor.take("COMMENT"):
+        cursor.expect_string("a comment")
+    return ColumnDefinition(token.name, span.of(cursor.text), Span(token.start, span.end))
+
+
+def _watermark(cursor: Cursor) -> Watermark:
+    start = cursor.current.start
+    cursor.expect("WATERMARK", "FOR")
+    column = cursor.expect_name("the event-time column")
+    if not cursor.take("AS"):
+        raise NotSupported(
+            "only WATERMARK FOR column AS column - INTERVAL ... is supported",
+            text=cursor.text,
+            start=cursor.current.start,
+            end=cursor.current.end,
+        )
+    again = cursor.expect_name("the event-time column")
+    if again.name.lower() != column.name.lower():
+        raise SyntaxProblem(
+            f"the watermark for {column.name} must be computed from {column.name}",
+            text=cursor.text,
+            start=again.start,
+            end=again.end,
+            hint=f"as in {column.name} - INTERVAL 5 SECONDS",
+        )
+    delay = take_duration(cursor, "how late rows may be") if cursor.take("-") else 0
+    idle = take_duration(cursor, "a time-out") if cursor.take("IDLE", "AFTER") else None
+    ahead = take_duration(cursor, "a bound") if cursor.take("AHEAD", "AT", "MOST") else None
+    if cursor.at("PER", "KEY"):
+        raise NotSupported(
+            "progress per key is not supported yet",
+            text=cursor.text,
+            start=cursor.current.start,
+            end=cursor.ahead(1).end,
+        )
+    return Watermark(column.name, Span(start, cursor.previous.end), delay, idle, ahead)
+
+
+def _source(cursor: Cursor) -> SourceSpec:
+    if cursor.current.kind == STRING:  # FROM 'path' is FROM files(path => 'path')
+        token = cursor.advance()
+        return SourceSpec("files", {"path": token.value}, token.span, {"path": token.span})
+    kind = cursor.expect_name("a source, as in files(path => 'in/*.csv')")
+    arguments = take_arguments(cursor)
+    options: dict[str, str | int | float | bool] = {}
+    spans: dict[str, Span] = {}
+    for argument in arguments:
+        name = argument.name or "path"
+        if argument.value is None:
+            raise SyntaxProblem(
+                f"the option {name} must be a literal",
+                text=cursor.text,
+                start=argument.span.start,
+                end=argument.span.end,
+            )
+        options[name] = argument.value
+        spans[name] = argument.span
+    return SourceSpec(kind.name.lower(), options, Span(kind.start, cursor.previous.end), spans)

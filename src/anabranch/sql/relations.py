@@ -1,0 +1,202 @@
+"""The grammar of FROM: names, quoted paths, functions, subqueries and joins, with what Anabranch adds to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anabranch.errors import NotSupported, SyntaxProblem
+from anabranch.sql.cursor import Cursor
+from anabranch.sql.emission import emission_ahead
+from anabranch.sql.lexer import OPENING, STRING, Span, string_value
+from anabranch.sql.syntax import Relation
+from anabranch.sql.terms import CLAUSES, JOIN_WORDS, misspelt, refuse_misspelt, take_arguments, take_expression
+from anabranch.sql.windows import at_window_function, refuse_later_windows, take_window_function
+
+
+def take_from(cursor: Cursor) -> tuple[list[Relation], bool]:
+    """Everything behind FROM, and whether something in it is LATERAL."""
+    relations = [take_relation(cursor, "")]
+    lateral = False
+    while True:
+        if cursor.take(","):
+            lateral = cursor.take("LATERAL") or lateral
+            relations.append(take_relation(cursor, ","))
+        elif cursor.at("LATERAL", "VIEW"):
+            lateral = True
+            while not cursor.at_end and not _ends_lateral(cursor):
+                if cursor.advance().text in OPENING:
+                    cursor.close_bracket()
+        elif cursor.at_any(JOIN_WORDS):
+            relation, is_lateral = _join(cursor)
+            relations.append(relation)
+            lateral = lateral or is_lateral
+        else:
+            return relations, lateral
+
+
+def _ends_lateral(cursor: Cursor) -> bool:
+    # A comma does not end it: LATERAL VIEW explode(m) t AS k, v
+    return (
+        cursor.at_any((CLAUSES | JOIN_WORDS) - {"LATERAL", "OUTER"})
+        or cursor.current.text == ")"
+        or emission_ahead(cursor)
+        or cursor.at("START", "AT")
+    )
+
+
+def _join(cursor: Cursor) -> tuple[Relation, bool]:
+    start = cursor.current
+    words: list[str] = []
+    while cursor.at_any(JOIN_WORDS):
+        words.append(cursor.advance().upper)
+        if words[-1] == "JOIN":
+            break
+    if words[-1] != "JOIN":
+        raise cursor.problem("expected JOIN", also=("JOIN",))
+    if words[0] == "ASOF":
+        raise NotSupported(
+            "ASOF JOIN is not supported yet", text=cursor.text, start=start.start, end=cursor.previous.end
+        )
+    lateral = cursor.take("LATERAL")
+    relation = take_relation(cursor, " ".join(words))
+    if cursor.at("ON") or cursor.at("USING"):
+        on = cursor.advance()
+        condition = take_expression(cursor, "a join condition")
+        return (
+            replace(
+                relation, condition=Span(on.start, condition.span.end), condition_tokens=(on, *condition.tokens)
+            ),
+            lateral,
+        )
+    return relation, lateral
+
+
+def take_relation(cursor: Cursor, join: str) -> Relation:
+    """One relation with its AS OF and its alias."""
+    token = cursor.current
+    refuse_later_windows(cursor)
+    if token.kind == STRING:
+        cursor.advance()
+        relation = Relation("path", token.span, path=string_value(token.text), join=join)
+    elif token.text == "(":
+        relation = _bracketed(cursor, join)
+    elif token.upper == "VALUES":
+        from anabranch.sql.query import take_values
+
+        return Relation("opaque", take_values(cursor).span, join=join)
+    elif at_window_function(cursor):
+        relation = take_window_function(cursor, join, take_relation)
+    elif token.is_name and not cursor.at_any(CLAUSES):
+        relation = _named(cursor, join)
+    else:
+        raise cursor.problem("expected a stream, view, table or path")
+    relation = _as_of(cursor, relation)
+    if cursor.at("TABLESAMPLE") or cursor.at("PIVOT") or cursor.at("UNPIVOT"):
+        cursor.advance()
+        while cursor.current.text != "(" and not cursor.at_end:
+            cursor.advance()
+        cursor.expect("(")
+        cursor.close_bracket()
+        relation = replace(relation, reshaped=True)
+    before = cursor.current.start
+    alias = take_alias(cursor)
+    if alias is not None:
+        name, columns = alias
+        span = Span(before, cursor.previous.end)
+        relation = replace(relation, alias=name, alias_span=span, alias_columns=columns)
+        relation = _as_of(cursor, relation)
+    return relation
+
+
+def _named(cursor: Cursor, join: str) -> Relation:
+    name = cursor.dotted_name("a stream, view, table or path")
+    if cursor.current.text == "(" and len(name.parts) == 1:
+        arguments = take_arguments(cursor)
+        span = Span(name.span.start, cursor.previous.end)
+        return Relation("function", span, function=name.last.lower(), arguments=arguments, join=join)
+    return Relation("name", name.span, name=name, join=join)
+
+
+def _bracketed(cursor: Cursor, join: str) -> Relation:
+    from anabranch.sql.query import at_query, parse_query  # a query holds relations, a relation can be a query
+
+    start = cursor.current.start
+    if at_query(cursor):
+        cursor.advance()
+        query = parse_query(cursor, nested=True)
+        cursor.expect(")")
+        return Relation("subquery", Span(start, cursor.previous.end), subquery=query, join=join)
+    cursor.advance()
+    with cursor.deeper():
+        inner, _ = take_from(cursor)
+    cursor.expect(")")
+    if len(inner) == 1:
+        return replace(inner[0], join=join)
+    raise NotSupported(
+        "joins in brackets are not supported",
+        text=cursor.text,
+        start=start,
+        end=cursor.previous.end,
+        hint="write the joins one after the other, or as a subquery",
+    )
+
+
+def _as_of(cursor: Cursor, relation: Relation) -> Relation:
+    if cursor.at("INCLUDING", "PROVISIONAL"):
+        raise NotSupported(
+            "INCLUDING PROVISIONAL is not supported yet",
+            text=cursor.text,
+            start=cursor.current.start,
+            end=cursor.ahead(1).end,
+        )
+    if not (cursor.at("AS", "OF") or cursor.at("FOR", "SYSTEM_TIME")):
+        return relation
+    start = cursor.current.start
+    if cursor.take("AS", "OF", "VERSION"):
+        version = cursor.expect_whole_number("the number of a version")
+        span = Span(start, cursor.previous.end)
+        if relation.kind != "name":
+            raise SyntaxProblem(
+                "only streams, views and tables have versions", text=cursor.text, start=span.start, end=span.end
+            )
+        return replace(relation, version=version, version_span=span)
+    raise NotSupported(
+        "only AS OF VERSION n is supported", text=cursor.text, start=start, end=cursor.ahead(2).end
+    )
+
+
+def take_alias(cursor: Cursor) -> tuple[str, tuple[str, ...]] | None:
+    """An alias, with AS or without, and the names it gives to columns."""
+    token = cursor.current
+    if cursor.take("AS"):
+        alias = cursor.expect_name("an alias").name
+    elif (
+        token.is_name
+        and not cursor.at_any(CLAUSES | JOIN_WORDS)
+        and not emission_ahead(cursor)
+        and not cursor.at("START", "AT")
+        and not cursor.at("KEEP")
+    ):
+        refuse_misspelt(cursor)
+        alias = cursor.advance().name
+    else:
+        return None
+    columns: list[str] = []
+    if cursor.take("("):
+        while True:
+            if not cursor.current.is_name or cursor.ahead(1).text not in (",", ")"):
+                keyword = misspelt(token)
+                hint = f"did you mean {keyword}?" if keyword is not None else None
+                where = token if keyword is not None else cursor.current
+                raise SyntaxProblem(
+                    f"expected the names of columns behind {alias}",
+                    text=cursor.text,
+                    start=where.start,
+                    end=where.end,
+                    hint=hint,
+                )
+            columns.append(cursor.advance().name)
+            if cursor.take(")"):
+                break
+            cursor.expect(",")
+    return alias, tuple(columns)

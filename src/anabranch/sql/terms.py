@@ -1,0 +1,198 @@
+"""The words that end a clause, and how an expression is stepped over and kept as a span.
+
+Whether an expression is well formed is for `expressions` to say; here only its end is found. A clause whose first word
+is misspelt looks like part of the expression before it, so that is noticed here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from anabranch.errors import SyntaxProblem, nearest
+from anabranch.sql.cursor import Cursor
+from anabranch.sql.emission import emission_ahead
+from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, QUOTED, STRING, SYMBOL, WORD, Span, Token
+from anabranch.sql.syntax import Argument, Expression
+
+SET_OPERATORS = frozenset({"UNION", "INTERSECT", "EXCEPT", "MINUS"})
+JOIN_WORDS = frozenset(
+    {"JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF"}
+)
+TAIL = frozenset({"WINDOW", "QUALIFY", "SORT", "CLUSTER", "DISTRIBUTE"})
+#: Words that end an expression or a FROM item when they stand outside brackets.
+CLAUSES = (
+    frozenset({"FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "ON", "USING", "LATERAL"})
+    | SET_OPERATORS
+    | TAIL
+)
+#: Words after which a name still belongs to the expression.
+OPERATOR_WORDS = frozenset(
+    "AND OR NOT IS IN LIKE ILIKE RLIKE REGEXP BETWEEN DISTINCT CASE WHEN THEN ELSE DIV INTERVAL ESCAPE ALL ANY SOME"
+    " EXISTS OVER ROWS RANGE PRECEDING FOLLOWING TIMESTAMP DATE TIME TIMESTAMP_NTZ TIMESTAMP_LTZ TO COLLATE".split()
+)
+#: What a misspelt word is compared with.
+_OFTEN_MISSPELT = (
+    "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT", "QUALIFY",
+    "JOIN", "TRIGGER", "EMIT", "LATERAL", "USING",
+)  # fmt: skip
+
+
+def ends_value(token: Token) -> bool:
+    """Whether a value can end with this token, so that a name after it is an alias."""
+    if token.kind == WORD:
+        return token.upper not in OPERATOR_WORDS
+    return token.kind in (QUOTED, STRING, NUMBER) or token.text in (")", "]", "*")
+
+
+def misspelt(word: Token, known: Collection[str] = _OFTEN_MISSPELT) -> str | None:
+    """The keyword this word is probably meant to be, by default one that starts a clause.
+
+    >>> from anabranch.sql.lexer import tokenize
+    >>> misspelt(tokenize("WEHRE")[0])
+    'WHERE'
+    """
+    upper = word.upper
+    if word.kind != WORD or upper in CLAUSES | JOIN_WORDS | OPERATOR_WORDS or upper in known or len(upper) < 3:
+        return None
+    guess = nearest(upper, known)
+    if guess is None or abs(len(guess) - len(upper)) > 1:
+        return None
+    return guess if sorted(guess) == sorted(upper) or _one_edit(upper, guess) else None
+
+
+def _one_edit(one: str, other: str) -> bool:
+    """Whether a letter was added, left out or mistaken (swapped letters have the same letters sorted)."""
+    if len(one) == len(other):
+        return sum(a != b for a, b in zip(one, other, strict=True)) <= 1
+    short, long = sorted((one, other), key=len)
+    return any(long[:i] + long[i + 1 :] == short for i in range(len(long)))
+
+
+def meant(text: str, word: Token, keyword: str) -> SyntaxProblem:
+    return SyntaxProblem(
+        f"{word.text} does not fit here",
+        text=text,
+        start=word.start,
+        end=word.end,
+        hint=f"did you mean {keyword}?",
+    )
+
+
+def refuse_misspelt(cursor: Cursor) -> None:
+    """Raise if this word, behind a value or a relation, can only be a clause that is misspelt."""
+    following = cursor.ahead(1)
+    goes_on = following.kind in (QUOTED, STRING, NUMBER) or (
+        following.kind == WORD and following.upper not in CLAUSES | JOIN_WORDS | OPERATOR_WORDS | {"AS", "END"}
+    )
+    if not goes_on or cursor.current.kind != WORD:
+        return
+    if emission_ahead(cursor) or emission_ahead(cursor, 1) or cursor.ahead(1).upper in ("START", "KEEP"):
+        return
+    keyword = misspelt(cursor.current)
+    if keyword is not None:
+        raise meant(cursor.text, cursor.current, keyword)
+
+
+def take_expression(cursor: Cursor, what: str, *, stop_at_as: bool = False) -> Expression:
+    """Step over one expression: up to a comma, a closing bracket or a clause outside brackets."""
+    start = cursor.index
+    cases = 0
+    while not cursor.at_end:
+        token = cursor.current
+        word = token.upper
+        first = cursor.index == start
+        if token.kind == SYMBOL:
+            if token.text in OPENING:
+                cursor.advance()
+                cursor.close_bracket()
+                continue
+            if token.text == "," or token.text in CLOSING:
+                break
+        elif word == "CASE":
+            cases += 1
+        elif word == "END" and cases:
+            cases -= 1
+        elif stop_at_as and word == "AS" and not cases and cursor.previous.text != ".":
+            break
+        elif word in CLAUSES and not _inside_expression(cursor, word, first):
+            break
+        elif not first:
+            if emission_ahead(cursor) or cursor.at("START", "AT"):
+                break
+            if not cases and ends_value(cursor.previous):
+                refuse_misspelt(cursor)
+        cursor.advance()
+    if cursor.index == start:
+        cursor.refuse_dashed_name()
+        raise cursor.problem(f"expected {what}")
+    tokens = tuple(cursor.tokens[start : cursor.index])
+    return Expression(Span(tokens[0].start, tokens[-1].end), tokens)
+
+
+def _inside_expression(cursor: Cursor, word: str, first: bool) -> bool:
+    """Clause words that are part of an expression: IS DISTINCT FROM, WITHIN GROUP, a column called offset."""
+    following = cursor.ahead(1)
+    if following.text == "." or (not first and cursor.previous.text == "."):
+        return True
+    if word == "WINDOW":
+        return cursor.ahead(2).upper != "AS"
+    if word in ("SORT", "CLUSTER", "DISTRIBUTE"):
+        return following.upper != "BY"
+    if word in ("LIMIT", "OFFSET") and (first or following.kind == END or following.text in (",", ")")):
+        return following.kind != NUMBER
+    if first:
+        return False
+    before = cursor.previous.upper
+    if word == "FROM":
+        return before == "DISTINCT" and cursor.index > 1 and cursor.tokens[cursor.index - 2].upper in ("IS", "NOT")
+    if word == "EXCEPT":  # SELECT * EXCEPT (a, b)
+        a_list = following.text == "(" and cursor.ahead(2).upper not in ("SELECT", "WITH", "VALUES", "FROM", "(")
+        return before == "*" and a_list
+    return word == "GROUP" and before == "WITHIN"
+
+
+def take_expressions(cursor: Cursor, what: str) -> list[Expression]:
+    """Expressions with commas between them."""
+    found = [take_expression(cursor, what)]
+    while cursor.take(","):
+        found.append(take_expression(cursor, what))
+    return found
+
+
+def take_arguments(cursor: Cursor) -> tuple[Argument, ...]:
+    """(value, name => value, ...)"""
+    cursor.expect("(")
+    arguments: list[Argument] = []
+    if cursor.take(")"):
+        return ()
+    while True:
+        start = cursor.current.start
+        name: str | None = None
+        if cursor.current.is_name and cursor.ahead(1).text in ("=>", "="):
+            name = cursor.advance().name.lower()
+            cursor.advance()
+        tokens = take_expression(cursor, "a value").tokens
+        arguments.append(Argument(name, Span(start, cursor.previous.end), literal(tokens), tokens))
+        if cursor.take(")"):
+            return tuple(arguments)
+        cursor.expect(",")
+
+
+def literal(tokens: tuple[Token, ...]) -> str | int | float | bool | None:
+    """The value of a single literal, or None."""
+    sign = 1
+    if len(tokens) == 2 and tokens[0].text == "-" and tokens[1].kind == NUMBER:
+        sign, tokens = -1, tokens[1:]
+    if len(tokens) != 1:
+        return None
+    token = tokens[0]
+    if token.kind == STRING:
+        return token.value
+    if token.kind == NUMBER:
+        for read in (int, float):
+            try:
+                return sign * read(token.text)
+            except ValueError:
+                continue
+        return None
+    return {"TRUE": True, "FALSE": False}.get(token.upper)
