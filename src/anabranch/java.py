@@ -189,9 +189,7 @@ def how_to_install(system: str | None = None, os_release: str | None = None) -> 
         if key in ("ID", "ID_LIKE"):
             families.update(value.strip().strip("\"'").lower().split())
     if families & {"debian", "ubuntu"}:
-        return (
-            "sudo apt-get install openjdk-17-jre-headless (or a newer one, such as openjdk-21-jre-headless)"
-        )
+        return "sudo apt-get install openjdk-17-jre-headless (or a newer one, such as openjdk-21-jre-headless)"
     if families & {"fedora", "rhel", "centos", "amzn"}:
         return "sudo dnf install java-21-openjdk-headless (or java-17-openjdk-headless)"
     if families & {"alpine"}:

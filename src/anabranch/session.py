@@ -86,9 +86,7 @@ def connect(
             raise UsageError("a temporary home cannot be opened for reading only", hint="name a home")
         temporary = Path(tempfile.mkdtemp(prefix="anabranch-"))
     elif "://" in str(home) and not str(home).startswith("file://"):
-        raise UsageError(
-            f"a home is a local folder, not {home}", hint="a shared file system that is mounted will do"
-        )
+        raise UsageError(f"a home is a local folder, not {home}", hint="a shared file system that is mounted will do")
     path = temporary or Path(str(home).removeprefix("file://"))
     try:
         ledger = Ledger.open(path, write=not read_only, clock=clock)
@@ -140,11 +138,7 @@ class Result:
     def types(self) -> list[str]:
         if self._live is not None:
             return [field.type for field in self._live.fields]
-        return (
-            [field.type for field in fields_of(self.df)]
-            if self.kind == "rows" and self._frame is not None
-            else []
-        )
+        return [field.type for field in fields_of(self.df)] if self.kind == "rows" and self._frame is not None else []
 
     @property
     def df(self) -> DataFrame:
@@ -335,14 +329,10 @@ class Session:
         bound = Binder(statement.text, catalog, statement.query).bind()
         self._definer.analyze_query(bound, catalog, statement.text)
         streams = self._streams(bound, catalog)
-        endless = any(
-            (source := core.source(catalog.stream(id))) is not None and source.endless for id in streams
-        )
+        endless = any((source := core.source(catalog.stream(id))) is not None and source.endless for id in streams)
 
         def follow() -> Live:
-            return Live(
-                core, self._definer, self._capture, statement, streams, end=self._temporary is not None
-            )
+            return Live(core, self._definer, self._capture, statement, streams, end=self._temporary is not None)
 
         if live and streams and core.ledger.writable:
             return Result(live=follow(), endless=endless)
@@ -376,9 +366,7 @@ class Session:
         catalog = self._core.catalog()
         bound = Binder(statement.text, catalog, statement.query).bind()
         fields = tuple(self._definer.analyze_query(bound, catalog, statement.text))
-        lines = explain.explain(
-            statement.text, statement.query, catalog, self._definer.surroundings(), fields
-        )
+        lines = explain.explain(statement.text, statement.query, catalog, self._definer.surroundings(), fields)
         return _text_result("plan", lines)
 
     def _show(self, statement: Show) -> Result:
@@ -398,9 +386,7 @@ class Session:
             and not each.name.startswith("_")
         ]  # fmt: skip
         names = ("name", "kind", "columns")
-        return Result(
-            table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)})
-        )
+        return Result(table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)}))
 
     def _describe(self, statement: Describe) -> Result:
         import pyarrow as pa
@@ -420,9 +406,7 @@ class Session:
         notes = {found.time: "event time"} if isinstance(found, Stream) and found.time is not None else {}
         rows = [(field.name, field.type, notes.get(field.name, "")) for field in found.fields]
         names = ("column", "type", "note")
-        return Result(
-            table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)})
-        )
+        return Result(table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)}))
 
     def _set(self, statement: SetOption) -> Result:
         if not statement.key.startswith("spark."):
@@ -443,9 +427,7 @@ class Session:
 
     def _must_write(self) -> None:
         if not self._core.ledger.writable:
-            raise AnabranchError(
-                "this home is open for reading only", hint="connect without read_only to change it"
-            )
+            raise AnabranchError("this home is open for reading only", hint="connect without read_only to change it")
 
 
 def _text_result(column: str, lines: list[str]) -> Result:

@@ -51,12 +51,9 @@ def merged(
     partials = ", ".join(
         f"{partial_in_duckdb(part, arguments, condition)} AS {part.suffix}" for part in aggregate.parts
     )
-    reduces = ", ".join(
-        f"{part.reduce_sql(part.suffix, 'duckdb')} AS {part.suffix}" for part in aggregate.parts
-    )
+    reduces = ", ".join(f"{part.reduce_sql(part.suffix, 'duckdb')} AS {part.suffix}" for part in aggregate.parts)
     tables = [
-        f"(SELECT {partials} FROM (SELECT unnest({list_sql(values)}::{sql_type}[]) AS x))"
-        for values in partitions
+        f"(SELECT {partials} FROM (SELECT unnest({list_sql(values)}::{sql_type}[]) AS x))" for values in partitions
     ]
     first_type = column_types(database, f"SELECT {partials} FROM (SELECT NULL::{sql_type} AS x)")
     while len(tables) > 1:
@@ -73,11 +70,7 @@ def merged(
 
 
 def list_sql(values: Sequence[Value]) -> str:
-    return (
-        "["
-        + ", ".join("NULL" if v is None else f"'{v}'" if isinstance(v, str) else str(v) for v in values)
-        + "]"
-    )
+    return "[" + ", ".join("NULL" if v is None else f"'{v}'" if isinstance(v, str) else str(v) for v in values) + "]"
 
 
 def column_types(database: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
@@ -205,10 +198,7 @@ def test_partials_of_nothing_but_nulls_change_nothing(
 ) -> None:
     aggregate = known(name, *(["int"] * len(arguments)))
     chooser = random.Random(0)
-    assert (
-        merged(database, aggregate, [[None], [5], [None]], "INTEGER", chooser, arguments=arguments)
-        == expected
-    )
+    assert merged(database, aggregate, [[None], [5], [None]], "INTEGER", chooser, arguments=arguments) == expected
 
 
 @pytest.mark.parametrize(
@@ -222,18 +212,12 @@ def test_a_global_aggregate_of_no_rows_or_no_partials_is_one_row(
     aggregate = known(name, "int", distinct=distinct)
     assert merged(database, aggregate, [[]], "INTEGER", random.Random(0)) == empty
     assert merged(database, aggregate, [[], [None], []], "INTEGER", random.Random(0)) == empty
-    reduces = ", ".join(
-        f"{part.reduce_sql(part.suffix, 'duckdb')} AS {part.suffix}" for part in aggregate.parts
-    )
+    reduces = ", ".join(f"{part.reduce_sql(part.suffix, 'duckdb')} AS {part.suffix}" for part in aggregate.parts)
     nothing = ", ".join(
-        f"{'CAST([1] AS INTEGER[])' if part.suffix == 'set' else '1'} AS {part.suffix}"
-        for part in aggregate.parts
+        f"{'CAST([1] AS INTEGER[])' if part.suffix == 'set' else '1'} AS {part.suffix}" for part in aggregate.parts
     )
     final = aggregate.final_sql({part.suffix: part.suffix for part in aggregate.parts}, "duckdb")
-    assert (
-        only_value(database, f"SELECT {final} FROM (SELECT {reduces} FROM (SELECT {nothing}) WHERE false)")
-        == empty
-    )
+    assert only_value(database, f"SELECT {final} FROM (SELECT {reduces} FROM (SELECT {nothing}) WHERE false)") == empty
 
 
 def test_several_distinct_arguments_are_merged_as_structs(database: duckdb.DuckDBPyConnection) -> None:

@@ -41,9 +41,7 @@ Call = tuple[str, bool, list[str]]
 SPREADS = ["var_pop", "var_samp", "variance", "stddev", "std", "stddev_pop", "stddev_samp"]
 
 
-def compare(
-    spark: SparkSession, values: list[str], kinds: dict[str, str], calls: list[Call]
-) -> dict[str, Any]:
+def compare(spark: SparkSession, values: list[str], kinds: dict[str, str], calls: list[Call]) -> dict[str, Any]:
     """Run each call directly and merged (two levels of reduce, a partial of no rows); the merged values.
 
     A value is one row as SQL text, the first column being the partition.
@@ -65,17 +63,13 @@ def compare(
         finals.append((f"r{index}", aggregate.final_sql(names)))
     truth = spark.sql(f"SELECT {', '.join(direct)} FROM {rows}")
     # A group whose rows are all filtered out leaves a partial of no rows.
-    padded = (
-        f"(SELECT * FROM {rows} UNION ALL SELECT -1, {', '.join(f'max({k})' for k in kinds)} FROM {rows})"
-    )
+    padded = f"(SELECT * FROM {rows} UNION ALL SELECT -1, {', '.join(f'max({k})' for k in kinds)} FROM {rows})"
     first = f"SELECT part, {', '.join(partials)} FROM {padded} GROUP BY part"
     second = f"SELECT {', '.join(reduces)} FROM ({first}) GROUP BY part % 2"
     third = f"SELECT {', '.join(reduces)} FROM ({second})"
     types = dict(truth.dtypes)
     answer = spark.sql(
-        "SELECT "
-        + ", ".join(f"CAST({sql} AS {types[name]}) AS {name}" for name, sql in finals)
-        + f" FROM ({third})"
+        "SELECT " + ", ".join(f"CAST({sql} AS {types[name]}) AS {name}" for name, sql in finals) + f" FROM ({third})"
     )
     once, twice = (spark.sql(f"SELECT * FROM ({text})") for text in (first, third))
     assert dict(once.drop("part").dtypes) == dict(twice.dtypes)
@@ -88,10 +82,7 @@ def compare(
             assert math.isnan(found[name]), call
         else:
             assert found[name] == value, call
-    return {
-        f"{name}{' distinct' if d else ''}({','.join(a)})": found[f"r{i}"]
-        for i, (name, d, a) in enumerate(calls)
-    }
+    return {f"{name}{' distinct' if d else ''}({','.join(a)})": found[f"r{i}"] for i, (name, d, a) in enumerate(calls)}
 
 
 def test_three_partials_of_six_rows(spark: SparkSession) -> None:
@@ -126,9 +117,7 @@ def test_one_row_and_no_row(spark: SparkSession) -> None:
     assert {key for key, value in none.items() if value is not None} == {"count(x)", "count distinct(x)"}
 
 
-@pytest.mark.parametrize(
-    "kind", ["decimal(5,2)", "decimal(10,2)", "decimal(18,0)", "decimal(24,4)", "decimal(24,20)"]
-)
+@pytest.mark.parametrize("kind", ["decimal(5,2)", "decimal(10,2)", "decimal(18,0)", "decimal(24,4)", "decimal(24,20)"])
 def test_decimals_are_exact(spark: SparkSession, kind: str) -> None:
     compare(
         spark,
@@ -152,9 +141,7 @@ def test_wide_decimals_are_summed(spark: SparkSession) -> None:
 @pytest.mark.parametrize("kind", ["float", "double"])
 def test_zeros_and_nans_are_one_value_each(spark: SparkSession, kind: str) -> None:
     rows = ["(1,'0.0')", "(2,'-0.0')", "(3,'NaN')", "(4,'NaN')", "(5,'1.1')", "(6,'1.1')"]
-    found = compare(
-        spark, rows, {"x": kind}, [("count", True, ["x"]), ("max", False, ["x"]), ("sum", False, ["x"])]
-    )
+    found = compare(spark, rows, {"x": kind}, [("count", True, ["x"]), ("max", False, ["x"]), ("sum", False, ["x"])])
     assert found["count distinct(x)"] == 3
     found = compare(spark, rows, {"x": kind}, [("count", True, ["x", "x"])])
     assert found["count distinct(x,x)"] == 3
@@ -206,9 +193,7 @@ def test_window_starts(spark: SparkSession, windows: SlidingWindows) -> None:
     grain = windows.grain
     pane = pane_start_sql("t", grain, windows.origin, "spark")
     starts = window_starts_sql("pane", windows, grain, "spark")
-    rows = spark.sql(
-        f"SELECT pane, {starts} AS starts FROM (SELECT {pane} AS pane FROM range(-40, 40) AS r(t))"
-    )
+    rows = spark.sql(f"SELECT pane, {starts} AS starts FROM (SELECT {pane} AS pane FROM range(-40, 40) AS r(t))")
     assert dict(rows.dtypes) == {"pane": "bigint", "starts": "array<bigint>"}
     for row in rows.collect():
         assert row.starts == [windows.extent(wid)[0] for wid in windows.pane_windows(row.pane)]

@@ -218,9 +218,7 @@ def random_windows(chooser: random.Random) -> SlidingWindows:
 
 @pytest.mark.parametrize("engine", ["spark", "duckdb"])
 @pytest.mark.parametrize("seed", range(40))
-def test_sql_agrees_with_the_functions(
-    database: duckdb.DuckDBPyConnection, engine: Engine, seed: int
-) -> None:
+def test_sql_agrees_with_the_functions(database: duckdb.DuckDBPyConnection, engine: Engine, seed: int) -> None:
     chooser = random.Random(seed)
     windows = random_windows(chooser)
     reach = 50 * (windows.size + windows.slide)

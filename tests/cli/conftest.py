@@ -146,8 +146,7 @@ def rows(**columns: Any) -> FakeResult:
 def changes(*runs: dict[str, list[Any]], endless: bool = True, **status: Any) -> FakeResult:
     """A result of changes; each run is a dict of columns that ends with `_diff`."""
     batches = [
-        FakeBatch(pa.table(run), version=n + 1, rows=(n + 1) * 10, late=n, **status)
-        for n, run in enumerate(runs)
+        FakeBatch(pa.table(run), version=n + 1, rows=(n + 1) * 10, late=n, **status) for n, run in enumerate(runs)
     ]
     return FakeResult("changes", batches=batches, endless=endless)
 

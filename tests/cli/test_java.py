@@ -11,9 +11,7 @@ from anabranch import java
 from anabranch.errors import EnvironmentProblem
 
 
-def fake_java(
-    home: Path, version: str, *, module: bool = True, hangs: bool = False, silent: bool = False
-) -> Path:
+def fake_java(home: Path, version: str, *, module: bool = True, hangs: bool = False, silent: bool = False) -> Path:
     path = home / "bin" / "java"
     path.parent.mkdir(parents=True)
     modules = "java.base@1\n" + ("jdk.incubator.vector@1\n" if module else "")
@@ -85,9 +83,7 @@ def test_one_that_hangs_or_fails_is_passed_over(tmp_path: Path) -> None:
     hanging = fake_java(tmp_path / "hanging", "17", hangs=True)
     broken = fake_java(tmp_path / "broken", "17", silent=True)
     with pytest.raises(EnvironmentProblem) as caught:
-        java.find(
-            {"JAVA_HOME": str(tmp_path / "hanging"), "PATH": str(broken.parent)}, places=[], timeout=0.3
-        )
+        java.find({"JAVA_HOME": str(tmp_path / "hanging"), "PATH": str(broken.parent)}, places=[], timeout=0.3)
     assert f"{hanging} does not start" in str(caught.value)
     assert f"{broken} does not tell its version" in str(caught.value)
 

@@ -112,9 +112,7 @@ def test_live_outputs_ask_for_changes(run_cli: Any, session: Any, make: Any, out
     assert session.live is True
 
 
-def test_an_endless_result_is_a_table_where_there_is_no_terminal(
-    run_cli: Any, session: Any, make: Any
-) -> None:
+def test_an_endless_result_is_a_table_where_there_is_no_terminal(run_cli: Any, session: Any, make: Any) -> None:
     session.results = [make.result("rows", table=pa.table({"a": [1]}), endless=True)]
     assert run_cli("SELECT 1").out == "a\n-\n1\n(1 row)\n"
     assert session.live is False

@@ -35,9 +35,7 @@ def test_batch_table_aligns_numbers_to_the_right_and_shows_null(make: Any) -> No
 
 
 def test_batch_table_without_rows(make: Any) -> None:
-    result = make.result(
-        "rows", table=pa.table({"a": pa.array([], pa.int64()), "bc": pa.array([], pa.string())})
-    )
+    result = make.result("rows", table=pa.table({"a": pa.array([], pa.int64()), "bc": pa.array([], pa.string())}))
     assert show("batch-table", result) == "a | bc\n--+---\n(0 rows)\n"
 
 
@@ -62,9 +60,7 @@ def test_csv_quotes_names_too() -> None:
 
 
 def test_stream_json_has_a_line_a_change_and_diff_last(make: Any) -> None:
-    result = make.changes(
-        {"k": ["a", None], "n": [1, 2], "_diff": [1, 1]}, {"k": ["a"], "n": [1], "_diff": [-1]}
-    )
+    result = make.changes({"k": ["a", None], "n": [1, 2], "_diff": [1, 1]}, {"k": ["a"], "n": [1], "_diff": [-1]})
     lines = show("stream-json", result).splitlines()
     assert lines == [
         '{"k": "a", "n": 1, "_diff": 1}',

@@ -73,9 +73,7 @@ CASES: list[tuple[pa.DataType, Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "text", "as_json"), CASES, ids=[f"{c[0]}-{n}" for n, c in enumerate(CASES)]
-)
+@pytest.mark.parametrize(("kind", "value", "text", "as_json"), CASES, ids=[f"{c[0]}-{n}" for n, c in enumerate(CASES)])
 def test_every_type(kind: pa.DataType, value: Any, text: str, as_json: str) -> None:
     column = pa.chunked_array([pa.array([value, None], kind), pa.array([], kind)])
     assert list(column_texts(column)) == [text, None]

@@ -359,9 +359,7 @@ def test_vacuum_keeps_the_last_versions_and_names_the_oldest(home: Path) -> None
         pending = ledger.write_arrow("t", rows(7))
         assert ledger.vacuum(3) == 3 and ledger.oldest == 4
         assert [keys_in(ledger, "t", version) for version in (4, 5, 6)] == [[4], [5], [6]]
-        with pytest.raises(
-            LedgerError, match="Version 3 can no longer be read: the oldest is 4, the newest 6"
-        ):
+        with pytest.raises(LedgerError, match="Version 3 can no longer be read: the oldest is 4, the newest 6"):
             ledger.snapshot(3)
         with pytest.raises(LedgerError, match="no version 7: the newest is 6, the oldest 4"):
             ledger.snapshot(7)
@@ -534,9 +532,7 @@ def test_a_failed_commit_can_be_made_again(home: Path, monkeypatch: pytest.Monke
         assert keys_in(ledger, "t") == keys_in_delta(home, "t") == [1]
 
 
-def test_an_interrupt_right_after_the_record_leaves_it_committed(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_right_after_the_record_leaves_it_committed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish = RecordLog.publish
 
     def interrupted(log: RecordLog, record: Record) -> None:

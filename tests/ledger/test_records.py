@@ -114,9 +114,7 @@ def test_a_range_prunes_files(low: int | None, high: int | None, expected: list[
     assert state.table_paths("/home", "nothing") == []
 
 
-@pytest.mark.parametrize(
-    "name", ["../x.parquet", "a/b.parquet", "..", ".", "", "a\\b", "a\0b", "_delta_log", "%2e"]
-)
+@pytest.mark.parametrize("name", ["../x.parquet", "a/b.parquet", "..", ".", "", "a\\b", "a\0b", "_delta_log", "%2e"])
 def test_a_path_that_is_not_a_plain_name_is_malformed(name: str) -> None:
     record = Record(1, "run", "t", tables={"t": TableChange(add=(file(name),))})
     with pytest.raises(Malformed):

@@ -42,9 +42,7 @@ def check(home: Path, ledger: Ledger, committed: bool, new: bool) -> None:
         assert keys_in(ledger, table) == keys_in_delta(home, table) == keys
         assert delta_files(home, table) == set(ledger.snapshot().files[table])
     assert (home / "tables" / "new").exists() == (committed and new)
-    named = {
-        name for version in range(ledger.version + 1) for name in ledger.snapshot(version).files.get("u", ())
-    }
+    named = {name for version in range(ledger.version + 1) for name in ledger.snapshot(version).files.get("u", ())}
     assert data_files(home, "u") == named
     columns = [field.name for field in DeltaTable(str(home / "tables" / "t")).schema().fields]
     assert ("note" in columns) == committed and columns == ledger.table_schema("t").names

@@ -179,9 +179,7 @@ def _average(kind: str) -> Aggregate | None:
         Part("count", "count({x}){filter}", _ADD_COUNTS),
     )
     # DuckDB divides decimals as doubles.
-    return Aggregate(
-        "avg", parts, "{sum} / nullif({count}, 0)", duckdb=decimal is None, exact=decimal is not None
-    )
+    return Aggregate("avg", parts, "{sum} / nullif({count}, 0)", duckdb=decimal is None, exact=decimal is not None)
 
 
 #: Spark cuts digits off the quotient of wider decimals than this, where its own avg keeps them.
@@ -231,8 +229,7 @@ def _set(kinds: Sequence[str]) -> Part | None:
 # Spark's array_distinct compares every pair where values cannot be hashed, as for structs: sorting is
 # cheaper. The array of one array is there to give the sorted values a name.
 _SORTED_UNION = (
-    "transform(array(array_sort(flatten(collect_list({c})))), "
-    "s -> filter(s, (v, i) -> i = 0 OR v <> get(s, i - 1)))[0]"
+    "transform(array(array_sort(flatten(collect_list({c})))), s -> filter(s, (v, i) -> i = 0 OR v <> get(s, i - 1)))[0]"
 )
 
 
@@ -287,10 +284,7 @@ def _average_distinct(kind: str) -> Aggregate | None:
 
 def _add_up(total: str) -> str:
     """The sum of a set in Spark: NULL if it is empty."""
-    return (
-        f"aggregate({{set}}, CAST(NULL AS {total}), "
-        f"(a, v) -> CAST(coalesce(a, CAST(0 AS {total})) + v AS {total}))"
-    )
+    return f"aggregate({{set}}, CAST(NULL AS {total}), (a, v) -> CAST(coalesce(a, CAST(0 AS {total})) + v AS {total}))"
 
 
 # --- variance and standard deviation

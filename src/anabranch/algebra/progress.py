@@ -76,9 +76,7 @@ class ProgressState:
         return {
             "bound": self.bound,
             "high": self.high,
-            "partitions": {
-                key: {"high": each.high, "seen_at": each.seen_at} for key, each in self.partitions.items()
-            },
+            "partitions": {key: {"high": each.high, "seen_at": each.seen_at} for key, each in self.partitions.items()},
             "ahead_runs": self.ahead_runs,
         }
 
@@ -89,8 +87,7 @@ class ProgressState:
             bound=values["bound"],
             high=values["high"],
             partitions={
-                key: PartitionState(each["high"], each["seen_at"])
-                for key, each in values["partitions"].items()
+                key: PartitionState(each["high"], each["seen_at"]) for key, each in values["partitions"].items()
             },
             ahead_runs=values["ahead_runs"],
         )

@@ -54,9 +54,7 @@ class Finding:
     advice: str = ""
 
 
-def examine(
-    console: Console, home: str, *, start_spark: bool, master: str | None, conf: dict[str, str]
-) -> int:
+def examine(console: Console, home: str, *, start_spark: bool, master: str | None, conf: dict[str, str]) -> int:
     """All checks, a table of them, and 1 if any failed."""
     findings = []
     for finding in check_all(Path(home), start_spark=start_spark, master=master, conf=conf):
@@ -78,9 +76,7 @@ def _coloured(console: Console, finding: Finding, line: str) -> str:
     return line.replace(mark, f"| {console.style(finding.state, _STYLES[finding.state])}", 1)
 
 
-def check_all(
-    home: Path, *, start_spark: bool, master: str | None, conf: dict[str, str]
-) -> Iterator[Finding]:
+def check_all(home: Path, *, start_spark: bool, master: str | None, conf: dict[str, str]) -> Iterator[Finding]:
     yield check_python()
     java = check_java()
     yield java
@@ -132,9 +128,7 @@ def check_pyspark() -> Finding:
         advice = "unset SPARK_HOME, or set it to a whole Spark" if home else "install pyspark again with pip"
         return Finding("pyspark", FAIL, f"{finding.found}, without Spark's jars in {jars}", advice)
     if home:
-        return Finding(
-            "pyspark", WARN, f"{finding.found}, SPARK_HOME={home}", "its version has to be the same"
-        )
+        return Finding("pyspark", WARN, f"{finding.found}, SPARK_HOME={home}", "its version has to be the same")
     return Finding("pyspark", finding.state, finding.found, finding.advice)
 
 
@@ -202,9 +196,7 @@ def check_writable(home: Path) -> Finding:
         return Finding("home", FAIL, f"{home} is a file", "choose another folder with --home")
     if not os.access(at, os.W_OK | os.X_OK):
         return Finding("home", FAIL, f"{at} is not writable", "choose another folder with --home")
-    return Finding(
-        "home", OK, f"{home} is writable" if home.exists() else f"{home} does not exist yet; it can be made"
-    )
+    return Finding("home", OK, f"{home} is writable" if home.exists() else f"{home} does not exist yet; it can be made")
 
 
 def check_lock(home: Path) -> Finding:
@@ -244,12 +236,8 @@ def check_spark(master: str | None, conf: dict[str, str]) -> Finding:
     if done.returncode or done.stdout.strip() != "10":
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         said = next((line for line in reversed(lines) if "Exception" in line or "Error" in line), None)
-        return Finding(
-            "Spark session", FAIL, said or (lines[-1] if lines else "no result"), "see the message"
-        )
-    return Finding(
-        "Spark session", OK, f"started and counted in {seconds:.1f} s with {settings['spark.master']}"
-    )
+        return Finding("Spark session", FAIL, said or (lines[-1] if lines else "no result"), "see the message")
+    return Finding("Spark session", OK, f"started and counted in {seconds:.1f} s with {settings['spark.master']}")
 
 
 def _existing(folder: Path) -> Path:

@@ -54,9 +54,7 @@ def render(net: NetTable, columns: list[str], status: Status, size: tuple[int, i
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     fields = [] if net.schema is None else list(net.schema)
     names = [field.name for field in fields] or columns
-    cells = [
-        [Text(NULL, style="dim") if t is None else Text(clean(t)) for t in net.texts(row)] for row in shown
-    ]
+    cells = [[Text(NULL, style="dim") if t is None else Text(clean(t)) for t in net.texts(row)] for row in shown]
     headers = [Text(clean(name), style="bold") for name in names]
     # Left to itself, rich takes the room for a wide column away from the narrow ones.
     widths = [max(cell.cell_len for cell in column) for column in zip(headers, *cells, strict=True)]

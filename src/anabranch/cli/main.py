@@ -141,9 +141,9 @@ def spark_options(command: Command) -> Command:
 
 
 def run_rows_option(command: Command) -> Command:
-    return click.option(
-        "--run-rows", metavar="N", type=click.IntRange(min=1), help="A run takes at most N rows."
-    )(command)
+    return click.option("--run-rows", metavar="N", type=click.IntRange(min=1), help="A run takes at most N rows.")(
+        command
+    )
 
 
 def read_text(path: str) -> str:
@@ -272,9 +272,7 @@ def compact(console: Console, home: str | None, master: str | None, conf: dict[s
 @spark_options
 @console_options
 @click.pass_obj
-def doctor(
-    console: Console, no_spark: bool, home: str | None, master: str | None, conf: dict[str, str]
-) -> int:
+def doctor(console: Console, no_spark: bool, home: str | None, master: str | None, conf: dict[str, str]) -> int:
     """Check Python, Java, Spark, the packages, disk space and the home."""
     from anabranch.cli import doctor as checks
 

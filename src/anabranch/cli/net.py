@@ -89,8 +89,7 @@ class NetTable:
     def texts(self, row: Row) -> list[str | None]:
         """The cells of a row as text; NULL stays None."""
         return [
-            None if value is None else formatter(value)
-            for value, formatter in zip(row, self._formatters, strict=True)
+            None if value is None else formatter(value) for value, formatter in zip(row, self._formatters, strict=True)
         ]
 
 

@@ -53,9 +53,7 @@ def _rebuild(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> p
     if types.is_struct(kind):
         return pa.struct([field.with_type(_rebuild(field.type, leaf)) for field in kind])
     if types.is_map(kind):
-        return pa.map_(
-            _rebuild(kind.key_type, leaf), kind.item_field.with_type(_rebuild(kind.item_type, leaf))
-        )
+        return pa.map_(_rebuild(kind.key_type, leaf), kind.item_field.with_type(_rebuild(kind.item_type, leaf)))
     if types.is_large_list(kind):
         return pa.large_list(kind.value_field.with_type(_rebuild(kind.value_type, leaf)))
     if types.is_list(kind) or types.is_fixed_size_list(kind):
@@ -126,9 +124,7 @@ def text_formatter(kind: pa.DataType) -> Formatter:
         return lambda value: f"{{{', '.join(_or_null(v, f) for v, f in zip(value, parts, strict=True))}}}"
     if types.is_map(kind):
         key, item = text_formatter(kind.key_type), text_formatter(kind.item_type)
-        return lambda value: (
-            f"{{{', '.join(f'{_or_null(k, key)} -> {_or_null(v, item)}' for k, v in value)}}}"
-        )
+        return lambda value: f"{{{', '.join(f'{_or_null(k, key)} -> {_or_null(v, item)}' for k, v in value)}}}"
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         element = text_formatter(kind.value_type)
         return lambda value: f"[{', '.join(_or_null(v, element) for v in value)}]"
@@ -167,16 +163,12 @@ def json_formatter(kind: pa.DataType) -> Formatter:
     if types.is_struct(kind):
         parts = [(json_text(field.name), json_formatter(field.type)) for field in kind]
         return lambda value: (
-            "{"
-            + ", ".join(f"{n}: {_or_null(v, f, 'null')}" for v, (n, f) in zip(value, parts, strict=True))
-            + "}"
+            "{" + ", ".join(f"{n}: {_or_null(v, f, 'null')}" for v, (n, f) in zip(value, parts, strict=True)) + "}"
         )
     if types.is_map(kind):
         key, item = text_formatter(kind.key_type), json_formatter(kind.item_type)
         return lambda value: (
-            "{"
-            + ", ".join(f"{json_text(_or_null(k, key))}: {_or_null(v, item, 'null')}" for k, v in value)
-            + "}"
+            "{" + ", ".join(f"{json_text(_or_null(k, key))}: {_or_null(v, item, 'null')}" for k, v in value) + "}"
         )
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         element = json_formatter(kind.value_type)

@@ -103,9 +103,7 @@ class Capture:
         if stream.delay is None or not stream.live:
             return None
         now = self.core.now()
-        return self.runner.move(
-            stream.id, lambda each, state: progress_algebra.tick(each.policy, state, now), "idle"
-        )
+        return self.runner.move(stream.id, lambda each, state: progress_algebra.tick(each.policy, state, now), "idle")
 
     def run_all(self, streams: list[Stream], *, until_idle: bool, on_run: OnRun | None) -> None:
         """Feed several streams at the same time until told to stop, or until their sources have nothing more."""
@@ -128,9 +126,7 @@ class Capture:
                 errors.append(error)
                 self.core.stop.set()
 
-        threads = [
-            threading.Thread(target=feed, args=(stream,), name=f"feed-{stream.name}") for stream in streams
-        ]
+        threads = [threading.Thread(target=feed, args=(stream,), name=f"feed-{stream.name}") for stream in streams]
         for thread in threads:
             thread.start()
         for thread in threads:

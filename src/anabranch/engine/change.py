@@ -48,9 +48,7 @@ class Changer:
         fitted = self._fit(statement, frame, columns, target)
         with self.core.ledger.intent(statement.sql):
             if isinstance(target, Stream):
-                record = self.runner.run(
-                    target.id, self._incoming(target, fitted, 0), kind="insert", applied=applied
-                )
+                record = self.runner.run(target.id, self._incoming(target, fitted, 0), kind="insert", applied=applied)
                 rows = record.streams[target.id].rows
             else:
                 record, rows = self._append(target, fitted, applied)
@@ -85,9 +83,7 @@ class Changer:
                     raise AnabranchError(
                         f"{statement.path}: this does not parse as a row of {target.name}: {bad[0]['_corrupt']}"
                     )
-                record, rows = self._append(
-                    target, frame.select(*(quote_name(f.name) for f in target.fields)), applied
-                )
+                record, rows = self._append(target, frame.select(*(quote_name(f.name) for f in target.fields)), applied)
         return f"{rows:,} row{'' if rows == 1 else 's'} copied into {target.name}", record
 
     def _incoming(self, stream: Stream, frame: DataFrame, size: int) -> Incoming:
@@ -144,9 +140,7 @@ class Changer:
         files = write_frame(self.core.ledger, table.id, frame, small=False, time=None, staged=staged)
         with self.core.ledger.commit_lock:
             record = self.core.ledger.commit(
-                Draft(
-                    "insert", tables={table.id: TableChange(add=files)}, applied=applied, staged=tuple(staged)
-                )
+                Draft("insert", tables={table.id: TableChange(add=files)}, applied=applied, staged=tuple(staged))
             )
         return record, sum(file.rows for file in files)
 
@@ -173,9 +167,7 @@ class Changer:
             else quote_name(f.name)
             for f in table.fields
         ]
-        return self._rewrite(
-            statement, table, statement.alias, ", ".join(items), None, condition, applied, "updated"
-        )
+        return self._rewrite(statement, table, statement.alias, ", ".join(items), None, condition, applied, "updated")
 
     def delete(self, statement: Delete, applied: tuple[str, ...]) -> tuple[str, Record]:
         table = self._table(statement, statement.target)
@@ -194,12 +186,8 @@ class Changer:
             snapshot = core.snapshot()
             relations = {"@table": core.table_frame(table.id, table.fields, snapshot)}
             source = f"`@table` AS {quote_name(alias or table.name)}"
-            touched = core.frames.sql(
-                f"SELECT count_if({condition}) AS n FROM {source}", relations, source=None
-            )
-            frame = core.frames.sql(
-                f"SELECT {items} FROM {source}" + (f" WHERE {keep}" if keep else ""), relations
-            )
+            touched = core.frames.sql(f"SELECT count_if({condition}) AS n FROM {source}", relations, source=None)
+            frame = core.frames.sql(f"SELECT {items} FROM {source}" + (f" WHERE {keep}" if keep else ""), relations)
             count = touched.collect()[0]["n"]
             staged: list[Path] = []
             files = write_frame(core.ledger, table.id, frame, small=False, time=None, staged=staged)
@@ -220,9 +208,9 @@ class Changer:
             record = self.runner.move(target.id, lambda _, state: progress_algebra.end(state), "advance")
             return f"stream {target.name} is at its end"
         text = statement.to.span.of(statement.text)
-        row = self.core.frames.sql(
-            f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP)) AS p", {}, source=None
-        ).collect()[0]
+        row = self.core.frames.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP)) AS p", {}, source=None).collect()[
+            0
+        ]
         if row["p"] is None:
             raise WrongType(
                 "this is not a time",
@@ -232,9 +220,7 @@ class Changer:
                 hint="as in TIMESTAMP '2026-01-01 00:00:00'",
             )
         bound = int(row["p"])
-        record = self.runner.move(
-            target.id, lambda _, state: progress_algebra.advance_to(state, bound), "advance"
-        )
+        record = self.runner.move(target.id, lambda _, state: progress_algebra.advance_to(state, bound), "advance")
         if record is None:
             return f"stream {target.name} is further already: progress never goes back"
         return f"stream {target.name} advanced"

@@ -255,9 +255,7 @@ class Definer:
         name = self._free_name(statement, statement.name, "view", again_is_fine)
         if name is None:
             return f"view {statement.name} is there already"
-        self.make_view(
-            statement.name.last, statement.text, statement.sql, statement.query, statement.start, statement
-        )
+        self.make_view(statement.name.last, statement.text, statement.sql, statement.query, statement.start, statement)
         return f"view {statement.name.last} created"
 
     def make_view(
@@ -336,18 +334,14 @@ class Definer:
                 if history is not None and columns:
                     frame = self.runner.partials(each, merged, history, columns)
                     time = PANE if each.time is not None else None
-                    files[each.id] = write_frame(
-                        core.ledger, each.id, frame, small=False, time=time, staged=staged
-                    )
+                    files[each.id] = write_frame(core.ledger, each.id, frame, small=False, time=time, staged=staged)
             elif isinstance(each, Rows):
                 schemas[each.id] = arrow_schema(each.fields)
                 files[each.id] = ()
                 history = self._history(merged.stream(each.stream), snapshot, start)
                 if history is not None:
                     frame = self.runner.rows(each, merged, history)
-                    files[each.id] = write_frame(
-                        core.ledger, each.id, frame, small=False, time=None, staged=staged
-                    )
+                    files[each.id] = write_frame(core.ledger, each.id, frame, small=False, time=None, staged=staged)
             else:
                 schemas[each.rows_table] = arrow_schema(each.fields)
                 files[each.rows_table] = ()
@@ -387,9 +381,7 @@ class Definer:
         first = earlier.runs if earlier is not None else 0
         if source is None:
             raise NotSupported("START AT VERSION needs a stream whose source can be read again")
-        captured = [
-            each for each in list(self.core.ledger.captured(stream.id, snapshot.version))[first:] if each
-        ]
+        captured = [each for each in list(self.core.ledger.captured(stream.id, snapshot.version))[first:] if each]
         good = "_corrupt IS NULL" + (f" AND {quote_name(stream.time)} IS NOT NULL" if stream.time else "")
         frame = source.read(captured).where(good)
         return frame.select(*(quote_name(field.name) for field in stream.fields))
@@ -419,9 +411,7 @@ class Definer:
             raise
         except AnabranchError as error:
             span = reference.relation.span
-            raise SqlError(
-                error.message, text=text, start=span.start, end=span.end, hint=error.hint
-            ) from error
+            raise SqlError(error.message, text=text, start=span.start, end=span.end, hint=error.hint) from error
 
     def query_frame(self, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:
         """A bound query over what its relations hold at a version."""

@@ -108,11 +108,7 @@ class _Columns:
 
     def stored(self) -> list[str]:
         """The columns of a change without its count and version."""
-        return [
-            quoted(f.name)
-            for f in change_fields(self.view, self.panes)
-            if f.name not in ("_diff", "_version")
-        ]
+        return [quoted(f.name) for f in change_fields(self.view, self.panes) if f.name not in ("_diff", "_version")]
 
     def stored_key(self, index: int) -> str:
         """The column of the changes that holds a key."""
@@ -146,9 +142,7 @@ def _by_duckdb(
     if not paths:
         return ()
     duck = connection(core)
-    closing = f"w + {windows.size} > {floor}" + (
-        "" if after == END else f" AND w + {windows.size} <= {after}"
-    )
+    closing = f"w + {windows.size} > {floor}" + ("" if after == END else f" AND w + {windows.size} <= {after}")
     keys, reduces = names.keys(), _reduces(panes, use)
     ctes = [_pane_relation("exploded", names, paths, low, high)]
     chosen = closing

@@ -28,9 +28,7 @@ class Frames:
         self._numbers = itertools.count()
         self._empty: dict[tuple[Field, ...], DataFrame] = {}
 
-    def sql(
-        self, text: str | Spliced, relations: Mapping[str, DataFrame], *, source: str | None = None
-    ) -> DataFrame:
+    def sql(self, text: str | Spliced, relations: Mapping[str, DataFrame], *, source: str | None = None) -> DataFrame:
         """Analyse a text with a frame behind each placeholder. `source` is the user's text, for error messages."""
         spliced = text if isinstance(text, Spliced) else Spliced(text, ((0, len(text), 0, len(text)),))
         names: dict[str, str] = {}

@@ -70,9 +70,7 @@ class Live:
         catalog = core.catalog()
         bound = Binder(statement.text, catalog, statement.query).bind()
         self.view: View | None = None
-        if all(
-            r.kind in ("stream", "view", "table") and r.version is None for r in bound.references.values()
-        ):
+        if all(r.kind in ("stream", "view", "table") and r.version is None for r in bound.references.values()):
             name = f"{PREFIX}{uuid.uuid4().hex[:12]}"
             self.view = definer.make_view(name, statement.text, statement.sql, statement.query, "beginning")
             self.fields: tuple[Field, ...] = self.view.fields

@@ -107,9 +107,7 @@ def view_query(
         return core.table_frame(rows.id, rows.fields, snapshot)
     relations: dict[str, DataFrame] = {}
     for use in view.blocks:
-        relations[use.placeholder] = pane_relation(
-            core, catalog.panes(use.panes), use, snapshot, closed_by, added
-        )
+        relations[use.placeholder] = pane_relation(core, catalog.panes(use.panes), use, snapshot, closed_by, added)
     for placeholder, id in view.streams.items():
         relations[placeholder] = stream_frame(core, catalog.stream(id), snapshot)
     for placeholder, id in view.tables.items():
@@ -150,14 +148,10 @@ def pane_relation(
         starts = window_starts_sql(pane, windows, panes.grain, "spark")
         bounds = bounds_sql("__starts.start", windows.size)
         source = f"`@panes` LATERAL VIEW explode({starts}) __starts AS start"
-    return core.frames.sql(
-        f"SELECT * FROM (SELECT {columns}, {bounds} FROM {source}){where}", {"@panes": frame}
-    )
+    return core.frames.sql(f"SELECT * FROM (SELECT {columns}, {bounds} FROM {source}){where}", {"@panes": frame})
 
 
-def shown_frame(
-    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *, counted: bool = False
-) -> DataFrame:
+def shown_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *, counted: bool = False) -> DataFrame:
     """What a view has emitted, net: each row as often as its changes add up to."""
     panes = catalog.panes(view.blocks[0].panes) if view.blocks else None
     frame = core.table_frame(view.changes_table, change_fields(view, panes), snapshot)

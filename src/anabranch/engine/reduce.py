@@ -110,9 +110,7 @@ def _reduce_text(panes: Panes, paths: list[str]) -> str:
     # Sorted by pane, so that a reader of one window skips the rest of the file by its row groups.
     order = f" ORDER BY {PANE}" if panes.time is not None else ""
     group = f" GROUP BY {', '.join(keys)}" if keys else ""
-    empty = ", ".join(
-        f"NULL::{duckdb_type(column.type)} AS {quoted(column.name)}" for column in panes.columns
-    )
+    empty = ", ".join(f"NULL::{duckdb_type(column.type)} AS {quoted(column.name)}" for column in panes.columns)
     every_key = ", ".join(
         [f"NULL::{duckdb_type(key.type)} AS {quoted(key.name)}" for key in panes.keys]
         + ([f"NULL::TIMESTAMPTZ AS {PANE}"] if panes.time is not None else [])

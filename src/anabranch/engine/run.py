@@ -7,6 +7,7 @@ Everything before the record can be lost without a trace; the record names all o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from anabranch.engine.writing import SMALL_BYTES, SMALL_ROWS, write_frame, write
 from anabranch.errors import QueryFailed
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, StreamRun, TableChange
 from anabranch.ledger.crash import reach
+from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, Table, View
 from anabranch.sources.base import BadRow
 from anabranch.sources.files import FilesSource
@@ -56,6 +58,7 @@ class _Output:
     time: str | None
     small: bool
     fields: tuple[Field, ...]
+    observable: bool  # made without a temporary view, through which Spark's observations do not come back
 
 
 class Runner:
@@ -116,6 +119,7 @@ class Runner:
                     stream.time,
                     size <= SMALL_BYTES,
                     stream.fields,
+                    True,
                 )
             )
         for state in catalog.states_of(stream.id):
@@ -128,6 +132,7 @@ class Runner:
                         PANE if state.time is not None else None,
                         small,
                         pane_fields(state),
+                        state.from_text == STREAM,
                     )
                 )
             else:
@@ -138,39 +143,43 @@ class Runner:
                         None,
                         size <= SMALL_BYTES,
                         state.fields,
+                        False,
                     )
                 )
-        return outputs
+        return sorted(outputs, key=lambda output: not output.observable)
 
     def partials(
         self, panes: Panes, catalog: Catalog, good: DataFrame, columns: tuple[str, ...] | None = None
     ) -> DataFrame:
         """The stream part of the views on a pane table: one row a pane and key."""
         wanted = [column for column in panes.columns if columns is None or column.name in columns]
-        keys = [f"{key.expression} AS {quote_name(key.name)}" for key in panes.keys]
-        grouped = [f"({key.expression})" for key in panes.keys]
+        keys = [(key.expression, quote_name(key.name)) for key in panes.keys]
         outer = [quote_name(key.name) for key in panes.keys]
         if panes.time is not None:
-            pane = pane_start_sql(panes.time, panes.grain, panes.origin, "spark")
-            keys.append(f"{pane} AS {PANE}")
-            grouped.append(pane)
+            keys.append((pane_start_sql(panes.time, panes.grain, panes.origin, "spark"), PANE))
             outer.append(f"timestamp_micros({PANE}) AS {PANE}")
-        items = [*keys, *(f"{column.partial} AS {quote_name(column.name)}" for column in wanted)]
         outer += [quote_name(column.name) for column in wanted]
-        text = f"SELECT {', '.join(items)} FROM {panes.from_text}"
         conditions = []
         if panes.conditions and all(condition is not None for condition in panes.conditions):
             conditions.append("(" + " OR ".join(f"({condition})" for condition in panes.conditions) + ")")
         if panes.time is not None:
             conditions.append(f"{panes.time} IS NOT NULL")
-        if conditions:
-            text += f" WHERE {' AND '.join(conditions)}"
-        if grouped:
-            text += f" GROUP BY {', '.join(grouped)}"
-        else:
-            text += " HAVING count(*) > 0"
+        where = " AND ".join(conditions) or "true"
+        if panes.from_text == STREAM:
+            from pyspark.sql import functions as F
+
+            grouped = good.where(where).groupBy(*(F.expr(text).alias(name.strip("`")) for text, name in keys))
+            frame = grouped.agg(
+                *(F.expr(column.partial).alias(column.name) for column in wanted), F.count("*").alias("_n")
+            )
+            return frame.where("_n > 0").selectExpr(*outer)
+        items = [f"{text} AS {name}" for text, name in keys]
+        items += [f"{column.partial} AS {quote_name(column.name)}" for column in wanted]
+        text = f"SELECT {', '.join(items)}, count(*) AS _n FROM {panes.from_text} WHERE {where}"
+        if keys:
+            text += f" GROUP BY {', '.join(f'({text})' for text, _ in keys)}"
         relations = self._relations(panes, catalog, good)
-        return self.core.frames.sql(f"SELECT {', '.join(outer)} FROM ({text})", relations)
+        return self.core.frames.sql(f"SELECT {', '.join(outer)} FROM ({text}) WHERE _n > 0", relations)
 
     def rows(self, rows: Rows, catalog: Catalog, good: DataFrame) -> DataFrame:
         """The rows a stateless view appends."""
@@ -209,17 +218,18 @@ class Runner:
         parts = self._partitions(stream)
         metrics = _metrics(stream, good_condition, state, parts, self.core.now())
         columns = [quote_name(field.name) for field in stream.fields]
-        shared = len(outputs) > 1
+        observable = bool(outputs) and outputs[0].observable
+        shared = len(outputs) > 1 or (bool(outputs) and not observable)
         if shared:
             tagged = tagged.persist()
         try:
             files: dict[str, tuple[DataFile, ...]] = {}
-            if not outputs:
-                row = tagged.agg(*metrics).collect()[0].asDict()
-                values: Mapping[str, Any] = row
-            else:
+            values: Mapping[str, Any] = {}
+            if not observable:
+                values = tagged.agg(*metrics).collect()[0].asDict()
+            if outputs:
                 observation = Observation()
-                observed = tagged.observe(observation, *metrics)
+                observed = tagged.observe(observation, *metrics) if observable else tagged
                 good = [each.where(good_condition).select(*columns) for each in (observed, tagged)]
                 reach("during-files")
 
@@ -241,7 +251,8 @@ class Runner:
                         files = dict(pool.map(work, range(len(outputs))))
                 else:
                     files = dict([work(0)])
-                values = observation.get
+                if observable:
+                    values = observation.get
             watch.lap("partials")
             figures = Figures.of(values, parts, state.bound)
             bad = list(incoming.bad)
@@ -308,9 +319,7 @@ class Runner:
         catalog = self.core.catalog(snapshot)
         number = snapshot.streams[stream.id].runs if stream.id in snapshot.streams else 0
         tables = {table: TableChange(add=added) for table, added in files.items() if added}
-        schemas = {
-            o.table: arrow_schema(o.fields) for o in outputs if o.table in tables and _widens(o, snapshot)
-        }
+        schemas = {o.table: arrow_schema(o.fields) for o in outputs if o.table in tables and _widens(o, snapshot)}
         if bad:
             table = _bad_table(stream, number, bad)
             tables[BAD_ROWS] = TableChange(add=write_table(ledger, BAD_ROWS, table, None))
@@ -375,13 +384,9 @@ class Runner:
             )  # fmt: skip
             tables: dict[str, TableChange] = {}
             schemas: dict[str, Any] = {}
-            emit_changes(
-                core, catalog, snapshot, {stream_id: (before.bound, after.bound)}, {}, tables, schemas, watch
-            )
+            emit_changes(core, catalog, snapshot, {stream_id: (before.bound, after.bound)}, {}, tables, schemas, watch)
             return core.ledger.commit(
-                Draft(
-                    kind, streams={stream_id: run}, tables=tables, schemas=schemas, milliseconds=watch.total()
-                )
+                Draft(kind, streams={stream_id: run}, tables=tables, schemas=schemas, milliseconds=watch.total())
             )
 
 
@@ -418,9 +423,7 @@ def _metrics(stream: Stream, good: str, state: ProgressState, parts: list[str], 
     from pyspark.sql import functions as F
 
     time = f"unix_micros({quote_name(stream.time)})" if stream.time is not None else "CAST(NULL AS BIGINT)"
-    late = (
-        "0" if state.bound is None or stream.time is None else f"count_if({good} AND {time} < {state.bound})"
-    )
+    late = "0" if state.bound is None or stream.time is None else f"count_if({good} AND {time} < {state.bound})"
     items = [
         f"count_if({good}) AS rows",
         f"count_if(NOT ({good})) AS bad",
@@ -504,4 +507,4 @@ def _bad_table(stream: Stream, run: int, bad: list[BadRow]) -> Any:
 def _path(origin: str) -> str:
     from urllib.parse import unquote
 
-    return unquote(origin.removeprefix("file://"))
+    return unquote(re.sub(r"^file:/+", "/", origin))

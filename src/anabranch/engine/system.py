@@ -105,9 +105,7 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         rows.append((stream.name, None, _shown(state.bound), ended, state.high, *counts))
         if len(state.partitions) > 1:
             for name, partition in sorted(state.partitions.items()):
-                bound = (
-                    None if partition.high is None or stream.delay is None else partition.high - stream.delay
-                )
+                bound = None if partition.high is None or stream.delay is None else partition.high - stream.delay
                 rows.append((stream.name, name, bound, ended, partition.high, None, None, None))
     return rows
 

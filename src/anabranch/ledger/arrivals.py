@@ -38,9 +38,7 @@ class Arrivals:
             folder.mkdir(parents=True)
         return folder
 
-    def adopt(
-        self, table_id: str, staged_file: Path, rows: int, low: int | None, high: int | None
-    ) -> DataFile:
+    def adopt(self, table_id: str, staged_file: Path, rows: int, low: int | None, high: int | None) -> DataFile:
         name, path = self._new(table_id)
         with files.explained(f"moving a file into table {table_id}", self._home):
             os.rename(staged_file, path)

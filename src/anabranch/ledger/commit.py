@@ -33,9 +33,7 @@ def checked(check: Callable[[str], str], name: str) -> str:
         return check(name)
     except Malformed as error:
         text = str(error)
-        raise LedgerError(
-            f"{text[0].upper()}{text[1:]}.", hint="use letters, digits, '_', '-', '.' and '='"
-        ) from None
+        raise LedgerError(f"{text[0].upper()}{text[1:]}.", hint="use letters, digits, '_', '-', '.' and '='") from None
 
 
 def prepare(draft: Draft, before: Snapshot, tables: DeltaTables, at: str, intent: str | None) -> Record:
@@ -72,9 +70,7 @@ def prepare(draft: Draft, before: Snapshot, tables: DeltaTables, at: str, intent
     return record
 
 
-def _check_change(
-    table: str, change: TableChange, live: dict[str, DataFile] | None, tables: DeltaTables
-) -> None:
+def _check_change(table: str, change: TableChange, live: dict[str, DataFile] | None, tables: DeltaTables) -> None:
     checked(check_table_id, table)
     if change.drop:
         if change.add or change.remove:
@@ -96,9 +92,7 @@ def _check_change(
     for file in change.add:
         checked(check_file_name, file.path)
         if file.path in there:
-            raise LedgerError(
-                f"File {file.path} is in table {table} already.", hint="the commit was made before"
-            )
+            raise LedgerError(f"File {file.path} is in table {table} already.", hint="the commit was made before")
         try:
             size = (folder / file.path).stat().st_size
         except FileNotFoundError:
@@ -140,6 +134,4 @@ def commit_tables(draft: Draft, before: Snapshot, tables: DeltaTables) -> dict[s
                 if index == 0:
                     crash.reach("after-first-table-commit")
     # A schema that brought nothing new is no change.
-    return {
-        name: change for name, change in done.items() if name in draft.tables or change.schema is not None
-    }
+    return {name: change for name, change in done.items() if name in draft.tables or change.schema is not None}

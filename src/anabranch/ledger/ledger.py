@@ -123,9 +123,7 @@ class Ledger:
             for name in ("runs", "tables", "intents", "readers"):
                 (self.home / name).mkdir(exist_ok=True)
             self._load()
-            self.rolled_back = recovery.recover(
-                self.home, self._log, self._tables, self._snapshot, self._kept
-            )
+            self.rolled_back = recovery.recover(self.home, self._log, self._tables, self._snapshot, self._kept)
             (self.home / "staging").mkdir(exist_ok=True)
 
     def _check_can_be_made(self, create: bool) -> None:
@@ -136,9 +134,7 @@ class Ledger:
         # Recovery deletes what no record names: never let it loose on a folder that holds something else.
         if self.home.is_dir():
             foreign = [
-                name
-                for name in os.listdir(self.home)
-                if name != "writer.lock" and not name.startswith(files.TEMPORARY)
+                name for name in os.listdir(self.home) if name != "writer.lock" and not name.startswith(files.TEMPORARY)
             ]
             if foreign:
                 raise LedgerError(
@@ -237,8 +233,7 @@ class Ledger:
             return current
         if version > current.version:
             raise LedgerError(
-                f"There is no version {version}: "
-                f"the newest is {current.version}, the oldest {self._kept.oldest}.",
+                f"There is no version {version}: the newest is {current.version}, the oldest {self._kept.oldest}.",
                 hint="a reader sees newer versions after a refresh",
             )
         if not self.writable:
@@ -247,8 +242,7 @@ class Ledger:
         single = {table for table, at in kept.pinned if at == version}
         if version < kept.oldest and not single:
             raise LedgerError(
-                f"Version {version} can no longer be read: "
-                f"the oldest is {kept.oldest}, the newest {current.version}.",
+                f"Version {version} can no longer be read: the oldest is {kept.oldest}, the newest {current.version}.",
                 hint="keep more versions when vacuuming to read further back",
             )
         found = self._log.state(version)
@@ -263,9 +257,7 @@ class Ledger:
         """What each run of a stream took from its source, in order, up to a version; nothing from before it
         was dropped."""
         newest = self._snapshot.version
-        return iter(
-            self._captured.upto(stream_id, newest if upto_version is None else min(upto_version, newest))
-        )
+        return iter(self._captured.upto(stream_id, newest if upto_version is None else min(upto_version, newest)))
 
     def table_folder(self, table_id: str) -> Path:
         """Where the Delta table is, for other tools."""
@@ -275,9 +267,7 @@ class Ledger:
         """The Arrow schema of a table, also of an empty one."""
         schema = (snapshot or self._snapshot).schemas.get(table_id)
         if schema is None:
-            raise LedgerError(
-                f"There is no table {table_id} at version {(snapshot or self._snapshot).version}."
-            )
+            raise LedgerError(f"There is no table {table_id} at version {(snapshot or self._snapshot).version}.")
         return arrow_schema(schema)
 
     @contextlib.contextmanager
@@ -328,9 +318,7 @@ class Ledger:
         self._must_write()
         return self._arrivals.adopt(table_id, staged_file, rows, low, high)
 
-    def write_arrow(
-        self, table_id: str, table: pa.Table, low: int | None = None, high: int | None = None
-    ) -> DataFile:
+    def write_arrow(self, table_id: str, table: pa.Table, low: int | None = None, high: int | None = None) -> DataFile:
         """Write a small Arrow table as one Parquet file into a table's folder, for a commit to come."""
         self._must_write()
         return self._arrivals.write_arrow(table_id, table, low, high)
@@ -433,8 +421,7 @@ class Ledger:
             for table, version in wanted:
                 if version > newest or (version < old.oldest and (table, version) not in old.pinned):
                     raise LedgerError(
-                        f"Version {version} of table {table} cannot be kept: "
-                        "it is not there any more, or not yet.",
+                        f"Version {version} of table {table} cannot be kept: it is not there any more, or not yet.",
                         hint=f"the oldest version is {old.oldest}, the newest {newest}",
                     )
             readers = self.home / "readers"

@@ -315,17 +315,12 @@ def record_from_bytes(data: bytes) -> Record:
         version=expect_count(parts.get("version"), "version"),
         kind=expect_text(parts.get("kind"), "kind"),
         at=expect_text(parts.get("at"), "at"),
-        streams={
-            name: run_from_json(run)
-            for name, run in expect_object(parts.get("streams", {}), "streams").items()
-        },
+        streams={name: run_from_json(run) for name, run in expect_object(parts.get("streams", {}), "streams").items()},
         tables={
             check_table_id(name): _change_from_json(change)
             for name, change in expect_object(parts.get("tables", {}), "tables").items()
         },
-        catalog={
-            name: _optional(expect_object, value, f"catalog {name!r}") for name, value in catalog.items()
-        },
+        catalog={name: _optional(expect_object, value, f"catalog {name!r}") for name, value in catalog.items()},
         applied=_texts(parts.get("applied", []), "applied"),
         milliseconds=times,
         note=_optional(expect_text, parts.get("note"), "note"),

@@ -37,16 +37,11 @@ def read_kept(home: Path) -> Kept:
     try:
         parts = parse_object(path.read_bytes())
         pairs = parts.get("pinned", [])
-        if not isinstance(pairs, list) or not all(
-            isinstance(pair, list) and len(pair) == 2 for pair in pairs
-        ):
+        if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
             raise Malformed("pinned is not a list of tables and versions")
         return Kept(
             expect_count(parts.get("oldest"), "oldest"),
-            frozenset(
-                (expect_text(table, "a table"), expect_count(version, "a version"))
-                for table, version in pairs
-            ),
+            frozenset((expect_text(table, "a table"), expect_count(version, "a version")) for table, version in pairs),
         )
     except FileNotFoundError:
         return Kept()
@@ -122,8 +117,7 @@ def _check_files(tables: DeltaTables, snapshot: Snapshot) -> None:
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise LedgerError(
-                f"Table {table} lacks the file {folder / missing[0]}{more}, "
-                f"which version {snapshot.version} names.",
+                f"Table {table} lacks the file {folder / missing[0]}{more}, which version {snapshot.version} names.",
                 hint="restore it from a copy of the home; the home can still be opened for reading",
             )
 

@@ -82,18 +82,12 @@ class Snapshot:
         `home` is the folder, or the ledger. A table that does not exist has no files.
         """
         folder = Path(home).absolute() / "tables" / table_id
-        return [
-            str(folder / file.path)
-            for file in self.files.get(table_id, {}).values()
-            if file.may_hold(low, high)
-        ]
+        return [str(folder / file.path) for file in self.files.get(table_id, {}).values() if file.may_hold(low, high)]
 
     def named_since(self, oldest: int, table_id: str) -> set[str]:
         """The files of a table that some version from `oldest` to this one names."""
         gone = self.removed.get(table_id, {})
-        return set(self.files.get(table_id, ())) | {
-            name for name, version in gone.items() if version > oldest
-        }
+        return set(self.files.get(table_id, ())) | {name for name, version in gone.items() if version > oldest}
 
     def without_removed_before(self, oldest: int) -> Snapshot:
         """The same, having forgotten files that no version from `oldest` on names."""
@@ -203,8 +197,7 @@ def snapshot_to_bytes(snapshot: Snapshot) -> bytes:
         {
             "catalog": snapshot.catalog,
             "files": {
-                table: [file_to_json(file) for file in files.values()]
-                for table, files in snapshot.files.items()
+                table: [file_to_json(file) for file in files.values()] for table, files in snapshot.files.items()
             },
             "streams": {
                 name: {
@@ -223,12 +216,7 @@ def snapshot_to_bytes(snapshot: Snapshot) -> bytes:
         }
     )
     digest = hashlib.sha256(body).hexdigest()
-    return (
-        dump({"format": SNAPSHOT_FORMAT, "version": snapshot.version, "sha256": digest})
-        + b"\n"
-        + body
-        + b"\n"
-    )
+    return dump({"format": SNAPSHOT_FORMAT, "version": snapshot.version, "sha256": digest}) + b"\n" + body + b"\n"
 
 
 def snapshot_from_bytes(data: bytes) -> Snapshot:

@@ -48,15 +48,11 @@ class DeltaTables:
     def ids(self) -> list[str]:
         """The tables that have a folder."""
         try:
-            return sorted(
-                entry.name for entry in os.scandir(self.folder) if entry.is_dir(follow_symlinks=False)
-            )
+            return sorted(entry.name for entry in os.scandir(self.folder) if entry.is_dir(follow_symlinks=False))
         except FileNotFoundError:
             return []
 
-    def commit(
-        self, table_id: str, change: TableChange, schema: pa.Schema | None, before: Snapshot
-    ) -> TableChange:
+    def commit(self, table_id: str, change: TableChange, schema: pa.Schema | None, before: Snapshot) -> TableChange:
         """Make a change in the Delta log and bring it to the disk; the change with what the record must say
         of it."""
         try:
@@ -121,9 +117,7 @@ class DeltaTables:
 
     # ---- one commit
 
-    def _commit(
-        self, table_id: str, change: TableChange, schema: pa.Schema | None, before: Snapshot
-    ) -> TableChange:
+    def _commit(self, table_id: str, change: TableChange, schema: pa.Schema | None, before: Snapshot) -> TableChange:
         written: Mapping[str, Any] | None = None
         if table_id not in before.files:
             if schema is None:
@@ -142,9 +136,7 @@ class DeltaTables:
                 # Another tool wrote to the table.
                 self.settle(table_id, before)
             first = self._cached(table_id).version() + 1
-            wider = (
-                None if schema is None else _widened(table_id, before.schemas[table_id], delta_schema(schema))
-            )
+            wider = None if schema is None else _widened(table_id, before.schemas[table_id], delta_schema(schema))
             if wider is not None:
                 written, columns = wider
                 self._widen(table_id, columns)
@@ -155,9 +147,7 @@ class DeltaTables:
         self._settled[table_id] = version
         return TableChange(change.add, change.remove, version, schema=written)
 
-    def _create(
-        self, table_id: str, schema: Mapping[str, Any], add: Iterable[DataFile], mode: str = "error"
-    ) -> None:
+    def _create(self, table_id: str, schema: Mapping[str, Any], add: Iterable[DataFile], mode: str = "error") -> None:
         from deltalake import Schema
         from deltalake.transaction import create_table_with_add_actions
 
@@ -237,9 +227,7 @@ def delta_schema(schema: pa.Schema) -> dict[str, Any]:
     fields = []
     for column in plain_schema(schema):
         try:
-            fields += json.loads(Schema.from_arrow(pa.schema([column.with_nullable(True)])).to_json())[
-                "fields"
-            ]
+            fields += json.loads(Schema.from_arrow(pa.schema([column.with_nullable(True)])).to_json())["fields"]
         except Exception as error:
             raise LedgerError(
                 f"Column {column.name} has type {column.type}, which a Delta table cannot hold.",
@@ -294,9 +282,7 @@ def _comparable(schema: Any) -> Any:
     return schema
 
 
-def _widened(
-    table_id: str, old: Mapping[str, Any], new: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[Any]] | None:
+def _widened(table_id: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]] | None:
     """The old schema with the columns that only the new one has, and these columns; None if there are
     none."""
     known = {column["name"]: column for column in old["fields"]}

@@ -107,9 +107,7 @@ class Binder:
                 return None
             path = next((a.value for a in relation.arguments if a.name in (None, "path")), None)
             if not isinstance(path, str):
-                raise self._error(
-                    relation, f"{relation.function} needs a path in quotes", "as in csv('data.csv')"
-                )
+                raise self._error(relation, f"{relation.function} needs a path in quotes", "as in csv('data.csv')")
             return Reference(f"@f:{len(self.references)}", "file", path, relation=relation)
         if relation.kind != "name":
             return None

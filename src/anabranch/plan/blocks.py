@@ -176,9 +176,7 @@ def _distinct_calls(calls: Sequence[Call]) -> Iterator[Call]:
             yield call
 
 
-def _stream_and_tables(
-    select: Select, binder: Binder
-) -> tuple[Relation, Stream, list[tuple[Relation, Table]]] | str:
+def _stream_and_tables(select: Select, binder: Binder) -> tuple[Relation, Stream, list[tuple[Relation, Table]]] | str:
     stream: tuple[Relation, Stream] | None = None
     tables: list[tuple[Relation, Table]] = []
     for relation in select.relations:
@@ -256,9 +254,7 @@ class _Plainer:
             return span.of(self.source)
         edits = [
             Edit(Span(token.start, after.start), "")
-            for before, token, dot, after in zip(
-                (None, *tokens), tokens, tokens[1:], tokens[2:], strict=False
-            )
+            for before, token, dot, after in zip((None, *tokens), tokens, tokens[1:], tokens[2:], strict=False)
             if token.is_name
             and token.name.lower() == self.alias
             and dot.text == "."
@@ -301,8 +297,7 @@ class _Probe:
         plain = [key for key in keys if not key.window]
         types = iter(self.types([key.expression for key in plain]))
         return tuple(
-            BlockKey(k.name, k.expression, k.window, k.tokens, "timestamp" if k.window else next(types))
-            for k in keys
+            BlockKey(k.name, k.expression, k.window, k.tokens, "timestamp" if k.window else next(types)) for k in keys
         )
 
 
@@ -335,9 +330,7 @@ def read_edits(block: Block, text: str, source: str, finals: dict[str, str], pre
                 if not any(each.start <= span.start < each.end for each in taken):
                     edits.append(Edit(span, name))
                     taken.append(span)
-        for chain in chains(
-            tokens
-        ):  # a qualified column that is grouped by without its qualifier, or the reverse
+        for chain in chains(tokens):  # a qualified column that is grouped by without its qualifier, or the reverse
             if len(chain.parts) < 2 or any(each.start <= chain.span.start < each.end for each in taken):
                 continue
             for key in block.keys:

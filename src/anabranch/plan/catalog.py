@@ -105,9 +105,7 @@ class Panes:
     columns: tuple[PartialColumn, ...]
     conditions: tuple[str | None, ...]  # of the views that share it; a row that none wants is left out
     made: int = 0  # columns made so far, for names that are never used again
-    statics_at: Mapping[str, tuple[int, int]] = field(
-        default_factory=dict
-    )  # table id -> (version, version of its own)
+    statics_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # table id -> (version, version of its own)
 
     kind = "panes"
 
@@ -223,9 +221,7 @@ class Catalog:
     def __init__(self, definitions: Mapping[str, Mapping[str, Any]]) -> None:
         self.objects: dict[str, Object] = {id: from_json(values) for id, values in definitions.items()}
         self._named = {
-            each.name.lower(): each
-            for each in self.objects.values()
-            if isinstance(each, Stream | Table | View)
+            each.name.lower(): each for each in self.objects.values() if isinstance(each, Stream | Table | View)
         }
 
     def __getitem__(self, id: str) -> Object:
@@ -283,8 +279,4 @@ class Catalog:
 
     def states_of(self, stream_id: str) -> list[Panes | Rows]:
         """The state tables that a run of a stream feeds."""
-        return [
-            each
-            for each in self.objects.values()
-            if isinstance(each, Panes | Rows) and each.stream == stream_id
-        ]
+        return [each for each in self.objects.values() if isinstance(each, Panes | Rows) and each.stream == stream_id]

@@ -11,9 +11,7 @@ from anabranch.sql.durations import duration_text
 from anabranch.sql.syntax import Query
 
 
-def explain(
-    text: str, query: Query, catalog: Catalog, world: Surroundings, fields: tuple[Field, ...]
-) -> list[str]:
+def explain(text: str, query: Query, catalog: Catalog, world: Surroundings, fields: tuple[Field, ...]) -> list[str]:
     """The lines of EXPLAIN."""
     bound = Binder(text, catalog, query).bind()
     kinds = {reference.kind for reference in bound.references.values()}
@@ -43,9 +41,7 @@ def _plan_lines(planned: Planned, catalog: Catalog, objects: Mapping[str, object
     if view.rows is not None:
         rows = objects.get(view.rows)
         assert isinstance(rows, Rows)
-        lines.append(
-            f"stateless: each row of {catalog.stream(rows.stream).name} is filtered and projected on its own"
-        )
+        lines.append(f"stateless: each row of {catalog.stream(rows.stream).name} is filtered and projected on its own")
         lines.append("  append-only; state: the rows of the view itself, UNBOUNDED")
     for reason in planned.reasons:
         lines.append(f"computed over rows at each read, because {reason}")
@@ -54,14 +50,8 @@ def _plan_lines(planned: Planned, catalog: Catalog, objects: Mapping[str, object
     for id in view.views.values():
         lines.append(f"over view {catalog.view(id).name}: computed when read, from its state")
     if view.emit == "close":
-        lines.append(
-            "emits when a window closes; late rows correct it: retract the row shown, insert the new one"
-        )
-        how = (
-            "on the driver, beside the files of the ledger"
-            if view.direct
-            else "by Spark, over all closed windows"
-        )
+        lines.append("emits when a window closes; late rows correct it: retract the row shown, insert the new one")
+        how = "on the driver, beside the files of the ledger" if view.direct else "by Spark, over all closed windows"
         lines.append(f"  changes computed {how}")
     else:
         lines.append("emits every change; a read shows the state after the last run")
@@ -103,9 +93,7 @@ def _panes_lines(view: View, id: str, panes: Panes, catalog: Catalog) -> list[st
     for name in use.columns:
         lines.append(f"  {name} = {panes.column(name).partial}")
     others = sorted(
-        other.name
-        for other in catalog.of(View)
-        if other.id != view.id and any(b.panes == id for b in other.blocks)
+        other.name for other in catalog.of(View) if other.id != view.id and any(b.panes == id for b in other.blocks)
     )
     if others:
         lines.append(f"  shared with {', '.join(others)}")

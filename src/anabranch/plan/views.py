@@ -124,9 +124,7 @@ def plan_view(
             continue
         placed = planner.place(found, f"@p:{len(blocks)}")
         blocks.append((found, placed))
-        edits += read_edits(
-            found, text, quote_name(placed.use.placeholder), placed.finals, placed.use.presence
-        )
+        edits += read_edits(found, text, quote_name(placed.use.placeholder), placed.finals, placed.use.presence)
     if emit == "close":
         assert query.emission is not None
         if not blocks or any(placed.use.windows is None for _, placed in blocks) or reasons:
@@ -235,9 +233,7 @@ class _Planner:
             for part in each.aggregate.parts:
                 partial = part.partial_sql(each.arguments, condition)
                 wanted = _slug(f"{each.aggregate.name} {' '.join(each.arguments)} {part.suffix}")
-                name, panes = self._column(
-                    panes, wanted, partial, part.reduce, part.duckdb_reduce, since, block
-                )
+                name, panes = self._column(panes, wanted, partial, part.reduce, part.duckdb_reduce, since, block)
                 used.append(name)
                 parts[part.suffix] = name
                 reduced[part.suffix] = part.reduce_sql(quote_name(name))
@@ -365,9 +361,7 @@ def _stateless(query: Query, binder: Binder) -> Relation | None:
         return None
     if select.distinct or select.group or select.having or select.tail or select.subqueries or select.lateral:
         return None
-    if aggregates_in(select, query) or any(
-        token.upper == "OVER" for item in select.items for token in item.tokens
-    ):
+    if aggregates_in(select, query) or any(token.upper == "OVER" for item in select.items for token in item.tokens):
         return None
     stream: Relation | None = None
     for relation in select.relations:
@@ -388,9 +382,7 @@ def _stateless(query: Query, binder: Binder) -> Relation | None:
     return stream
 
 
-def _direct_outputs(
-    query: Query, blocks: list[tuple[Block, Placed]], fields: tuple[Field, ...]
-) -> tuple[Output, ...]:
+def _direct_outputs(query: Query, blocks: list[tuple[Block, Placed]], fields: tuple[Field, ...]) -> tuple[Output, ...]:
     """The outputs of a query that is one block with plain items, so that its changes need no Spark job.
 
     Only Anabranch's own arithmetic is done outside Spark, never an expression of the user's.
@@ -423,9 +415,7 @@ def _direct_outputs(
         if calls or len(named) != 1 or named[0].span != item.expression:
             return ()
         last = named[0].parts[-1].lower()
-        key = next(
-            (k for k in block.keys if [t.name.lower() for t in k.tokens if t.is_name][-1:] == [last]), None
-        )
+        key = next((k for k in block.keys if [t.name.lower() for t in k.tokens if t.is_name][-1:] == [last]), None)
         if key is None or len(key.tokens) not in (1, 3):
             return ()
         outputs.append(Output(field.name, field.type, key.name if key.window else "key", key.name))

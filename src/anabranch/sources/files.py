@@ -41,7 +41,7 @@ TEXT_OPTIONS = {
     "unescapedquotehandling", "inferschema", "samplingratio", "allowcomments", "allowunquotedfieldnames",
     "allowsinglequotes", "allownumericleadingzeros", "allowbackslashescapinganycharacter", "primitivesasstring",
     "prefersdecimal", "prefersdate", "timezone", "mergeschema", "recursivefilelookup", "enforceschema",
-    "dropfieldifallnull", "allowunquotedcontrolchars", "prefersdecimal", "preferdate",
+    "dropfieldifallnull", "allowunquotedcontrolchars", "preferdate",
 }  # fmt: skip
 #: What one run takes at the most when nothing else is said.
 MAX_FILES, MAX_BYTES = 20_000, 8 << 30
@@ -85,9 +85,7 @@ class FilesSource:
                 hint="name the columns in CREATE STREAM, or put a file there first",
             )
         frame = self._reader(infer=True).load([name for name, _, _ in files[:100]])
-        return tuple(
-            Field(f.name, "timestamp" if f.type == "timestamp_ntz" else f.type) for f in fields_of(frame)
-        )
+        return tuple(Field(f.name, "timestamp" if f.type == "timestamp_ntz" else f.type) for f in fields_of(frame))
 
     def listing(self) -> list[tuple[str, int, int]]:
         """Every file: its path, size and time of change, oldest first. Hidden and unfinished files are left out."""
@@ -187,8 +185,7 @@ class FilesSource:
         missing: set[str] = set()
         if header is not None:
             columns = tuple(
-                types.get(name.lower(), Field(name or f"_unnamed_{i}", "string"))
-                for i, name in enumerate(header)
+                types.get(name.lower(), Field(name or f"_unnamed_{i}", "string")) for i, name in enumerate(header)
             )
             missing = set(types) - {name.lower() for name in header}
             if missing == set(types):
@@ -282,9 +279,7 @@ def format_of(path: str, given: Any = None) -> str:
     if len(found) == 1:
         return found.pop()
     if not _matches(path):
-        raise SourceError(
-            f"no file matches {path}", hint="check the path; a relative one starts at the current folder"
-        )
+        raise SourceError(f"no file matches {path}", hint="check the path; a relative one starts at the current folder")
     raise SourceError(
         f"the format of {path} does not follow from its name",
         hint="say it: csv('...'), json('...') or parquet('...')",
@@ -303,11 +298,7 @@ def check_options(options: Mapping[str, Any], format: str) -> None:
 def _matches(path: str) -> list[str]:
     plain = path.removeprefix("file://")
     if os.path.isdir(plain):
-        return [
-            os.path.join(plain, name)
-            for name in os.listdir(plain)
-            if os.path.isfile(os.path.join(plain, name))
-        ]
+        return [os.path.join(plain, name) for name in os.listdir(plain) if os.path.isfile(os.path.join(plain, name))]
     if os.path.exists(plain):
         return [plain]
     return [name for name in glob.glob(plain, recursive=True) if os.path.isfile(name)]

@@ -19,9 +19,7 @@ FIELDS = (Field("timestamp", "timestamp"), Field("value", "bigint"))
 class RateSource:
     """Row n has value n and the time `start + n / rows_per_second`."""
 
-    def __init__(
-        self, options: Mapping[str, Any], spark: Callable[[], SparkSession], now: Callable[[], int]
-    ) -> None:
+    def __init__(self, options: Mapping[str, Any], spark: Callable[[], SparkSession], now: Callable[[], int]) -> None:
         self.speed = _whole(options, "rows_per_second", 10)
         self.total = _whole(options, "rows", 0) or None
         self.width = _whole(options, "partitions", 1)

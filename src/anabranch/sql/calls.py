@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.sql.lexer import CLOSING, OPENING, Span, Token, normal_form
+from anabranch.sql.lexer import CLOSING, OPENING, Span, Token, normal_form, words
 
 #: Every aggregate of Spark 4.3; those without a mergeable form are recomputed over kept rows.
-AGGREGATES = frozenset(
+AGGREGATES = words(
     """any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine
     array_agg avg bit_and bit_or bit_xor bitmap_construct_agg bitmap_or_agg bitmap_and_agg bool_and bool_or
     collect_list collect_set corr count count_if count_min_sketch covar_pop covar_samp every first first_value grouping
@@ -20,13 +20,13 @@ AGGREGATES = frozenset(
     regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy skewness some std stddev stddev_pop stddev_samp
     string_agg sum theta_sketch_agg theta_union_agg theta_intersection_agg try_avg try_sum var_pop var_samp variance
     kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kll_merge_agg_bigint kll_merge_agg_double
-    kll_merge_agg_float""".split()
+    kll_merge_agg_float"""
 )
 #: Functions whose value depends on chance, the clock or the place of a row: a view of them has no batch answer.
-VOLATILE = frozenset(
+VOLATILE = words(
     """rand random randn randstr uniform uuid shuffle now current_timestamp current_date curdate localtimestamp
     current_time unix_timestamp_now input_file_name input_file_block_start input_file_block_length
-    monotonically_increasing_id spark_partition_id""".split()
+    monotonically_increasing_id spark_partition_id"""
 )
 _WITHOUT_BRACKETS = frozenset({"current_timestamp", "current_date", "localtimestamp", "current_time"})
 
@@ -100,9 +100,7 @@ def aggregate_calls(tokens: Sequence[Token]) -> Iterator[Call]:
         index = last + 1
 
 
-def _behind(
-    tokens: Sequence[Token], end: int
-) -> tuple[int, tuple[Token, ...], tuple[Token, ...] | None, str]:
+def _behind(tokens: Sequence[Token], end: int) -> tuple[int, tuple[Token, ...], tuple[Token, ...] | None, str]:
     """What belongs to a call behind its bracket: WITHIN GROUP (...), FILTER (...), IGNORE NULLS.
 
     Gives the index of its last token, the order, the condition, and the words about nulls as part of a name.
@@ -185,9 +183,7 @@ def occurrences(tokens: Sequence[Token], pattern: Sequence[Token]) -> Iterator[S
     index = 0
     while wanted and index + len(wanted) <= len(tokens):
         window = tokens[index : index + len(wanted)]
-        if [normal_form([token]) for token in window] == wanted and (
-            index == 0 or tokens[index - 1].text != "."
-        ):
+        if [normal_form([token]) for token in window] == wanted and (index == 0 or tokens[index - 1].text != "."):
             yield Span(window[0].start, window[-1].end)
             index += len(wanted)
         else:

@@ -11,23 +11,22 @@ from dataclasses import dataclass, field
 from anabranch.errors import UnknownName, WrongType, did_you_mean
 from anabranch.sql.calls import chains, closing
 from anabranch.sql.durations import is_unit
-from anabranch.sql.lexer import QUOTED, STRING, WORD, Span, Token
+from anabranch.sql.lexer import QUOTED, STRING, WORD, Span, Token, words
 from anabranch.sql.syntax import Expression, Item, Opaque, Query, Relation, Select, SetOperation
 
 Columns = Mapping[str, str | None]  # name -> type, where it is known; names keep their case
 WINDOW_COLUMNS: Columns = {"window_start": "timestamp", "window_end": "timestamp", "window_time": "timestamp"}
 
 #: Words of the language that can stand in an expression without being a name.
-_WORDS = frozenset(
+_WORDS = words(
     """all and any as asc at between both by case collate cross cube current current_catalog current_database
     current_date current_path current_schema current_time current_timestamp current_user day desc distinct distribute
-    div else end
-    escape except exists false filter first following for from full group grouping having ignore ilike in inner interval
+    div else end escape except exists false filter first following for from full group grouping having
+    ignore ilike in inner interval
     into is join last lateral leading left like limit localtimestamp natural not null nulls offset on or order outer
     over overlay partition placing position preceding range regexp respect right rlike rollup row rows select semi
     session_user sets similar some sort struct symmetric table then to trailing true unbounded union unknown user using
-    values void when where window with within x zone date time timestamp timestamp_ntz timestamp_ltz dayofyear
-    dayofweek yearofweek doy dow isodow""".split()
+    values void when where window with within zone dayofyear dayofweek yearofweek doy dow isodow"""
 )
 
 
@@ -69,6 +68,9 @@ class Scope:
         return self.outer.qualified(qualifier) if self.outer is not None else (False, None)
 
 
+_ANYTHING = Scope((), open=True)
+
+
 @dataclass
 class Resolver:
     """Walks a query with the columns of the objects it may read."""
@@ -91,9 +93,7 @@ class Resolver:
         self.ctes = before
         return columns
 
-    def _body(
-        self, body: Select | SetOperation | Query | Opaque, outer: Scope | None, owner: Query
-    ) -> Columns | None:
+    def _body(self, body: Select | SetOperation | Query | Opaque, outer: Scope | None, owner: Query) -> Columns | None:
         if isinstance(body, Select):
             return self._select(body, outer, owner.order_expressions if owner.body is body else ())
         if isinstance(body, Query):
@@ -104,12 +104,10 @@ class Resolver:
         return None
 
     def _select(self, select: Select, outer: Scope | None, order: Sequence[Expression]) -> Columns | None:
-        relations: list[tuple[str | None, Columns | None]] = []
-        for relation in select.relations:
-            columns = self._relation(relation, outer)
-            relations.append((relation.exposed, columns))
-        aliases = frozenset(_given_names(select.items))
         reshaped = select.lateral or any(relation.reshaped for relation in select.relations)
+        around = _ANYTHING if select.lateral else outer  # what is LATERAL sees the relations beside it
+        relations = [(relation.exposed, self._relation(relation, around)) for relation in select.relations]
+        aliases = frozenset(_given_names(select.items))
         rows = Scope(tuple(relations), outer, frozenset(), reshaped)
         groups = Scope(tuple(relations), outer, aliases, reshaped)
         for item in select.items:  # an item may use the names given before it
@@ -121,7 +119,7 @@ class Resolver:
         for part in [*select.group, *([select.having] if select.having is not None else []), *order]:
             self.expression(part.tokens, groups)
         for inner in select.subqueries:
-            self.query(inner, rows if not reshaped else Scope((), None, frozenset(), True))
+            self.query(inner, rows)
         return None if reshaped else self._output(select, relations)
 
     def _condition(self, relation: Relation, scope: Scope) -> None:
@@ -132,7 +130,7 @@ class Resolver:
     def _relation(self, relation: Relation, outer: Scope | None) -> Columns | None:
         columns: Columns | None = None
         if relation.subquery is not None:
-            columns = self.query(relation.subquery, None)
+            columns = self.query(relation.subquery, outer)
         elif relation.name is not None:
             name = str(relation.name).lower()
             columns = self.ctes[name] if name in self.ctes else self.objects.get(name)
@@ -176,9 +174,7 @@ class Resolver:
                 return None
         return result
 
-    def _type(
-        self, tokens: Sequence[Token], relations: list[tuple[str | None, Columns | None]]
-    ) -> str | None:
+    def _type(self, tokens: Sequence[Token], relations: list[tuple[str | None, Columns | None]]) -> str | None:
         """The type of a plain column; every other expression's is Spark's to know."""
         name = _plain_name(tokens)
         types = [
@@ -193,9 +189,7 @@ class Resolver:
 
     # ---- expressions
 
-    def expression(
-        self, tokens: Sequence[Token], scope: Scope, not_yet: frozenset[str] = frozenset()
-    ) -> None:
+    def expression(self, tokens: Sequence[Token], scope: Scope, not_yet: frozenset[str] = frozenset()) -> None:
         """Refuse a name that is none of the columns in reach."""
         if not scope.complete:
             return
@@ -211,7 +205,7 @@ class Resolver:
             first, token = chain.parts[0].lower(), tokens[index]
             if first in lambdas or first in scope.aliases or first.startswith("_"):
                 continue
-            if scope.has(first) or first in ("window", "session_window") and first in calls:
+            if scope.has(first) or (first in ("window", "session_window") and first in calls):
                 continue
             if len(chain.parts) > 1 or _star_behind(tokens, index + 1):
                 self._qualified(chain.parts, chain.span, scope)
@@ -244,9 +238,7 @@ class Resolver:
             if wanted not in {column.lower() for column in columns} and not wanted.startswith("_"):
                 raise self.unknown(".".join(parts[:2]), span, [f"{parts[0]}.{column}" for column in columns])
 
-    def unknown(
-        self, name: str, span: Span, known: Sequence[str] | Columns, hint: str | None = None
-    ) -> UnknownName:
+    def unknown(self, name: str, span: Span, known: Sequence[str] | Columns, hint: str | None = None) -> UnknownName:
         return UnknownName(
             f"there is no column {name}",
             text=self.text,

@@ -7,7 +7,7 @@ from typing import Literal
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import take_duration
-from anabranch.sql.lexer import STRING, Span
+from anabranch.sql.lexer import STRING, Span, words
 from anabranch.sql.query import at_query, parse_query
 from anabranch.sql.syntax import (
     ColumnDefinition,
@@ -22,9 +22,9 @@ from anabranch.sql.syntax import (
 )
 from anabranch.sql.terms import take_arguments
 
-TYPES = frozenset(
+TYPES = words(
     "BOOLEAN TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG FLOAT REAL DOUBLE DECIMAL DEC NUMERIC DATE TIMESTAMP"
-    " TIMESTAMP_LTZ TIMESTAMP_NTZ STRING CHAR CHARACTER VARCHAR BINARY INTERVAL ARRAY MAP STRUCT VARIANT TIME".split()
+    " TIMESTAMP_LTZ TIMESTAMP_NTZ STRING CHAR CHARACTER VARCHAR BINARY INTERVAL ARRAY MAP STRUCT VARIANT TIME"
 )
 
 
@@ -66,9 +66,7 @@ def _create_view(cursor: Cursor, name: Name, if_not_exists: bool, or_replace: bo
         elif cursor.take("VERSION"):
             start = cursor.expect_whole_number("the number of a version")
         else:
-            raise cursor.problem(
-                "expected BEGINNING, NOW or VERSION n", known=("BEGINNING", "NOW", "VERSION")
-            )
+            raise cursor.problem("expected BEGINNING, NOW or VERSION n", known=("BEGINNING", "NOW", "VERSION"))
     return CreateView(cursor.text, cursor.whole, name, query, start, if_not_exists, or_replace)
 
 
@@ -125,9 +123,7 @@ def _create_stream(
         elif cursor.at("WATERMARK") and watermark is None:
             watermark = _watermark(cursor)
         else:
-            raise cursor.problem(
-                "expected FROM, WATERMARK, KEEP or ON ERROR", known=("FROM", "WATERMARK", "KEEP")
-            )
+            raise cursor.problem("expected FROM, WATERMARK, KEEP or ON ERROR", known=("FROM", "WATERMARK", "KEEP"))
     if source is None and not columns:
         raise cursor.problem("a stream needs columns or FROM source(...)")
     return CreateStream(
@@ -176,9 +172,7 @@ def _columns(cursor: Cursor) -> tuple[tuple[ColumnDefinition, ...], Watermark | 
 def _column(cursor: Cursor, before: list[ColumnDefinition]) -> ColumnDefinition:
     token = cursor.expect_name("a column name")
     if any(column.name.lower() == token.name.lower() for column in before):
-        raise SyntaxProblem(
-            f"there are two columns {token.name}", text=cursor.text, start=token.start, end=token.end
-        )
+        raise SyntaxProblem(f"there are two columns {token.name}", text=cursor.text, start=token.start, end=token.end)
     if token.name.startswith("_"):
         raise SyntaxProblem(
             f"the name {token.name} is taken: a leading underscore marks Anabranch's own columns",

@@ -143,13 +143,9 @@ class Cursor:
             if token.kind == SYMBOL and token.text in OPENING:
                 stack.append(OPENING[token.text])
             elif token.kind == SYMBOL and token.text in CLOSING and token.text != stack.pop():
-                raise SyntaxProblem(
-                    f"{token.text} closes nothing", text=self.text, start=token.start, end=token.end
-                )
+                raise SyntaxProblem(f"{token.text} closes nothing", text=self.text, start=token.start, end=token.end)
 
-    def problem(
-        self, message: str, *, also: tuple[str, ...] = (), known: tuple[str, ...] = ()
-    ) -> SyntaxProblem:
+    def problem(self, message: str, *, also: tuple[str, ...] = (), known: tuple[str, ...] = ()) -> SyntaxProblem:
         token = self.current
         found = "the text ends" if token.kind == END else f"found {token.text}"
         hint = None

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.calls import closing
 from anabranch.sql.durations import is_unit
-from anabranch.sql.lexer import NUMBER, QUOTED, STRING, SYMBOL, WORD, Token
+from anabranch.sql.lexer import NUMBER, QUOTED, STRING, SYMBOL, WORD, Token, words
 from anabranch.sql.syntax import (
     Advance,
     CreateTable,
@@ -35,18 +36,16 @@ from anabranch.sql.syntax import (
 from anabranch.sql.terms import meant, misspelt
 
 #: Words that give an expression its shape; every other word is a name.
-_SHAPE = frozenset(
+_SHAPE = words(
     """AND OR NOT IS NULL TRUE FALSE IN LIKE ILIKE RLIKE REGEXP BETWEEN DISTINCT CASE WHEN THEN ELSE END ESCAPE ALL
     ANY SOME EXISTS OVER AS FROM FOR PLACING BOTH LEADING TRAILING FILTER WHERE WITHIN GROUP ORDER PARTITION BY
     DISTRIBUTE SORT ASC DESC NULLS FIRST LAST IGNORE RESPECT ROWS RANGE PRECEDING FOLLOWING UNBOUNDED CURRENT ROW
-    GROUPING SETS ROLLUP CUBE WITH EXCEPT INTERVAL DIV COLLATE UNKNOWN""".split()
+    GROUPING SETS ROLLUP CUBE WITH EXCEPT INTERVAL DIV COLLATE UNKNOWN"""
 )
 _LONG_WORDS = tuple(sorted(word for word in _SHAPE if len(word) > 3))
 #: Functions whose arguments have words of their own between them.
-_WITH_WORDS = frozenset(
-    "CAST TRY_CAST EXTRACT TRIM POSITION OVERLAY SUBSTRING SUBSTR STRUCT EXISTS IN ANY SOME ALL".split()
-)
-_LITERAL_TYPES = frozenset("DATE TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ TIME X".split())
+_WITH_WORDS = words("CAST TRY_CAST EXTRACT TRIM POSITION OVERLAY SUBSTRING SUBSTR STRUCT EXISTS IN ANY SOME ALL")
+_LITERAL_TYPES = words("DATE TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ TIME X")
 #: Above this many tokens a statement is data rather than a query, and reading it twice would be felt.
 _MANY_TOKENS = 20_000
 
@@ -70,10 +69,9 @@ _Part = tuple[str, Sequence[Token]]
 
 def _expressions(statement: Statement) -> Iterator[_Part]:
     """Every expression, with the words that make it a statement of its own."""
-    if isinstance(statement, SelectStatement | CreateView | Explain | Insert):
-        yield from _of_query(statement.query)
-    elif isinstance(statement, CreateTable) and statement.query is not None:
-        yield from _of_query(statement.query)
+    if isinstance(statement, SelectStatement | CreateView | CreateTable | Explain | Insert):
+        if statement.query is not None:
+            yield from _of_query(statement.query)
     elif isinstance(statement, Update):
         for _, value in statement.assignments:
             yield "SELECT ", value.tokens
@@ -292,10 +290,10 @@ class _Skeleton:
 
 _OPERATORS = {"<=>": "=", "==": "=", ">>>": "+", ">>": "+", "<<": "+", "^": "+", "&": "+", "|": "+", "!": "-"}
 _WORD_OPERATORS = {"DIV": "*"}
-_TYPE_STARTS = frozenset(
+_TYPE_STARTS = words(
     """BOOLEAN TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG FLOAT REAL DOUBLE DECIMAL DEC NUMERIC DATE TIME
     TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ STRING CHAR CHARACTER VARCHAR BINARY INTERVAL ARRAY MAP STRUCT VARIANT VOID
-    GEOMETRY GEOGRAPHY SIGNED""".split()
+    GEOMETRY GEOGRAPHY SIGNED"""
 )
 
 
@@ -320,7 +318,7 @@ def _reader() -> tuple[Callable[[str], Any], type[Exception]]:
 
 
 def _check(text: str, prefix: str, tokens: Sequence[Token]) -> None:
-    for comma, following in zip(tokens, tokens[1:], strict=False):
+    for comma, following in pairwise(tokens):
         if comma.text == "," and following.text in (",", ")", "]"):
             message = f"something is missing between , and {following.text}"
             raise SyntaxProblem(message, text=text, start=comma.start, end=following.end)

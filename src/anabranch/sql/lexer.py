@@ -213,6 +213,11 @@ def split_statements(tokens: list[Token]) -> list[list[Token]]:
     return pieces
 
 
+def words(text: str) -> frozenset[str]:
+    """A set of words, written as a text because long lists of keywords read best that way."""
+    return frozenset(text.split())
+
+
 def normal_form(tokens: list[Token]) -> str:
     """A text that is equal for expressions that differ only in blanks, comments and the case of words."""
     return " ".join(t.text.lower() if t.kind == WORD else t.text for t in tokens if t.kind != END)

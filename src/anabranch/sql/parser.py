@@ -182,11 +182,7 @@ def _advance(cursor: Cursor) -> Statement:
     cursor.expect("STREAM")
     target = cursor.dotted_name("a stream")
     cursor.expect("TO")
-    to = (
-        None
-        if cursor.take("END")
-        else take_expression(cursor, "a time, as in TIMESTAMP '2026-01-01 00:00:00'")
-    )
+    to = None if cursor.take("END") else take_expression(cursor, "a time, as in TIMESTAMP '2026-01-01 00:00:00'")
     return Advance(cursor.text, cursor.whole, target, to)
 
 

@@ -63,9 +63,7 @@ def _join(cursor: Cursor) -> tuple[Relation, bool]:
         on = cursor.advance()
         condition = take_expression(cursor, "a join condition")
         return (
-            replace(
-                relation, condition=Span(on.start, condition.span.end), condition_tokens=(on, *condition.tokens)
-            ),
+            replace(relation, condition=Span(on.start, condition.span.end), condition_tokens=(on, *condition.tokens)),
             lateral,
         )
     return relation, lateral
@@ -160,9 +158,7 @@ def _as_of(cursor: Cursor, relation: Relation) -> Relation:
                 "only streams, views and tables have versions", text=cursor.text, start=span.start, end=span.end
             )
         return replace(relation, version=version, version_span=span)
-    raise NotSupported(
-        "only AS OF VERSION n is supported", text=cursor.text, start=start, end=cursor.ahead(2).end
-    )
+    raise NotSupported("only AS OF VERSION n is supported", text=cursor.text, start=start, end=cursor.ahead(2).end)
 
 
 def take_alias(cursor: Cursor) -> tuple[str, tuple[str, ...]] | None:

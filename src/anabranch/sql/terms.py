@@ -11,13 +11,11 @@ from collections.abc import Collection
 from anabranch.errors import SyntaxProblem, nearest
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.emission import emission_ahead
-from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, QUOTED, STRING, SYMBOL, WORD, Span, Token
+from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, QUOTED, STRING, SYMBOL, WORD, Span, Token, words
 from anabranch.sql.syntax import Argument, Expression
 
 SET_OPERATORS = frozenset({"UNION", "INTERSECT", "EXCEPT", "MINUS"})
-JOIN_WORDS = frozenset(
-    {"JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF"}
-)
+JOIN_WORDS = frozenset({"JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF"})
 TAIL = frozenset({"WINDOW", "QUALIFY", "SORT", "CLUSTER", "DISTRIBUTE"})
 #: Words that end an expression or a FROM item when they stand outside brackets.
 CLAUSES = (
@@ -26,9 +24,9 @@ CLAUSES = (
     | TAIL
 )
 #: Words after which a name still belongs to the expression.
-OPERATOR_WORDS = frozenset(
+OPERATOR_WORDS = words(
     "AND OR NOT IS IN LIKE ILIKE RLIKE REGEXP BETWEEN DISTINCT CASE WHEN THEN ELSE DIV INTERVAL ESCAPE ALL ANY SOME"
-    " EXISTS OVER ROWS RANGE PRECEDING FOLLOWING TIMESTAMP DATE TIME TIMESTAMP_NTZ TIMESTAMP_LTZ TO COLLATE".split()
+    " EXISTS OVER ROWS RANGE PRECEDING FOLLOWING TIMESTAMP DATE TIME TIMESTAMP_NTZ TIMESTAMP_LTZ TO COLLATE"
 )
 #: What a misspelt word is compared with.
 _OFTEN_MISSPELT = (
@@ -112,8 +110,9 @@ def take_expression(cursor: Cursor, what: str, *, stop_at_as: bool = False) -> E
             cases += 1
         elif word == "END" and cases:
             cases -= 1
-        elif stop_at_as and word == "AS" and not cases and cursor.previous.text != ".":
-            break
+        elif word == "AS":
+            if stop_at_as and not cases and cursor.previous.text != ".":
+                break
         elif word in CLAUSES and not _inside_expression(cursor, word, first):
             break
         elif not first:

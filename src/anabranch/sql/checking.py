@@ -1,0 +1,337 @@
+"""A script looked through from top to bottom without Spark: do its names mean something, do its statements fit them?
+
+Objects are remembered as the statements before make them. What only Spark or the world can know (columns that are
+inferred, types of expressions, files) is passed over: everything refused here would be refused when it is run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anabranch.errors import (
+    NotSupported,
+    UnknownName,
+    did_you_mean,
+)
+from anabranch.plan.bind import Binder
+from anabranch.plan.catalog import Catalog, Stream, Table, View, to_json
+from anabranch.plan.views import refuse_volatile
+from anabranch.sql import syntax
+from anabranch.sql.calls import split_commas
+from anabranch.sql.columns import Columns, Resolver, Scope
+from anabranch.sql.definitions import FILE_KINDS, check_event_time, check_file_options, check_source, wrong
+from anabranch.sql.lexer import Span, normal_form, tokenize
+from anabranch.sql.parser import parse
+from anabranch.sql.syntax import ColumnDefinition, Name, Query, Statement
+
+
+@dataclass
+class Known:
+    """An object a statement made."""
+
+    kind: str  # "stream", "table", "view"
+    name: str
+    statement: Statement
+    columns: Columns | None
+    reads: set[str] = field(default_factory=set)
+    fed: bool = False  # rows come from a source or a query, not by INSERT
+
+
+def check_script(text: str) -> list[str]:
+    """Raise the first thing that is wrong; give the warnings if nothing is."""
+    script = _Script(text)
+    for statement in parse(text):
+        script.check(statement)
+    return script.warnings()
+
+
+class _Script:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.known: dict[str, Known] = {}
+        self._said: list[str] = []
+        self._read: set[str] = set()
+        self._advanced: set[str] = set()
+        self._closing: list[tuple[str, str]] = []  # (what closes windows, stream it reads)
+        self._catalog: Catalog | None = None
+
+    def check(self, statement: Statement) -> None:
+        if isinstance(statement, syntax.CreateStream):
+            self._create_stream(statement)
+        elif isinstance(statement, syntax.CreateTable):
+            self._create_table(statement)
+        elif isinstance(statement, syntax.CreateView):
+            self._create_view(statement)
+        elif isinstance(statement, syntax.Drop):
+            self._drop(statement)
+        elif isinstance(statement, syntax.Insert):
+            self._insert(statement)
+        elif isinstance(statement, syntax.Copy):
+            self._find(statement, statement.target, "stream", "table", writes=True)
+            check_file_options(statement, statement.options, statement.spans, statement.path_span)
+        elif isinstance(statement, syntax.Update | syntax.Delete):
+            self._change(statement)
+        elif isinstance(statement, syntax.Advance):
+            self._advanced.add(self._find(statement, statement.target, "stream").name.lower())
+        elif isinstance(statement, syntax.Refresh):
+            self._find(statement, statement.target, "table")
+        elif isinstance(statement, syntax.Describe):
+            if statement.target.parts[0].lower() != "sys":
+                self._find(statement, statement.target, "stream", "view", "table")
+        elif isinstance(statement, syntax.SelectStatement | syntax.Explain):
+            self._query(statement, statement.query, "the query")
+
+    def warnings(self) -> list[str]:
+        found = list(self._said)
+        for what, name in self._closing:
+            made = self.known.get(name)
+            if made is None or not isinstance(made.statement, syntax.CreateStream):
+                continue
+            if made.statement.watermark is None and name not in self._advanced:
+                found.append(
+                    f"{what} waits for windows to close, but stream {made.name} has no WATERMARK:"
+                    " they close at the end of the stream or by ADVANCE STREAM"
+                )
+        for key, made in self.known.items():
+            if made.kind == "stream" and key not in self._read:
+                found.append(f"nothing reads stream {made.name}")
+        return found
+
+    # ---- objects
+
+    def _create_stream(self, statement: syntax.CreateStream) -> None:
+        source = statement.source
+        columns = _declared(statement.columns)
+        if source is not None:
+            check_source(statement, source, (*FILE_KINDS, "rate"))
+            if source.kind == "rate" and columns is None:
+                from anabranch.sources.rate import FIELDS
+
+                columns = {each.name: each.type for each in FIELDS}
+        mark = statement.watermark
+        if mark is not None and columns is not None:
+            check_event_time(statement, mark, columns)
+        self._add(
+            statement, statement.name, Known("stream", statement.name.last, statement, columns, fed=source is not None)
+        )
+
+    def _create_table(self, statement: syntax.CreateTable) -> None:
+        columns = _declared(statement.columns)
+        if statement.source is not None:
+            check_source(statement, statement.source, FILE_KINDS)
+        if statement.query is not None:
+            given, _ = self._query(statement, statement.query, f"table {statement.name}")
+            columns = columns or given
+        fed = statement.source is not None or statement.query is not None
+        # A table holds what its query gave when it was made; nothing is read through it afterwards.
+        self._add(statement, statement.name, Known("table", statement.name.last, statement, columns, set(), fed))
+
+    def _create_view(self, statement: syntax.CreateView) -> None:
+        what = f"view {statement.name}"
+        columns, reads = self._query(statement, statement.query, what)
+        refuse_volatile(statement.text, statement.query)
+        for relation in statement.query.relations():
+            system = relation.name is not None and relation.name.parts[0].lower() == "sys"
+            outside = relation.kind == "path" or relation.function in FILE_KINDS or system
+            if outside or relation.version is not None:
+                raise NotSupported(
+                    "a view reads streams, views and tables",
+                    text=statement.text,
+                    start=relation.span.start,
+                    end=relation.span.end,
+                    hint="make a table of the file first: CREATE TABLE t FROM files(path => '...')",
+                )
+        self._add(statement, statement.name, Known("view", statement.name.last, statement, columns, reads, True))
+
+    def _add(
+        self,
+        statement: syntax.CreateStream | syntax.CreateTable | syntax.CreateView,
+        name: Name,
+        made: Known,
+    ) -> None:
+        if len(name.parts) > 1 or name.last.lower() == "sys" or name.last.startswith("_"):
+            raise wrong(
+                statement,
+                name.span,
+                f"{name} cannot be the name of a {made.kind}",
+                "use one plain word without a leading underscore",
+            )
+        before = self.known.get(name.last.lower())
+        if before is not None and not statement.or_replace:
+            if statement.if_not_exists:
+                return
+            if not _same(before.statement, statement):
+                raise wrong(
+                    statement,
+                    name.span,
+                    f"there is a {before.kind} {before.name} already",
+                    f"DROP {before.kind.upper()} {before.name} first, or use CREATE OR REPLACE",
+                )
+            self._said.append(f"{made.kind} {made.name} is created twice in the same way")
+        self.known[name.last.lower()] = made
+        self._catalog = None
+
+    def _drop(self, statement: syntax.Drop) -> None:
+        key = statement.name.last.lower()
+        found = self.known.get(key)
+        if statement.if_exists and (found is None or found.kind != statement.kind):
+            return
+        self._find(statement, statement.name, statement.kind)
+        readers = sorted(made.name for made in self.known.values() if key in made.reads)
+        if readers and not statement.cascade:
+            raise wrong(
+                statement,
+                statement.name.span,
+                f"{statement.name} is read by {', '.join(readers)}",
+                "drop them first, or add CASCADE to drop them too",
+            )
+        self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        self.known.pop(key, None)
+        self._catalog = None
+        for other in [other for other, made in self.known.items() if key in made.reads]:
+            self._forget(other)
+
+    def _find(self, statement: Statement, name: Name, *kinds: str, writes: bool = False) -> Known:
+        found = self.known.get(name.last.lower()) if len(name.parts) == 1 else None
+        wanted = " or ".join(kinds) if len(kinds) < 3 else "stream, view or table"
+        if found is None:
+            names = [made.name for made in self.known.values() if made.kind in kinds]
+            raise UnknownName(
+                f"there is no {wanted} {name}",
+                text=statement.text,
+                start=name.span.start,
+                end=name.span.end,
+                hint=did_you_mean(str(name), names),
+            )
+        if found.kind not in kinds:
+            changes = found.kind == "stream" and isinstance(statement, syntax.Update | syntax.Delete)
+            hint = "what has happened cannot be changed; a stream takes more rows" if changes else None
+            raise wrong(statement, name.span, f"{found.name} is a {found.kind}, not a {wanted}", hint)
+        if writes and found.kind == "stream" and found.fed:
+            raise NotSupported(
+                f"the rows of {found.name} come from its source",
+                text=statement.text,
+                start=name.span.start,
+                end=name.span.end,
+                hint="a stream without FROM takes INSERT and COPY",
+            )
+        return found
+
+    # ---- rows
+
+    def _insert(self, statement: syntax.Insert) -> None:
+        target = self._find(statement, statement.target, "stream", "table", writes=True)
+        self._query(statement, statement.query, "the INSERT")
+        if target.columns is not None:
+            by_name = {column.lower() for column in target.columns}
+            for name, span in zip(statement.columns, statement.column_spans, strict=True):
+                if name.lower() not in by_name:
+                    raise _unknown_column(statement, target, name, span)
+        expected = len(statement.columns) or (len(target.columns) if target.columns is not None else None)
+        if expected is None:
+            return
+        body = statement.query.body
+        if isinstance(body, syntax.Opaque):
+            for row in body.rows:
+                inside = row.tokens[1:-1] if row.tokens[0].text == "(" else row.tokens
+                _check_count(statement, row.span, len(list(split_commas(inside))), expected, target)
+        elif isinstance(body, syntax.Select) and not any(t.text == "*" for i in body.items for t in i.tokens[-1:]):
+            simple = all(item.alias is not None or item.tokens[-1].text != ")" for item in body.items)
+            if simple:  # a generator without names may give several columns
+                span = Span(body.items[0].span.start, body.items[-1].span.end)
+                _check_count(statement, span, len(body.items), expected, target)
+
+    def _change(self, statement: syntax.Update | syntax.Delete) -> None:
+        target = self._find(statement, statement.target, "table")
+        resolver = Resolver(statement.text, self._columns())
+        scope = Scope(((statement.alias or target.name, target.columns),))
+        if isinstance(statement, syntax.Update):
+            for name, value in statement.assignments:
+                columns = target.columns
+                plain = name.parts[-1].lower() if len(name.parts) == 1 else None
+                if columns is not None and plain is not None and plain not in {c.lower() for c in columns}:
+                    raise _unknown_column(statement, target, str(name), name.span)
+                resolver.expression(value.tokens, scope)
+        if statement.where is not None:
+            resolver.expression(statement.where.tokens, scope)
+
+    # ---- queries
+
+    def _query(self, statement: Statement, query: Query, what: str) -> tuple[Columns | None, set[str]]:
+        """Bind the relations, then the columns; gives the output columns and the names of what is read."""
+        binder = Binder(statement.text, self._objects(), query)
+        reads: set[str] = set()
+        for relation in query.relations():
+            reference = binder.resolve(relation)
+            if reference is not None and reference.kind in ("stream", "table", "view"):
+                reads.add(reference.target)
+            if relation.kind == "function" and relation.function in FILE_KINDS:
+                options = {each.name: each.value for each in relation.arguments if each.name is not None}
+                spans = {each.name: each.span for each in relation.arguments if each.name is not None}
+                check_file_options(statement, options, spans, relation.span)
+        self._read |= reads
+        if query.emission is not None and query.emission.mode == "close":
+            self._check_closing(statement, query, what, reads)
+        return Resolver(statement.text, self._columns()).query(query), reads
+
+    def _check_closing(self, statement: Statement, query: Query, what: str, reads: set[str]) -> None:
+        assert query.emission is not None
+        windowed = any(relation.window is not None for relation in query.relations())
+        grouped = any(select.group for select, _ in query.selects())
+        if not windowed or not grouped:
+            raise NotSupported(
+                "no window closes in this query",
+                text=statement.text,
+                start=query.emission.span.start,
+                end=query.emission.span.end,
+                hint="EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE or HOP",
+            )
+        self._closing += [(what, name) for name in sorted(reads)]
+
+    def _columns(self) -> dict[str, Columns | None]:
+        return {key: made.columns for key, made in self.known.items()}
+
+    def _objects(self) -> Catalog:
+        """The objects as the binder wants them; their ids are their names in lower case."""
+        if self._catalog is None:
+            made: dict[str, Stream | Table | View] = {}
+            for key, each in self.known.items():
+                if each.kind == "stream":
+                    made[key] = Stream(key, each.name, "", (), None, None, None, None, None, {}, "all", False)
+                elif each.kind == "table":
+                    made[key] = Table(key, each.name, "", (), None, {}, None)
+                else:
+                    made[key] = View(key, each.name, "", "", (), (), None, {}, {}, {}, "changes", "beginning")
+            self._catalog = Catalog({key: to_json(each) for key, each in made.items()})
+        return self._catalog
+
+
+# ---------------------------------------------------------------------------------------------- small checks
+
+
+def _same(one: Statement, other: Statement) -> bool:
+    return normal_form(tokenize(one.sql)) == normal_form(tokenize(other.sql))
+
+
+def _declared(columns: tuple[ColumnDefinition, ...]) -> Columns | None:
+    return {column.name: column.type for column in columns} if columns else None
+
+
+def _unknown_column(statement: Statement, target: Known, name: str, span: Span) -> UnknownName:
+    return UnknownName(
+        f"{target.name} has no column {name}",
+        text=statement.text,
+        start=span.start,
+        end=span.end,
+        hint=did_you_mean(name, target.columns or ()),
+    )
+
+
+def _check_count(statement: Statement, span: Span, given: int, expected: int, target: Known) -> None:
+    if given != expected:
+        values = "1 value" if given == 1 else f"{given} values"
+        columns = "1 column" if expected == 1 else f"{expected} columns"
+        names = f"the columns of {target.name} are {', '.join(target.columns)}" if target.columns else None
+        raise wrong(statement, span, f"{values} for {columns}", names)

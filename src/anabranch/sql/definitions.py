@@ -1,0 +1,98 @@
+"""What a CREATE says about time, sources and options, checked without opening any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.errors import AnabranchError, SourceError, SqlError, UnknownName, WrongType, did_you_mean
+from anabranch.sql import syntax
+from anabranch.sql.columns import Columns
+from anabranch.sql.lexer import Span
+from anabranch.sql.syntax import SourceSpec, Statement
+
+FILE_KINDS = ("files", "csv", "tsv", "json", "parquet")
+
+
+def wrong(statement: Statement, span: Span, message: str, hint: str | None = None) -> SqlError:
+    return SqlError(message, text=statement.text, start=span.start, end=span.end, hint=hint)
+
+
+def check_event_time(statement: Statement, mark: syntax.Watermark, columns: Columns) -> None:
+    found = next((name for name in columns if name.lower() == mark.column.lower()), None)
+    if found is None:
+        raise UnknownName(
+            f"the stream has no column {mark.column}",
+            text=statement.text,
+            start=mark.span.start,
+            end=mark.span.end,
+            hint=did_you_mean(mark.column, columns),
+        )
+    type = columns[found] or ""
+    if not type.lower().startswith("timestamp"):
+        hint = f"declare it as TIMESTAMP: ({found} TIMESTAMP, ...)"
+        if type.upper() == "DATE":
+            hint += "; a day is the time at which it starts"
+        raise WrongType(
+            f"the event time {found} is a {type.upper()}, not a TIMESTAMP",
+            text=statement.text,
+            start=mark.span.start,
+            end=mark.span.end,
+            hint=hint,
+        )
+
+
+def check_source(statement: Statement, source: SourceSpec, kinds: tuple[str, ...]) -> None:
+    if source.kind not in kinds:
+        raise UnknownName(
+            f"there is no source {source.kind}",
+            text=statement.text,
+            start=source.span.start,
+            end=source.span.start + len(source.kind),
+            hint=did_you_mean(source.kind, ("files", "rate") if "rate" in kinds else ("files",)),
+        )
+    if source.kind in FILE_KINDS:
+        if "path" not in source.options:
+            raise wrong(statement, source.span, f"{source.kind} needs a path", "as in files(path => 'in/*.csv')")
+        check_file_options(statement, source.options, source.spans, source.span)
+        return
+    from anabranch.sources import rate
+
+    for name in source.options:
+        if name not in rate.OPTIONS:
+            raise _no_option(statement, "rate", name, source.spans.get(name, source.span), rate.OPTIONS)
+    try:
+        rate.RateSource(source.options, _no_spark, lambda: 0)
+    except SourceError as error:
+        raise wrong(statement, source.span, error.message, error.hint) from error
+
+
+def _no_spark() -> Any:
+    raise AssertionError("a source that is only looked at starts no Spark")
+
+
+def check_file_options(
+    statement: Statement, options: Mapping[str, object], spans: Mapping[str, Span], place: Span
+) -> None:
+    from anabranch.sources.files import OWN_OPTIONS, TEXT_OPTIONS, format_of
+
+    for name in options:
+        if name.lower() not in TEXT_OPTIONS and name.lower() not in OWN_OPTIONS:
+            known = (*OWN_OPTIONS, *TEXT_OPTIONS)
+            raise _no_option(statement, "files", name, spans.get(name, place), known)
+    given = options.get("format")
+    if given is not None:
+        try:
+            format_of("", given)
+        except AnabranchError as error:
+            raise wrong(statement, spans.get("format", place), error.message, error.hint) from error
+
+
+def _no_option(statement: Statement, source: str, name: str, span: Span, known: tuple[str, ...]) -> UnknownName:
+    return UnknownName(
+        f"{source} has no option {name}",
+        text=statement.text,
+        start=span.start,
+        end=span.end,
+        hint=did_you_mean(name, known),
+    )
