@@ -200,10 +200,8 @@ class Session:
 
     def sql(self, text: str) -> Result:
         """Carry out statements in order; the result of the last one."""
-        last = Result(message="nothing to do")
-        for last in self.execute(text):
-            pass
-        return last
+        results = [Result(message="nothing to do"), *self.execute(text)]
+        return results[-1]
 
     def execute(self, text: str, *, live: bool = False) -> Iterator[Result]:
         """Carry out statements in order, giving the result of each. With `live`, a SELECT on streams gives changes."""

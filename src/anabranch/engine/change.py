@@ -162,7 +162,8 @@ class Changer:
             values[by_name[name.last.lower()].name] = expression.span.of(statement.text)
         condition = statement.where.span.of(statement.text) if statement.where is not None else "true"
         items = [
-            f"CASE WHEN {condition} THEN CAST({values[f.name]} AS {f.type}) ELSE {quote_name(f.name)} END AS {quote_name(f.name)}"
+            f"CASE WHEN {condition} THEN CAST({values[f.name]} AS {f.type}) ELSE {quote_name(f.name)} END"
+            f" AS {quote_name(f.name)}"
             if f.name in values
             else quote_name(f.name)
             for f in table.fields

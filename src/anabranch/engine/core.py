@@ -1,4 +1,4 @@
-"""What every part of the engine shares: the ledger, the Spark session made on first need, the clock, and the sources."""
+"""What every part of the engine shares: the ledger, the Spark session made on first need, the clock, the sources."""
 
 from __future__ import annotations
 

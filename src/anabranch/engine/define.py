@@ -53,6 +53,7 @@ class Definer:
                 source = self.core.make_source(kind, options, fields or None)
                 if kind in ("csv", "tsv", "json", "parquet"):
                     kind, options = "files", {**options, "format": kind}
+                options = self._with_header(options, fields) if kind == "files" else options
                 fields = fields or source.fields()
         except AnabranchError as error:
             if statement.source is not None and not isinstance(error, SqlError):
@@ -443,8 +444,9 @@ class Definer:
                 end=statement.name.span.end,
                 hint="drop them first, or add CASCADE to drop them too",
             )
-        with self.core.ledger.commit_lock:
-            self.core.ledger.commit(self.drop_draft(catalog, found))
+        streams = catalog.sources_of(found) if isinstance(found, View) else {s.id for s in catalog.of(Stream)}
+        with stream_locks(self.core, streams), self.core.ledger.commit_lock:
+            self.core.ledger.commit(self.drop_draft(self.core.catalog(), found))
         self.core.forget_source(found.id)
         return f"{statement.kind} {found.name} dropped"
 

@@ -173,7 +173,8 @@ def _by_duckdb(
             columns = ", ".join(f"c.{name}" for name in names.stored())
             ctes.append(
                 f"shown AS (SELECT {columns}, sum(c._diff) AS _count"
-                f" FROM read_parquet({path_list(shown_paths)}) c JOIN touched t ON {on} GROUP BY ALL HAVING _count <> 0)"
+                f" FROM read_parquet({path_list(shown_paths)}) c JOIN touched t ON {on}"
+                " GROUP BY ALL HAVING _count <> 0)"
             )
             final = (
                 f"SELECT {stored}, CAST(sum(_count) AS BIGINT) AS _diff FROM (SELECT {stored}, 1 AS _count FROM fresh"

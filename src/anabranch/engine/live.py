@@ -16,7 +16,7 @@ from anabranch.algebra.progress import END, combine
 from anabranch.engine import read
 from anabranch.engine.capture import PAUSE, Capture
 from anabranch.engine.core import Core
-from anabranch.engine.define import Definer
+from anabranch.engine.define import Definer, stream_locks
 from anabranch.engine.frames import arrow_schema, translate
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Binder
@@ -110,7 +110,6 @@ class Live:
         catalog = self.core.catalog()
         streams = [catalog.stream(id) for id in sorted(self.streams)]
         yield from self._difference()
-        idle = False
         while not self.core.stop.is_set():
             moved = False
             for stream in streams:
@@ -119,12 +118,9 @@ class Live:
                     moved = True
                     yield from self._difference()
             if moved:
-                idle = False
                 continue
             if not any((source := self.core.source(each)) is not None and source.endless for each in streams):
                 break
-            if not idle:
-                idle = True
             self.core.stop.wait(PAUSE)
         if self.end and not self.core.stop.is_set():
             for stream in streams:
@@ -174,7 +170,7 @@ class Live:
     def _drop(self) -> None:
         if self.view is None:
             return
-        with self.core.ledger.commit_lock:
+        with stream_locks(self.core, self.streams), self.core.ledger.commit_lock:
             catalog = self.core.catalog()
             if self.view.id in catalog.objects:
                 self.core.ledger.commit(self.definer.drop_draft(catalog, catalog.view(self.view.id)))

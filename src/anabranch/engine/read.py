@@ -160,6 +160,6 @@ def shown_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *,
     if not counted:
         net = (
             f"SELECT {columns} FROM ({net}) LATERAL VIEW"
-            " explode(CASE WHEN _diff = 1 THEN array(1) ELSE array_repeat(1, CAST(_diff AS INT)) END) __copies AS __copy"
+            " explode(array_repeat(1, CAST(_diff AS INT))) __copies AS __copy"
         )
     return core.frames.sql(net, {"@changes": frame})

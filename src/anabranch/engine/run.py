@@ -153,7 +153,7 @@ class Runner:
     ) -> DataFrame:
         """The stream part of the views on a pane table: one row a pane and key."""
         wanted = [column for column in panes.columns if columns is None or column.name in columns]
-        keys = [(key.expression, quote_name(key.name)) for key in panes.keys]
+        keys = [(key.expression, key.name) for key in panes.keys]
         outer = [quote_name(key.name) for key in panes.keys]
         if panes.time is not None:
             keys.append((pane_start_sql(panes.time, panes.grain, panes.origin, "spark"), PANE))
@@ -173,7 +173,7 @@ class Runner:
                 *(F.expr(column.partial).alias(column.name) for column in wanted), F.count("*").alias("_n")
             )
             return frame.where("_n > 0").selectExpr(*outer)
-        items = [f"{text} AS {name}" for text, name in keys]
+        items = [f"{text} AS {quote_name(name)}" for text, name in keys]
         items += [f"{column.partial} AS {quote_name(column.name)}" for column in wanted]
         text = f"SELECT {', '.join(items)}, count(*) AS _n FROM {panes.from_text} WHERE {where}"
         if keys:

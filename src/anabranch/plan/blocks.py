@@ -16,7 +16,7 @@ from anabranch.algebra.windows import SlidingWindows
 from anabranch.plan.bind import Binder, micros_sql, sliding, windowed_sql
 from anabranch.plan.catalog import Field, Stream, Table
 from anabranch.sql.calls import Call, aggregate_calls, chains, occurrences
-from anabranch.sql.lexer import Span, Token, normal_form, quote_name
+from anabranch.sql.lexer import Span, Token, normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import Expression, Query, Relation, Select
 
@@ -95,7 +95,7 @@ def aggregates_in(select: Select, owner: Query) -> list[Call]:
 
 def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze) -> Block | str:
     """The block of a SELECT, or the reason why it is none."""
-    text, catalog = binder.text, binder.catalog
+    text = binder.text
     calls = aggregates_in(select, owner)
     if not select.group and not calls:
         return "it has no aggregate"
@@ -267,8 +267,6 @@ class _Plainer:
         return self.text(expression.tokens)
 
     def text_at(self, span: Span) -> str:
-        from anabranch.sql.lexer import tokenize
-
         shifted = [
             Token(t.kind, t.text, t.start + span.start, t.end + span.start)
             for t in tokenize(span.of(self.source))

@@ -7,6 +7,7 @@ written again. Here every file counts, and one that changes after it was read is
 from __future__ import annotations
 
 import bz2
+import csv
 import glob
 import gzip
 import os
@@ -17,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.plan.catalog import Field
 from anabranch.sources.base import BadRow, Stretch
+from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -154,12 +156,12 @@ class FilesSource:
         assert self.declared is not None
         if not names:
             return self._empty()
-        if self.format == "csv" and _is_true(self.options.get("header")):
-            groups: dict[tuple[str, ...], list[str]] = {}
+        if self.format in ("csv", "tsv"):
+            groups: dict[tuple[str, ...] | None, list[str]] = {}
             for name in names:
-                groups.setdefault(tuple(self._header(name)), []).append(name)
-            frames = [self._text(group, list(header)) for header, group in groups.items()]
-        elif self.format in ("csv", "tsv", "json"):
+                groups.setdefault(self._header(name), []).append(name)
+            frames = [self._text(group, header) for header, group in groups.items()]
+        elif self.format == "json":
             frames = [self._text(names, None)]
         else:
             frames = [self._columnar(names)]
@@ -175,7 +177,7 @@ class FilesSource:
         extra = tuple(Field(name, "string") for name in ("_corrupt", "_origin", "_partition"))
         return self.spark().createDataFrame([], struct((*self.declared, *extra)))
 
-    def _text(self, names: list[str], header: list[str] | None) -> DataFrame:
+    def _text(self, names: list[str], header: tuple[str, ...] | None) -> DataFrame:
         """CSV columns go by the names in the header where there is one, by position otherwise."""
         from anabranch.engine.frames import struct
 
@@ -184,26 +186,31 @@ class FilesSource:
         columns = self.declared
         missing: set[str] = set()
         if header is not None:
-            columns = tuple(
-                types.get(name.lower(), Field(name or f"_unnamed_{i}", "string")) for i, name in enumerate(header)
-            )
+            columns = tuple(types.get(name.lower(), Field(f"_other_{i}", "string")) for i, name in enumerate(header))
             missing = set(types) - {name.lower() for name in header}
             if missing == set(types):
+                have = ", ".join(field.name for field in self.declared)
                 raise SourceError(
                     f"{names[0]}: none of the columns in its header is a column of the stream",
-                    hint=f"the header has {', '.join(header[:8])}; the stream has {', '.join(f.name for f in self.declared)}",
+                    hint=f"the header has {', '.join(header[:8])}; the stream has {have}",
                 )
         schema = struct((*columns, Field("_corrupt", "string")))
         reader = self._reader(infer=False).schema(schema)
         reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", "_corrupt")
+        if self.format != "json":
+            reader = reader.option("header", str(header is not None).lower())
         frame = reader.load(names)
         items = [
-            f"CAST(NULL AS {field.type}) AS `{field.name}`"
+            f"CAST(NULL AS {field.type}) AS {quote_name(field.name)}"
             if field.name.lower() in missing
-            else f"`{types[field.name.lower()].name}`"
+            else quote_name(types[field.name.lower()].name)
             for field in self.declared
         ]
-        return frame.selectExpr(*items, "_corrupt", "_metadata.file_path AS _origin", "'' AS _partition")
+        # Spark parses only the columns that a query needs: whether a row is bad would depend on who asks. This never
+        # true condition needs all of them.
+        every = ", ".join(quote_name(name) for name in frame.columns if name != "_corrupt")
+        corrupt = f"IF(coalesce(_corrupt, '') = '\\u0000' AND xxhash64({every}) = 0, NULL, _corrupt) AS _corrupt"
+        return frame.selectExpr(*items, corrupt, "_metadata.file_path AS _origin", "'' AS _partition")
 
     def _columnar(self, names: list[str]) -> DataFrame:
         """Parquet: columns by name, cast to the stream's types; a file without one of them has NULL there."""
@@ -211,9 +218,9 @@ class FilesSource:
         frame = self._reader(infer=False).option("mergeSchema", "true").load(names)
         have = {name.lower(): name for name in frame.columns}
         items = [
-            f"CAST(`{have[field.name.lower()]}` AS {field.type}) AS `{field.name}`"
+            f"CAST({quote_name(have[field.name.lower()])} AS {field.type}) AS {quote_name(field.name)}"
             if field.name.lower() in have
-            else f"CAST(NULL AS {field.type}) AS `{field.name}`"
+            else f"CAST(NULL AS {field.type}) AS {quote_name(field.name)}"
             for field in self.declared
         ]
         return frame.selectExpr(
@@ -223,13 +230,29 @@ class FilesSource:
     def _reader(self, *, infer: bool) -> DataFrameReader:
         return reader(self.spark(), self.format, self.options, infer=infer)
 
-    def _header(self, name: str) -> list[str]:
-        import csv
+    def _header(self, name: str) -> tuple[str, ...] | None:
+        """The names in the first line of a CSV file; None if it is a row.
 
-        separator = str(self.options.get("sep", self.options.get("delimiter", ",")))
+        Where nothing is said about a header, a first line that holds only names of columns is one.
+        """
+        given = self.options.get("header")
+        if given is not None and not _is_true(given):
+            return None
+        separator = "\t" if self.format == "tsv" else ","
+        separator = str(self.options.get("sep", self.options.get("delimiter", separator)))
         with open_text(name) as lines:
             line = lines.readline()
-        return [each.strip() for each in next(csv.reader([line], delimiter=separator), [])]
+        if len(separator) != 1:
+            names = line.rstrip("\r\n").split(separator)
+        else:
+            names = next(csv.reader([line.removeprefix("\ufeff")], delimiter=separator), [])
+        found = tuple(each.strip() for each in names)
+        if given is None:
+            assert self.declared is not None
+            declared = {field.name.lower() for field in self.declared}
+            if not found or not {each.lower() for each in found} <= declared:
+                return None
+        return found
 
     def offset_of(self, name: str, raw: list[str]) -> dict[str, int]:
         """The line numbers of rows that did not parse, found by their text; only looked for when there are any."""

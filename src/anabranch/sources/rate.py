@@ -36,13 +36,8 @@ class RateSource:
     def next(self, position: Any, max_rows: int | None) -> Stretch | None:
         start = self.now() if position is None else position["start"]
         first = 0 if position is None else position["rows"]
-        if position is None:
-            # The first stretch is empty for an endless generator: it fixes the moment the clock starts.
-            last = self.total or 0
-        else:
-            last = (self.now() - start) * self.speed // 1_000_000
-        if self.total is not None:
-            last = self.total
+        # The first stretch of an endless generator is empty: it fixes the moment the clock starts.
+        last = (self.now() - start) * self.speed // 1_000_000 if self.total is None else self.total
         last = min(last, first + (max_rows or 10_000_000))
         if last <= first and position is not None:
             return None

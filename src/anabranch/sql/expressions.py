@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from anabranch.errors import SyntaxProblem
+from anabranch.errors import SyntaxProblem, did_you_mean
 from anabranch.sql.calls import closing
 from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import NUMBER, QUOTED, STRING, SYMBOL, WORD, Token, words
@@ -33,18 +33,20 @@ from anabranch.sql.syntax import (
     Statement,
     Update,
 )
-from anabranch.sql.terms import meant, misspelt
+from anabranch.sql.terms import ends_value, meant, misspelt
 
 #: Words that give an expression its shape; every other word is a name.
 _SHAPE = words(
     """AND OR NOT IS NULL TRUE FALSE IN LIKE ILIKE RLIKE REGEXP BETWEEN DISTINCT CASE WHEN THEN ELSE END ESCAPE ALL
-    ANY SOME EXISTS OVER AS FROM FOR PLACING BOTH LEADING TRAILING FILTER WHERE WITHIN GROUP ORDER PARTITION BY
+    ANY SOME OVER AS FROM FOR PLACING BOTH LEADING TRAILING FILTER WHERE WITHIN GROUP ORDER PARTITION BY
     DISTRIBUTE SORT ASC DESC NULLS FIRST LAST IGNORE RESPECT ROWS RANGE PRECEDING FOLLOWING UNBOUNDED CURRENT ROW
     GROUPING SETS ROLLUP CUBE WITH EXCEPT INTERVAL DIV COLLATE UNKNOWN"""
 )
 _LONG_WORDS = tuple(sorted(word for word in _SHAPE if len(word) > 3))
 #: Functions whose arguments have words of their own between them.
-_WITH_WORDS = words("CAST TRY_CAST EXTRACT TRIM POSITION OVERLAY SUBSTRING SUBSTR STRUCT EXISTS IN ANY SOME ALL")
+_WITH_WORDS = words("CAST TRY_CAST EXTRACT TRIM POSITION OVERLAY SUBSTRING SUBSTR STRUCT IN")
+#: Functions with the name of an operator or a clause: like(a, b).
+_ALSO_FUNCTIONS = words("LIKE ILIKE RLIKE REGEXP COLLATE FILTER FIRST LAST RANGE GROUPING DIV")
 _LITERAL_TYPES = words("DATE TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ TIME X")
 #: Above this many tokens a statement is data rather than a query, and reading it twice would be felt.
 _MANY_TOKENS = 20_000
@@ -150,6 +152,7 @@ class _Skeleton:
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
         self.start = tokens[0].start
+        self.no_type: Token | None = None  # what stands in a CAST where a type should
         self.characters = [" "] * (tokens[-1].end - self.start)
         index = 0
         while index < len(tokens):
@@ -208,7 +211,8 @@ class _Skeleton:
         upper = token.upper
         after_dot = index > 0 and self.tokens[index - 1].text in (".", ":")
         neutral = "x" * (token.end - token.start)
-        if after_dot:
+        starts_value = index == 0 or not ends_value(self.tokens[index - 1])
+        if after_dot or (upper in _ALSO_FUNCTIONS and following == "(" and starts_value):
             self._put(token, neutral)
         elif following == "(" and upper in ("CAST", "TRY_CAST"):
             self._put(token, neutral)
@@ -220,6 +224,8 @@ class _Skeleton:
             self._put(token, "" if literal else neutral)
         elif upper == "COLLATE":
             self._put(token, "+")
+        elif upper in ("ANY", "SOME", "ALL") and following == "(":  # LIKE ANY (...), or the function any
+            self._put(token, token.text if self._upper(index - 1) in ("LIKE", "ILIKE") else neutral)
         elif upper in _SHAPE or (following == "(" and upper in _WITH_WORDS):
             self._put(token, _WORD_OPERATORS.get(upper, token.text))
         else:
@@ -234,8 +240,9 @@ class _Skeleton:
         while index < end:
             token = self.tokens[index]
             depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
-            if token.upper == "AS" and depth == 0 and self._upper(index + 1) in _TYPE_STARTS:
-                index = end
+            if token.upper == "AS" and depth == 0:
+                if self._upper(index + 1) not in _TYPE_STARTS:
+                    self.no_type = self.tokens[index + 1]
                 break
             before, index = index, self._write(index)
             depth -= sum(t.text in (")", "]") for t in self.tokens[before + 1 : index])
@@ -322,10 +329,15 @@ def _check(text: str, prefix: str, tokens: Sequence[Token]) -> None:
         if comma.text == "," and following.text in (",", ")", "]"):
             message = f"something is missing between , and {following.text}"
             raise SyntaxProblem(message, text=text, start=comma.start, end=following.end)
-    skeleton = _Skeleton(tokens).text
+    skeleton = _Skeleton(tokens)
+    wrong = skeleton.no_type
+    if wrong is not None:
+        message = f"expected a type before {wrong.text}" if wrong.kind == SYMBOL else f"there is no type {wrong.text}"
+        hint = None if wrong.kind == SYMBOL else did_you_mean(wrong.text, _TYPE_STARTS)
+        raise SyntaxProblem(message, text=text, start=wrong.start, end=wrong.end, hint=hint)
     read, refusal = _reader()
     try:
-        read(prefix + skeleton)
+        read(prefix + skeleton.text)
     except refusal as error:
         first: dict[str, Any] = error.errors[0]  # type: ignore[attr-defined]
         offset = len(first["start_context"] or "") - len(prefix) + tokens[0].start

@@ -26,7 +26,7 @@ CLAUSES = (
 #: Words after which a name still belongs to the expression.
 OPERATOR_WORDS = words(
     "AND OR NOT IS IN LIKE ILIKE RLIKE REGEXP BETWEEN DISTINCT CASE WHEN THEN ELSE DIV INTERVAL ESCAPE ALL ANY SOME"
-    " EXISTS OVER ROWS RANGE PRECEDING FOLLOWING TIMESTAMP DATE TIME TIMESTAMP_NTZ TIMESTAMP_LTZ TO COLLATE"
+    " EXISTS OVER ROWS RANGE PRECEDING FOLLOWING TIMESTAMP DATE TIME TIMESTAMP_NTZ TIMESTAMP_LTZ TO COLLATE FROM"
 )
 #: What a misspelt word is compared with.
 _OFTEN_MISSPELT = (
@@ -91,6 +91,14 @@ def refuse_misspelt(cursor: Cursor) -> None:
         raise meant(cursor.text, cursor.current, keyword)
 
 
+def join_ahead(cursor: Cursor) -> bool:
+    """Whether a join starts here; left(a, 1) is a function."""
+    distance = 0
+    while cursor.ahead(distance).upper in JOIN_WORDS - {"JOIN"}:
+        distance += 1
+    return cursor.ahead(distance).upper == "JOIN" and cursor.previous.text != "."
+
+
 def take_expression(cursor: Cursor, what: str, *, stop_at_as: bool = False) -> Expression:
     """Step over one expression: up to a comma, a closing bracket or a clause outside brackets."""
     start = cursor.index
@@ -116,7 +124,7 @@ def take_expression(cursor: Cursor, what: str, *, stop_at_as: bool = False) -> E
         elif word in CLAUSES and not _inside_expression(cursor, word, first):
             break
         elif not first:
-            if emission_ahead(cursor) or cursor.at("START", "AT"):
+            if emission_ahead(cursor) or cursor.at("START", "AT") or join_ahead(cursor):
                 break
             if not cases and ends_value(cursor.previous):
                 refuse_misspelt(cursor)
