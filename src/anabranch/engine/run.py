@@ -26,7 +26,7 @@ from anabranch.errors import QueryFailed
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, StreamRun, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.blocks import STREAM
-from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, Table, View
+from anabranch.plan.catalog import Catalog, Field, Panes, PartialColumn, Rows, Stream, Table, View
 from anabranch.sources.base import BadRow
 from anabranch.sources.files import FilesSource
 from anabranch.sql.lexer import quote_name
@@ -66,6 +66,7 @@ class Runner:
 
     def __init__(self, core: Core) -> None:
         self.core = core
+        self._columns: dict[Any, tuple[list[Any], list[Any]]] = {}
 
     def run(
         self,
@@ -166,13 +167,9 @@ class Runner:
             conditions.append(f"{panes.time} IS NOT NULL")
         where = " AND ".join(conditions) or "true"
         if panes.from_text == STREAM:
-            from pyspark.sql import functions as F
-
-            grouped = good.where(where).groupBy(*(F.expr(text).alias(name.strip("`")) for text, name in keys))
-            frame = grouped.agg(
-                *(F.expr(column.partial).alias(column.name) for column in wanted), F.count("*").alias("_n")
-            )
-            return frame.where("_n > 0").selectExpr(*outer)
+            grouping, partials = self._compiled(panes, keys, tuple(wanted))
+            frame = good.where(where).groupBy(*grouping).agg(*partials)
+            return (frame if keys else frame.where("_n > 0")).selectExpr(*outer)
         items = [f"{text} AS {quote_name(name)}" for text, name in keys]
         items += [f"{column.partial} AS {quote_name(column.name)}" for column in wanted]
         text = f"SELECT {', '.join(items)}, count(*) AS _n FROM {panes.from_text} WHERE {where}"
@@ -180,6 +177,20 @@ class Runner:
             text += f" GROUP BY {', '.join(f'({text})' for text, _ in keys)}"
         relations = self._relations(panes, catalog, good)
         return self.core.frames.sql(f"SELECT {', '.join(outer)} FROM ({text}) WHERE _n > 0", relations)
+
+    def _compiled(
+        self, panes: Panes, keys: list[tuple[str, str]], wanted: tuple[PartialColumn, ...]
+    ) -> tuple[list[Any], list[Any]]:
+        """The columns of a partial aggregate, made once: each costs round trips to the JVM."""
+        key = (panes.id, tuple(keys), wanted)
+        if key not in self._columns:
+            from pyspark.sql import functions as F
+
+            partials = [F.expr(column.partial).alias(column.name) for column in wanted]
+            if not keys:  # without keys there is a row even for no rows: it is left out by its count
+                partials.append(F.count("*").alias("_n"))
+            self._columns[key] = ([F.expr(text).alias(name) for text, name in keys], partials)
+        return self._columns[key]
 
     def rows(self, rows: Rows, catalog: Catalog, good: DataFrame) -> DataFrame:
         """The rows a stateless view appends."""
@@ -217,7 +228,6 @@ class Runner:
             good_condition += f" AND {quote_name(stream.time)} IS NOT NULL"
         parts = self._partitions(stream)
         metrics = _metrics(stream, good_condition, state, parts, self.core.now())
-        columns = [quote_name(field.name) for field in stream.fields]
         observable = bool(outputs) and outputs[0].observable
         shared = len(outputs) > 1 or (bool(outputs) and not observable)
         if shared:
@@ -230,7 +240,7 @@ class Runner:
             if outputs:
                 observation = Observation()
                 observed = tagged.observe(observation, *metrics) if observable else tagged
-                good = [each.where(good_condition).select(*columns) for each in (observed, tagged)]
+                good = [each.where(good_condition) for each in (observed, tagged)]
                 reach("during-files")
 
                 def work(index: int) -> tuple[str, tuple[DataFile, ...]]:
@@ -244,6 +254,7 @@ class Runner:
                         time=output.time,
                         staged=staged,
                     )
+                    reach("between-files")
                     return output.table, written
 
                 if shared:
@@ -346,6 +357,7 @@ class Runner:
             schemas,
             watch,
         )
+        reach("after-changes")
         record = ledger.commit(
             Draft(
                 kind,

@@ -124,14 +124,12 @@ def commit_tables(draft: Draft, before: Snapshot, tables: DeltaTables) -> dict[s
     if len(todo) <= _IN_TURN:
         for name in todo:
             done[name] = commit_one(name)
-            if name == todo[0]:
-                crash.reach("after-first-table-commit")
+            crash.reach("after-first-table-commit" if name == todo[0] else "after-next-table-commit")
     else:
         with ThreadPoolExecutor(max_workers=4, thread_name_prefix="anabranch-commit") as pool:
             under_way = {pool.submit(commit_one, name): name for name in todo}
             for index, future in enumerate(as_completed(under_way)):
                 done[under_way[future]] = future.result()
-                if index == 0:
-                    crash.reach("after-first-table-commit")
+                crash.reach("after-first-table-commit" if index == 0 else "after-next-table-commit")
     # A schema that brought nothing new is no change.
     return {name: change for name, change in done.items() if name in draft.tables or change.schema is not None}

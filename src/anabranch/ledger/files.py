@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anabranch.errors import LedgerError
+from anabranch.ledger import crash
 
 #: Names that start so are never anything but leftovers of a process that died.
 TEMPORARY = ".tmp-"
@@ -57,6 +58,7 @@ def write_temporary(folder: Path, data: bytes) -> Path:
 def replace(path: Path, data: bytes) -> None:
     """Write a file, or write it anew: a reader sees the old contents or the new ones."""
     temporary = write_temporary(path.parent, data)
+    crash.reach("during-replace")
     try:
         os.replace(temporary, path)
     except BaseException:
@@ -74,6 +76,7 @@ def publish(path: Path, data: bytes) -> None:
     `sync_folder`.
     """
     temporary = write_temporary(path.parent, data)
+    crash.reach("during-record")
     try:
         try:
             os.link(temporary, path)

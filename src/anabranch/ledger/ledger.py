@@ -116,10 +116,12 @@ class Ledger:
                 self._check_can_be_made(create)
                 self.home.mkdir(parents=True, exist_ok=True)
             self._writer = WriterLock(self.home, self._clock())
+            crash.reach("in-opening")
             if not marker.exists():
                 identity = {"format": FORMAT, "id": str(uuid.uuid4()), "created": self._now()}
                 files.replace(marker, dump(identity) + b"\n")
             self._check_format()
+            crash.reach("in-opening")
             for name in ("runs", "tables", "intents", "readers"):
                 (self.home / name).mkdir(exist_ok=True)
             self._load()
@@ -393,6 +395,7 @@ class Ledger:
         contents = {"statement": statement, "at": self._now(), "after": self._snapshot.version}
         with files.explained("noting a statement", self.home):
             files.replace(path, dump(contents) + b"\n")
+        crash.reach("after-intent")
         stack: list[str] = self._intents.__dict__.setdefault("stack", [])
         stack.append(name)
         try:

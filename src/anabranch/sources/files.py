@@ -22,6 +22,7 @@ from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.types import StructType
 
 FORMATS = {
     ".csv": "csv",
@@ -72,6 +73,7 @@ class FilesSource:
         self.declared = fields
         self._seen = seen
         self._known: dict[str, tuple[int, int]] | None = None
+        self._shapes: dict[str, StructType] = {}
 
     def partitions(self) -> list[str]:
         return [""]
@@ -213,10 +215,32 @@ class FilesSource:
         return frame.selectExpr(*items, corrupt, "_metadata.file_path AS _origin", "'' AS _partition")
 
     def _columnar(self, names: list[str]) -> DataFrame:
-        """Parquet: columns by name, cast to the stream's types; a file without one of them has NULL there."""
+        """Parquet: columns by name, cast to the stream's types; a file without one of them has NULL there.
+
+        The schema is read from the footers here, once a shape of file: Spark would start a job for it in every run.
+        """
+        import pyarrow.parquet as parquet
+
+        shapes: dict[str, list[str]] = {}
+        for name in names:
+            try:
+                shape = str(parquet.read_schema(name).remove_metadata())
+            except (OSError, ValueError) as error:
+                raise SourceError(f"{name} is not a readable Parquet file: {error}") from error
+            shapes.setdefault(shape, []).append(name)
+        frames = [self._one_shape(shape, group) for shape, group in shapes.items()]
+        whole = frames[0]
+        for frame in frames[1:]:
+            whole = whole.unionByName(frame)
+        return whole
+
+    def _one_shape(self, shape: str, names: list[str]) -> DataFrame:
         assert self.declared is not None
-        frame = self._reader(infer=False).option("mergeSchema", "true").load(names)
-        have = {name.lower(): name for name in frame.columns}
+        if shape not in self._shapes:
+            self._shapes[shape] = self._reader(infer=False).load(names[:1]).schema
+        schema = self._shapes[shape]
+        frame = self._reader(infer=False).schema(schema).load(names)
+        have = {field.name.lower(): field.name for field in schema.fields}
         items = [
             f"CAST({quote_name(have[field.name.lower()])} AS {field.type}) AS {quote_name(field.name)}"
             if field.name.lower() in have

@@ -59,6 +59,8 @@ class Cursor:
 
     def at(self, *words: str) -> bool:
         """Whether the next tokens are these words or symbols."""
+        if self.tokens[self.index].upper != words[0]:  # nearly always the answer
+            return False
         return all(self.ahead(i).upper == word for i, word in enumerate(words))
 
     def at_any(self, words: set[str] | frozenset[str]) -> bool:

@@ -44,7 +44,7 @@ _SHAPE = words(
 )
 _LONG_WORDS = tuple(sorted(word for word in _SHAPE if len(word) > 3))
 #: Functions whose arguments have words of their own between them.
-_WITH_WORDS = words("CAST TRY_CAST EXTRACT TRIM POSITION OVERLAY SUBSTRING SUBSTR STRUCT IN")
+_WITH_WORDS = words("EXTRACT TRIM POSITION OVERLAY SUBSTRING SUBSTR STRUCT IN")
 #: Functions with the name of an operator or a clause: like(a, b).
 _ALSO_FUNCTIONS = words("LIKE ILIKE RLIKE REGEXP COLLATE FILTER FIRST LAST RANGE GROUPING DIV")
 _LITERAL_TYPES = words("DATE TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ TIME X")
@@ -226,11 +226,16 @@ class _Skeleton:
             self._put(token, "+")
         elif upper in ("ANY", "SOME", "ALL") and following == "(":  # LIKE ANY (...), or the function any
             self._put(token, token.text if self._upper(index - 1) in ("LIKE", "ILIKE") else neutral)
-        elif upper in _SHAPE or (following == "(" and upper in _WITH_WORDS):
+        elif upper in _SHAPE or (upper in _WITH_WORDS and following == "(" and self._has_words(index + 1)):
             self._put(token, _WORD_OPERATORS.get(upper, token.text))
         else:
             self._put(token, neutral)
         return index + 1
+
+    def _has_words(self, opening: int) -> bool:
+        """Whether a call has words between its arguments: trim(BOTH 'x' FROM y), but not trim(y)."""
+        inside = self.tokens[opening : closing(self.tokens, opening)]
+        return any(token.upper in ("FROM", "FOR", "IN", "PLACING", "AS") for token in inside)
 
     def _cast(self, opening: int) -> int:
         """CAST(value AS type) is written as a call with the value as its argument."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from anabranch.errors import SyntaxProblem
 
@@ -18,6 +19,7 @@ _PATTERN = re.compile(
       (?P<space>[\s\ufeff]+)
     | (?P<comment>--[^\n]*)
     | (?P<hint>/\*\+.*?\*/)
+    | (?P<block>/\*(?!\+))
     | (?P<string>[rR]'[^']*' | [rR]"[^"]*" | [xX]'[^']*' | '(?:\\.|''|[^'\\])*' | "(?:\\.|""|[^"\\])*")
     | (?P<quoted>`(?:``|[^`])*`)
     | (?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?(?:BD|bd|[LSYFDlsyfd])?(?![A-Za-z0-9_]))
@@ -26,6 +28,9 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+
+
+_BLANK = frozenset({"space", "comment", "hint"})
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Token:
     def span(self) -> Span:
         return Span(self.start, self.end)
 
-    @property
+    @cached_property
     def upper(self) -> str:
         """The word in capitals; quoted names and strings are never keywords."""
         return self.text.upper() if self.kind in (WORD, SYMBOL) else ""
@@ -78,16 +83,15 @@ def tokenize(text: str) -> list[Token]:
     tokens: list[Token] = []
     position = 0
     while position < len(text):
-        if text.startswith("/*", position) and not text.startswith("/*+", position):
-            position = _skip_comment(text, position)
-            continue
         match = _PATTERN.match(text, position)
         if match is None:
             raise _unreadable(text, position)
-        kind = match.lastgroup or ""
-        if kind not in ("space", "comment", "hint"):
-            tokens.append(Token(kind, match.group(), match.start(), match.end()))
-        position = match.end()
+        kind, end = match.lastgroup or "", match.end()
+        if kind == "block":  # comments nest, which a pattern cannot follow
+            end = _skip_comment(text, position)
+        elif kind not in _BLANK:
+            tokens.append(Token(kind, match.group(), position, end))
+        position = end
     tokens.append(Token(END, "", len(text), len(text)))
     return tokens
 

@@ -1,0 +1,1 @@
+../src/anabranch/demo/demo.sql

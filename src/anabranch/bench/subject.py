@@ -1,0 +1,94 @@
+"""Anabranch as it is measured: a home of its own, a stream of bids from a folder, views, and run after run."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from anabranch.bench.data import COLUMNS
+from anabranch.ledger import Record
+from anabranch.plan.catalog import Stream
+from anabranch.session import Session, connect
+
+TUMBLE = "TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL 1 MINUTE)"
+HOP_10 = "HOP(TABLE bids, DESCRIPTOR(ts), INTERVAL 10 SECONDS, INTERVAL 60 SECONDS)"
+HOP_1 = "HOP(TABLE bids, DESCRIPTOR(ts), INTERVAL 1 SECOND, INTERVAL 60 SECONDS)"
+PER_MINUTE = (
+    "SELECT auction, window_start, window_end, count(*) AS bids, sum(price) AS total, avg(price) AS average"
+    f" FROM {TUMBLE} GROUP BY auction, window_start, window_end"
+)
+HOPPING = (
+    "SELECT auction, window_start, window_end, count(*) AS bids"
+    f" FROM {HOP_10} GROUP BY auction, window_start, window_end"
+)
+HOPPING_FINE = HOPPING.replace(HOP_10, HOP_1)
+ON_CLOSE = " EMIT ON WINDOW CLOSE"
+
+
+class Subject:
+    """One home with the stream `bids` over a folder and some views; gone when it is closed."""
+
+    def __init__(self, home: Path, spark: Any, folder: Path, views: dict[str, str]) -> None:
+        self.home = home
+        shutil.rmtree(home, ignore_errors=True)
+        self.session: Session = connect(home, spark)
+        self.session.sql(
+            f"CREATE STREAM bids ({COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)"
+            f" FROM parquet(path => '{folder}/*.parquet')"
+        )
+        for name, query in views.items():
+            self.session.sql(f"CREATE VIEW {name} AS {query}")
+        self.stream: Stream = next(iter(self.session._core.catalog().of(Stream)))
+        #: The records of all runs so far.
+        self.records: list[Record] = []
+
+    def step(self, max_rows: int | None = None) -> float | None:
+        """One run; how many seconds it took, None if there was nothing to take."""
+        begin = time.perf_counter()
+        record = self.session._capture.step(self.stream, max_rows=max_rows)
+        if record is None:
+            return None
+        self.records.append(record)
+        return time.perf_counter() - begin
+
+    def drain(self, max_rows: int | None = None, *, limit: int | None = None) -> list[float]:
+        """Runs until there is nothing more, or `limit` of them; the seconds of each."""
+        seconds: list[float] = []
+        while limit is None or len(seconds) < limit:
+            taken = self.step(max_rows)
+            if taken is None:
+                break
+            seconds.append(taken)
+        return seconds
+
+    def end(self) -> float:
+        """The source has nothing more: all windows close; the seconds it took."""
+        begin = time.perf_counter()
+        record = self.session._capture.end(self.stream)
+        if record is not None:
+            self.records.append(record)
+        return time.perf_counter() - begin
+
+    def phases(self) -> dict[str, float]:
+        """Milliseconds per phase, over all runs."""
+        sums: dict[str, float] = {}
+        for record in self.records:
+            for name, value in record.milliseconds.items():
+                sums[name] = round(sums.get(name, 0.0) + value, 1)
+        return sums
+
+    def ask(self, text: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.session.sql(text).toArrow().to_pylist()
+        return rows
+
+    def __enter__(self) -> Subject:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.session.close()
+        shutil.rmtree(self.home, ignore_errors=True)

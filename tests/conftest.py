@@ -1,0 +1,52 @@
+"""What all tests share: one Spark session a process, a home of its own for each test, and how hard to search.
+
+The examples of the property tests are the same in every run, and few. ANABRANCH_EXAMPLES=200 looks at as many, at random.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from anabranch.testing import Harness
+
+_EXAMPLES = os.environ.get("ANABRANCH_EXAMPLES")
+#: An example of the engine's laws takes a second or more: making a failing one smaller is worth it only when asked for.
+_PHASES = [Phase.explicit, Phase.reuse, Phase.generate] + ([Phase.shrink] if os.environ.get("ANABRANCH_SHRINK") else [])
+
+settings.register_profile(
+    "engine",
+    deadline=None,
+    max_examples=int(_EXAMPLES or 10),
+    derandomize=_EXAMPLES is None,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+    phases=_PHASES,
+)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The Spark session of the process."""
+    from anabranch.engine import spark as sessions
+
+    session = sessions.start("local[2]", {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def home(tmp_path: Path, spark: SparkSession) -> Iterator[Harness]:
+    """A home of its own, in the shared Spark session."""
+    from anabranch.testing import Harness
+
+    with Harness(tmp_path / "home", spark) as harness:
+        yield harness
