@@ -44,7 +44,17 @@ if TYPE_CHECKING:
 
     from anabranch.plan.catalog import Field
 
-__all__ = ["Change", "FakeClock", "Harness", "assert_same_rows", "crashing", "cuts", "same_rows", "shuffled", "sorted_rows"]
+__all__ = [
+    "Change",
+    "FakeClock",
+    "Harness",
+    "assert_same_rows",
+    "crashing",
+    "cuts",
+    "same_rows",
+    "shuffled",
+    "sorted_rows",
+]
 
 Row = tuple[Any, ...]
 Given = Sequence[Any] | Mapping[str, Any]
@@ -355,7 +365,11 @@ def assert_same_rows(found: Iterable[Row], wanted: Iterable[Row], what: str = ""
             extra.append(row)
         else:
             del missing[match]
-    lines = [what or "the rows differ", *(f"  missing {row}" for row in missing), *(f"  extra   {row}" for row in extra)]
+    lines = [
+        what or "the rows differ",
+        *(f"  missing {row}" for row in missing),
+        *(f"  extra   {row}" for row in extra),
+    ]
     raise AssertionError("\n".join(lines))
 
 

@@ -99,7 +99,10 @@ def work(order: dict[str, Any]) -> None:
     ) as session:  # fmt: skip
         say(opened=session.version, rolled_back=session.rolled_back)
         for query in order.get("before", []):
-            say(before=query, rows=rows(session, query.replace("@", f"AS OF VERSION {order.get('at', session.version)}")))
+            say(
+                before=query,
+                rows=rows(session, query.replace("@", f"AS OF VERSION {order.get('at', session.version)}")),
+            )
         for _ in range(order.get("reads", 0)):
             say(version=session.version, read=[rows(session, query) for query in order["queries"]])
         if "run" in order:

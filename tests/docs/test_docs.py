@@ -19,11 +19,10 @@ from pyspark.sql import SparkSession
 
 import anabranch
 from anabranch.cli.main import main
-from anabranch.cli.values import value_text
+from anabranch.cli.values import column_texts
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-RUN_BY_MAKE = ("make ", ".venv/bin/")
 
 
 @dataclass(frozen=True)
@@ -61,10 +60,8 @@ def test_every_example_of_a_page_does_what_it_says(
                 result = session.sql(example.body)
                 if example.answer is not None:
                     table = result.toArrow()
-                    shown = [table.column_names]
-                    types = result.types
-                    for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
-                        shown.append([value_text(value, type) for value, type in zip(row, types, strict=True)])
+                    texts = [[text or "NULL" for text in column_texts(column)] for column in table.columns]
+                    shown = [table.column_names, *(list(row) for row in zip(*texts, strict=True))]
                     assert shown == example.answer
             elif example.kind == "console":
                 type_in(example.body)

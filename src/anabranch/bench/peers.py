@@ -256,5 +256,3 @@ def _totals(text: str) -> Totals:
         row = connection.execute(text).fetchone()
     assert row is not None
     return Totals(int(row[0]), int(row[1] or 0), None if row[2] is None else int(row[2]))
-
-

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.cli.values import timestamp_text
 from anabranch.demo.bids import MINUTE, Feeder
-from anabranch.demo.proof import QUESTIONS, Verdict, arrivals, ask_spark, judge, left_out
+from anabranch.demo.proof import QUESTIONS, Verdict, arrivals, judge, left_out, name_bids
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -164,12 +164,13 @@ class Flow:
         folder = self._home.parent / "bids"
         runs = [(report.rows, report.progress) for report in self.reports]
         arrived = arrivals(sorted(folder.iterdir()), runs)
+        name_bids(session.spark, folder)
         for question in QUESTIONS:
             self.phase = f"comparing {question.view} with a Spark batch query"
             view = session.sql(f"SELECT * FROM {question.view}").toArrow()
             if self._cancelled.is_set():
                 return
-            batch = ask_spark(session.spark, question, folder)
+            batch = session.spark.sql(question.batch).toArrow()
             self.verdicts.append(judge(question, view, batch, left_out(arrived, question.slide)))
             if self._cancelled.is_set():
                 return

@@ -13,10 +13,12 @@ from anabranch.engine.core import Core
 from anabranch.engine.run import Incoming, Runner
 from anabranch.ledger import Record
 from anabranch.plan.catalog import Stream
-from anabranch.sources.files import FilesSource
+from anabranch.sources.base import Source, SourceChanged, Stretch
 
 #: How long to wait before looking again for new rows.
 PAUSE = 0.2
+#: How often a stretch is read again because its source changed under it.
+ATTEMPTS = 3
 #: Vacuum every so many runs.
 VACUUM_EVERY = 50
 
@@ -57,15 +59,33 @@ class Capture:
         with core.stream_lock(stream.id):
             state = core.ledger.snapshot().streams.get(stream.id)
             position = state.last.position if state is not None and state.last is not None else None
-            stretch = source.next(position, max_rows or core.run_rows)
-            if stretch is None:
-                return None
-            frame = source.read([stretch.captured])
-            incoming = Incoming(frame, stretch.position, stretch.captured, stretch.bytes, stretch.bad)
-            record = self.runner.run(stream.id, incoming)
-            if isinstance(source, FilesSource):
-                source.captured(stretch)
+            for attempt in range(ATTEMPTS):
+                stretch = source.next(position, max_rows or core.run_rows)
+                if stretch is None:
+                    return None
+                try:
+                    record = self._take(stream, source, stretch)
+                    break
+                except SourceChanged:
+                    if attempt == ATTEMPTS - 1:
+                        raise
+                    core.stop.wait(PAUSE)
         self.after_run(record)
+        return record
+
+    def _take(self, stream: Stream, source: Source, stretch: Stretch) -> Record:
+        frame = source.read([stretch.captured])
+        incoming = Incoming(
+            frame,
+            stretch.position,
+            stretch.captured,
+            stretch.bytes,
+            stretch.bad,
+            source.cheap,
+            lambda: source.verify(stretch),
+        )
+        record = self.runner.run(stream.id, incoming)
+        source.committed(stretch)
         return record
 
     def after_run(self, record: Record) -> None:

@@ -17,7 +17,7 @@ from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Field, Stream, Table, View
 from anabranch.sources.base import Source
 from anabranch.sql.lexer import quote_name
-from anabranch.sql.syntax import Advance, Copy, Delete, Insert, Name, Statement, Update
+from anabranch.sql.syntax import Advance, Copy, Delete, Insert, Name, Opaque, Statement, Update
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,12 +46,21 @@ class Changer:
                 hint=f"the columns are {', '.join(field.name for field in columns)}",
             )
         fitted = self._fit(statement, frame, columns, target)
-        with self.core.ledger.intent(statement.sql):
-            if isinstance(target, Stream):
-                record = self.runner.run(target.id, self._incoming(target, fitted, 0), kind="insert", applied=applied)
-                rows = record.streams[target.id].rows
-            else:
-                record, rows = self._append(target, fitted, applied)
+        # A query may give other rows when asked again; values do not.
+        once = not isinstance(statement.query.body, Opaque)
+        if once:
+            fitted = fitted.persist()
+        try:
+            with self.core.ledger.intent(statement.sql):
+                if isinstance(target, Stream):
+                    incoming = self._incoming(target, fitted, 0)
+                    record = self.runner.run(target.id, incoming, kind="insert", applied=applied)
+                    rows = record.streams[target.id].rows
+                else:
+                    record, rows = self._append(target, fitted, applied)
+        finally:
+            if once:
+                fitted.unpersist()
         return f"{rows:,} row{'' if rows == 1 else 's'} inserted into {target.name}", record
 
     def copy(self, statement: Copy, applied: tuple[str, ...]) -> tuple[str, Record]:

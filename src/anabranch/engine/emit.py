@@ -10,7 +10,7 @@ the whole view is computed over the windows that have closed, and compared with 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -192,9 +192,19 @@ def _pane_relation(name: str, names: _Columns, paths: list[str], low: int | None
     if high is not None:
         conditions.append(f"{PANE} < {_timestamp(str(high))}")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    source = f"read_parquet({path_list(paths)}, union_by_name = true)"
+    source = pane_source(names.panes, names.use.columns, paths)
     items = ", ".join([*names.key_items(), f"{names.starts(f'epoch_us({PANE})')} AS w", columns])
     return f"{name} AS (SELECT {items} FROM {source}{where})"
+
+
+def pane_source(panes: Panes, columns: Iterable[str], paths: list[str]) -> str:
+    """Files of a pane table as a DuckDB relation. A column that none of them has yet is there all the same, as NULL."""
+    shape = [(key.name, duckdb_type(key.type)) for key in panes.keys]
+    shape += [(PANE, "TIMESTAMPTZ")] if panes.time is not None else []
+    shape += [(name, duckdb_type(panes.column(name).type)) for name in columns]
+    empty = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in shape)
+    files = f"read_parquet({path_list(paths)}, union_by_name = true)"
+    return f"(SELECT * FROM {files} UNION ALL BY NAME SELECT {empty} WHERE false)"
 
 
 def _reduces(panes: Panes, use: BlockUse) -> list[str]:

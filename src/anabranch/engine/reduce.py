@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from anabranch.engine.core import Core, Stopwatch
-from anabranch.engine.emit import connection, copy_to_table, path_list, quoted
+from anabranch.engine.emit import connection, copy_to_table, pane_source, path_list, quoted
 from anabranch.engine.tables import PANE, pane_fields
 from anabranch.engine.writing import adopt_folder
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
@@ -110,17 +110,7 @@ def _reduce_text(panes: Panes, paths: list[str]) -> str:
     # Sorted by pane, so that a reader of one window skips the rest of the file by its row groups.
     order = f" ORDER BY {PANE}" if panes.time is not None else ""
     group = f" GROUP BY {', '.join(keys)}" if keys else ""
-    empty = ", ".join(f"NULL::{duckdb_type(column.type)} AS {quoted(column.name)}" for column in panes.columns)
-    every_key = ", ".join(
-        [f"NULL::{duckdb_type(key.type)} AS {quoted(key.name)}" for key in panes.keys]
-        + ([f"NULL::TIMESTAMPTZ AS {PANE}"] if panes.time is not None else [])
-    )
-    # A column made after these files were written is in none of them: an empty relation brings it in as NULL.
-    shape = ", ".join(part for part in (every_key, empty) if part)
-    source = (
-        f"(SELECT * FROM read_parquet({path_list(paths)}, union_by_name = true)"
-        f" UNION ALL BY NAME SELECT {shape} WHERE false)"
-    )
+    source = pane_source(panes, [column.name for column in panes.columns], paths)
     return f"SELECT {', '.join(items)} FROM {source}{group}{order}"
 
 

@@ -47,6 +47,8 @@ class Incoming:
     captured: Any
     bytes: int
     bad: tuple[BadRow, ...] = ()
+    cheap: bool = False  # read again for each output rather than kept in memory
+    verify: Callable[[], None] = lambda: None  # raises if the rows are not what they were said to be
 
 
 @dataclass
@@ -102,6 +104,7 @@ class Runner:
             reach("after-files")
             seen = figures.seen()
             after = progress_algebra.observe(stream.policy, state, seen, core.now())
+            incoming.verify()
             with core.ledger.commit_lock:
                 return self._commit(
                     stream, incoming, files, figures, bad, state, after, kind, applied, outputs, staged, watch
@@ -230,7 +233,8 @@ class Runner:
         metrics = _metrics(stream, good_condition, state, parts, self.core.now())
         observable = bool(outputs) and outputs[0].observable
         shared = len(outputs) > 1 or (bool(outputs) and not observable)
-        if shared:
+        kept = shared and not incoming.cheap
+        if kept:
             tagged = tagged.persist()
         try:
             files: dict[str, tuple[DataFile, ...]] = {}
@@ -272,7 +276,7 @@ class Runner:
                 watch.lap("bad rows")
             return files, figures, bad
         finally:
-            if shared:
+            if kept:
                 tagged.unpersist()
 
     def _partitions(self, stream: Stream) -> list[str]:

@@ -79,6 +79,10 @@ class Planned:
 
 
 def duckdb_type(spark_type: str) -> str | None:
+    """The type of DuckDB's that holds the same values, if there is one."""
+    if spark_type.startswith("array<"):
+        inner = duckdb_type(spark_type[6:-1])
+        return f"{inner}[]" if inner is not None else None
     if re.fullmatch(r"decimal\(\d+,\d+\)", spark_type):
         return spark_type.upper()
     return _DUCKDB_TYPES.get(spark_type)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from anabranch.errors import SourceError
 from anabranch.plan.catalog import Field
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Source(Protocol):
     """A place rows come from."""
 
     endless: bool
+    cheap: bool  # whether reading a stretch a second time costs less than keeping it
 
     def fields(self) -> tuple[Field, ...]:
         """The columns, found out once when the stream is made without any."""
@@ -58,3 +60,15 @@ class Source(Protocol):
     def read(self, captured: list[Any]) -> DataFrame:
         """The rows of stretches, with CORRUPT, ORIGIN and PARTITION columns."""
         ...
+
+    def verify(self, stretch: Stretch) -> None:
+        """Raise SourceChanged if what was read is not what was captured."""
+        ...
+
+    def committed(self, stretch: Stretch) -> None:
+        """A run with this stretch has been committed."""
+        ...
+
+
+class SourceChanged(SourceError):
+    """A source changed while it was being read: the run is thrown away, and read again."""

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.plan.catalog import Field
-from anabranch.sources.base import BadRow, Stretch
+from anabranch.sources.base import BadRow, SourceChanged, Stretch
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class FilesSource:
         self.options = {k: v for k, v in options.items() if k not in OWN_OPTIONS}
         self.format = format_of(path, options.get("format"))
         check_options(self.options, self.format)
+        self.cheap = self.format == "parquet"
         self.spark = spark
         self.declared = fields
         self._seen = seen
@@ -138,8 +139,20 @@ class FilesSource:
         count = 0 if position is None else int(position["files"])
         return Stretch({"files": count + len(fresh), "changed": reported}, fresh, total, tuple(bad))
 
-    def captured(self, stretch: Stretch) -> None:
-        """Remember what a committed run took."""
+    def verify(self, stretch: Stretch) -> None:
+        """A file that is still being written must not be taken in half."""
+        for name, size, time in stretch.captured:
+            try:
+                status = os.stat(name)
+            except FileNotFoundError as error:
+                raise _disappeared(name) from error
+            if (status.st_size, status.st_mtime_ns) != (size, time):
+                raise SourceChanged(
+                    f"the file {name} changed while it was read",
+                    hint="write files elsewhere and move them here when they are complete",
+                )
+
+    def committed(self, stretch: Stretch) -> None:
         if self._known is not None:
             self._known.update({name: (size, time) for name, size, time in stretch.captured})
 
@@ -147,10 +160,7 @@ class FilesSource:
         files = [file for stretch in captured for file in stretch]
         for name, _, _ in files:
             if not os.path.exists(name):
-                raise SourceError(
-                    f"the file {name} has disappeared",
-                    hint="put it back; a stream that must outlive its files needs KEEP ALL",
-                )
+                raise _disappeared(name)
         return self.load([name for name, _, _ in files])
 
     def load(self, names: list[str]) -> DataFrame:
@@ -293,6 +303,12 @@ class FilesSource:
                     if len(found) == len(wanted):
                         break
         return found
+
+
+def _disappeared(name: str) -> SourceError:
+    return SourceError(
+        f"the file {name} has disappeared", hint="put it back; a stream that must outlive its files needs KEEP ALL"
+    )
 
 
 def reader(spark: SparkSession, format: str, options: Mapping[str, Any], *, infer: bool) -> DataFrameReader:

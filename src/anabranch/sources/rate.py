@@ -27,8 +27,16 @@ class RateSource:
         self.now = now
         self.endless = self.total is None
 
+    cheap = True
+
     def fields(self) -> tuple[Field, ...]:
         return FIELDS
+
+    def verify(self, stretch: Stretch) -> None:
+        """Numbers do not change."""
+
+    def committed(self, stretch: Stretch) -> None:
+        """Nothing to remember: the position says it all."""
 
     def partitions(self) -> list[str]:
         return [str(number) for number in range(self.width)]

@@ -1,0 +1,129 @@
+"""What a measure gives: a figure for Anabranch beside one for a peer, and the target it is held to.
+
+Plain values; knows nothing of how they were measured or how they are shown.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound on the ratio of Anabranch's figure to the peer's."""
+
+    ratio: float
+    at_least: bool
+
+    def met_by(self, ratio: float) -> bool:
+        return ratio >= self.ratio if self.at_least else ratio <= self.ratio
+
+    def __str__(self) -> str:
+        return f"{'≥' if self.at_least else '≤'} {self.ratio:g} x"
+
+
+def at_least(ratio: float) -> Target:
+    return Target(ratio, True)
+
+
+def at_most(ratio: float) -> Target:
+    return Target(ratio, False)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the report."""
+
+    measure: str
+    what: str
+    peer: str
+    ours: float
+    theirs: float
+    unit: str  # "rows/s" or "ms"
+    target: Target | None = None
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """How many times the peer's speed (targets from below), or the peer's cost (targets from above)."""
+        return self.ours / self.theirs if self.theirs else float("inf")
+
+    @property
+    def verdict(self) -> str:
+        """Whether the target was met, and if not, by how much it was missed.
+
+        >>> Figure("a", "windows", "native", 75.0, 100.0, "rows/s", at_least(1.5)).verdict
+        'missed by 50 %'
+        """
+        if self.target is None:
+            return "reported"
+        if self.target.met_by(self.ratio):
+            return "met"
+        short = 1 - self.ratio / self.target.ratio if self.target.at_least else self.ratio / self.target.ratio - 1
+        return f"missed by {100 * short:.0f} %"
+
+    def to_json(self) -> dict[str, Any]:
+        target = None if self.target is None else str(self.target)
+        return {**asdict(self), "target": target, "ratio": round(self.ratio, 4), "verdict": self.verdict}
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Whether what came out is the truth, and what the native query left out."""
+
+    measure: str
+    rows: int
+    ours: int
+    exact: bool
+    dropped: int
+    never_emitted: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that one measure found."""
+
+    figures: tuple[Figure, ...]
+    totals: tuple[Totals, ...] = ()
+    #: Milliseconds per phase of Anabranch's runs, for whoever wants to make them faster.
+    phases: dict[str, dict[str, float]] | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the measures share: Spark, the data, a place to work in, and somebody to tell how far they are."""
+
+    spark: SparkSession
+    streaming: SparkSession
+    rows: int
+    files: int
+    repeat: int
+    folder: Path
+    work: Path
+    say: Callable[[str], None]
+
+    @property
+    def files_a_run(self) -> int:
+        """Runs are a tenth of the files: 4 of 40."""
+        return max(1, self.files // 10)
+
+    @property
+    def rows_a_run(self) -> int:
+        return -(-self.rows // self.files) * self.files_a_run
+
+
+Measure = Callable[[Setting], Outcome]
+
+
+def median(values: Sequence[float]) -> float:
+    return statistics.median(values)
