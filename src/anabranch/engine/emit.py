@@ -210,9 +210,7 @@ def pane_source(panes: Panes, columns: Iterable[str], paths: list[str]) -> str:
 def _reduces(panes: Panes, use: BlockUse) -> list[str]:
     items = []
     for index, name in enumerate(use.columns):
-        column = panes.column(name)
-        template = column.duckdb_reduce or column.reduce
-        items.append(f"{template.format(c=quoted(name))} AS r{index}")
+        items.append(f"{panes.column(name).reduce_in_duckdb(quoted(name))} AS r{index}")
     return items
 
 

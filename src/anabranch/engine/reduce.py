@@ -82,7 +82,8 @@ def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot
         order = f" ORDER BY {quoted(time)}" if time is not None else ""
         text = f"SELECT * FROM read_parquet({path_list(paths)}, union_by_name = true){order}"
         return copy_to_table(core, connection(core), text, table_id, time)
-    if all(duckdb_type(field.type) for field in pane_fields(panes)):
+    known = all(duckdb_type(field.type) for field in pane_fields(panes))
+    if known and all(column.duckdb for column in panes.columns):
         return copy_to_table(core, connection(core), _reduce_text(panes, paths), table_id, time)
     items = [quote_name(key.name) for key in panes.keys]
     items += [PANE] if panes.time is not None else []
@@ -104,9 +105,8 @@ def _reduce_text(panes: Panes, paths: list[str]) -> str:
     keys = [quoted(key.name) for key in panes.keys] + ([PANE] if panes.time is not None else [])
     items = [*keys]
     for column in panes.columns:
-        template = column.duckdb_reduce or column.reduce
         name = quoted(column.name)
-        items.append(f"CAST({template.format(c=name)} AS {duckdb_type(column.type)}) AS {name}")
+        items.append(f"CAST({column.reduce_in_duckdb(name)} AS {duckdb_type(column.type)}) AS {name}")
     # Sorted by pane, so that a reader of one window skips the rest of the file by its row groups.
     order = f" ORDER BY {PANE}" if panes.time is not None else ""
     group = f" GROUP BY {', '.join(keys)}" if keys else ""

@@ -84,9 +84,13 @@ class PartialColumn:
     name: str
     partial: str
     reduce: str
-    duckdb_reduce: str | None
+    duckdb: bool  # whether DuckDB reduces it with the same result
+    duckdb_reduce: str | None  # where its text for that differs
     type: str
     since: int  # first run that is in it
+
+    def reduce_in_duckdb(self, column: str) -> str:
+        return (self.duckdb_reduce or self.reduce).format(c=column)
 
 
 @dataclass(frozen=True)

@@ -223,6 +223,7 @@ class _Planner:
             "rows",
             _filtered("count(*)", block.condition),
             "CAST(sum({c}) AS BIGINT)",
+            True,
             None,
             since,
             block,
@@ -237,7 +238,9 @@ class _Planner:
             for part in each.aggregate.parts:
                 partial = part.partial_sql(each.arguments, condition)
                 wanted = _slug(f"{each.aggregate.name} {' '.join(each.arguments)} {part.suffix}")
-                name, panes = self._column(panes, wanted, partial, part.reduce, part.duckdb_reduce, since, block)
+                name, panes = self._column(
+                    panes, wanted, partial, part.reduce, each.aggregate.duckdb, part.duckdb_reduce, since, block
+                )
                 used.append(name)
                 parts[part.suffix] = name
                 reduced[part.suffix] = part.reduce_sql(quote_name(name))
@@ -292,6 +295,7 @@ class _Planner:
         wanted: str,
         partial: str,
         reduce: str,
+        duckdb: bool,
         duckdb_reduce: str | None,
         since: int,
         block: Block,
@@ -312,7 +316,7 @@ class _Planner:
             assert isinstance(table, Table)
             schemas[placeholder] = table.fields
         type = self.world.analyze(f"SELECT {partial} AS `x` FROM {panes.from_text}", schemas)[0].type
-        column = PartialColumn(name, partial, reduce, duckdb_reduce, type, since)
+        column = PartialColumn(name, partial, reduce, duckdb, duckdb_reduce, type, since)
         self._new_columns.setdefault(panes.id, []).append(name)
         return name, replace(panes, columns=(*panes.columns, column), made=panes.made + 1)
 

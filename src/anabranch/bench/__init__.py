@@ -1,0 +1,124 @@
+"""The bench: Anabranch beside Structured Streaming, Spark batch and DuckDB, on one machine, in one run.
+
+    anabranch bench --quick --only a,c
+
+Nothing heavy is imported before the options are known to be right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anabranch.bench.figures import Measure, Outcome
+
+MEASURES = "abcdef"
+ROWS, QUICK_ROWS, FILES, REPEAT = 10_000_000, 1_000_000, 40, 3
+
+
+def main(arguments: list[str]) -> int:
+    """Measure what the options ask for, print the table and write the results; 0 also where a target is missed."""
+    options = _options(arguments)
+    from anabranch.bench import report
+
+    outcomes, about = measure(options, _say)
+    figures = [figure for outcome in outcomes for figure in outcome.figures]
+    print(report.table(figures))
+    told = report.totals_text([each for outcome in outcomes for each in outcome.totals])
+    if told:
+        print(f"\n{told}")
+    for path in report.write(Path(options.out), outcomes, about):
+        print(f"wrote {path}", file=sys.stderr)
+    return 0 if all(each.exact for outcome in outcomes for each in outcome.totals) else 1
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="anabranch bench",
+        description="Measure Anabranch beside hand-written Structured Streaming, Spark batch and DuckDB.",
+    )
+    parser.add_argument("--rows", type=_positive, help=f"bids to generate (default {ROWS:,})")
+    parser.add_argument("--files", type=_positive, default=FILES, help=f"files they come in (default {FILES})")
+    parser.add_argument("--only", default=MEASURES, help="measures to take, as in a,c (default: all, a to f)")
+    parser.add_argument("--out", default="bench", help="folder for results.json and chart.svg (default bench)")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} bids")
+    parser.add_argument("--repeat", type=_positive, default=REPEAT, help=f"medians of so many (default {REPEAT})")
+    parser.add_argument("--master", help="where Spark runs (default local[*])")
+    options = parser.parse_args(arguments)
+    options.rows = options.rows or (QUICK_ROWS if options.quick else ROWS)
+    options.only = [name for name in options.only.replace(",", "").replace(" ", "").lower()]
+    unknown = sorted(set(options.only) - set(MEASURES))
+    if unknown or not options.only:
+        parser.error(f"there is no measure {', '.join(unknown) or 'of that name'}: the measures are a to f")
+    if options.rows < 10 * options.files:
+        parser.error(f"{options.rows:,} rows are too few for {options.files} files")
+    return options
+
+
+def _positive(text: str) -> int:
+    number = int(text.replace("_", "").replace(",", ""))
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return number
+
+
+def _say(text: str) -> None:
+    print(f"bench {time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
+
+
+def measures() -> dict[str, Measure]:
+    from anabranch.bench import late, reading, views, windows
+
+    return {
+        "a": windows.tumbling,
+        "b": windows.hopping,
+        "c": views.small_runs,
+        "d": views.many_views,
+        "e": reading.one_window,
+        "f": late.late_runs,
+    }
+
+
+def measure(options: argparse.Namespace, say: Callable[[str], None]) -> tuple[list[Outcome], dict[str, Any]]:
+    """Generate the data, take the measures, clean up."""
+    from anabranch.bench.data import Bids, generate
+    from anabranch.bench.figures import Setting
+    from anabranch.bench.peers import streaming_session
+    from anabranch.engine import spark as spark_sessions
+
+    begin = time.perf_counter()
+    work = Path(tempfile.mkdtemp(prefix="anabranch-bench-"))
+    try:
+        say(f"generating {options.rows:,} bids in {options.files} files")
+        generate(work / "bids", Bids(options.rows, options.files))
+        spark = spark_sessions.start(options.master, {"spark.sql.shuffle.partitions": "2"})
+        setting = Setting(
+            spark, streaming_session(spark), options.rows, options.files, options.repeat, work / "bids", work, say
+        )
+        outcomes = [measures()[name](setting) for name in sorted(set(options.only))]
+        about = {
+            "date": date.today().isoformat(),
+            "rows": options.rows,
+            "files": options.files,
+            "repeat": options.repeat,
+            "cores": spark.sparkContext.defaultParallelism,
+            "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)),
+            "machine": f"{platform.system()} {platform.machine()}",
+            "python": platform.python_version(),
+            "spark": spark.version,
+            "seconds": 0.0,
+        }
+        about["seconds"] = round(time.perf_counter() - begin, 1)
+        return outcomes, about
+    finally:
+        shutil.rmtree(work, ignore_errors=True)

@@ -1,0 +1,153 @@
+"""Figures to a table for the terminal, a JSON file for programs and a chart for the docs. Measures nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from anabranch.bench.figures import Figure, Outcome, Totals
+
+HEADER = ("", "measure", "Anabranch", "beside", "", "ratio", "target", "")
+_RIGHT = (2, 4, 5)
+
+
+def amount(value: float, unit: str) -> str:
+    """A figure as people read it.
+
+    >>> amount(1_234_567, "rows/s"), amount(812.4, "ms"), amount(12.5, "reads/s")
+    ('1.23 M rows/s', '812 ms', '12.5 reads/s')
+    """
+    if unit == "rows/s":
+        return f"{value / 1e6:.2f} M rows/s" if value >= 1e6 else f"{value / 1e3:,.0f} k rows/s"
+    if unit == "ms":
+        return f"{value:,.0f} ms" if value >= 100 else f"{value:.1f} ms"
+    return f"{value:.3g} {unit}"
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """The figures in aligned columns."""
+    rows = [HEADER]
+    for each in figures:
+        ours, theirs = amount(each.ours, each.unit), amount(each.theirs, each.unit)
+        target = "" if each.target is None else str(each.target)
+        rows.append(
+            (f"({each.measure})", each.what, ours, each.peer, theirs, f"{each.ratio:.2f} x", target, each.verdict)
+        )
+    widths = [max(len(row[index]) for row in rows) for index in range(len(HEADER))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if index in _RIGHT else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+def totals_text(totals: Sequence[Totals]) -> str:
+    """What became of the rows, on each side."""
+    lines = []
+    for each in totals:
+        ours = "exactly the truth" if each.exact else "NOT the truth"
+        lines.append(
+            f"({each.measure}) {each.rows:,} row counts in all windows; Anabranch shows {each.ours:,}: {ours}."
+            f" Structured Streaming dropped {each.dropped:,} as late and never emitted {each.never_emitted:,}."
+        )
+    return "\n".join(lines)
+
+
+def results(outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that was found, as plain JSON."""
+    return {
+        "about": dict(about),
+        "figures": [each.to_json() for outcome in outcomes for each in outcome.figures],
+        "totals": [each.to_json() for outcome in outcomes for each in outcome.totals],
+        "phases": {name: values for outcome in outcomes for name, values in (outcome.phases or {}).items()},
+    }
+
+
+def write(out: Path, outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> list[Path]:
+    """Write results.json and chart.svg; their paths."""
+    out.mkdir(parents=True, exist_ok=True)
+    found = results(outcomes, about)
+    plain, picture = out / "results.json", out / "chart.svg"
+    plain.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    subtitle = f"{about['rows']:,} bids, {about['cores']} cores, medians of {about['repeat']}, {about['date']}"
+    picture.write_text(chart([f for each in outcomes for f in each.figures], subtitle), encoding="utf-8")
+    return [plain, picture]
+
+
+# ---------------------------------------------------------------------------------------------- the chart
+
+WIDTH, LEFT, RIGHT, LINE, TOP = 900, 380, 150, 26, 74
+#: A bar of ten times the peer's figure is as long as they come.
+LONGEST = 10.0
+COLOURS = {"met": "#2f7d5b", "missed": "#b5493a", "reported": "#7d8791"}
+
+
+def chart(figures: Sequence[Figure], subtitle: str) -> str:
+    """One bar a figure: Anabranch as a multiple of what stands beside it, with a mark where the target is.
+
+    Targets that are to be exceeded and limits that are to be kept stand apart: there long bars are good, here short.
+    """
+    groups = [
+        ("Speed: times as fast as (longer is better)", [f for f in figures if f.unit != "ms"]),
+        ("Cost: times as much as (shorter is better)", [f for f in figures if f.unit == "ms"]),
+    ]
+    body: list[str] = []
+    y = TOP
+    for title, members in groups:
+        if not members:
+            continue
+        body.append(_text(16, y, title, weight="bold"))
+        y += LINE
+        for each in members:
+            body += _bar(each, y)
+            y += LINE
+        y += LINE // 2
+    height = y + 8
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
+        ' font-family="system-ui, sans-serif" font-size="13" role="img" aria-label="Results of the bench">',
+        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+        _text(16, 28, "Anabranch beside its peers", weight="bold", size=17),
+        _text(16, 48, f"{subtitle}; a black mark is the target", fill="#57606a"),
+    ]
+    return "\n".join([*head, *body, "</svg>"]) + "\n"
+
+
+def _bar(figure: Figure, y: int) -> list[str]:
+    room = WIDTH - LEFT - RIGHT
+    length = max(2.0, room * min(figure.ratio, LONGEST) / LONGEST)
+    colour = COLOURS[figure.verdict.split(" ")[0]]
+    parts = [
+        _text(LEFT - 10, y, f"({figure.measure}) {figure.what} : {figure.peer}", anchor="end", size=11),
+        f'<rect x="{LEFT}" y="{y - 12}" width="{length:.1f}" height="16" fill="{colour}"/>',
+    ]
+    if figure.target is not None:
+        x = LEFT + room * min(figure.target.ratio, LONGEST) / LONGEST
+        parts.append(f'<rect x="{x - 1:.1f}" y="{y - 15}" width="2.5" height="22" fill="#000000"/>')
+    more = "+" if figure.ratio > LONGEST else ""
+    label = f"{figure.ratio:.2f} x{more} ({amount(figure.ours, figure.unit)})"
+    parts.append(_text(LEFT + length + 8, y, label, size=11))
+    return parts
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    weight: str = "normal",
+    size: int = 13,
+    anchor: str = "start",
+    fill: str = "#1f2328",
+) -> str:
+    return (
+        f'<text x="{x:.0f}" y="{y:.0f}" font-size="{size}" font-weight="{weight}" text-anchor="{anchor}"'
+        f' fill="{fill}">{escape(text)}</text>'
+    )
