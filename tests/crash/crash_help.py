@@ -30,7 +30,7 @@ from anabranch.ledger.records import Record
 
 WORKER = Path(__file__).with_name("worker.py")
 #: A worker that takes longer hangs.
-PATIENCE = 120
+PATIENCE = 300
 START = datetime(2024, 5, 1, tzinfo=timezone.utc)
 WINDOW = 10
 DELAY = 5

@@ -45,11 +45,14 @@ def attach() -> Any:
     return SparkSession(SparkContext(gateway=gateway, jsc=context, conf=conf))
 
 
-def small_ledger(fan_in: int, snapshot_every: int) -> None:
-    """Have the reducer, vacuum and snapshot files come up within a few runs."""
-    from anabranch.engine import capture, reduce
+def small_ledger(fan_in: int, snapshot_every: int, by_executors: bool) -> None:
+    """Have the reducer, vacuum and snapshot files come up within a few runs, and if asked for, have the executors
+    write what is small too."""
+    from anabranch.engine import capture, reduce, run
     from anabranch.ledger import ledger, log
 
+    if by_executors:
+        run.SMALL_BYTES = run.SMALL_ROWS = -1
     reduce.FAN_IN = fan_in
     capture.VACUUM_EVERY = 3
     log.SNAPSHOT_EVERY = snapshot_every
@@ -57,7 +60,8 @@ def small_ledger(fan_in: int, snapshot_every: int) -> None:
 
 
 def rows(session: Any, query: str) -> list[list[Any]]:
-    return [list(row.values()) for row in session.sql(query).toArrow().to_pylist()]
+    columns = [column.to_pylist() for column in session.sql(query).toArrow().columns]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def limited(session: Any, statement: str, limits: list[int]) -> None:
@@ -70,7 +74,7 @@ def limited(session: Any, statement: str, limits: list[int]) -> None:
             session.sql(statement)
             outcome = {"error": None}
         except Exception as error:
-            outcome = {"error": type(error).__name__, "root": type(error).__mro__[-4:][0].__name__, "text": str(error)}
+            outcome = {"error": type(error).__name__, "text": str(error)}
             from anabranch.errors import AnabranchError
 
             outcome["ours"] = isinstance(error, AnabranchError)
@@ -90,7 +94,7 @@ def waiting(session: Any) -> list[str]:
 def work(order: dict[str, Any]) -> None:
     import anabranch
 
-    small_ledger(order.get("fan_in", 3), order.get("snapshot_every", 5))
+    small_ledger(order.get("fan_in", 3), order.get("snapshot_every", 5), order.get("by_executors", False))
     spark = attach() if "PYSPARK_GATEWAY_PORT" in os.environ else None
     read_only = order.get("read_only", False)
     with anabranch.connect(
@@ -98,6 +102,7 @@ def work(order: dict[str, Any]) -> None:
         run_rows=order.get("run_rows"), read_only=read_only,
     ) as session:  # fmt: skip
         say(opened=session.version, rolled_back=session.rolled_back)
+        session._core.ledger.keep_versions = order.get("keep_versions", 100)
         for query in order.get("before", []):
             say(
                 before=query,

@@ -41,6 +41,7 @@ WINDOWED = {
     "window time": f"SELECT window_time, min(k) AS l, max(ts) AS h FROM {HOP} GROUP BY {WINDOW}, window_time",
     "window of exact spreads": f"SELECT {WINDOW}, count(DISTINCT n) AS c, bool_and(b) AS f, bool_or(b) AS e"
     f" FROM {TUMBLE} GROUP BY {WINDOW}",
+    "window of doubles": f"SELECT {WINDOW}, g, sum(x) AS s, avg(x) AS a, max(x) AS h FROM {TUMBLE} GROUP BY {WINDOW}, g",
     "window joined with a table": f"SELECT {WINDOW}, label, count(*) AS c FROM TUMBLE(s, ts, INTERVAL 10 SECONDS) t"
     f" JOIN names ON names.k = t.k GROUP BY {WINDOW}, label",
 }

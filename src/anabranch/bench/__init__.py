@@ -56,7 +56,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--master", help="where Spark runs (default local[*])")
     options = parser.parse_args(arguments)
     options.rows = options.rows or (QUICK_ROWS if options.quick else ROWS)
-    options.only = [name for name in options.only.replace(",", "").replace(" ", "").lower()]
+    options.only = list(options.only.replace(",", "").replace(" ", "").lower())
     unknown = sorted(set(options.only) - set(MEASURES))
     if unknown or not options.only:
         parser.error(f"there is no measure {', '.join(unknown) or 'of that name'}: the measures are a to f")

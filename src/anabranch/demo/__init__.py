@@ -6,15 +6,20 @@ The bids and the feeder that hands them out are in `bids`, the stream and the vi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -40,7 +45,7 @@ class Options:
     """What to show."""
 
     rows: int = 300_000
-    seconds: float = 18.0
+    seconds: float = 15.0
     keep: bool = False
     master: str | None = None
     conf: dict[str, str] = field(default_factory=dict)
@@ -68,7 +73,8 @@ def command(rows: int, seconds: float, keep: bool, master: str | None, conf: dic
     """A live bid stream, three views, and the proof that no row is lost."""
     console = Console()
     console.prepare()
-    return play(console, Options(rows, seconds, keep, master, conf))
+    with _signals(_end, "SIGTERM", "SIGHUP"):
+        return play(console, Options(rows, seconds, keep, master, conf))
 
 
 def script_in(folder: Path) -> str:
@@ -98,7 +104,8 @@ def play(console: Console, options: Options, spark: SparkSession | None = None) 
             " late; three views stay right.",
             resources.files(__package__).joinpath("demo.sql").read_text(encoding="utf-8"),
         )
-        feeder = Feeder(Bids(options.rows), folder, options.seconds)
+        files = min(Bids.files, max(4, options.rows // 1_000))
+        feeder = Feeder(Bids(options.rows, files), folder, options.seconds)
         conf = {**CONF, **options.conf}
         flow = Flow(script, folder / "home", feeder, spark=spark, master=options.master, conf=conf)
         if not _watch(flow, view):
@@ -115,7 +122,8 @@ def play(console: Console, options: Options, spark: SparkSession | None = None) 
         return 0 if holds else FAILED
     finally:
         if not kept:
-            shutil.rmtree(folder, ignore_errors=True)
+            with _undisturbed():
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _watch(flow: Flow, view: Lines | Picture) -> bool:
@@ -133,11 +141,38 @@ def _watch(flow: Flow, view: Lines | Picture) -> bool:
             if error is not None:
                 raise error
             view.last(flow)
-    except KeyboardInterrupt:
-        flow.cancel()
-        flow.wait(SECONDS_TO_STOP)
-        return False
+    except BaseException as error:
+        with _undisturbed():
+            flow.cancel()
+            flow.wait(SECONDS_TO_STOP)
+        if isinstance(error, KeyboardInterrupt):
+            return False
+        raise
     return True
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """A closed terminal or a kill ends the demo as an exception does, so that it cleans up after itself."""
+    sys.exit(128 + number)
+
+
+def _undisturbed() -> contextlib.AbstractContextManager[None]:
+    """Cleaning up takes a moment; a second Ctrl-C must not leave half of it."""
+    return _signals(signal.SIG_IGN, "SIGINT", "SIGTERM", "SIGHUP")
+
+
+@contextlib.contextmanager
+def _signals(handler: signal.Handlers | Callable[[int, FrameType | None], None], *names: str) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 def _conclude(console: Console, flow: Flow) -> bool:
@@ -151,10 +186,8 @@ def _conclude(console: Console, flow: Flow) -> bool:
         rows = sum(verdict.totals[0].from_view for verdict in verdicts)
         most = max(verdict.late for verdict in verdicts)
         console.line(f"All {rows:,} rows of the three views are those of Spark's batch queries over all bids.")
-        console.line(
-            f"In them are up to {most:,} bids that came after a window of theirs had closed:"
-            " a watermark would have dropped them."
-        )
+        console.line(f"Up to {most:,} of those bids came when a window of theirs had closed already:")
+        console.line("they are in the views, and a watermark would have dropped them.")
         return True
     wrong = ", ".join(verdict.view for verdict in verdicts if not verdict.holds)
     console.error(f"these views differ from Spark's batch queries: {wrong}")
@@ -172,14 +205,14 @@ def _suggest(console: Console, folder: Path | None) -> None:
     else:
         home = f"{program} --home {shlex.quote(str(folder / 'home'))}"
         tries = [
-            (f'{home} "SELECT * FROM highest_price ORDER BY window_start"', "read a view"),
-            (f'{home} "EXPLAIN SELECT * FROM hot_items"', "how it is kept"),
-            (f'{home} "SELECT run, rows, late_rows, progress FROM sys.runs"', "what each run did"),
+            (f'{home} "SELECT * FROM highest_price ORDER BY window_start"', ""),
+            (f'{home} "EXPLAIN SELECT * FROM hot_items"', ""),
+            (f'{home} "SELECT run, rows, late_rows, progress FROM sys.runs"', ""),
         ]
     console.line("Try next:")
     width = max(len(text) for text, _ in tries)
     for text, purpose in tries:
-        console.line(f"  {text}{'' if folder else ' ' * (width - len(text))}   {console.style(purpose, 'dim')}")
+        console.line(f"  {text.ljust(width)}   {console.style(purpose, 'dim')}" if purpose else f"  {text}")
 
 
 def _program() -> str:

@@ -82,7 +82,7 @@ def _auction(chance: random.Random, arrival: int) -> int:
         return 1_000 + chance.randrange(AUCTIONS)
     # Of the hot ones, the first is the hottest; ten minutes later others are.
     place = int(HOT_AT_ONCE * chance.random() ** 1.8)
-    return 1_000 + ((arrival - START) // HOT_FOR * 131 + place * 37) % AUCTIONS
+    return 1_000 + ((arrival - START) // HOT_FOR * 131 + place * 389 + 7) % AUCTIONS
 
 
 def _event_time(chance: random.Random, arrival: int) -> int:
@@ -92,13 +92,18 @@ def _event_time(chance: random.Random, arrival: int) -> int:
 
 
 class Feeder(threading.Thread):
-    """Writes the files aside at once, then puts one after the other where the stream looks for them."""
+    """Writes the files aside at once, then puts one after the other where the stream looks for them.
+
+    The first file comes at `go`, the others after `go_on`: the first run on a cold JVM takes a few times as long as any
+    other, and the bids would be gone before there is anything to see.
+    """
 
     def __init__(self, bids: Bids, folder: Path, seconds: float) -> None:
         super().__init__(name="demo-feeder", daemon=True)
         self.bids = bids
         self.seconds = seconds
         self.go = threading.Event()
+        self.go_on = threading.Event()
         self.cancelled = threading.Event()
         self.error: BaseException | None = None
         self.handed_out = 0
@@ -118,6 +123,7 @@ class Feeder(threading.Thread):
     def cancel(self) -> None:
         self.cancelled.set()
         self.go.set()
+        self.go_on.set()
 
     def _write(self) -> None:
         import pyarrow.parquet as parquet
@@ -135,5 +141,8 @@ class Feeder(threading.Thread):
             # Renaming shows a file whole or not at all.
             os.rename(self._aside / name, self._shown / name)
             self.handed_out += 1
-            if self.handed_out < len(names):
+            if self.handed_out == 1:
+                self.go_on.wait()
+            elif self.handed_out < len(names):
                 self.cancelled.wait(self.seconds / len(names))
+        self._aside.rmdir()

@@ -12,7 +12,7 @@ from anabranch.cli import tables
 from anabranch.cli.console import Console
 from anabranch.cli.live import Status
 from anabranch.cli.values import timestamp_text
-from anabranch.demo.bids import MINUTE
+from anabranch.demo.bids import MINUTE, SECOND
 from anabranch.demo.flow import Flow
 from anabranch.demo.proof import Verdict
 
@@ -121,7 +121,7 @@ class Picture:
         from rich.text import Text
 
         places: list[tuple[int, int, int]] = []
-        heading = "hot items: waiting for the first window to close"
+        heading = "hot items: none yet"
         if flow.hot is not None and flow.hot_end is not None:
             places = list(zip(*(column.to_pylist() for column in flow.hot.columns), strict=True))
             since, until = (timestamp_text(at)[11:16] for at in (flow.hot_end - 5 * MINUTE, flow.hot_end))
@@ -140,7 +140,8 @@ def make(console: Console) -> Lines | Picture:
 
 
 def status(flow: Flow) -> Status:
-    return Status(flow.rows, flow.late, flow.progress, flow.feeding_seconds)
+    progress = None if flow.progress is None else flow.progress // SECOND * SECOND
+    return Status(flow.rows, flow.late, progress, flow.feeding_seconds)
 
 
 def show_verdicts(console: Console, verdicts: list[Verdict]) -> None:

@@ -9,6 +9,7 @@ the whole view is computed over the windows that have closed, and compared with 
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from anabranch.engine.core import Core
 from anabranch.engine.tables import PANE, change_fields, hidden_keys
 from anabranch.engine.writing import adopt_folder, write_table
 from anabranch.ledger import DataFile, Snapshot
+from anabranch.ledger.files import explained
 from anabranch.plan.catalog import BlockUse, Catalog, Panes, View
 from anabranch.plan.views import duckdb_type
 
@@ -218,15 +220,20 @@ def copy_to_table(
     core: Core, duck: duckdb.DuckDBPyConnection, text: str, table_id: str, time: str | None
 ) -> tuple[DataFile, ...]:
     """Write what a DuckDB query gives as files of a table."""
+    import duckdb
+
     folder = core.ledger.stage()
     path = folder / "changes.parquet"
     options = "FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 100000"
-    duck.execute(f"COPY ({text}) TO {quoted_text(str(path))} ({options})")
-    adopted = adopt_folder(core.ledger, table_id, folder, time)
-    for leftover in folder.iterdir():
-        leftover.unlink()
-    folder.rmdir()
-    return adopted
+    try:
+        with explained(f"writing a file of table {table_id}", core.ledger.home):
+            try:
+                duck.execute(f"COPY ({text}) TO {quoted_text(str(path))} ({options})")
+            except duckdb.IOException as error:
+                raise OSError((str(error).splitlines() or [""])[0]) from error
+        return adopt_folder(core.ledger, table_id, folder, time)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 _connections = threading.local()

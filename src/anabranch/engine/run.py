@@ -88,13 +88,16 @@ class Runner:
             stream = catalog.stream(stream_id)
             state = core.progress(snapshot, stream_id)
             staged: list[Path] = []
+            files: dict[str, tuple[DataFile, ...]] = {}
             reach("before-job")
             try:
                 outputs = self._outputs(stream, catalog, snapshot, incoming.bytes)
-                files, figures, bad = self._scan(stream, incoming, outputs, state, staged, watch)
+                figures, bad = self._scan(stream, incoming, outputs, state, files, staged, watch)
             except Exception as error:
+                core.ledger.give_up(files, staged)
                 raise translate(error) from error
             if stream.fail_on_bad and bad:
+                core.ledger.give_up(files, staged)
                 first = bad[0]
                 raise QueryFailed(
                     f"stream {stream.name}: {first.reason} in {first.source}"
@@ -104,11 +107,15 @@ class Runner:
             reach("after-files")
             seen = figures.seen()
             after = progress_algebra.observe(stream.policy, state, seen, core.now())
-            incoming.verify()
-            with core.ledger.commit_lock:
-                return self._commit(
-                    stream, incoming, files, figures, bad, state, after, kind, applied, outputs, staged, watch
-                )
+            try:
+                incoming.verify()
+                with core.ledger.commit_lock:
+                    return self._commit(
+                        stream, incoming, files, figures, bad, state, after, kind, applied, outputs, staged, watch
+                    )
+            except Exception:
+                core.ledger.give_up(files, staged)
+                raise
 
     # ---- what a run adds to
 
@@ -216,9 +223,10 @@ class Runner:
         incoming: Incoming,
         outputs: list[_Output],
         state: ProgressState,
+        files: dict[str, tuple[DataFile, ...]],
         staged: list[Path],
         watch: Stopwatch,
-    ) -> tuple[dict[str, tuple[DataFile, ...]], Figures, list[BadRow]]:
+    ) -> tuple[Figures, list[BadRow]]:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
@@ -237,7 +245,6 @@ class Runner:
         if kept:
             tagged = tagged.persist()
         try:
-            files: dict[str, tuple[DataFile, ...]] = {}
             values: Mapping[str, Any] = {}
             if not observable:
                 values = tagged.agg(*metrics).collect()[0].asDict()
@@ -247,10 +254,10 @@ class Runner:
                 good = [each.where(good_condition) for each in (observed, tagged)]
                 reach("during-files")
 
-                def work(index: int) -> tuple[str, tuple[DataFile, ...]]:
+                def work(index: int) -> None:
                     output = outputs[index]
                     frame = output.frame(good[0 if index == 0 else 1])
-                    written = write_frame(
+                    files[output.table] = write_frame(
                         self.core.ledger,
                         output.table,
                         frame,
@@ -259,13 +266,12 @@ class Runner:
                         staged=staged,
                     )
                     reach("between-files")
-                    return output.table, written
 
                 if shared:
                     with ThreadPoolExecutor(max_workers=min(8, len(outputs))) as pool:
-                        files = dict(pool.map(work, range(len(outputs))))
+                        list(pool.map(work, range(len(outputs))))
                 else:
-                    files = dict([work(0)])
+                    work(0)
                 if observable:
                     values = observation.get
             watch.lap("partials")
@@ -274,7 +280,7 @@ class Runner:
             if figures.bad:
                 bad += self._bad_rows(stream, tagged.where(f"NOT ({good_condition})"))
                 watch.lap("bad rows")
-            return files, figures, bad
+            return figures, bad
         finally:
             if kept:
                 tagged.unpersist()
@@ -351,28 +357,32 @@ class Runner:
             captured=incoming.captured,
             bound=after.bound,
         )
-        emit_changes(
-            self.core,
-            catalog,
-            snapshot,
-            {stream.id: (before.bound, after.bound)},
-            files,
-            tables,
-            schemas,
-            watch,
-        )
-        reach("after-changes")
-        record = ledger.commit(
-            Draft(
-                kind,
-                streams={stream.id: run},
-                tables=tables,
-                applied=applied,
-                milliseconds=watch.total(),
-                schemas=schemas,
-                staged=tuple(staged),
+        try:
+            emit_changes(
+                self.core,
+                catalog,
+                snapshot,
+                {stream.id: (before.bound, after.bound)},
+                files,
+                tables,
+                schemas,
+                watch,
             )
-        )
+            reach("after-changes")
+            record = ledger.commit(
+                Draft(
+                    kind,
+                    streams={stream.id: run},
+                    tables=tables,
+                    applied=applied,
+                    milliseconds=watch.total(),
+                    schemas=schemas,
+                    staged=tuple(staged),
+                )
+            )
+        except Exception:
+            ledger.give_up({table: change.add for table, change in tables.items()})
+            raise
         reach("after-run")
         return record
 

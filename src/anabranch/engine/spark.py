@@ -91,26 +91,33 @@ def quiet_start() -> Iterator[Callable[[], list[str]]]:
 
     Only the JVM that is started inside inherits the file; ANABRANCH_SPARK_LOG names one that is to be kept.
     """
+    with _spark_log() as log:
+        begun = os.fstat(log).st_size
+        sys.stderr.flush()
+        saved = os.dup(2)
+        os.dup2(log, 2)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield lambda: os.pread(log, 1 << 20, begun).decode("utf-8", "replace").splitlines()
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+
+
+@contextlib.contextmanager
+def _spark_log() -> Iterator[int]:
+    """An open file: the one that is wanted, or one without a name, of which nothing is left however this ends."""
     wanted = os.environ.get("ANABRANCH_SPARK_LOG")
-    handle, path = (os.open(wanted, os.O_CREAT | os.O_APPEND | os.O_WRONLY), wanted) if wanted else tempfile.mkstemp()
-    sys.stderr.flush()
-    saved = os.dup(2)
-    os.dup2(handle, 2)
+    if not wanted:
+        with tempfile.TemporaryFile() as file:
+            yield file.fileno()
+        return
+    handle = os.open(wanted, os.O_CREAT | os.O_APPEND | os.O_RDWR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield lambda: _lines(path)
+        yield handle
     finally:
-        os.dup2(saved, 2)
-        os.close(saved)
         os.close(handle)
-        if not wanted:
-            os.unlink(path)
-
-
-def _lines(path: str) -> list[str]:
-    with open(path, encoding="utf-8", errors="replace") as lines:
-        return lines.read().splitlines()
 
 
 def adopt(spark: SparkSession) -> SparkSession:

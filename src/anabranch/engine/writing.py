@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.ledger import DataFile, Ledger
+from anabranch.ledger.crash import reach
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,6 +53,7 @@ def adopt_folder(ledger: Ledger, table_id: str, folder: Path, time: str | None) 
             continue
         low, high = time_range(metadata, time) if time is not None else (None, None)
         adopted.append(ledger.adopt(table_id, path, metadata.num_rows, low, high))
+        reach("after-adopt")
     return tuple(adopted)
 
 

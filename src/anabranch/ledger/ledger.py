@@ -15,7 +15,7 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -328,6 +328,17 @@ class Ledger:
     def discard(self, table_id: str, file: DataFile) -> None:
         """Delete a file that was written or adopted and will not be committed."""
         self._arrivals.discard(table_id, file.path)
+
+    def give_up(self, written: Mapping[str, Iterable[DataFile]], staged: Iterable[Path] = ()) -> None:
+        """Delete the files of a commit that failed: on a full disk they would be in the way of the next."""
+        with self._commit_lock:
+            if self._log.newest_after(self._snapshot.version) > self._snapshot.version:
+                return  # a record that was published after all may name them
+            for table, new in written.items():
+                for file in new:
+                    self._arrivals.discard(table, file.path)
+        for folder in staged:
+            shutil.rmtree(folder, ignore_errors=True)
 
     # ---- committing
 

@@ -1,0 +1,87 @@
+"""Figures as people, programs and browsers see them."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from anabranch.bench import main, report
+from anabranch.bench.figures import Figure, Outcome, Totals, at_least, at_most
+
+FAST = Figure("a", "tumbling & more", "Structured Streaming", 1_500_000, 750_000, "rows/s", at_least(1.5))
+SLOW = Figure("c", "run of 2,000 rows", "bare foreachBatch", 240, 100, "ms", at_most(1.2))
+OTHER = Figure("d", "8 views", "one view", 42.25, 40, "ms")
+READ = Figure("e", "reading", "batch", 30.0, 2.0, "reads/s", at_least(8))
+TOTALS = Totals("a", 1000, 1000, True, 12, 34)
+OUTCOMES = [Outcome((FAST, SLOW), (TOTALS,), {"(a) runs": {"total": 5.0}}), Outcome((OTHER, READ))]
+ABOUT = {"rows": 1000, "cores": 2, "repeat": 3, "date": "2026-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("figure", "verdict"),
+    [
+        (FAST, "met"),
+        (SLOW, "missed by 100 %"),
+        (OTHER, "reported"),
+        (Figure("a", "w", "p", 120, 100, "rows/s", at_least(1.5)), "missed by 20 %"),
+        (Figure("a", "w", "p", 150, 100, "rows/s", at_least(1.5)), "met"),
+        (Figure("c", "w", "p", 120, 100, "ms", at_most(1.2)), "met"),
+    ],
+)
+def test_a_verdict_says_by_how_much_a_target_was_missed(figure: Figure, verdict: str) -> None:
+    assert figure.verdict == verdict
+
+
+def test_the_table_has_a_line_for_every_figure() -> None:
+    lines = report.table([FAST, SLOW, OTHER]).splitlines()
+    assert len(lines) == 5
+    assert lines[2].split() == (
+        "(a) tumbling & more 1.50 M rows/s Structured Streaming 750 k rows/s 2.00 x ≥ 1.5 x met".split()
+    )
+    assert lines[3].endswith("240 ms  bare foreachBatch         100 ms  2.40 x  ≤ 1.2 x  missed by 100 %")
+    assert "42.2 ms" in lines[4] and lines[4].endswith("reported")
+
+
+def test_the_totals_tell_what_was_lost() -> None:
+    told = report.totals_text([TOTALS])
+    assert "exactly the truth" in told and "dropped 12" in told and "never emitted 34" in told
+    assert "NOT the truth" in report.totals_text([Totals("a", 10, 9, False, 0, 0)])
+
+
+def test_results_are_written_as_json_and_as_a_chart(tmp_path: Path) -> None:
+    plain, picture = report.write(tmp_path / "new" / "folder", OUTCOMES, ABOUT)
+    found = json.loads(plain.read_text(encoding="utf-8"))
+    assert [each["measure"] for each in found["figures"]] == ["a", "c", "d", "e"]
+    assert found["figures"][0]["ratio"] == 2.0 and found["figures"][0]["target"] == "≥ 1.5 x"
+    assert found["totals"][0]["never_emitted"] == 34
+    assert found["phases"] == {"(a) runs": {"total": 5.0}}
+    assert picture.name == "chart.svg"
+
+
+def test_the_chart_is_well_formed_and_has_a_bar_for_every_figure_and_a_mark_for_every_target() -> None:
+    root = ElementTree.fromstring(report.chart([FAST, SLOW, OTHER, READ], "1,000 bids"))
+    name = "{http://www.w3.org/2000/svg}"
+    fills = [each.get("fill") for each in root.iter(f"{name}rect")]
+    assert sum(fill in report.COLOURS.values() for fill in fills) == 4
+    assert fills.count("#000000") == 3
+    texts = [each.text or "" for each in root.iter(f"{name}text")]
+    assert any("tumbling & more" in text for text in texts)
+    assert any("15.00 x+" in text for text in texts)
+    width = float(root.get("width", "0"))
+    assert all(float(each.get("x", "0")) + float(each.get("width", "0")) <= width for each in root.iter(f"{name}rect"))
+
+
+def test_wrong_options_are_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, said in (
+        (["--only", "a,z"], "no measure z"),
+        (["--only", ","], "the measures are a to f"),
+        (["--rows", "100"], "too few for 40 files"),
+        (["--rows", "-5"], "not a positive number"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        assert said in capsys.readouterr().err

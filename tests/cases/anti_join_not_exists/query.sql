@@ -1,0 +1,6 @@
+SELECT *
+FROM (SELECT * FROM TUMBLE(TABLE LeftTable, DESCRIPTOR(row_time), INTERVAL '5' MINUTE)) l
+WHERE NOT EXISTS (
+  SELECT * FROM (SELECT * FROM TUMBLE(TABLE RightTable, DESCRIPTOR(row_time), INTERVAL '5' MINUTE)) r
+  WHERE l.num = r.num AND l.window_start = r.window_start AND l.window_end = r.window_end
+)
