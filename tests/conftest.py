@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase
+from hypothesis import settings as hypothesis_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ _EXAMPLES = os.environ.get("ANABRANCH_EXAMPLES")
 #: An example of the engine's laws takes a second or more: making a failing one smaller is worth it only when asked for.
 _PHASES = [Phase.explicit, Phase.reuse, Phase.generate] + ([Phase.shrink] if os.environ.get("ANABRANCH_SHRINK") else [])
 
-settings.register_profile(
+hypothesis_settings.register_profile(
     "engine",
     deadline=None,
     max_examples=int(_EXAMPLES or 10),
@@ -38,7 +39,13 @@ def spark() -> Iterator[SparkSession]:
     """The Spark session of the process."""
     from anabranch.engine import spark as sessions
 
-    session = sessions.start("local[2]", {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"})
+    # Small queries, each seen once or twice: the quick compiler is done long before the thorough one pays.
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    session = sessions.start("local[2]", settings)
     yield session
     session.stop()
 

@@ -88,7 +88,7 @@ def test_the_same_seed_gives_the_same_rows_and_another_others() -> None:
 def test_rows_do_not_depend_on_how_they_are_cut() -> None:
     whole = f"SELECT * FROM ({rows_sql(BIDS, 100, 200)})"
     cut = f"SELECT * FROM ({rows_sql(BIDS, 100, 150)}) UNION ALL SELECT * FROM ({rows_sql(BIDS, 150, 200)})"
-    assert ask(f"SELECT count(*) FROM ({whole} EXCEPT ALL {cut})") == 0
+    assert ask(f"SELECT count(*) FROM ({whole} EXCEPT ALL ({cut}))") == 0
 
 
 def test_files_are_ordered_by_their_time_of_change(tmp_path: Path) -> None:

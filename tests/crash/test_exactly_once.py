@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from crash_help import (
     DELAY,
+    WINDOW,
     Feed,
     Processes,
     answers,
@@ -82,7 +83,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> tup
     """A home after a few clean runs, to be copied; and what feeds it."""
     folder = tmp_path_factory.mktemp("grown")
     feed = Feed(folder / "in", seed=7)
-    feed.add(3)
+    feed.add(4)
     outcome = processes.run(order(folder / "home", feed, after=[answers(at_version=False)]))
     assert outcome.clean, outcome.explain()
     same(outcome.answers("after"), truth(feed.all_files()))
@@ -157,7 +158,7 @@ def test_a_view_that_is_being_made(tmp_path: Path, processes: Processes, grown: 
     shutil.copytree(grown[0], home)
     view = (
         "CREATE VIEW late_made AS SELECT k, window_start, min(n) AS low FROM"
-        " TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '20' SECOND) GROUP BY k, window_start EMIT ON WINDOW CLOSE"
+        " TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY k, window_start EMIT ON WINDOW CLOSE"
     )
     count = "SELECT count(*), sum(low) FROM late_made"
     for place in ("after-backfill", "before-table-commits", "after-first-table-commit", "before-record"):
@@ -170,8 +171,8 @@ def test_a_view_that_is_being_made(tmp_path: Path, processes: Processes, grown: 
     rows = read_rows(feed.all_files()["bids"])
     progress = max(second for _, second, _, _ in rows) - DELAY
     for _, second, key, n in rows:
-        at = second // 20 * 20
-        if at + 20 <= progress:
+        at = second // WINDOW * WINDOW
+        if at + WINDOW <= progress:
             windows[key, at] = min(n, windows.get((key, at), n))
     outcome = processes.run(order(home, feed, after=[count, answers(at_version=False)]))
     assert outcome.clean, outcome.explain()
@@ -180,7 +181,7 @@ def test_a_view_that_is_being_made(tmp_path: Path, processes: Processes, grown: 
     check_changes(home)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_killed_process_takes_its_spark_along(tmp_path: Path, alone: Processes) -> None:
     """With a JVM of its own, as people run it: killed from within a run and from outside, nothing stays behind."""
     home, feed = tmp_path / "home", Feed(tmp_path / "in", seed=3)

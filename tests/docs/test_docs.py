@@ -35,7 +35,7 @@ class Example:
 
 def examples(page: Path) -> Iterator[Example]:
     text = page.read_text()
-    for match in re.finditer(r"^```(\w+)[ ]?([^\n]*)\n(.*?)^```\n(\n(\|.*\n)+)?", text, re.MULTILINE | re.DOTALL):
+    for match in re.finditer(r"^```(\w+)[ ]?([^\n]*)\n(.*?)^```\n(\n(\|[^\n]*\n)+)?", text, re.MULTILINE | re.DOTALL):
         table = match.group(4)
         rows = None
         if table is not None:

@@ -99,6 +99,10 @@ class Outcome:
     phases: dict[str, dict[str, float]] | None = None
 
 
+#: Below this many rows a bench is only tried out.
+BRIEF_ROWS = 100_000
+
+
 @dataclass(frozen=True)
 class Setting:
     """What the measures share: Spark, the data, a place to work in, and somebody to tell how far they are."""
@@ -120,6 +124,11 @@ class Setting:
     @property
     def rows_a_run(self) -> int:
         return -(-self.rows // self.files) * self.files_a_run
+
+    @property
+    def brief(self) -> bool:
+        """Too few rows for the figures to mean anything: enough to see that everything works."""
+        return self.rows < BRIEF_ROWS
 
 
 Measure = Callable[[Setting], Outcome]

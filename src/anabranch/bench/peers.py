@@ -165,14 +165,15 @@ def batch(spark: SparkSession, folder: Path, work: Path, windows: Windows) -> fl
 
 def window_by_batch(spark: SparkSession, folder: Path, start: datetime) -> tuple[float, list[dict[str, Any]]]:
     """One window of one minute, asked of the raw rows; seconds and the rows."""
+    from pyspark.sql import functions as F
+
     begin = time.perf_counter()
     bids = spark.read.parquet(str(folder))
     low = f"TIMESTAMP '{start:%Y-%m-%d %H:%M:%S}'"
     rows = (
         bids.where(f"ts >= {low} AND ts < {low} + INTERVAL 1 MINUTE")
         .groupBy("auction")
-        .agg({"*": "count", "price": "sum"})
-        .toDF("auction", "bids", "total")
+        .agg(F.expr("count(*) AS bids"), F.expr("sum(price) AS total"))
         .toArrow()
         .to_pylist()
     )

@@ -15,13 +15,13 @@ FEW, MANY = 200, 2_000
 ROWS_OF_LATER_RUNS = 500
 #: Up to this many rows the many runs are fewer, so that a quick look stays quick.
 QUICK_ROWS, QUICK_RUNS = 1_000_000, 600
-READS, UNTIMED_READS = 7, 2
+READS, UNTIMED_READS = 9, 3
 WINDOW = START + 40 * MINUTE
 
 
 def one_window(setting: Setting) -> Outcome:
     """(e) One window of the view of (a), after 200 runs and after 2,000."""
-    few = min(FEW, max(2, setting.rows // 100))
+    few = 4 if setting.brief else FEW
     many = MANY if setting.rows > QUICK_ROWS else min(QUICK_RUNS, 3 * few)
     folder, later = setting.work / "cut", setting.work / "later"
     setting.say("(e) cutting the data into small files")

@@ -12,6 +12,7 @@ from anabranch.bench.subject import ON_CLOSE, TUMBLE, Subject
 SMALL_ROWS = 2_000
 #: How many small runs are timed, after so many that are not.
 SMALL_RUNS, WARMING_RUNS = 40, 15
+BRIEF_RUNS = 2
 
 
 def small_runs(setting: Setting) -> Outcome:
@@ -30,7 +31,7 @@ def small_runs(setting: Setting) -> Outcome:
             taken, phases[f"(c) {name}"] = _timed(setting, folder, {"v": view})
             seconds += taken
         streamed = peers.bare_batches(setting.streaming, folder, setting.work / "bare", 1)
-        bare += streamed.runs[WARMING_RUNS:]
+        bare += streamed.runs[_warming(setting) :]
     peer = "bare foreachBatch"
     return Outcome(
         (
@@ -44,16 +45,20 @@ def small_runs(setting: Setting) -> Outcome:
 def _timed(setting: Setting, folder: Path, views: dict[str, str]) -> tuple[list[float], dict[str, float]]:
     """The seconds of each small run once they are warm, and the mean milliseconds of their phases."""
     with Subject(setting.work / "home", setting.spark, folder, views) as home:
-        home.drain(SMALL_ROWS, limit=WARMING_RUNS)
+        home.drain(SMALL_ROWS, limit=_warming(setting))
         home.records.clear()
         seconds = home.drain(SMALL_ROWS)
         return seconds, {name: round(value / len(seconds), 1) for name, value in home.phases().items()}
 
 
+def _warming(setting: Setting) -> int:
+    return BRIEF_RUNS if setting.brief else WARMING_RUNS
+
+
 def _small_files(setting: Setting) -> Path:
     folder = setting.work / "small"
     if not folder.exists():
-        count = SMALL_RUNS + WARMING_RUNS
+        count = _warming(setting) + (BRIEF_RUNS if setting.brief else SMALL_RUNS)
         # As dense in time as the large stream, or a run would be spread over many more windows than there.
         span = 3_600_000_000 * SMALL_ROWS * count // max(setting.rows, SMALL_ROWS * count)
         generate(folder, Bids(SMALL_ROWS * count, count, seed=2, span=span))

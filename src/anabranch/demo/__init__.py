@@ -207,7 +207,7 @@ def _suggest(console: Console, folder: Path | None) -> None:
         tries = [
             (f'{home} "SELECT * FROM highest_price ORDER BY window_start"', ""),
             (f'{home} "EXPLAIN SELECT * FROM hot_items"', ""),
-            (f'{home} "SELECT run, rows, late_rows, progress FROM sys.runs"', ""),
+            (f'{home} "SELECT run, rows, late_rows, progress FROM sys.runs WHERE run >= 0"', ""),
         ]
     console.line("Try next:")
     width = max(len(text) for text, _ in tries)

@@ -279,7 +279,11 @@ class Definer:
         _check_names(fields, text, query)
         streams = {r.target for r in bound.references.values() if r.kind == "stream"}
         with stream_locks(core, streams), core.ledger.commit_lock:
+            # Read again under the lock: another thread may have added columns to a pane table that this view shares.
             snapshot = core.snapshot()
+            catalog = core.catalog(snapshot)
+            if isinstance(statement, CreateView) and statement.or_replace:
+                catalog = self._without(catalog, statement.name.last)
             planned = plan_view(
                 id=self._new_id(name), name=name, text=text, sql=sql, query=query, start=str(start), fields=fields,
                 catalog=catalog, world=self._world(snapshot, start),

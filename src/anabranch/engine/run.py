@@ -77,7 +77,6 @@ class Runner:
         *,
         kind: str = "run",
         applied: tuple[str, ...] = (),
-        partitions: int = 1,
     ) -> Record:
         """Take rows into a stream as its next run."""
         watch = Stopwatch()
@@ -208,7 +207,8 @@ class Runner:
         return frame.toDF(*(field.name for field in rows.fields))
 
     def _relations(self, state: Panes | Rows, catalog: Catalog, good: DataFrame) -> dict[str, DataFrame]:
-        relations: dict[str, DataFrame] = {"@stream": good}
+        columns = [quote_name(field.name) for field in catalog.stream(state.stream).fields]
+        relations: dict[str, DataFrame] = {"@stream": good.select(*columns)}
         for placeholder, id in state.statics.items():
             table = catalog[id]
             assert isinstance(table, Table)
@@ -495,6 +495,7 @@ def emit_changes(
             tables[view.changes_table] = TableChange(add=files)
             panes = catalog.panes(view.blocks[0].panes) if view.blocks else None
             if view.changes_table not in snapshot.files:
+                _ = core.frames  # it is Spark's parser that reads the types of columns
                 schemas[view.changes_table] = arrow_schema(change_fields(view, panes))
         watch.lap("changes")
 

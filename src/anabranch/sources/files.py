@@ -166,6 +166,7 @@ class FilesSource:
     def load(self, names: list[str]) -> DataFrame:
         """Rows of files with the stream's columns, the text of rows that do not parse, and the file of each."""
         assert self.declared is not None
+        self.spark()  # first: it is Spark's parser that reads the types of columns
         if not names:
             return self._empty()
         if self.format in ("csv", "tsv"):

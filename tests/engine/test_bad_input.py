@@ -1,0 +1,145 @@
+"""Rows and files that cannot be taken in are named, counted and left out; or they stop the stream, if it was told so."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from anabranch.errors import AnabranchError, NotSupported, QueryFailed, SourceError, UnknownName, WrongType
+from anabranch.testing import Harness
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = "(k STRING, n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)"
+GOOD = "a,1,2026-01-01 00:00:01\nb,2,2026-01-01 00:00:02\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "in"
+    made.mkdir()
+    return made
+
+
+def bad_rows(home: Harness) -> list[tuple[object, ...]]:
+    return home.query("SELECT source, offset, reason, raw FROM sys.bad_rows ORDER BY source, offset")
+
+
+def test_lines_that_do_not_parse_are_listed_with_their_numbers(home: Harness, folder: Path) -> None:
+    (folder / "x.csv").write_text(f"{GOOD}c,many,2026-01-01 00:00:03\nd,4,2026-01-01 00:00:04\ne,5,noon\n")
+    home.sql(f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}'); CREATE VIEW v AS SELECT count(*) AS c, sum(n) AS n FROM s")
+    assert home.table("v") == [(3, 7)]
+    found = bad_rows(home)
+    assert [(row[0], row[1], row[3]) for row in found] == [
+        (str(folder / "x.csv"), 3, "c,many,2026-01-01 00:00:03"),
+        (str(folder / "x.csv"), 5, "e,5,noon"),
+    ]
+    assert home.runs("s")[0]["bad_rows"] == 2
+
+
+def test_json_that_does_not_parse_is_listed(home: Harness, folder: Path) -> None:
+    (folder / "x.json").write_text('{"k": "a", "n": 1, "ts": "2026-01-01T00:00:01Z"}\n{"k": "b", "n":\n{"k": "c", "n": "x"}\n')
+    home.sql(f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}/*.json')")
+    assert [row[:2] for row in home.query("SELECT k, n FROM s")] == [("a", 1)]
+    assert [(row[1], row[3]) for row in bad_rows(home)] == [(2, '{"k": "b", "n":'), (3, '{"k": "c", "n": "x"}')]
+
+
+def test_a_row_without_an_event_time_is_bad(home: Harness, folder: Path) -> None:
+    (folder / "x.csv").write_text(f"{GOOD}c,3,\n")
+    home.sql(f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}/*.csv')")
+    assert len(home.table("s")) == 2
+    ((source, _, reason, raw),) = bad_rows(home)
+    assert source == str(folder / "x.csv")
+    assert "no event time" in reason and "ts" in reason
+    assert '"k":"c"' in raw
+
+
+def test_on_error_fail_stops_and_takes_nothing(home: Harness, folder: Path) -> None:
+    (folder / "x.csv").write_text(f"{GOOD}c,many,2026-01-01 00:00:03\n")
+    home.sql(f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}/*.csv') ON ERROR FAIL")
+    with pytest.raises(QueryFailed, match=r"x\.csv, line 3"):
+        home.table("s")
+    (folder / "x.csv").write_text(GOOD)
+    assert len(home.table("s")) == 2
+    assert [run["rows"] for run in home.runs("s")] == [2]
+
+
+def test_insert_with_a_null_time_is_bad_and_can_fail(home: Harness) -> None:
+    home.sql(f"CREATE STREAM s {COLUMNS}; CREATE STREAM strict {COLUMNS} ON ERROR FAIL")
+    home.insert("s", [("a", 1, "2026-01-01 00:00:01"), ("b", 2, None)])
+    assert [row[0] for row in home.table("s")] == ["a"]
+    assert [(row[0], row[1]) for row in bad_rows(home)] == [("insert", None)]
+    with pytest.raises(QueryFailed, match="no event time"):
+        home.insert("strict", [("a", 1, "2026-01-01 00:00:01"), ("b", 2, None)])
+    assert home.table("strict") == []
+
+
+def test_a_file_that_is_written_again_is_reported_once(home: Harness, folder: Path) -> None:
+    (folder / "x.csv").write_text(GOOD)
+    home.sql(f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}/*.csv'); CREATE VIEW v AS SELECT count(*) AS c FROM s")
+    assert home.table("v") == [(2,)]
+    (folder / "x.csv").write_text(GOOD + GOOD)
+    assert home.table("v") == [(2,)]
+    reported = [(str(folder / "x.csv"), "the file was changed after it was read; its new contents are not read")]
+    assert [(row[0], row[2]) for row in bad_rows(home)] == reported
+    home.reopen()
+    (folder / "y.csv").write_text(GOOD)
+    assert home.table("v") == [(4,)]
+    assert [(row[0], row[2]) for row in bad_rows(home)] == reported
+
+
+def test_a_file_of_long_ago_is_read(home: Harness, folder: Path) -> None:
+    (folder / "new.csv").write_text(GOOD)
+    home.sql(f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}/*.csv'); CREATE VIEW v AS SELECT count(*) AS c FROM s")
+    assert home.table("v") == [(2,)]
+    (folder / "old.csv").write_text(GOOD)
+    ages_ago = time.time() - 20 * 365 * 86400
+    os.utime(folder / "old.csv", (ages_ago, ages_ago))
+    assert home.table("v") == [(4,)]
+
+
+def test_a_file_that_has_disappeared_is_named(home: Harness, folder: Path) -> None:
+    (folder / "x.csv").write_text(GOOD)
+    home.sql(f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}/*.csv') KEEP NOTHING")
+    home.sql("CREATE VIEW v AS SELECT count(*) AS c FROM s")
+    assert home.table("v") == [(2,)]
+    (folder / "x.csv").unlink()
+    with pytest.raises(SourceError, match=r"x\.csv has disappeared"):
+        home.table("s")
+    assert home.table("v") == [(2,)]  # what was counted is counted
+    (folder / "y.csv").write_text(GOOD)
+    assert home.table("v") == [(4,)]
+
+
+def test_inserts_that_do_not_fit_are_refused(home: Harness) -> None:
+    home.sql(f"CREATE STREAM s {COLUMNS}; CREATE VIEW v AS SELECT count(*) AS c FROM s")
+    for statement, error, words in [
+        ("INSERT INTO s VALUES (1, 2)", WrongType, "3 columns are filled, but the query gives 2"),
+        ("INSERT INTO t VALUES (1)", UnknownName, "there is no stream or table t"),
+        ("INSERT INTO s (k, m) VALUES ('a', 1)", UnknownName, "no column m"),
+        ("INSERT INTO v VALUES (1)", AnabranchError, "v is a view"),
+        ("INSERT INTO s SELECT k, array(1), ts FROM s", WrongType, ""),
+        ("UPDATE s SET n = 1", NotSupported, "s is a stream"),
+        ("DELETE FROM s", NotSupported, "s is a stream"),
+        ("COPY s FROM '/no/such/file.csv'", AnabranchError, "no file matches"),
+    ]:
+        with pytest.raises(error) as caught:
+            home.sql(statement)
+        assert words in str(caught.value), statement
+    with pytest.raises(AnabranchError):
+        home.sql("INSERT INTO s VALUES ('a', 'not a number', TIMESTAMP '2026-01-01 00:00:00')")
+    home.sql("INSERT INTO s (ts, k) VALUES (TIMESTAMP '2026-01-01 00:00:00', 'a')")
+    assert [row[:2] for row in home.table("s")] == [("a", None)]
+    assert home.table("v") == [(1,)]
+
+
+def test_copy_takes_a_file_in_as_one_run(home: Harness, folder: Path) -> None:
+    (folder / "x.csv").write_text(f"{GOOD}c,many,2026-01-01 00:00:03\n")
+    home.sql(f"CREATE STREAM s {COLUMNS}; COPY s FROM '{folder / 'x.csv'}'")
+    assert [row[:2] for row in home.table("s")] == [("a", 1), ("b", 2)]
+    assert [(run["kind"], run["rows"], run["bad_rows"]) for run in home.runs("s")] == [("copy", 2, 1)]
+    home.insert("s", [("m", n, "2026-01-01 00:00:00") for n in range(1000)])
+    assert len(home.table("s")) == 1002

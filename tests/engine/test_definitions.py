@@ -1,0 +1,147 @@
+"""CREATE, OR REPLACE, IF NOT EXISTS, DROP, START AT; scripts run twice; sessions of one's own and for reading only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import anabranch
+from anabranch.errors import AnabranchError, HomeInUse, SqlError, UnknownName
+from anabranch.testing import Harness
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+STREAM = "CREATE STREAM s (k STRING, n INT)"
+SUMS = "SELECT k, sum(n) AS n FROM s GROUP BY k"
+
+
+def test_or_replace_takes_the_place_of_the_old_one(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS}")
+    home.insert("s", [("a", 1), ("a", 2)])
+    home.sql("CREATE OR REPLACE VIEW v AS SELECT k, max(n) AS m, count(*) AS c FROM s GROUP BY k")
+    home.insert("s", [("a", 1)])
+    assert home.table("v") == [("a", 2, 3)]
+    home.sql("CREATE VIEW w AS SELECT max(c) AS c FROM v")
+    with pytest.raises(SqlError, match="it is read by w"):
+        home.sql(f"CREATE OR REPLACE VIEW v AS {SUMS}")
+    home.sql("CREATE OR REPLACE TABLE t (a INT); INSERT INTO t VALUES (1); CREATE OR REPLACE TABLE t (b STRING)")
+    assert home.table("t") == []
+
+
+def test_if_not_exists_leaves_what_is_there(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS}")
+    home.insert("s", [("a", 1)])
+    home.sql("CREATE STREAM IF NOT EXISTS s (x INT); CREATE VIEW IF NOT EXISTS v AS SELECT count(*) AS c FROM s")
+    assert home.table("v") == [("a", 1)]
+    for statement in (STREAM, f"CREATE VIEW V AS {SUMS}", "CREATE TABLE v (a INT)"):
+        with pytest.raises(SqlError, match="already"):
+            home.sql(statement)
+
+
+def test_drop_minds_what_depends_on_it(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS}; CREATE VIEW w AS SELECT max(n) AS n FROM v")
+    with pytest.raises(SqlError, match="v is read by w"):
+        home.sql("DROP VIEW v")
+    with pytest.raises(SqlError, match="s is read by v"):
+        home.sql("DROP STREAM s")
+    with pytest.raises(SqlError, match="s is a stream, not a view"):
+        home.sql("DROP VIEW s")
+    with pytest.raises(UnknownName, match="there is no view x"):
+        home.sql("DROP VIEW x")
+    home.sql("DROP VIEW IF EXISTS x")
+    home.sql("DROP STREAM s CASCADE")
+    assert home.query("SHOW ALL") == []
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS}")
+    home.insert("s", [("a", 5)])
+    assert home.table("v") == [("a", 5)]  # nothing of the old stream is in the new one
+
+
+def test_start_at_now_sees_later_rows_only(home: Harness) -> None:
+    home.sql(STREAM)
+    home.insert("s", [("a", 1), ("b", 1)])
+    home.sql(f"CREATE VIEW early AS {SUMS}; CREATE VIEW late AS {SUMS} START AT NOW")
+    home.sql("CREATE VIEW late_rows AS SELECT k, n FROM s START AT NOW")
+    assert home.table("late") == []
+    home.insert("s", [("a", 10)])
+    assert home.table("early") == [("a", 11), ("b", 1)]
+    assert home.table("late") == [("a", 10)]
+    assert home.table("late_rows") == [("a", 10)]
+
+
+def test_wrong_queries_start_nothing(home: Harness) -> None:
+    home.sql(STREAM)
+    version = home.session.version
+    for query, words in [
+        ("SELECT m FROM s", "there is no column m"),
+        ("SELECT k FROM t", "there is no stream, view or table t"),
+        ("SELECT summ(n) AS n FROM s", "there is no function summ"),
+        ("SELECT k, rand() AS r FROM s", "another value each time"),
+        (f"{SUMS} EMIT ON WINDOW CLOSE", "window"),
+        ("SELECT k, n AS k FROM s", "two columns"),
+    ]:
+        with pytest.raises(SqlError) as caught:
+            home.sql(f"CREATE VIEW v AS {query}")
+        assert words in str(caught.value)
+        assert "^" in str(caught.value), query
+    assert home.session.version == version
+
+
+def test_a_script_that_is_run_twice_inserts_once(home: Harness) -> None:
+    script = f"{STREAM}; CREATE VIEW v AS {SUMS}; INSERT INTO s VALUES ('a', 1); INSERT INTO s VALUES ('a', 1)"
+    home.session.run(script, until_idle=True)
+    assert home.table("v") == [("a", 2)]
+    home.session.run(script, until_idle=True)
+    home.reopen()
+    home.session.run(script.replace("; ", " ;\n\n"), until_idle=True)
+    assert home.table("v") == [("a", 2)]
+    home.session.run(f"{script}; INSERT INTO s VALUES ('a', 5)", until_idle=True)
+    assert home.table("v") == [("a", 7)]
+    with pytest.raises(SqlError, match="already"):
+        home.session.run("CREATE STREAM s (k STRING)", until_idle=True)
+
+
+def test_a_session_of_ones_own_is_left_as_it_is(tmp_path: Path, spark: SparkSession) -> None:
+    own = spark.newSession()
+    own.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    own.sql("SELECT 42 AS answer").createOrReplaceTempView("mine")
+    with anabranch.connect(tmp_path / "home", spark=own) as session:
+        session.sql("CREATE STREAM s (ts TIMESTAMP); INSERT INTO s VALUES (TIMESTAMP '2026-01-01 00:00:00')")
+        assert session.sql("SELECT hour(ts) AS h FROM s").toArrow().to_pylist() == [{"h": 0}]
+        frame = session.sql("SELECT * FROM s").df
+        assert frame.count() == 1
+    assert own.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+    assert [table.name for table in own.catalog.listTables()] == ["mine"]
+    assert own.sql("SELECT * FROM mine").collect()[0][0] == 42  # Spark goes on after the home is closed
+
+
+def test_one_writes_and_others_read(home: Harness, spark: SparkSession) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS}")
+    home.insert("s", [("a", 1)])
+    with pytest.raises(HomeInUse):
+        anabranch.connect(home.path, spark=spark)
+    with anabranch.connect(home.path, spark=spark, read_only=True) as reader:
+        assert reader.sql("SELECT * FROM v").toArrow().to_pylist() == [{"k": "a", "n": 1}]
+        home.insert("s", [("a", 10)])
+        assert reader.sql("SELECT * FROM v").toArrow().to_pylist() == [{"k": "a", "n": 11}]
+        for statement in ("INSERT INTO s VALUES ('b', 1)", "DROP VIEW v", "CREATE TABLE t (a INT)"):
+            with pytest.raises(AnabranchError, match="reading only"):
+                reader.sql(statement)
+        with pytest.raises(AnabranchError, match="reading only"):
+            reader.compact()
+    assert home.table("v") == [("a", 11)]
+
+
+def test_a_live_query_gives_the_changes_of_each_run(tmp_path: Path, spark: SparkSession) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text(f"a,{number}\n")
+    with anabranch.connect(tmp_path / "home", spark=spark, run_rows=1) as session:
+        session.sql(f"CREATE STREAM s (k STRING, n INT) FROM files(path => '{tmp_path}/*.csv')")
+        (result,) = session.execute(SUMS, live=True)
+        changes = [tuple(row.values()) for batch in result for row in batch.changes.to_pylist()]
+        assert changes == [("a", 0, 1), ("a", 0, -1), ("a", 1, 1), ("a", 1, -1), ("a", 3, 1)]
+        assert session.sql("SHOW VIEWS").toArrow().num_rows == 0

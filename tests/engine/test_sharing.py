@@ -1,0 +1,82 @@
+"""One scan and one table of partials for many views; a row a pane, not a row a window."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from anabranch.testing import Harness
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1)
+STREAM = "CREATE STREAM s (k STRING, n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)"
+WINDOW = "window_start, window_end"
+TUMBLE = f"SELECT {WINDOW}, k, sum(n) AS n FROM TUMBLE(s, ts, INTERVAL 1 MINUTE) GROUP BY {WINDOW}, k"
+HOP = f"SELECT {WINDOW}, k, count(*) AS c FROM HOP(s, ts, INTERVAL 10 SECONDS, INTERVAL 1 MINUTE) GROUP BY {WINDOW}, k"
+
+
+def rows(*seconds: int) -> list[tuple[str, int, datetime]]:
+    return [("a", 1, START + timedelta(seconds=second)) for second in seconds]
+
+
+def explained(home: Harness, query: str) -> str:
+    return "\n".join(line for (line,) in home.query(f"EXPLAIN {query}"))
+
+
+def partials(home: Harness) -> dict[str, int]:
+    """The tables of partials and how many rows each has."""
+    used = {table for (state,) in home.query("SELECT state FROM sys.views") for table in state}
+    return {id: count for id, count in home.query("SELECT id, rows FROM sys.tables") if id in used}
+
+
+def test_a_hopping_window_stores_a_row_a_pane(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS {HOP}")
+    home.insert("s", rows(1, 2, 3, 15))
+    assert list(partials(home).values()) == [2]
+    assert len(home.table("v")) == 7
+    home.insert("s", rows(4))
+    home.compact()
+    assert list(partials(home).values()) == [2]
+    assert home.table("v") == home.batch(HOP, s=rows(1, 2, 3, 4, 15))
+
+
+def test_explain_tells_panes_and_sharing(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW hopping AS {HOP}")
+    told = explained(home, TUMBLE)
+    assert "partial aggregate of stream s" in told
+    assert "shared with hopping" in told
+    assert "6 panes a window" in told
+    assert "emits every change" in told
+    assert "emits when a window closes" in explained(home, f"{TUMBLE} EMIT ON WINDOW CLOSE")
+    assert "computed over rows at each read, because" in explained(home, "SELECT DISTINCT k FROM s")
+    assert "stateless" in explained(home, "SELECT k FROM s WHERE n > 1")
+    assert "batch query: it reads no stream" in explained(home, "SELECT 1 AS one")
+
+
+def test_views_with_the_same_keys_share_one_table(home: Harness) -> None:
+    filtered = f"SELECT {WINDOW}, k, count(*) AS c FROM TUMBLE(s, ts, INTERVAL 20 SECONDS) WHERE n > 1 GROUP BY {WINDOW}, k"
+    home.sql(f"{STREAM}; CREATE VIEW a AS {HOP}; CREATE VIEW b AS {TUMBLE}; CREATE VIEW c AS {filtered}")
+    home.sql(f"CREATE VIEW d AS {TUMBLE} EMIT ON WINDOW CLOSE")
+    assert len(partials(home)) == 1
+    home.sql(f"CREATE VIEW e AS SELECT {WINDOW}, count(*) AS c FROM TUMBLE(s, ts, INTERVAL 1 MINUTE) GROUP BY {WINDOW}")
+    assert len(partials(home)) == 2
+    home.insert("s", rows(1, 12, 70))
+    home.sql("DROP VIEW a; DROP VIEW d")
+    assert home.table("b") == home.batch(TUMBLE, s=rows(1, 12, 70))
+    assert home.table("c") == []
+    home.sql("DROP VIEW b; DROP VIEW c; DROP VIEW e")
+    assert partials(home) == {}
+
+
+def test_a_view_made_late_joins_the_table_with_its_own_past(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW a AS {HOP}")
+    home.insert("s", rows(1, 2))
+    home.sql(f"CREATE VIEW b AS {TUMBLE}; CREATE VIEW c AS {TUMBLE} START AT NOW")
+    home.insert("s", rows(3))
+    home.compact()
+    assert len(partials(home)) == 1
+    assert [row[-1] for row in home.table("b")] == [3]
+    assert [row[-1] for row in home.table("c")] == [1]
+    assert home.table("a") == home.batch(HOP, s=rows(1, 2, 3))
