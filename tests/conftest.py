@@ -1,6 +1,7 @@
 """What all tests share: one Spark session a process, a home of its own for each test, and how hard to search.
 
-The examples of the property tests are the same in every run, and few. ANABRANCH_EXAMPLES=200 looks at as many, at random.
+The examples of the property tests are the same in every run, and few. ANABRANCH_EXAMPLES=200 looks at as many,
+at random.
 """
 
 from __future__ import annotations

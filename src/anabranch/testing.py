@@ -99,8 +99,8 @@ class FakeClock:
 class Harness:
     """A home for a test. Without a folder it is a temporary one that is removed on closing.
 
-    Rows are tuples in the order of the columns, or dicts. Times are datetimes or texts; without a zone they are UTC, and
-    so they come back.
+    Rows are tuples in the order of the columns, or dicts. Times are datetimes or texts; without a zone they are UTC,
+    and so they come back.
 
     >>> with Harness() as home:
     ...     home.sql("CREATE STREAM s (k STRING, n INT); CREATE VIEW v AS SELECT k, sum(n) AS n FROM s GROUP BY k")
@@ -304,8 +304,8 @@ def shuffled(rows: Iterable[T], chance: random.Random) -> list[T]:
 def crashing(point: str, function: Callable[..., object], *arguments: Any, timeout: float = 180) -> bool:
     """Run a function in a process of its own that is killed, as by kill -9, when it reaches a crash point.
 
-    True if it died there, False if it came to its end without; any other end is an error. The function stands at the top
-    of a file, and its arguments can be pickled. `point` is a name, or `name:n` for the n-th time it is reached.
+    True if it died there, False if it came to its end without; any other end is an error. The function stands at the
+    top of a file, and its arguments can be pickled. `point` is a name, or `name:n` for the n-th time it is reached.
     """
     program = (
         "import importlib.util, pickle, sys\n"
@@ -316,7 +316,7 @@ def crashing(point: str, function: Callable[..., object], *arguments: Any, timeo
         "spec.loader.exec_module(module)\n"
         "getattr(module, name)(*arguments)\n"
     )
-    path = function.__code__.co_filename  # type: ignore[attr-defined]
+    path = function.__code__.co_filename
     environment = {**os.environ, VARIABLE: point, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     done = subprocess.run(
         [sys.executable, "-c", program],

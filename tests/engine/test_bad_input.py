@@ -1,4 +1,4 @@
-"""Rows and files that cannot be taken in are named, counted and left out; or they stop the stream, if it was told so."""
+"""Rows and files that cannot be taken in are named, counted and left out; or they stop the stream, if told so."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def bad_rows(home: Harness) -> list[tuple[object, ...]]:
 
 def test_lines_that_do_not_parse_are_listed_with_their_numbers(home: Harness, folder: Path) -> None:
     (folder / "x.csv").write_text(f"{GOOD}c,many,2026-01-01 00:00:03\nd,4,2026-01-01 00:00:04\ne,5,noon\n")
-    home.sql(f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}'); CREATE VIEW v AS SELECT count(*) AS c, sum(n) AS n FROM s")
+    home.sql(f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}')")
+    home.sql("CREATE VIEW v AS SELECT count(*) AS c, sum(n) AS n FROM s")
     assert home.table("v") == [(3, 7)]
     found = bad_rows(home)
     assert [(row[0], row[1], row[3]) for row in found] == [
@@ -41,7 +42,9 @@ def test_lines_that_do_not_parse_are_listed_with_their_numbers(home: Harness, fo
 
 
 def test_json_that_does_not_parse_is_listed(home: Harness, folder: Path) -> None:
-    (folder / "x.json").write_text('{"k": "a", "n": 1, "ts": "2026-01-01T00:00:01Z"}\n{"k": "b", "n":\n{"k": "c", "n": "x"}\n')
+    (folder / "x.json").write_text(
+        '{"k": "a", "n": 1, "ts": "2026-01-01T00:00:01Z"}\n{"k": "b", "n":\n{"k": "c", "n": "x"}\n'
+    )
     home.sql(f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}/*.json')")
     assert [row[:2] for row in home.query("SELECT k, n FROM s")] == [("a", 1)]
     assert [(row[1], row[3]) for row in bad_rows(home)] == [(2, '{"k": "b", "n":'), (3, '{"k": "c", "n": "x"}')]
@@ -79,7 +82,9 @@ def test_insert_with_a_null_time_is_bad_and_can_fail(home: Harness) -> None:
 
 def test_a_file_that_is_written_again_is_reported_once(home: Harness, folder: Path) -> None:
     (folder / "x.csv").write_text(GOOD)
-    home.sql(f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}/*.csv'); CREATE VIEW v AS SELECT count(*) AS c FROM s")
+    home.sql(
+        f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}/*.csv'); CREATE VIEW v AS SELECT count(*) AS c FROM s"
+    )
     assert home.table("v") == [(2,)]
     (folder / "x.csv").write_text(GOOD + GOOD)
     assert home.table("v") == [(2,)]
@@ -93,7 +98,9 @@ def test_a_file_that_is_written_again_is_reported_once(home: Harness, folder: Pa
 
 def test_a_file_of_long_ago_is_read(home: Harness, folder: Path) -> None:
     (folder / "new.csv").write_text(GOOD)
-    home.sql(f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}/*.csv'); CREATE VIEW v AS SELECT count(*) AS c FROM s")
+    home.sql(
+        f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}/*.csv'); CREATE VIEW v AS SELECT count(*) AS c FROM s"
+    )
     assert home.table("v") == [(2,)]
     (folder / "old.csv").write_text(GOOD)
     ages_ago = time.time() - 20 * 365 * 86400

@@ -56,7 +56,9 @@ def test_explain_tells_panes_and_sharing(home: Harness) -> None:
 
 
 def test_views_with_the_same_keys_share_one_table(home: Harness) -> None:
-    filtered = f"SELECT {WINDOW}, k, count(*) AS c FROM TUMBLE(s, ts, INTERVAL 20 SECONDS) WHERE n > 1 GROUP BY {WINDOW}, k"
+    filtered = (
+        f"SELECT {WINDOW}, k, count(*) AS c FROM TUMBLE(s, ts, INTERVAL 20 SECONDS) WHERE n > 1 GROUP BY {WINDOW}, k"
+    )
     home.sql(f"{STREAM}; CREATE VIEW a AS {HOP}; CREATE VIEW b AS {TUMBLE}; CREATE VIEW c AS {filtered}")
     home.sql(f"CREATE VIEW d AS {TUMBLE} EMIT ON WINDOW CLOSE")
     assert len(partials(home)) == 1

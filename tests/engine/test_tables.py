@@ -16,7 +16,8 @@ CREATE STREAM s (k STRING, n INT);
 CREATE TABLE names (k STRING, label STRING);
 INSERT INTO names VALUES ('a', 'alpha'), ('b', 'beta');
 CREATE VIEW below AS SELECT label, count(*) AS c FROM s JOIN names ON s.k = names.k GROUP BY label;
-CREATE VIEW above AS SELECT t.k, label, c FROM (SELECT k, count(*) AS c FROM s GROUP BY k) t LEFT JOIN names ON t.k = names.k;
+CREATE VIEW above AS SELECT t.k, label, c
+  FROM (SELECT k, count(*) AS c FROM s GROUP BY k) t LEFT JOIN names ON t.k = names.k;
 CREATE VIEW each_row AS SELECT s.k, label FROM s LEFT JOIN names ON s.k = names.k;
 """
 

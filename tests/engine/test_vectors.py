@@ -1,4 +1,4 @@
-"""Worked examples from the literature, end to end: sixteen rows in disorder, NULLs that merge, a group of nothing, retries."""
+"""Worked examples from the literature, end to end: rows in disorder, NULLs that merge, a group of nothing, retries."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_sixteen_rows_in_four_runs_with_progress_from_the_rows(home: Harness) ->
 def test_nulls_merge(home: Harness) -> None:
     """A run of nothing but NULLs neither empties a sum nor makes a group twice."""
     home.sql("CREATE STREAM s (g STRING, x INT)")
-    home.sql("CREATE VIEW v AS SELECT g, sum(x) AS s, count(x) AS c, count(*) AS n, min(x) AS l, max(x) AS h, avg(x) AS a"
-             " FROM s GROUP BY g")  # fmt: skip
+    home.sql("CREATE VIEW v AS SELECT g, sum(x) AS s, count(x) AS c, count(*) AS n, min(x) AS l, max(x) AS h,"
+             " avg(x) AS a FROM s GROUP BY g")  # fmt: skip
     for value in (None, 5, None):
         home.insert("s", [("g", value), (None, value)])
     expected = (5, 1, 3, 5, 5, 5.0)
@@ -72,7 +72,9 @@ def test_nulls_merge(home: Harness) -> None:
 
 def test_a_global_aggregate_of_nothing_is_one_row(home: Harness) -> None:
     home.sql("CREATE STREAM s (price DECIMAL(10,2), rate DECIMAL(4,2))")
-    home.sql("CREATE VIEW v AS SELECT sum(price * rate) AS revenue, count(*) AS c FROM s WHERE rate BETWEEN 0.05 AND 0.07")
+    home.sql(
+        "CREATE VIEW v AS SELECT sum(price * rate) AS revenue, count(*) AS c FROM s WHERE rate BETWEEN 0.05 AND 0.07"
+    )
     assert home.table("v") == [(None, 0)]
     home.insert("s", [(Decimal("10.00"), Decimal("0.01"))])
     assert home.table("v") == [(None, 0)]

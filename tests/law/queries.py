@@ -8,7 +8,8 @@ CREATE STREAM s (k STRING, g INT, n INT, d DECIMAL(12,2), x DOUBLE, b BOOLEAN, t
 """
 TABLE = """
 CREATE TABLE names (k STRING, label STRING, w INT);
-INSERT INTO names VALUES ('a', 'alpha', 1), ('b', 'beta', 2), ('b', 'again', 3), (NULL, 'nobody', 4), ('', 'empty', NULL)
+INSERT INTO names VALUES ('a', 'alpha', 1), ('b', 'beta', 2), ('b', 'again', 3), (NULL, 'nobody', 4),
+                         ('', 'empty', NULL)
 """
 
 TUMBLE = "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' SECOND)"
@@ -41,7 +42,8 @@ WINDOWED = {
     "window time": f"SELECT window_time, min(k) AS l, max(ts) AS h FROM {HOP} GROUP BY {WINDOW}, window_time",
     "window of exact spreads": f"SELECT {WINDOW}, count(DISTINCT n) AS c, bool_and(b) AS f, bool_or(b) AS e"
     f" FROM {TUMBLE} GROUP BY {WINDOW}",
-    "window of doubles": f"SELECT {WINDOW}, g, sum(x) AS s, avg(x) AS a, max(x) AS h FROM {TUMBLE} GROUP BY {WINDOW}, g",
+    "window of doubles": f"SELECT {WINDOW}, g, sum(x) AS s, avg(x) AS a, max(x) AS h FROM {TUMBLE}"
+    f" GROUP BY {WINDOW}, g",
     "window joined with a table": f"SELECT {WINDOW}, label, count(*) AS c FROM TUMBLE(s, ts, INTERVAL 10 SECONDS) t"
     f" JOIN names ON names.k = t.k GROUP BY {WINDOW}, label",
 }
@@ -67,7 +69,8 @@ OTHERS = {
     "group by an expression": "SELECT n % 3 AS r, length(k) AS l, count(*) AS c FROM s GROUP BY n % 3, length(k)",
     "group by an alias": "SELECT coalesce(k, '-') AS name, count(*) AS c FROM s GROUP BY name",
     "group by an ordinal": "SELECT g + 1 AS h, max(n) AS n FROM s GROUP BY 1",
-    "cte": "WITH t AS (SELECT k, g, sum(n) AS n FROM s GROUP BY k, g) SELECT g, max(n) AS n, count(*) AS c FROM t GROUP BY g",
+    "cte": "WITH t AS (SELECT k, g, sum(n) AS n FROM s GROUP BY k, g)"
+    " SELECT g, max(n) AS n, count(*) AS c FROM t GROUP BY g",
     "subquery": "SELECT c, count(*) AS m FROM (SELECT k, count(*) AS c FROM s GROUP BY k) GROUP BY c",
     "max of the windows": f"SELECT max(c) AS c FROM (SELECT {WINDOW}, count(*) AS c FROM {HOP} GROUP BY {WINDOW})",
     "best of each window": f"WITH t AS (SELECT {WINDOW}, k, sum(n) AS n FROM {TUMBLE} GROUP BY {WINDOW}, k)"
@@ -75,8 +78,10 @@ OTHERS = {
     " WHERE r <= 2",
     "two aggregates joined": "SELECT a.k, a.c, b.c AS d FROM (SELECT k, count(*) AS c FROM s GROUP BY k) a"
     " JOIN (SELECT k, count(*) AS c FROM s WHERE b GROUP BY k) b ON a.k <=> b.k",
-    "inner join with a table": "SELECT label, count(*) AS c, sum(CAST(n AS BIGINT) * w) AS e FROM s JOIN names ON s.k = names.k GROUP BY label",
-    "left join with a table": "SELECT label, count(*) AS c, sum(n) AS n FROM s LEFT JOIN names m ON s.k = m.k GROUP BY label",
+    "inner join with a table": "SELECT label, count(*) AS c, sum(CAST(n AS BIGINT) * w) AS e"
+    " FROM s JOIN names ON s.k = names.k GROUP BY label",
+    "left join with a table": "SELECT label, count(*) AS c, sum(n) AS n"
+    " FROM s LEFT JOIN names m ON s.k = m.k GROUP BY label",
     "join above the aggregate": "SELECT t.k, t.c, label FROM (SELECT k, count(*) AS c FROM s GROUP BY k) t"
     " LEFT JOIN names ON names.k <=> t.k",
     "stateless": "SELECT k, n + 1 AS m, d * 2 AS e, ts FROM s WHERE g IS NULL OR g < 2",

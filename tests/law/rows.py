@@ -11,7 +11,25 @@ from hypothesis import strategies as st
 Row = tuple[Any, ...]
 
 EPOCH = datetime(1970, 1, 1)
-TEXTS = [None, "a", "a", "b", "b", "c", "", " ", "It's", "back\\slash", "a\nb", 'say "so"', "`", "ä🜚", "NULL", "--", "%{0}"]
+TEXTS = [
+    None,
+    "a",
+    "a",
+    "b",
+    "b",
+    "c",
+    "",
+    " ",
+    "It's",
+    "back\\slash",
+    "a\nb",
+    'say "so"',
+    "`",
+    "ä🜚",
+    "NULL",
+    "--",
+    "%{0}",
+]
 WHOLE = [None, 0, 1, 2, 2, 7, -5, 2_000_000_000, -2_000_000_000]
 EXACT = [None, *map(Decimal, ("0.00", "1.10", "0.01", "-3.33", "9999999999.99", "-0.10"))]
 DOUBLES = [None, 0.0, 0.1, 0.2, -2.5, 1e10, 1e-9, 3.3]
@@ -25,7 +43,9 @@ times = st.one_of(
         st.sampled_from(MICROSECONDS),
     ),
     st.sampled_from([EPOCH + timedelta(seconds=5 * number) for number in range(-6, 12)]),
-    st.sampled_from([datetime(1907, 3, 4, 5, 6, 7, 8), datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(2100, 2, 3)]),
+    st.sampled_from(
+        [datetime(1907, 3, 4, 5, 6, 7, 8), datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(2100, 2, 3)]
+    ),
 )
 
 rows = st.lists(

@@ -1,5 +1,5 @@
-"""The law: whatever the order of rows, their cut into runs, and reads, compactions and restarts in between, a view shows
-what the same SQL gives as one batch query over all rows."""
+"""The law: whatever the order of rows, their cut into runs, and reads, compactions and restarts in between, a view
+shows what the same SQL gives as one batch query over all rows."""
 
 from __future__ import annotations
 
@@ -124,8 +124,9 @@ def test_windows_are_those_of_sparks_own_window_function(
     runs = list(cuts(shuffled(given, random.Random(seed)), random.Random(seed)))[:4]
     seen = [row for run in runs for row in run]
     hop = (
-        f"SELECT window_start, window_end, count(*) AS c, sum(d) AS d FROM HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '{slide}'"
-        f" SECOND, INTERVAL '{size}' SECOND, INTERVAL '{offset}' SECOND) GROUP BY window_start, window_end"
+        f"SELECT window_start, window_end, count(*) AS c, sum(d) AS d FROM HOP(TABLE s, DESCRIPTOR(ts),"
+        f" INTERVAL '{slide}' SECOND, INTERVAL '{size}' SECOND, INTERVAL '{offset}' SECOND)"
+        " GROUP BY window_start, window_end"
     )
     tumble = (
         f"SELECT window_start, window_end, count(*) AS c, sum(d) AS d FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL"
