@@ -81,6 +81,7 @@ class Capture:
             stretch.captured,
             stretch.bytes,
             stretch.bad,
+            source.typed,
             source.cheap,
             lambda: source.verify(stretch),
         )

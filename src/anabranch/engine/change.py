@@ -98,7 +98,7 @@ class Changer:
     def _incoming(self, stream: Stream, frame: DataFrame, size: int) -> Incoming:
         state = self.core.ledger.snapshot().streams.get(stream.id)
         position = state.last.position if state is not None and state.last is not None else None
-        return Incoming(frame, position, None, size)
+        return Incoming(frame, position, None, size, typed="_corrupt" not in frame.columns)
 
     def _fit(
         self, statement: Insert, frame: DataFrame, columns: tuple[Field, ...], target: Stream | Table

@@ -337,7 +337,7 @@ class Definer:
                 columns = planned.fill_columns.get(each.id, ())
                 history = self._history(merged.stream(each.stream), snapshot, start)
                 if history is not None and columns:
-                    frame = self.runner.partials(each, merged, history, columns)
+                    frame = self.runner.stream_part.partials(each, merged, history, columns)
                     time = PANE if each.time is not None else None
                     files[each.id] = write_frame(core.ledger, each.id, frame, small=False, time=time, staged=staged)
             elif isinstance(each, Rows):
@@ -345,7 +345,7 @@ class Definer:
                 files[each.id] = ()
                 history = self._history(merged.stream(each.stream), snapshot, start)
                 if history is not None:
-                    frame = self.runner.rows(each, merged, history)
+                    frame = self.runner.stream_part.rows(each, merged, history)
                     files[each.id] = write_frame(core.ledger, each.id, frame, small=False, time=None, staged=staged)
             else:
                 schemas[each.rows_table] = arrow_schema(each.fields)

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra import progress as progress_algebra
 from anabranch.algebra.progress import ProgressState, Seen
-from anabranch.algebra.windows import pane_start_sql
 from anabranch.engine import emit
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema, translate
+from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
 from anabranch.engine.writing import SMALL_BYTES, SMALL_ROWS, write_frame, write_table
 from anabranch.errors import QueryFailed
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, StreamRun, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.blocks import STREAM
-from anabranch.plan.catalog import Catalog, Field, Panes, PartialColumn, Rows, Stream, Table, View
-from anabranch.sources.base import BadRow
+from anabranch.plan.catalog import Catalog, Field, Panes, Stream, View
+from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow
 from anabranch.sources.files import FilesSource
 from anabranch.sql.lexer import quote_name
 
@@ -47,6 +47,7 @@ class Incoming:
     captured: Any
     bytes: int
     bad: tuple[BadRow, ...] = ()
+    typed: bool = False  # never text that may not parse
     cheap: bool = False  # read again for each output rather than kept in memory
     verify: Callable[[], None] = lambda: None  # raises if the rows are not what they were said to be
 
@@ -61,6 +62,7 @@ class _Output:
     small: bool
     fields: tuple[Field, ...]
     observable: bool  # made without a temporary view, through which Spark's observations do not come back
+    carrier: Panes | None = None  # small, and sees every row: the figures of the run can be added up from it
 
 
 class Runner:
@@ -68,7 +70,7 @@ class Runner:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._columns: dict[Any, tuple[list[Any], list[Any]]] = {}
+        self.stream_part = StreamPart(core)
 
     def run(
         self,
@@ -138,82 +140,26 @@ class Runner:
                 outputs.append(
                     _Output(
                         state.id,
-                        lambda good, panes=state: self.partials(panes, catalog, good),  # type: ignore[misc]
+                        lambda good, panes=state: self.stream_part.partials(panes, catalog, good),  # type: ignore[misc]
                         PANE if state.time is not None else None,
                         small,
                         pane_fields(state),
                         state.from_text == STREAM,
+                        state if small and self.stream_part.carries(state, stream) else None,
                     )
                 )
             else:
                 outputs.append(
                     _Output(
                         state.id,
-                        lambda good, rows=state: self.rows(rows, catalog, good),  # type: ignore[misc]
+                        lambda good, rows=state: self.stream_part.rows(rows, catalog, good),  # type: ignore[misc]
                         None,
                         size <= SMALL_BYTES,
                         state.fields,
                         False,
                     )
                 )
-        return sorted(outputs, key=lambda output: not output.observable)
-
-    def partials(
-        self, panes: Panes, catalog: Catalog, good: DataFrame, columns: tuple[str, ...] | None = None
-    ) -> DataFrame:
-        """The stream part of the views on a pane table: one row a pane and key."""
-        wanted = [column for column in panes.columns if columns is None or column.name in columns]
-        keys = [(key.expression, key.name) for key in panes.keys]
-        outer = [quote_name(key.name) for key in panes.keys]
-        if panes.time is not None:
-            keys.append((pane_start_sql(panes.time, panes.grain, panes.origin, "spark"), PANE))
-            outer.append(f"timestamp_micros({PANE}) AS {PANE}")
-        outer += [quote_name(column.name) for column in wanted]
-        conditions = []
-        if panes.conditions and all(condition is not None for condition in panes.conditions):
-            conditions.append("(" + " OR ".join(f"({condition})" for condition in panes.conditions) + ")")
-        if panes.time is not None:
-            conditions.append(f"{panes.time} IS NOT NULL")
-        where = " AND ".join(conditions) or "true"
-        if panes.from_text == STREAM:
-            grouping, partials = self._compiled(panes, keys, tuple(wanted))
-            frame = good.where(where).groupBy(*grouping).agg(*partials)
-            return (frame if keys else frame.where("_n > 0")).selectExpr(*outer)
-        items = [f"{text} AS {quote_name(name)}" for text, name in keys]
-        items += [f"{column.partial} AS {quote_name(column.name)}" for column in wanted]
-        text = f"SELECT {', '.join(items)}, count(*) AS _n FROM {panes.from_text} WHERE {where}"
-        if keys:
-            text += f" GROUP BY {', '.join(f'({text})' for text, _ in keys)}"
-        relations = self._relations(panes, catalog, good)
-        return self.core.frames.sql(f"SELECT {', '.join(outer)} FROM ({text}) WHERE _n > 0", relations)
-
-    def _compiled(
-        self, panes: Panes, keys: list[tuple[str, str]], wanted: tuple[PartialColumn, ...]
-    ) -> tuple[list[Any], list[Any]]:
-        """The columns of a partial aggregate, made once: each costs round trips to the JVM."""
-        key = (panes.id, tuple(keys), wanted)
-        if key not in self._columns:
-            from pyspark.sql import functions as F
-
-            partials = [F.expr(column.partial).alias(column.name) for column in wanted]
-            if not keys:  # without keys there is a row even for no rows: it is left out by its count
-                partials.append(F.count("*").alias("_n"))
-            self._columns[key] = ([F.expr(text).alias(name) for text, name in keys], partials)
-        return self._columns[key]
-
-    def rows(self, rows: Rows, catalog: Catalog, good: DataFrame) -> DataFrame:
-        """The rows a stateless view appends."""
-        frame = self.core.frames.sql(rows.text, self._relations(rows, catalog, good))
-        return frame.toDF(*(field.name for field in rows.fields))
-
-    def _relations(self, state: Panes | Rows, catalog: Catalog, good: DataFrame) -> dict[str, DataFrame]:
-        columns = [quote_name(field.name) for field in catalog.stream(state.stream).fields]
-        relations: dict[str, DataFrame] = {"@stream": good.select(*columns)}
-        for placeholder, id in state.statics.items():
-            table = catalog[id]
-            assert isinstance(table, Table)
-            relations[placeholder] = self.core.static_frame(id, table.fields, state.statics_at[id])
-        return relations
+        return sorted(outputs, key=lambda output: (output.carrier is None, not output.observable))
 
     # ---- one scan
 
@@ -228,25 +174,25 @@ class Runner:
         watch: Stopwatch,
     ) -> tuple[Figures, list[BadRow]]:
         from pyspark.sql import Observation
-        from pyspark.sql import functions as F
 
         tagged = incoming.frame
-        for name, default in (("_corrupt", "CAST(NULL AS STRING)"), ("_origin", "''"), ("_partition", "''")):
-            if name not in tagged.columns:
-                tagged = tagged.withColumn(name, F.expr(default))
-        good_condition = "_corrupt IS NULL"
+        plain = incoming.typed and "_corrupt" not in tagged.columns
+        tagged = tagged if plain else _marked(tagged)
+        checks = [] if plain else ["_corrupt IS NULL"]
         if stream.time is not None:
-            good_condition += f" AND {quote_name(stream.time)} IS NOT NULL"
+            checks.append(f"{quote_name(stream.time)} IS NOT NULL")
+        good_condition = " AND ".join(checks) or "true"
         parts = self._partitions(stream)
-        metrics = _metrics(stream, good_condition, state, parts, self.core.now())
-        observable = bool(outputs) and outputs[0].observable
-        shared = len(outputs) > 1 or (bool(outputs) and not observable)
+        carried = incoming.typed and not stream.live and bool(outputs) and outputs[0].carrier is not None
+        metrics = [] if carried else _metrics(stream, good_condition, state, parts, self.core.now())
+        observable = bool(outputs) and outputs[0].observable and not carried
+        shared = len(outputs) > 1 or not (observable or carried or not outputs)
         kept = shared and not incoming.cheap
         if kept:
             tagged = tagged.persist()
         try:
             values: Mapping[str, Any] = {}
-            if not observable:
+            if not observable and not carried:
                 values = tagged.agg(*metrics).collect()[0].asDict()
             if outputs:
                 observation = Observation()
@@ -255,7 +201,15 @@ class Runner:
                 reach("during-files")
 
                 def work(index: int) -> None:
+                    nonlocal values
                     output = outputs[index]
+                    if index == 0 and carried:
+                        assert output.carrier is not None
+                        frame = self.stream_part.carrying(output.carrier, stream, good_condition, state.bound, tagged)
+                        partials, values = _figures_apart(frame.toArrow())
+                        files[output.table] = write_table(self.core.ledger, output.table, partials, output.time)
+                        reach("between-files")
+                        return
                     frame = output.frame(good[0 if index == 0 else 1])
                     files[output.table] = write_frame(
                         self.core.ledger,
@@ -293,7 +247,8 @@ class Runner:
         columns = [quote_name(field.name) for field in stream.fields]
         as_json = f"to_json(struct({', '.join(columns)}))"
         listed = (
-            frame.selectExpr("_origin", "_corrupt", f"coalesce(_corrupt, {as_json}) AS _raw")
+            _marked(frame)
+            .selectExpr("_origin", "_corrupt", f"coalesce(_corrupt, {as_json}) AS _raw")
             .limit(LISTED_BAD_ROWS)
             .collect()
         )
@@ -498,6 +453,29 @@ def emit_changes(
                 _ = core.frames  # it is Spark's parser that reads the types of columns
                 schemas[view.changes_table] = arrow_schema(change_fields(view, panes))
         watch.lap("changes")
+
+
+def _marked(frame: DataFrame) -> DataFrame:
+    """Rows with the columns that a source adds, where this one did not."""
+    from pyspark.sql import functions as F
+
+    for name, default in ((CORRUPT, "CAST(NULL AS STRING)"), (ORIGIN, "''"), (PARTITION, "''")):
+        if name not in frame.columns:
+            frame = frame.withColumn(name, F.expr(default))
+    return frame
+
+
+def _figures_apart(table: Any) -> tuple[Any, dict[str, Any]]:
+    """Partials on the one side, the figures of the run that came with them on the other."""
+    import pyarrow.compute as compute
+
+    good = table.filter(table.column("_good"))
+    total, rows = (compute.sum(each.column("_n")).as_py() or 0 for each in (table, good))
+    low, high = compute.min(good.column("_low")).as_py(), compute.max(good.column("_high")).as_py()
+    late = compute.sum(good.column("_late")).as_py() or 0
+    values = {"rows": rows, "bad": total - rows, "late": late, "low": low, "high": high}
+    values |= {"high_0": high, "highest_0": high, "rows_0": rows, "ahead_0": 0}
+    return good.drop_columns(["_good", "_n", "_late", "_low", "_high"]), values
 
 
 def _was_small(snapshot: Snapshot, table: str) -> bool:

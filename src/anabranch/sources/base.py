@@ -43,6 +43,7 @@ class Source(Protocol):
     """A place rows come from."""
 
     endless: bool
+    typed: bool  # whether rows come with types, so that none can fail to parse
     cheap: bool  # whether reading a stretch a second time costs less than keeping it
 
     def fields(self) -> tuple[Field, ...]:

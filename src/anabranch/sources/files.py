@@ -69,7 +69,7 @@ class FilesSource:
         self.options = {k: v for k, v in options.items() if k not in OWN_OPTIONS}
         self.format = format_of(path, options.get("format"))
         check_options(self.options, self.format)
-        self.cheap = self.format == "parquet"
+        self.typed = self.cheap = self.format == "parquet"
         self.spark = spark
         self.declared = fields
         self._seen = seen

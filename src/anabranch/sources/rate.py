@@ -27,6 +27,7 @@ class RateSource:
         self.now = now
         self.endless = self.total is None
 
+    typed = True
     cheap = True
 
     def fields(self) -> tuple[Field, ...]:
