@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test bench lint format types clean venv python java
+.PHONY: help demo test soak bench lint format types clean venv python java
 
 help:
 	@echo "make demo    the demo: a live stream, three views, and the proof that no row is lost"
 	@echo "make test    all checks: lint, format, types, tests"
+	@echo "make soak    the long tests: kills at random moments, all questions at once"
 	@echo "make bench   measure against hand-written Structured Streaming, Spark batch and DuckDB"
 	@echo "make lint | format | types | venv | clean"
 
@@ -23,7 +24,11 @@ test: java $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -m "not slow" $(ARGS)
+
+# The whole bench on a few rows, every question of the law at once, kills at random moments: tens of minutes.
+soak: java $(STAMP)
+	$(BIN)/pytest -m slow $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ import argparse
 import os
 import platform
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -31,6 +32,8 @@ def main(arguments: list[str]) -> int:
     options = _options(arguments)
     from anabranch.bench import report
 
+    # Told to stop, it still cleans up: the data of a bench are gigabytes.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     outcomes, about = measure(options, _say)
     figures = [figure for outcome in outcomes for figure in outcome.figures]
     print(report.table(figures))

@@ -60,10 +60,14 @@ def _anything_to_do(catalog: Catalog, view: View, before: int | None, after: int
         assert windows is not None
         if before is None or after == END or windows.closed_before(before) != windows.closed_before(after):
             return True
-        for file in added.get(use.panes, ()):
-            if file.low is None or file.low < before:
-                return True
+        if any(file.low is None or _in_closed(windows, file.low, before) for file in added.get(use.panes, ())):
+            return True
     return False
+
+
+def _in_closed(windows: SlidingWindows, pane: int, before: int) -> bool:
+    """Whether the first window that holds a pane had closed; a pane below the bound can be in open windows only."""
+    return windows.closed_before(pane) < windows.closed_before(before)
 
 
 # ------------------------------------------------------------------------------------------ on the driver
@@ -135,7 +139,7 @@ def _by_duckdb(
     floor = -(2**62) if before is None else before
     # Panes of windows that close now start at the earliest a window's length before the old bound.
     lows = [file.low for file in fresh if file.low is not None]
-    late = before is not None and any(low < before for low in lows)
+    late = before is not None and any(_in_closed(windows, low, before) for low in lows)
     low = floor - windows.size
     if late:
         low = min(low, min(lows) - windows.size)
