@@ -40,8 +40,11 @@ def spark() -> Iterator[SparkSession]:
     """The Spark session of the process."""
     from anabranch.engine import spark as sessions
 
-    # Small queries, each seen once or twice: the quick compiler is done long before the thorough one pays.
+    # Thousands of queries over a few rows each: compiling them, or the JVM's own code thoroughly, never pays. The tests
+    # of the command line, the demo and the crashes run with the settings that people have.
     settings = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -58,3 +61,12 @@ def home(tmp_path: Path, spark: SparkSession) -> Iterator[Harness]:
 
     with Harness(tmp_path / "home", spark) as harness:
         yield harness
+
+
+@pytest.fixture(autouse=True)
+def environment_as_it_was() -> Iterator[None]:
+    """A test that chooses a Java must not choose it for the processes of the tests after it."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)

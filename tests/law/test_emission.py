@@ -36,7 +36,9 @@ def check_shown(home: Harness, view: str, query: str, seen: list[Row], progress:
     assert_same_rows(shown, wanted, f"after {len(seen)} rows, progress {progress}: {query}")
 
 
-def check_emission(spark: SparkSession, given: list[Row], seed: int, names: list[str], most_runs: int) -> None:
+def check_emission(
+    spark: SparkSession, given: list[Row], seed: int, names: list[str], most_runs: int, often: float
+) -> None:
     chance = random.Random(seed)
     runs = list(cuts(shuffled(given, chance), chance, empty=True))[:most_runs]
     seen: list[Row] = []
@@ -67,7 +69,7 @@ def check_emission(spark: SparkSession, given: list[Row], seed: int, names: list
             if chance.random() < 0.1:
                 home.reopen()
             for name in sorted(views):
-                if len(names) < 6 or chance.random() < 0.2:
+                if chance.random() < often:
                     check_shown(home, views[name], WINDOWED[name], seen, progress)
         home.advance("s")
         for name in names:
@@ -85,7 +87,7 @@ def test_closed_windows_are_shown_as_corrected_and_no_others(
     spark: SparkSession, given: list[Row], seed: int, names: set[str]
 ) -> None:
     """After every run the changes add up to what is shown, which is the batch answer over the windows closed so far."""
-    check_emission(spark, given, seed, sorted(names), most_runs=5)
+    check_emission(spark, given, seed, sorted(names), most_runs=6, often=0.6)
 
 
 @pytest.mark.slow
@@ -104,4 +106,4 @@ def test_every_windowed_question_can_emit(spark: SparkSession) -> None:
         )
         for _ in range(30)
     ]
-    check_emission(spark, given, 11, sorted(WINDOWED), most_runs=6)
+    check_emission(spark, given, 11, sorted(WINDOWED), most_runs=4, often=0.1)
