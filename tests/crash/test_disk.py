@@ -28,7 +28,7 @@ MORE = "INSERT INTO s SELECT timestamp_seconds(1704067200 + id), id FROM range(1
 @pytest.mark.timeout(300)
 def test_a_disk_that_is_full(tmp_path: Path, processes: Processes) -> None:
     """No file may grow past a limit, which rises until the statement goes through: it fails at one step after the
-    other, first at the note of the statement, then at data files, table logs and the record."""
+    other: at the note of the statement, at data files, at the changes of a view, at a table's log."""
     home = tmp_path / "home"
     limits = [0, 200, 600, 900, 1200, 1600, 2000, 2600, 3400, 1 << 20]
     outcome = processes.run(

@@ -183,7 +183,7 @@ def test_a_view_that_is_being_made(tmp_path: Path, processes: Processes, grown: 
 
 @pytest.mark.timeout(600)
 def test_a_killed_process_takes_its_spark_along(tmp_path: Path, alone: Processes) -> None:
-    """With a JVM of its own, as people run it: killed from within a run and from outside, nothing stays behind."""
+    """With a JVM of its own, as people run it: killed in the middle of a run, nothing stays behind."""
     home, feed = tmp_path / "home", Feed(tmp_path / "in", seed=3)
     feed.add(2)
     process = alone.start(order(home, feed), crash_at="between-files:3")

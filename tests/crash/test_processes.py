@@ -12,7 +12,7 @@ from anabranch.errors import HomeInUse
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
-#: The same rows through two views and the source, in one statement: equal at every version, or a run was seen in part.
+#: The same rows through two views, in one statement: equal at every version, or a run was seen in part.
 TWICE = "SELECT (SELECT sum(c) FROM bids_total), (SELECT count(*) FROM every_bid)"
 EVERY = "CREATE VIEW every_bid AS SELECT id FROM bids;"
 
