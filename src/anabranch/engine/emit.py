@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, combine
-from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_starts_sql
+from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_starts_sql, window_time
 from anabranch.engine import read
 from anabranch.engine.core import Core
 from anabranch.engine.tables import PANE, change_fields, hidden_keys
@@ -104,7 +104,7 @@ class _Columns:
             elif output.kind == "value":
                 text = output.source
             else:
-                shift = {"window_start": 0, "window_end": size, "window_time": size - 1000}[output.kind]
+                shift = {"window_start": 0, "window_end": size, "window_time": window_time(size)}[output.kind]
                 text = _timestamp(f"w + {shift}")
             items.append(f"CAST({text} AS {duckdb_type(output.type)}) AS {quoted(output.name)}")
         for field in hidden_keys(self.view, self.panes):

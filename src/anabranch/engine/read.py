@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END
-from anabranch.algebra.windows import last_window_sql, window_starts_sql
+from anabranch.algebra.windows import last_window_sql, window_starts_sql, window_time
 from anabranch.engine import system
 from anabranch.engine.core import Core
 from anabranch.engine.tables import PANE, change_fields, pane_fields
@@ -138,7 +138,7 @@ def pane_relation(
         # The pane is the window: its start stays a plain column, so that Spark can push filters on it into the files.
         bounds = (
             f"{PANE} AS window_start, timestamp_micros({pane} + {windows.size}) AS window_end,"
-            f" timestamp_micros({pane} + {windows.size - 1000}) AS window_time"
+            f" timestamp_micros({pane} + {window_time(windows.size)}) AS window_time"
         )
         source = "`@panes`"
     elif windows.tumbling:

@@ -106,8 +106,7 @@ class Runner:
                     hint="the stream was made with ON ERROR FAIL; mend the row, or make it again with ON ERROR SKIP",
                 )
             reach("after-files")
-            seen = figures.seen()
-            after = progress_algebra.observe(stream.policy, state, seen, core.now())
+            after = progress_algebra.observe(stream.policy, state, figures.by_partition, core.now())
             try:
                 incoming.verify()
                 with core.ledger.commit_lock:
@@ -229,7 +228,7 @@ class Runner:
                 if observable:
                     values = observation.get
             watch.lap("partials")
-            figures = Figures.of(values, parts, state.bound)
+            figures = Figures.of(values, parts)
             bad = list(incoming.bad)
             if figures.bad:
                 bad += self._bad_rows(stream, tagged.where(f"NOT ({good_condition})"))
@@ -383,7 +382,7 @@ class Figures:
     by_partition: Mapping[str, Seen]
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], parts: list[str], bound: int | None) -> Figures:
+    def of(cls, values: Mapping[str, Any], parts: list[str]) -> Figures:
         seen = {
             part: Seen(
                 values[f"high_{i}"],
@@ -394,9 +393,6 @@ class Figures:
             for i, part in enumerate(parts)
         }
         return cls(values["rows"], values["bad"], values["late"] or 0, values["low"], values["high"], seen)
-
-    def seen(self) -> Mapping[str, Seen]:
-        return self.by_partition
 
 
 def _metrics(stream: Stream, good: str, state: ProgressState, parts: list[str], now: int) -> list[Any]:

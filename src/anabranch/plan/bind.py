@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_starts_sql
+from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_starts_sql, window_time
 from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
 from anabranch.plan.catalog import Catalog, Stream, Table
 from anabranch.sql.lexer import Span, quote_name
@@ -181,5 +181,5 @@ def bounds_sql(start: str, size: int) -> str:
     """The three columns of a window, from its start in microseconds."""
     return (
         f"timestamp_micros({start}) AS window_start, timestamp_micros({start} + {size}) AS window_end,"
-        f" timestamp_micros({start} + {size - 1000}) AS window_time"
+        f" timestamp_micros({start} + {window_time(size)}) AS window_time"
     )

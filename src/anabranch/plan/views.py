@@ -13,7 +13,7 @@ from math import gcd
 
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.errors import NotSupported
-from anabranch.plan.bind import Binder, Bound, refuse, windowed_sql
+from anabranch.plan.bind import Binder, refuse, windowed_sql
 from anabranch.plan.blocks import (
     STREAM,
     WINDOW_COLUMNS,
@@ -86,11 +86,6 @@ def duckdb_type(spark_type: str) -> str | None:
     if re.fullmatch(r"decimal\(\d+,\d+\)", spark_type):
         return spark_type.upper()
     return _DUCKDB_TYPES.get(spark_type)
-
-
-def bind_batch(text: str, query: Query, catalog: Catalog) -> Bound:
-    """The query as a batch query over everything its relations hold."""
-    return Binder(text, catalog, query).bind()
 
 
 def plan_view(
