@@ -115,7 +115,7 @@ def test_a_session_of_ones_own_is_left_as_it_is(tmp_path: Path, spark: SparkSess
         frame = session.sql("SELECT * FROM s").df
         assert frame.count() == 1
     assert own.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
-    assert [table.name for table in own.catalog.listTables()] == ["mine"]
+    assert [row.tableName for row in own.sql("SHOW TABLES").collect()] == ["mine"]
     assert own.sql("SELECT * FROM mine").collect()[0][0] == 42  # Spark goes on after the home is closed
 
 
