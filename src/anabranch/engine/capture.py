@@ -10,7 +10,8 @@ from anabranch.algebra import progress as progress_algebra
 from anabranch.algebra.progress import END
 from anabranch.engine import reduce
 from anabranch.engine.core import Core
-from anabranch.engine.run import Incoming, Runner
+from anabranch.engine.run import Runner
+from anabranch.engine.scan import Incoming
 from anabranch.ledger import Record
 from anabranch.plan.catalog import Stream
 from anabranch.sources.base import Source, SourceChanged, Stretch

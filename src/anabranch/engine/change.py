@@ -9,7 +9,8 @@ from anabranch.algebra import progress as progress_algebra
 from anabranch.engine.core import Core
 from anabranch.engine.define import Definer
 from anabranch.engine.frames import arrow_schema
-from anabranch.engine.run import Incoming, Runner
+from anabranch.engine.run import Runner
+from anabranch.engine.scan import Incoming
 from anabranch.engine.writing import write_frame
 from anabranch.errors import AnabranchError, NotSupported, SqlError, UnknownName, WrongType, did_you_mean
 from anabranch.ledger import Draft, Record, TableChange

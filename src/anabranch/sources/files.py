@@ -223,7 +223,7 @@ class FilesSource:
         # true condition needs all of them.
         every = ", ".join(quote_name(name) for name in frame.columns if name != "_corrupt")
         corrupt = f"IF(coalesce(_corrupt, '') = '\\u0000' AND xxhash64({every}) = 0, NULL, _corrupt) AS _corrupt"
-        return frame.selectExpr(*items, corrupt, "_metadata.file_path AS _origin", "'' AS _partition")
+        return frame.selectExpr(*items, corrupt, "input_file_name() AS _origin", "'' AS _partition")
 
     def _columnar(self, names: list[str]) -> DataFrame:
         """Parquet: columns by name, cast to the stream's types; a file without one of them has NULL there.
@@ -258,8 +258,9 @@ class FilesSource:
             else f"CAST(NULL AS {field.type}) AS {quote_name(field.name)}"
             for field in self.declared
         ]
+        # Not _metadata.file_path: once asked for, Spark makes all of _metadata for every row, needed or not.
         return frame.selectExpr(
-            *items, "CAST(NULL AS STRING) AS _corrupt", "_metadata.file_path AS _origin", "'' AS _partition"
+            *items, "CAST(NULL AS STRING) AS _corrupt", "input_file_name() AS _origin", "'' AS _partition"
         )
 
     def _reader(self, *, infer: bool) -> DataFrameReader:

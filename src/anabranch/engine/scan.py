@@ -1,0 +1,280 @@
+"""The scan of a run: good rows to the files of its outputs, bad rows aside, and the figures of the run.
+
+The figures (rows, late rows, the range of event times) are had in one of three ways, whichever is cheapest:
+
+    carried    a small run: the groups of the first output carry them, and they are added up on the driver
+    observed   a source that is dear to read: Spark watches the rows on their way into the first output
+    counted    a columnar source: a job of its own, beside the others, over the one column of the event time
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.algebra.progress import ProgressState, Seen
+from anabranch.engine.core import Core, Stopwatch
+from anabranch.engine.stream_part import StreamPart
+from anabranch.engine.writing import SMALL_BYTES, write_frame, write_table
+from anabranch.ledger import DataFile
+from anabranch.ledger.crash import reach
+from anabranch.plan.catalog import Field, Panes, Stream
+from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow
+from anabranch.sources.files import FilesSource
+from anabranch.sql.lexer import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: How many rows of a run are listed as bad one by one; the rest is counted.
+LISTED_BAD_ROWS = 1000
+#: How many outputs are written at the same time.
+WRITERS = 8
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """Rows on their way into a run."""
+
+    frame: DataFrame
+    position: Any
+    captured: Any
+    bytes: int
+    bad: tuple[BadRow, ...] = ()
+    typed: bool = False  # never text that may not parse
+    cheap: bool = False  # read again for each output rather than kept in memory
+    verify: Callable[[], None] = lambda: None  # raises if the rows are not what they were said to be
+
+
+@dataclass(frozen=True)
+class Output:
+    """One table that a run adds to."""
+
+    table: str
+    frame: Callable[[DataFrame], DataFrame]
+    time: str | None
+    small: bool
+    fields: tuple[Field, ...]
+    observable: bool  # made without a temporary view, through which Spark's observations do not come back
+    carrier: Panes | None = None  # sees every row: the figures of the run can be added up from its groups
+
+
+@dataclass
+class Scanned:
+    """What a scan wrote and saw; filled while it goes on, so that a failed one can be cleaned up."""
+
+    files: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
+    staged: list[Path] = field(default_factory=list)
+    bad: list[BadRow] = field(default_factory=list)
+    figures: Figures = field(default_factory=lambda: Figures(0, 0, 0, None, None, {}))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the scan of a run saw."""
+
+    rows: int
+    bad: int
+    late: int
+    low: int | None
+    high: int | None
+    by_partition: Mapping[str, Seen]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], parts: list[str]) -> Figures:
+        """The figures from the values of the metrics; what is not among them follows from those that are."""
+        rows, high = values["rows"] or 0, values.get("high")
+        seen = {}
+        for index, part in enumerate(parts):
+            highest = values.get(f"highest_{index}", high)
+            ahead, here = values.get(f"ahead_{index}", 0), values.get(f"rows_{index}", rows)
+            seen[part] = Seen(values.get(f"high_{index}", highest), highest, here or 0, ahead or 0)
+        return cls(rows, values["bad"] or 0, values.get("late") or 0, values.get("low"), high, seen)
+
+
+class Scan:
+    """One scan over the rows of a run."""
+
+    def __init__(
+        self,
+        core: Core,
+        stream_part: StreamPart,
+        stream: Stream,
+        incoming: Incoming,
+        outputs: list[Output],
+        state: ProgressState,
+    ) -> None:
+        self.core = core
+        self.stream_part = stream_part
+        self.stream = stream
+        self.incoming = incoming
+        self.state = state
+        self.outputs = sorted(outputs, key=lambda output: (output.carrier is None, not output.observable))
+        plain = incoming.typed and CORRUPT not in incoming.frame.columns
+        self.rows = incoming.frame if plain else _marked(incoming.frame)
+        checks = [] if plain else [f"{CORRUPT} IS NULL"]
+        if stream.time is not None:
+            checks.append(f"{quote_name(stream.time)} IS NOT NULL")
+        self.good = " AND ".join(checks) or "true"
+        self.values: Mapping[str, Any] = {}
+
+    @property
+    def way(self) -> str:
+        """How the figures are had."""
+        incoming, first = self.incoming, self.outputs[0] if self.outputs else None
+        if first is None or (incoming.cheap and incoming.bytes > SMALL_BYTES):
+            return "counted"
+        if incoming.typed and not self.stream.live and first.carrier is not None and first.small:
+            return "carried"
+        return "observed" if first.observable else "counted"
+
+    def run(self, scanned: Scanned, watch: Stopwatch) -> None:
+        """Write the outputs and fill in what was written and seen."""
+        source = self.core.source(self.stream)
+        parts = source.partitions() if source is not None else [""]
+        tasks = self._tasks(scanned, parts)
+        kept = len(tasks) > 1 and not self.incoming.cheap
+        if kept:
+            self.rows.persist()
+        try:
+            reach("during-files")
+            if len(tasks) == 1:
+                tasks[0]()
+            else:
+                with ThreadPoolExecutor(max_workers=WRITERS) as pool:
+                    list(pool.map(lambda task: task(), tasks))
+            watch.lap("partials")
+            scanned.figures = Figures.of(self.values, parts)
+            scanned.bad += self.incoming.bad
+            if scanned.figures.bad:
+                scanned.bad += self._bad_rows()
+                watch.lap("bad rows")
+        finally:
+            if kept:
+                self.rows.unpersist()
+
+    def _tasks(self, scanned: Scanned, parts: list[str]) -> list[Callable[[], None]]:
+        way, rest = self.way, self.outputs[1:]
+        if way == "carried":
+            first = partial(self._carry, self.outputs[0], scanned)
+        else:
+            metrics = _metrics(self.stream, self.good, self.state, parts, self.core.now())
+            if way == "observed":
+                first = partial(self._observe, self.outputs[0], metrics, scanned)
+            else:
+                first, rest = partial(self._count, metrics), self.outputs
+        return [first, *(partial(self._write, output, self.rows, scanned) for output in rest)]
+
+    def _count(self, metrics: list[str]) -> None:
+        self.values = self.rows.selectExpr(*metrics).collect()[0].asDict()
+
+    def _observe(self, output: Output, metrics: list[str], scanned: Scanned) -> None:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        observation = Observation()
+        self._write(output, self.rows.observe(observation, *map(F.expr, metrics)), scanned)
+        self.values = observation.get
+
+    def _carry(self, output: Output, scanned: Scanned) -> None:
+        assert output.carrier is not None
+        frame = self.stream_part.carrying(output.carrier, self.stream, self.good, self.state.bound, self.rows)
+        partials, self.values = _figures_apart(frame.toArrow())
+        scanned.files[output.table] = write_table(self.core.ledger, output.table, partials, output.time)
+        reach("between-files")
+
+    def _write(self, output: Output, rows: DataFrame, scanned: Scanned) -> None:
+        frame = output.frame(rows.where(self.good))
+        scanned.files[output.table] = write_frame(
+            self.core.ledger, output.table, frame, small=output.small, time=output.time, staged=scanned.staged
+        )
+        reach("between-files")
+
+    def _bad_rows(self) -> list[BadRow]:
+        columns = [quote_name(field.name) for field in self.stream.fields]
+        as_json = f"to_json(struct({', '.join(columns)}))"
+        listed = (
+            _marked(self.rows.where(f"NOT ({self.good})"))
+            .selectExpr(ORIGIN, CORRUPT, f"coalesce({CORRUPT}, {as_json}) AS _raw")
+            .limit(LISTED_BAD_ROWS)
+            .collect()
+        )
+        source = self.core.source(self.stream)
+        offsets: dict[tuple[str, str], int] = {}
+        if isinstance(source, FilesSource):
+            by_origin: dict[str, list[str]] = {}
+            for row in listed:
+                if row[CORRUPT] is not None:
+                    by_origin.setdefault(row[ORIGIN], []).append(row[CORRUPT])
+            for origin, raw in by_origin.items():
+                for text, line in source.offset_of(_path(origin), raw).items():
+                    offsets[origin, text] = line
+        no_time = f"it has no event time ({self.stream.time} is NULL)"
+        return [
+            BadRow(
+                _path(row[ORIGIN]) if row[ORIGIN] else "insert",
+                offsets.get((row[ORIGIN], row["_raw"])),
+                "it does not parse as a row of the stream" if row[CORRUPT] is not None else no_time,
+                row["_raw"],
+            )
+            for row in listed
+        ]
+
+
+def _metrics(stream: Stream, good: str, state: ProgressState, parts: list[str], now: int) -> list[str]:
+    """The figures of a run as aggregates over its rows. Spark pays for each: those that follow from others are not."""
+    items = [f"count_if({good}) AS rows", f"count_if(NOT ({good})) AS bad"]
+    if stream.time is None:
+        return items
+    time = f"unix_micros({quote_name(stream.time)})"
+    if state.bound is not None:
+        items.append(f"count_if({good} AND {time} < {state.bound}) AS late")
+    items += [f"min(CASE WHEN {good} THEN {time} END) AS low", f"max(CASE WHEN {good} THEN {time} END) AS high"]
+    limit = now + stream.ahead if stream.live and stream.ahead is not None else None
+    if len(parts) == 1 and limit is None:
+        return items
+    for index, part in enumerate(parts):
+        here = good if len(parts) == 1 else f"{good} AND {PARTITION} = '{part}'"
+        items.append(f"max(CASE WHEN {here} THEN {time} END) AS highest_{index}")
+        items.append(f"count_if({here}) AS rows_{index}")
+        if limit is not None:
+            items.append(f"max(CASE WHEN {here} AND {time} <= {limit} THEN {time} END) AS high_{index}")
+            items.append(f"count_if({here} AND {time} > {limit}) AS ahead_{index}")
+    return items
+
+
+def _marked(frame: DataFrame) -> DataFrame:
+    """Rows with the columns that a source adds, where this one did not."""
+    from pyspark.sql import functions as F
+
+    for name, default in ((CORRUPT, "CAST(NULL AS STRING)"), (ORIGIN, "''"), (PARTITION, "''")):
+        if name not in frame.columns:
+            frame = frame.withColumn(name, F.expr(default))
+    return frame
+
+
+def _figures_apart(table: Any) -> tuple[Any, dict[str, Any]]:
+    """Partials on the one side, the figures of the run that came with them on the other."""
+    import pyarrow.compute as compute
+
+    good = table.filter(table.column("_good"))
+    total, rows = (compute.sum(each.column("_n")).as_py() or 0 for each in (table, good))
+    values = {
+        "rows": rows,
+        "bad": total - rows,
+        "late": compute.sum(good.column("_late")).as_py(),
+        "low": compute.min(good.column("_low")).as_py(),
+        "high": compute.max(good.column("_high")).as_py(),
+    }
+    return good.drop_columns(["_good", "_n", "_late", "_low", "_high"]), values
+
+
+def _path(origin: str) -> str:
+    from urllib.parse import unquote
+
+    return unquote(re.sub(r"^file:/+", "/", origin))
