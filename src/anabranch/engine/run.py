@@ -62,7 +62,7 @@ class Runner:
             reach("before-job")
             try:
                 outputs = self._outputs(stream, catalog, snapshot, incoming.bytes)
-                Scan(core, self.stream_part, stream, incoming, outputs, state).run(scanned, watch)
+                Scan(core, stream, incoming, outputs, state).run(scanned, watch)
             except Exception as error:
                 core.ledger.give_up(scanned.files, scanned.staged)
                 raise translate(error) from error

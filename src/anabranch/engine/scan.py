@@ -2,7 +2,7 @@
 
 The figures (rows, late rows, the range of event times) are had in one of three ways, whichever is cheapest:
 
-    carried    a small run: the groups of the first output carry them, and they are added up on the driver
+    carried    a small run: the groups of its outputs carry them, and they are added up on the driver
     observed   a source that is dear to read: Spark watches the rows on their way into the first output
     counted    a columnar source: a job of its own, beside the others, over the one column of the event time
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import ProgressState, Seen
 from anabranch.engine.core import Core, Stopwatch
-from anabranch.engine.stream_part import StreamPart
+from anabranch.engine.stream_part import STREAM_ROWS, Carried
 from anabranch.engine.writing import SMALL_BYTES, write_frame, write_table
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
@@ -103,18 +103,16 @@ class Scan:
     def __init__(
         self,
         core: Core,
-        stream_part: StreamPart,
         stream: Stream,
         incoming: Incoming,
         outputs: list[Output],
         state: ProgressState,
     ) -> None:
         self.core = core
-        self.stream_part = stream_part
         self.stream = stream
         self.incoming = incoming
         self.state = state
-        self.outputs = sorted(outputs, key=lambda output: (output.carrier is None, not output.observable))
+        self.outputs = sorted(outputs, key=lambda output: not output.observable)
         plain = incoming.typed and CORRUPT not in incoming.frame.columns
         self.rows = incoming.frame if plain else _marked(incoming.frame)
         checks = [] if plain else [f"{CORRUPT} IS NULL"]
@@ -123,15 +121,16 @@ class Scan:
         self.good = " AND ".join(checks) or "true"
         self.values: Mapping[str, Any] = {}
 
-    @property
-    def way(self) -> str:
-        """How the figures are had."""
-        incoming, first = self.incoming, self.outputs[0] if self.outputs else None
-        if first is None or (incoming.cheap and incoming.bytes > SMALL_BYTES):
-            return "counted"
-        if incoming.typed and not self.stream.live and first.carrier is not None and first.small:
-            return "carried"
-        return "observed" if first.observable else "counted"
+    def _carried(self) -> Carried | None:
+        """The outputs whose groups carry the figures, if the run is small enough for it."""
+        incoming = self.incoming
+        carriers = [output.carrier for output in self.outputs if output.carrier is not None and output.small]
+        if not incoming.typed or self.stream.live or not carriers or incoming.bytes > SMALL_BYTES:
+            return None
+        # Spark multiplies the rows by the number of the grouping sets.
+        most = max(1, SMALL_BYTES // (incoming.bytes + 1))
+        carried = Carried(carriers[:most], self.stream, self.good, self.state.bound)
+        return carried if carried.fits else None
 
     def run(self, scanned: Scanned, watch: Stopwatch) -> None:
         """Write the outputs and fill in what was written and seen."""
@@ -159,15 +158,18 @@ class Scan:
                 self.rows.unpersist()
 
     def _tasks(self, scanned: Scanned, parts: list[str]) -> list[Callable[[], None]]:
-        way, rest = self.way, self.outputs[1:]
-        if way == "carried":
-            first = partial(self._carry, self.outputs[0], scanned)
+        carried, rest = self._carried(), self.outputs
+        if carried is not None:
+            tables = {panes.id for panes in carried.tables}
+            first = partial(self._carry, carried, scanned)
+            rest = [output for output in rest if output.table not in tables]
         else:
             metrics = _metrics(self.stream, self.good, self.state, parts, self.core.now())
-            if way == "observed":
-                first = partial(self._observe, self.outputs[0], metrics, scanned)
+            columnar = self.incoming.cheap and self.incoming.bytes > SMALL_BYTES
+            if rest and rest[0].observable and not columnar:
+                first, rest = partial(self._observe, rest[0], metrics, scanned), rest[1:]
             else:
-                first, rest = partial(self._count, metrics), self.outputs
+                first = partial(self._count, metrics)
         return [first, *(partial(self._write, output, self.rows, scanned) for output in rest)]
 
     def _count(self, metrics: list[str]) -> None:
@@ -181,12 +183,15 @@ class Scan:
         self._write(output, self.rows.observe(observation, *map(F.expr, metrics)), scanned)
         self.values = observation.get
 
-    def _carry(self, output: Output, scanned: Scanned) -> None:
-        assert output.carrier is not None
-        frame = self.stream_part.carrying(output.carrier, self.stream, self.good, self.state.bound, self.rows)
-        partials, self.values = _figures_apart(frame.toArrow())
-        scanned.files[output.table] = write_table(self.core.ledger, output.table, partials, output.time)
-        reach("between-files")
+    def _carry(self, carried: Carried, scanned: Scanned) -> None:
+        groups = self.core.frames.sql(carried.text(), {STREAM_ROWS: self.rows}).toArrow()
+        partials, self.values = carried.apart(groups)
+        for output in self.outputs:
+            if output.table in partials:
+                scanned.files[output.table] = write_table(
+                    self.core.ledger, output.table, partials[output.table], output.time
+                )
+                reach("between-files")
 
     def _write(self, output: Output, rows: DataFrame, scanned: Scanned) -> None:
         frame = output.frame(rows.where(self.good))
@@ -256,22 +261,6 @@ def _marked(frame: DataFrame) -> DataFrame:
         if name not in frame.columns:
             frame = frame.withColumn(name, F.expr(default))
     return frame
-
-
-def _figures_apart(table: Any) -> tuple[Any, dict[str, Any]]:
-    """Partials on the one side, the figures of the run that came with them on the other."""
-    import pyarrow.compute as compute
-
-    good = table.filter(table.column("_good"))
-    total, rows = (compute.sum(each.column("_n")).as_py() or 0 for each in (table, good))
-    values = {
-        "rows": rows,
-        "bad": total - rows,
-        "late": compute.sum(good.column("_late")).as_py(),
-        "low": compute.min(good.column("_low")).as_py(),
-        "high": compute.max(good.column("_high")).as_py(),
-    }
-    return good.drop_columns(["_good", "_n", "_late", "_low", "_high"]), values
 
 
 def _path(origin: str) -> str:

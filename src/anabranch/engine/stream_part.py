@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+#: The placeholder of the rows of a run in the text of a query.
+STREAM_ROWS = "@stream"
+
+
 class StreamPart:
     """Frames of partials and rows, from frames of rows."""
 
@@ -73,7 +77,7 @@ class StreamPart:
 
     def _relations(self, state: Panes | Rows, catalog: Catalog, good: DataFrame) -> dict[str, DataFrame]:
         columns = [quote_name(field.name) for field in catalog.stream(state.stream).fields]
-        relations: dict[str, DataFrame] = {"@stream": good.select(*columns)}
+        relations: dict[str, DataFrame] = {STREAM_ROWS: good.select(*columns)}
         for placeholder, id in state.statics.items():
             table = catalog[id]
             assert isinstance(table, Table)
@@ -86,26 +90,100 @@ class StreamPart:
         own_time = stream.time is None or panes.time in (None, micros_sql(quote_name(stream.time)))
         return panes.from_text == STREAM and whole and own_time
 
-    def carrying(self, panes: Panes, stream: Stream, good: str, bound: int | None, rows: DataFrame) -> DataFrame:
-        """Partials together with the figures of the run, in one small job: bad rows are a group of their own.
 
-        Each step on a frame costs round trips to the JVM, which is most of the time of a small run; this is one step.
-        """
-        keys = [(f"CASE WHEN _good THEN ({key.expression}) END", quote_name(key.name)) for key in panes.keys]
-        outer = [name for _, name in keys]
-        if panes.time is not None:
-            pane = pane_start_sql(panes.time, panes.grain, panes.origin, "spark")
-            keys.append((f"CASE WHEN _good THEN {pane} END", PANE))
-            outer.append(f"timestamp_micros({PANE}) AS {PANE}")
+#: Spark's number of a grouping set has one bit a column.
+MOST_COLUMNS = 60
+
+
+class Carried:
+    """The partials of several pane tables together with the figures of a run, in one small job.
+
+    Each query costs tens of milliseconds of planning, which is most of the time of a small run; so the tables are the
+    grouping sets of one query, and bad rows are a group of their own in each. Only tables that see every row take
+    part: the groups of any one of them add up to the figures.
+    """
+
+    def __init__(self, tables: list[Panes], stream: Stream, good: str, bound: int | None) -> None:
+        self.tables = tables
+        self.good = good
+        #: Names for expressions; an expression that several tables have is there once.
+        self._grouped: dict[str, str] = {}
+        self._partials: dict[str, str] = {}
+        self._keys = {panes.id: [self._name(text, self._grouped, "k") for text in _keys(panes)] for panes in tables}
+        self._values = {
+            panes.id: [self._name(column.partial, self._partials, "v") for column in panes.columns] for panes in tables
+        }
         time = f"unix_micros({quote_name(stream.time)})" if stream.time is not None else "CAST(NULL AS BIGINT)"
         late = "CAST(0 AS BIGINT)" if bound is None or stream.time is None else f"count_if({time} < {bound})"
-        figures = ["count(*) AS _n", f"{late} AS _late", f"min({time}) AS _low", f"max({time}) AS _high"]
-        items = [f"{text} AS {name}" for text, name in keys]
-        items += [f"{column.partial} AS {quote_name(column.name)}" for column in panes.columns]
-        outer += [quote_name(column.name) for column in panes.columns]
-        text = (
-            f"SELECT _good, {', '.join([*outer, '_n', '_late', '_low', '_high'])} FROM"
-            f" (SELECT _good, {', '.join([*items, *figures])} FROM (SELECT *, {good} AS _good FROM {STREAM})"
-            f" GROUP BY {', '.join(['_good', *(text for text, _ in keys)])})"
+        self._figures = [
+            "count(*) AS _n",
+            f"{late} AS _late",
+            f"min(CASE WHEN _good THEN {time} END) AS _low",
+            f"max(CASE WHEN _good THEN {time} END) AS _high",
+        ]
+
+    @staticmethod
+    def _name(text: str, names: dict[str, str], letter: str) -> str:
+        return names.setdefault(text, f"_{letter}{len(names)}")
+
+    @property
+    def fits(self) -> bool:
+        return len(self._grouped) < MOST_COLUMNS
+
+    def text(self) -> str:
+        """The query, over the placeholder of the stream's rows."""
+        grouped = ["_good", *self._grouped.values()]
+        inner = [f"CASE WHEN _good THEN ({text}) END AS {name}" for text, name in self._grouped.items()]
+        items = [f"{text} AS {name}" for text, name in self._partials.items()]
+        sets = dict.fromkeys(f"({', '.join(['_good', *dict.fromkeys(keys)])})" for keys in self._keys.values())
+        group, number = ", ".join(grouped), "0"
+        if len(sets) > 1:
+            group, number = f"{group} GROUPING SETS ({', '.join(sets)})", "grouping_id()"
+        return (
+            f"SELECT {number} AS _set, {', '.join([*grouped, *items, *self._figures])} FROM"
+            f" (SELECT {', '.join(['*', *inner])} FROM (SELECT *, {self.good} AS _good FROM {STREAM})) GROUP BY {group}"
         )
-        return self.core.frames.sql(text, {"@stream": rows})
+
+    def apart(self, groups: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The partials of each table on the one side, the figures of the run on the other."""
+        import pyarrow as pa
+        import pyarrow.compute as compute
+
+        partials = {}
+        values: dict[str, Any] = {}
+        numbers = {panes.id: self._number(panes) for panes in self.tables}
+        for panes in self.tables:
+            own = groups
+            if len(set(numbers.values())) > 1:
+                own = groups.filter(compute.equal(groups.column("_set"), numbers[panes.id]))
+            good = own.filter(own.column("_good"))
+            names = [key.name for key in panes.keys] + ([PANE] if panes.time is not None else [])
+            columns = [good.column(name) for name in self._keys[panes.id]]
+            if panes.time is not None:
+                columns[-1] = columns[-1].cast(pa.timestamp("us", "UTC"))
+            names += [column.name for column in panes.columns]
+            columns += [good.column(name) for name in self._values[panes.id]]
+            partials[panes.id] = pa.table(columns, names=names)
+            if not values:
+                total, rows = (compute.sum(each.column("_n")).as_py() or 0 for each in (own, good))
+                values = {
+                    "rows": rows,
+                    "bad": total - rows,
+                    "late": compute.sum(good.column("_late")).as_py(),
+                    "low": compute.min(good.column("_low")).as_py(),
+                    "high": compute.max(good.column("_high")).as_py(),
+                }
+        return partials, values
+
+    def _number(self, panes: Panes) -> int:
+        """Spark's number for the set of a table: one bit a column, the first one highest, 1 if it is not in the set."""
+        names = list(self._grouped.values())
+        return sum(1 << (len(names) - 1 - at) for at, name in enumerate(names) if name not in self._keys[panes.id])
+
+
+def _keys(panes: Panes) -> list[str]:
+    """The expressions that rows of a pane table are grouped by, the pane last."""
+    keys = [key.expression for key in panes.keys]
+    if panes.time is not None:
+        keys.append(pane_start_sql(panes.time, panes.grain, panes.origin, "spark"))
+    return keys
