@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import reduce
+from anabranch.engine import queries, reduce
 from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.change import Changer
 from anabranch.engine.core import Core
@@ -191,7 +191,7 @@ class Session:
         self._temporary = temporary
         self._runner = Runner(core)
         self._definer = Definer(core, self._runner)
-        self._changer = Changer(core, self._runner, self._definer)
+        self._changer = Changer(core, self._runner)
         self._capture = Capture(core, self._runner)
         if core.ledger.writable:
             Live.clean_up(core, self._definer)
@@ -325,7 +325,7 @@ class Session:
         core = self._core
         catalog = core.catalog()
         bound = Binder(statement.text, catalog, statement.query).bind()
-        self._definer.analyze_query(bound, catalog, statement.text)
+        queries.analyze(self._core, bound, catalog, statement.text)
         streams = self._streams(bound, catalog)
         endless = any((source := core.source(catalog.stream(id))) is not None and source.endless for id in streams)
 
@@ -338,7 +338,7 @@ class Session:
             self._capture.catch_up(streams, end=self._temporary is not None)
         pin = contextlib.ExitStack()
         snapshot = pin.enter_context(core.ledger.pin(core.snapshot().version))
-        frame = self._definer.query_frame(bound, snapshot, statement.text)
+        frame = queries.frame(self._core, bound, snapshot, statement.text)
         return Result(frame=frame, endless=endless, follow=follow, pin=pin)
 
     def _streams(self, bound: Bound, catalog: Catalog) -> set[str]:
@@ -363,7 +363,7 @@ class Session:
     def _explain(self, statement: Explain) -> Result:
         catalog = self._core.catalog()
         bound = Binder(statement.text, catalog, statement.query).bind()
-        fields = tuple(self._definer.analyze_query(bound, catalog, statement.text))
+        fields = tuple(queries.analyze(self._core, bound, catalog, statement.text))
         lines = explain.explain(statement.text, statement.query, catalog, self._definer.surroundings(), fields)
         return _text_result("plan", lines)
 

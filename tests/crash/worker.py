@@ -48,11 +48,11 @@ def attach() -> Any:
 def small_ledger(fan_in: int, snapshot_every: int, by_executors: bool) -> None:
     """Have the reducer, vacuum and snapshot files come up within a few runs, and if asked for, have the executors
     write what is small too."""
-    from anabranch.engine import capture, reduce, run
+    from anabranch.engine import capture, reduce, run, scan
     from anabranch.ledger import ledger, log
 
     if by_executors:
-        run.SMALL_BYTES = run.SMALL_ROWS = -1
+        run.SMALL_BYTES = run.SMALL_ROWS = scan.SMALL_BYTES = -1
     reduce.FAN_IN = fan_in
     capture.VACUUM_EVERY = 3
     log.SNAPSHOT_EVERY = snapshot_every

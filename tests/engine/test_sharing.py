@@ -82,3 +82,24 @@ def test_a_view_made_late_joins_the_table_with_its_own_past(home: Harness) -> No
     assert [row[-1] for row in home.table("b")] == [3]
     assert [row[-1] for row in home.table("c")] == [1]
     assert home.table("a") == home.batch(HOP, s=rows(1, 2, 3))
+
+
+def test_different_keys_come_from_one_scan(home: Harness) -> None:
+    views = {
+        "by_k": "SELECT k, count(*) AS c, sum(n) AS n FROM s GROUP BY k",
+        "by_n": "SELECT n, count(*) AS c, max(k) AS k FROM s GROUP BY n",
+        "by_both": "SELECT k, n, count(n) AS c FROM s GROUP BY k, n",
+        "by_none": "SELECT count(*) AS c, min(n) AS n FROM s",
+        "by_parity": "SELECT n % 2 AS odd, count(*) AS c FROM s GROUP BY n % 2",
+        "by_window": TUMBLE,
+    }
+    home.sql(f"{STREAM}; " + "; ".join(f"CREATE VIEW {name} AS {query}" for name, query in views.items()))
+    at = START + timedelta(seconds=1)
+    given = [("a", 1, at), (None, 1, at), ("a", None, at), (None, None, at), ("b", 4, at), ("x", 9, None)]
+    home.insert("s", given)
+    home.insert("s", [("b", 3, START + timedelta(minutes=2))])
+    for name, query in views.items():
+        assert sorted(map(str, home.query(f"SELECT * FROM {name}"))) == sorted(map(str, home.query(query))), name
+    assert home.query("SELECT sum(c) FROM by_k") == [(6,)]
+    assert home.query("SELECT odd, c FROM by_parity ORDER BY odd NULLS FIRST") == [(None, 2), (0, 1), (1, 3)]
+    assert [(run["rows"], run["bad_rows"]) for run in home.runs("s")] == [(5, 1), (1, 0)]

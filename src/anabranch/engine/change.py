@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra import progress as progress_algebra
+from anabranch.engine import queries
 from anabranch.engine.core import Core
-from anabranch.engine.define import Definer
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.run import Runner
 from anabranch.engine.scan import Incoming
@@ -17,6 +17,7 @@ from anabranch.ledger import Draft, Record, TableChange
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Field, Stream, Table, View
 from anabranch.sources.base import Source
+from anabranch.sql.definitions import no_column
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Advance, Copy, Delete, Insert, Name, Opaque, Statement, Update
 
@@ -27,16 +28,15 @@ if TYPE_CHECKING:
 class Changer:
     """Changes rows of one home."""
 
-    def __init__(self, core: Core, runner: Runner, definer: Definer) -> None:
+    def __init__(self, core: Core, runner: Runner) -> None:
         self.core = core
         self.runner = runner
-        self.definer = definer
 
     def insert(self, statement: Insert, applied: tuple[str, ...]) -> tuple[str, Record]:
         target = self._target(statement, statement.target)
         snapshot = self.core.snapshot()
         bound = Binder(statement.text, self.core.catalog(snapshot), statement.query).bind()
-        frame = self.definer.query_frame(bound, snapshot, statement.text)
+        frame = queries.frame(self.core, bound, snapshot, statement.text)
         columns = self._columns(statement, target)
         if len(frame.columns) != len(columns):
             raise WrongType(
@@ -133,16 +133,9 @@ class Changer:
         if not statement.columns:
             return target.fields
         by_name = {field.name.lower(): field for field in target.fields}
-        for name in statement.columns:
+        for name, span in zip(statement.columns, statement.column_spans, strict=True):
             if name.lower() not in by_name:
-                start = statement.text.index(name, statement.target.span.end)
-                raise UnknownName(
-                    f"{target.name} has no column {name}",
-                    text=statement.text,
-                    start=start,
-                    end=start + len(name),
-                    hint=did_you_mean(name, [field.name for field in target.fields]),
-                )
+                raise no_column(statement, span, target.name, name, [field.name for field in target.fields])
         return tuple(by_name[name.lower()] for name in statement.columns)
 
     def _append(self, table: Table, frame: DataFrame, applied: tuple[str, ...]) -> tuple[Record, int]:
@@ -162,13 +155,7 @@ class Changer:
         values: dict[str, str] = {}
         for name, expression in statement.assignments:
             if name.last.lower() not in by_name:
-                raise UnknownName(
-                    f"{table.name} has no column {name}",
-                    text=statement.text,
-                    start=name.span.start,
-                    end=name.span.end,
-                    hint=did_you_mean(str(name), [field.name for field in table.fields]),
-                )
+                raise no_column(statement, name.span, table.name, str(name), [field.name for field in table.fields])
             values[by_name[name.last.lower()].name] = expression.span.of(statement.text)
         condition = statement.where.span.of(statement.text) if statement.where is not None else "true"
         items = [

@@ -8,18 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import read
-from anabranch.engine.core import Core, Stopwatch
+from anabranch.engine import backfill, queries
+from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, fields_of, struct
-from anabranch.engine.run import Runner, emit_changes
-from anabranch.engine.tables import PANE, pane_fields
+from anabranch.engine.run import Runner
 from anabranch.engine.writing import write_frame
 from anabranch.errors import AnabranchError, NotSupported, SqlError, UnknownName, WrongType, did_you_mean
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
-from anabranch.ledger.crash import reach
-from anabranch.plan.bind import Binder, Bound
+from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, Table, View, to_json
-from anabranch.plan.views import Planned, Surroundings, plan_view
+from anabranch.plan.views import Surroundings, plan_view
+from anabranch.sql.definitions import check_event_time
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.syntax import CreateStream, CreateTable, CreateView, Drop, Name, Query, Refresh, Statement
 
@@ -107,24 +106,7 @@ class Definer:
         mark = statement.watermark
         if mark is None:
             return None
-        for field in fields:
-            if field.name.lower() == mark.column.lower():
-                if field.type != "timestamp":
-                    raise WrongType(
-                        f"the event time {field.name} is a {field.type}, not a TIMESTAMP",
-                        text=statement.text,
-                        start=mark.span.start,
-                        end=mark.span.end,
-                        hint=f"declare it as TIMESTAMP: ({field.name} TIMESTAMP, ...)",
-                    )
-                return field.name
-        raise UnknownName(
-            f"the stream has no column {mark.column}",
-            text=statement.text,
-            start=mark.span.start,
-            end=mark.span.end,
-            hint=did_you_mean(mark.column, [field.name for field in fields]),
-        )
+        return check_event_time(statement, mark, {field.name: field.type for field in fields})
 
     # ---- tables
 
@@ -156,7 +138,7 @@ class Definer:
             query = statement.query.span.of(statement.text)
             snapshot = self.core.snapshot()
             bound = Binder(statement.text, self.core.catalog(snapshot), statement.query).bind()
-            frame = self.query_frame(bound, snapshot, statement.text)
+            frame = queries.frame(self.core, bound, snapshot, statement.text)
         fields = declared or (tuple(_plain(fields_of(frame))) if frame is not None else ())
         kind = "files" if statement.source is not None else None
         table = Table(id, statement.name.last, statement.sql, fields, kind, options, query)
@@ -227,7 +209,7 @@ class Definer:
                 again = parse(table.query)[0]
                 query: Query = again.query  # type: ignore[attr-defined]
                 bound = Binder(table.query, self.core.catalog(snapshot), query).bind()
-                frame = self.query_frame(bound, snapshot, table.query)
+                frame = queries.frame(self.core, bound, snapshot, table.query)
             else:
                 frame = None
             version, own = snapshot.version, snapshot.delta_versions.get(table.id, 0)
@@ -275,7 +257,7 @@ class Definer:
         if isinstance(statement, CreateView) and statement.or_replace:
             catalog = self._without(catalog, statement.name.last)
         bound = Binder(text, catalog, query).bind()
-        fields = tuple(self.analyze_query(bound, catalog, text))
+        fields = tuple(queries.analyze(self.core, bound, catalog, text))
         _check_names(fields, text, query)
         streams = {r.target for r in bound.references.values() if r.kind == "stream"}
         with stream_locks(core, streams), core.ledger.commit_lock:
@@ -288,7 +270,7 @@ class Definer:
                 id=self._new_id(name), name=name, text=text, sql=sql, query=query, start=str(start), fields=fields,
                 catalog=catalog, world=self._world(snapshot, start),
             )  # fmt: skip
-            draft = self._fill(planned, catalog, snapshot, start)
+            draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, start)
             if statement is not None:
                 self._replace_or_commit(statement, draft)
             else:
@@ -317,116 +299,6 @@ class Definer:
             lambda id: (snapshot.version, snapshot.delta_versions.get(id, 0)),
             self._new_id,
         )
-
-    def _fill(self, planned: Planned, catalog: Catalog, snapshot: Snapshot, start: str | int) -> Draft:
-        """Partials and rows of the past, so that a view made late is the same as one made early."""
-        core = self.core
-        merged = Catalog(
-            {
-                **{id: to_json(each) for id, each in catalog.objects.items()},
-                **{each.id: to_json(each) for each in (*planned.objects, planned.view)},
-            }
-        )
-        staged: list[Path] = []
-        files: dict[str, Any] = {}
-        schemas: dict[str, Any] = {}
-        for each in planned.objects:
-            if isinstance(each, Panes):
-                schemas[each.id] = arrow_schema(pane_fields(each))
-                files[each.id] = ()
-                columns = planned.fill_columns.get(each.id, ())
-                history = self._history(merged.stream(each.stream), snapshot, start)
-                if history is not None and columns:
-                    frame = self.runner.stream_part.partials(each, merged, history, columns)
-                    time = PANE if each.time is not None else None
-                    files[each.id] = write_frame(core.ledger, each.id, frame, small=False, time=time, staged=staged)
-            elif isinstance(each, Rows):
-                schemas[each.id] = arrow_schema(each.fields)
-                files[each.id] = ()
-                history = self._history(merged.stream(each.stream), snapshot, start)
-                if history is not None:
-                    frame = self.runner.stream_part.rows(each, merged, history)
-                    files[each.id] = write_frame(core.ledger, each.id, frame, small=False, time=None, staged=staged)
-            else:
-                schemas[each.rows_table] = arrow_schema(each.fields)
-                files[each.rows_table] = ()
-                history = self._history(catalog.stream(each.id), snapshot, "beginning")
-                if history is not None:
-                    files[each.rows_table] = write_frame(
-                        core.ledger, each.rows_table, history, small=False, time=each.time, staged=staged
-                    )
-        reach("after-backfill")
-        tables = {id: TableChange(add=added) for id, added in files.items()}
-        if planned.view.emit == "close":
-            bounds = {id: (None, core.progress(snapshot, id).bound) for id in merged.sources_of(planned.view)}
-            only = Catalog(
-                {
-                    **{
-                        id: to_json(o)
-                        for id, o in merged.objects.items()
-                        if not isinstance(o, View) or o.id == planned.view.id
-                    }
-                }
-            )
-            emit_changes(core, only, snapshot, bounds, files, tables, schemas, Stopwatch())
-        definitions = {each.id: to_json(each) for each in (*planned.objects, planned.view)}
-        return Draft("create", tables=tables, catalog=definitions, schemas=schemas, staged=tuple(staged))
-
-    def _history(self, stream: Stream, snapshot: Snapshot, start: str | int) -> DataFrame | None:
-        """The rows of a stream that a new view starts with; None if there are none."""
-        state = snapshot.streams.get(stream.id)
-        if state is None or state.runs == 0 or start == "now":
-            return None
-        source = self.core.source(stream)
-        if start == "beginning":
-            if source is None and stream.kept_since is None:
-                return None
-            return read.stream_frame(self.core, stream, snapshot)
-        earlier = self.core.ledger.snapshot(int(start)).streams.get(stream.id)
-        first = earlier.runs if earlier is not None else 0
-        if source is None:
-            raise NotSupported("START AT VERSION needs a stream whose source can be read again")
-        captured = [each for each in list(self.core.ledger.captured(stream.id, snapshot.version))[first:] if each]
-        good = "_corrupt IS NULL" + (f" AND {quote_name(stream.time)} IS NOT NULL" if stream.time else "")
-        frame = source.read(captured).where(good)
-        return frame.select(*(quote_name(field.name) for field in stream.fields))
-
-    # ---- queries, for whoever needs a frame
-
-    def analyze_query(self, bound: Bound, catalog: Catalog, text: str) -> list[Field]:
-        """The columns of a bound query, by Spark's analyser over empty relations; files are looked into."""
-        relations: dict[str, DataFrame] = {}
-        for placeholder, reference in bound.references.items():
-            if reference.kind == "file":
-                relations[placeholder] = self._file(reference, text)
-            elif reference.kind == "system":
-                from anabranch.engine.system import FIELDS
-
-                relations[placeholder] = self.core.frames.empty(FIELDS[reference.target])
-            else:
-                target = catalog[reference.target]
-                assert isinstance(target, Stream | Table | View)
-                relations[placeholder] = self.core.frames.empty(target.fields)
-        return fields_of(self.core.frames.sql(bound.text, relations, source=text))
-
-    def _file(self, reference: Any, text: str) -> DataFrame:
-        try:
-            return read.file_frame(self.core, reference)
-        except SqlError:
-            raise
-        except AnabranchError as error:
-            span = reference.relation.span
-            raise SqlError(error.message, text=text, start=span.start, end=span.end, hint=error.hint) from error
-
-    def query_frame(self, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:
-        """A bound query over what its relations hold at a version."""
-        relations: dict[str, DataFrame] = {}
-        for placeholder, reference in bound.references.items():
-            if reference.kind == "file":
-                relations[placeholder] = self._file(reference, text)
-            else:
-                relations[placeholder] = read.relation(self.core, reference, snapshot)
-        return self.core.frames.sql(bound.text, relations, source=text)
 
     # ---- DROP
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, combine
-from anabranch.engine import read
+from anabranch.engine import queries, read
 from anabranch.engine.capture import PAUSE, Capture
 from anabranch.engine.core import Core
 from anabranch.engine.define import Definer, stream_locks
@@ -75,7 +75,7 @@ class Live:
             self.view = definer.make_view(name, statement.text, statement.sql, statement.query, "beginning")
             self.fields: tuple[Field, ...] = self.view.fields
         else:
-            self.fields = tuple(definer.analyze_query(bound, catalog, statement.text))
+            self.fields = tuple(queries.analyze(core, bound, catalog, statement.text))
         self._given: Counter[Any] = Counter()
         self._rows: dict[Any, tuple[Any, ...]] = {}
         self._since = 0
@@ -165,7 +165,7 @@ class Live:
             catalog = self.core.catalog(snapshot)
             return read.view_frame(self.core, catalog, catalog.view(self.view.id), snapshot)
         bound = Binder(self.statement.text, self.core.catalog(snapshot), self.statement.query).bind()
-        return self.definer.query_frame(bound, snapshot, self.statement.text)
+        return queries.frame(self.core, bound, snapshot, self.statement.text)
 
     def _drop(self) -> None:
         if self.view is None:

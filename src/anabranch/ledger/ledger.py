@@ -14,6 +14,7 @@ import contextlib
 import os
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -346,7 +347,7 @@ class Ledger:
         """Make the draft the next version: in all its tables, or not at all."""
         self._must_write()
         with self._commit_lock:
-            before = self._snapshot
+            before, begin = self._snapshot, time.perf_counter()
             stack: list[str] = getattr(self._intents, "stack", [])
             record = steps.prepare(draft, before, self._tables, self._now(), stack[-1] if stack else None)
             try:
@@ -357,6 +358,8 @@ class Ledger:
                     crash.reach("before-table-commits")
                     record = replace(record, tables=steps.commit_tables(draft, before, self._tables))
                     self._arrivals.sync(record)
+                    took = (time.perf_counter() - begin) * 1000
+                    record = replace(record, milliseconds=steps.with_commit(record.milliseconds, took))
                     # As it will be read again: nothing of the caller's is shared with the snapshot.
                     record = record_from_bytes(record_to_bytes(record))
                     crash.reach("before-record")

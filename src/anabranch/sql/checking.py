@@ -19,7 +19,7 @@ from anabranch.plan.views import refuse_volatile
 from anabranch.sql import syntax
 from anabranch.sql.calls import split_commas
 from anabranch.sql.columns import Columns, Resolver, Scope
-from anabranch.sql.definitions import FILE_KINDS, check_event_time, check_file_options, check_source, wrong
+from anabranch.sql.definitions import FILE_KINDS, check_event_time, check_file_options, check_source, no_column, wrong
 from anabranch.sql.lexer import Span, normal_form, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import ColumnDefinition, Name, Query, Statement
@@ -228,7 +228,7 @@ class _Script:
             by_name = {column.lower() for column in target.columns}
             for name, span in zip(statement.columns, statement.column_spans, strict=True):
                 if name.lower() not in by_name:
-                    raise _unknown_column(statement, target, name, span)
+                    raise no_column(statement, span, target.name, name, target.columns or ())
         expected = len(statement.columns) or (len(target.columns) if target.columns is not None else None)
         if expected is None:
             return
@@ -252,7 +252,7 @@ class _Script:
                 columns = target.columns
                 plain = name.parts[-1].lower() if len(name.parts) == 1 else None
                 if columns is not None and plain is not None and plain not in {c.lower() for c in columns}:
-                    raise _unknown_column(statement, target, str(name), name.span)
+                    raise no_column(statement, name.span, target.name, str(name), target.columns or ())
                 resolver.expression(value.tokens, scope)
         if statement.where is not None:
             resolver.expression(statement.where.tokens, scope)
@@ -317,16 +317,6 @@ def _same(one: Statement, other: Statement) -> bool:
 
 def _declared(columns: tuple[ColumnDefinition, ...]) -> Columns | None:
     return {column.name: column.type for column in columns} if columns else None
-
-
-def _unknown_column(statement: Statement, target: Known, name: str, span: Span) -> UnknownName:
-    return UnknownName(
-        f"{target.name} has no column {name}",
-        text=statement.text,
-        start=span.start,
-        end=span.end,
-        hint=did_you_mean(name, target.columns or ()),
-    )
 
 
 def _check_count(statement: Statement, span: Span, given: int, expected: int, target: Known) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from anabranch.errors import AnabranchError, SourceError, SqlError, UnknownName, WrongType, did_you_mean
@@ -18,16 +18,21 @@ def wrong(statement: Statement, span: Span, message: str, hint: str | None = Non
     return SqlError(message, text=statement.text, start=span.start, end=span.end, hint=hint)
 
 
-def check_event_time(statement: Statement, mark: syntax.Watermark, columns: Columns) -> None:
+def no_column(statement: Statement, span: Span, owner: str, name: str, columns: Iterable[str]) -> UnknownName:
+    return UnknownName(
+        f"{owner} has no column {name}",
+        text=statement.text,
+        start=span.start,
+        end=span.end,
+        hint=did_you_mean(name, columns),
+    )
+
+
+def check_event_time(statement: Statement, mark: syntax.Watermark, columns: Columns) -> str:
+    """The name of the column that holds the event time."""
     found = next((name for name in columns if name.lower() == mark.column.lower()), None)
     if found is None:
-        raise UnknownName(
-            f"the stream has no column {mark.column}",
-            text=statement.text,
-            start=mark.span.start,
-            end=mark.span.end,
-            hint=did_you_mean(mark.column, columns),
-        )
+        raise no_column(statement, mark.span, "the stream", mark.column, columns)
     type = columns[found] or ""
     if not type.lower().startswith("timestamp"):
         hint = f"declare it as TIMESTAMP: ({found} TIMESTAMP, ...)"
@@ -40,6 +45,7 @@ def check_event_time(statement: Statement, mark: syntax.Watermark, columns: Colu
             end=mark.span.end,
             hint=hint,
         )
+    return found
 
 
 def check_source(statement: Statement, source: SourceSpec, kinds: tuple[str, ...]) -> None:

@@ -1,0 +1,138 @@
+"""All 26 NEXMark queries as live views: made before the data, after it, and with mixed rows in small runs and a kill.
+
+Rows and answers are those of RisingWave's end-to-end tests (Apache-2.0), the queries in Spark's spelling. A line of an
+answer has its columns separated by blanks, in PostgreSQL's manner.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+import re
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from anabranch.testing import Harness, crashing, shuffled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+HERE = Path(__file__).parent
+QUERIES = dict(re.findall(r"-- (q\d+)\n(.*?);\n", (HERE / "queries.sql").read_text(), re.S))
+TYPES = {
+    "date_time": "TIMESTAMP",
+    "expires": "TIMESTAMP",
+    **dict.fromkeys(("id", "auction", "bidder", "price", "seller", "category", "initial_bid", "reserve"), "BIGINT"),
+}
+STREAMS = ("person", "auction", "bid")
+Row = tuple[Any, ...]
+
+
+def rows(stream: str) -> tuple[list[str], list[Row]]:
+    """The columns and rows of a stream."""
+    with (HERE / f"{stream}.csv").open(newline="") as lines:
+        header, *cells = csv.reader(lines)
+    kinds = [TYPES.get(name, "STRING") for name in header]
+    make = {"TIMESTAMP": datetime.fromisoformat, "BIGINT": int, "STRING": str}
+    return header, [tuple(make[kind](cell) for kind, cell in zip(kinds, row, strict=True)) for row in cells]
+
+
+def create(stream: str) -> str:
+    header, _ = rows(stream)
+    columns = ", ".join(f"{name} {TYPES.get(name, 'STRING')}" for name in header)
+    return f"CREATE STREAM {stream} ({columns}, WATERMARK FOR date_time AS date_time - INTERVAL '4' SECOND)"
+
+
+def views() -> str:
+    return "; ".join(f"CREATE VIEW {name} AS {query}" for name, query in QUERIES.items())
+
+
+def cell(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, datetime):
+        whole, _, fraction = value.replace(tzinfo=None).isoformat(sep=" ").partition(".")
+        return f"{whole}.{fraction.rstrip('0')}" if fraction else whole
+    if isinstance(value, float | Decimal):
+        return number(str(value))
+    return str(value)
+
+
+def number(text: str) -> str:
+    """A number to four decimals, without trailing zeros."""
+    shown = f"{Decimal(text):.4f}"
+    return shown.rstrip("0").rstrip(".")
+
+
+def line(text: str) -> str:
+    """A line with folded blanks and its decimals as `number` has them."""
+    return " ".join(number(word) if re.fullmatch(r"-?\d+\.\d+", word) else word for word in text.split())
+
+
+def check(home: Harness) -> None:
+    """Every view shows its answer, and so do its changes, added up, where it emits."""
+    wrong = []
+    for name in QUERIES:
+        wanted = sorted(line(each) for each in (HERE / f"{name}.txt").read_text().splitlines())
+        got = sorted(line(" ".join(map(cell, row))) for row in home.table(name))
+        if got != wanted:
+            wrong.append((name, got[:3], wanted[:3]))
+    assert not wrong, wrong
+
+
+def test_views_made_before_the_data(home: Harness) -> None:
+    home.sql("; ".join(map(create, STREAMS)))
+    home.sql(views())
+    for stream in STREAMS:
+        home.insert(stream, rows(stream)[1])
+    check(home)
+
+
+def test_views_made_after_the_data(home: Harness) -> None:
+    home.sql("; ".join(map(create, STREAMS)))
+    for stream in STREAMS:
+        home.insert_runs(stream, [rows(stream)[1][:7], rows(stream)[1][7:]])
+    home.sql(views())
+    check(home)
+
+
+def mixed_runs() -> list[tuple[str, list[Row]]]:
+    """The rows of all streams, shuffled, cut at random into runs of 1 to 20 rows, in any order of the streams."""
+    chance = random.Random(26)
+    runs = []
+    for stream in STREAMS:
+        mixed = shuffled(rows(stream)[1], chance)
+        while mixed:
+            size = chance.randint(1, 20)
+            runs.append((stream, mixed[:size]))
+            mixed = mixed[size:]
+    return shuffled(runs, chance)
+
+
+def one_insert(home: str, stream: str, given: list[Row]) -> None:
+    with Harness(home) as harness:
+        harness.insert(stream, given)
+
+
+@pytest.mark.crash
+def test_mixed_rows_small_runs_compactions_and_a_kill(tmp_path: Path, spark: SparkSession) -> None:
+    home = tmp_path / "home"
+    with Harness(home, spark) as harness:
+        harness.sql("; ".join(map(create, STREAMS)))
+        harness.sql(views())
+    runs = mixed_runs()
+    assert crashing("before-record", one_insert, str(home), *runs[0])
+    with Harness(home, spark) as harness:
+        for at, (stream, given) in enumerate(runs):
+            harness.insert(stream, given)
+            if at % 5 == 4:
+                harness.compact()
+        check(harness)
+        harness.compact()
+        check(harness)
