@@ -237,6 +237,12 @@ class Session:
         after = sum(len(files) for files in self._core.snapshot().files.values())
         return f"{before:,} files reduced to {after:,}; {deleted:,} old files deleted"
 
+    def names(self) -> list[str]:
+        """The names of streams, tables and views, and of their columns."""
+        catalog = self._core.catalog()
+        things: list[Stream | Table | View] = [*catalog.of(Stream), *catalog.of(Table), *catalog.of(View)]
+        return sorted({name for each in things for name in (each.name, *(field.name for field in each.fields))})
+
     @property
     def stop(self) -> threading.Event:
         """Set it to stop between two runs."""

@@ -97,6 +97,9 @@ class FakeSession:
     def compact(self) -> str:
         return "3 tables reduced"
 
+    def names(self) -> list[str]:
+        return ["bids"]
+
     def close(self) -> None:
         self.closed = True
 

@@ -16,7 +16,7 @@ import anabranch
 from anabranch.cli.main import cli, describe
 from anabranch.errors import QueryFailed, UnknownName
 
-HEAVY = ("pyspark", "pyarrow", "deltalake", "duckdb", "rich", "pandas", "numpy")
+HEAVY = ("pyspark", "pyarrow", "deltalake", "duckdb", "rich", "pandas", "numpy", "prompt_toolkit", "pygments")
 
 
 def python(code: str, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -356,6 +356,30 @@ def test_spellings_of_hop(sql: str) -> None:
     assert (window.kind, window.size, window.slide) == ("hop", MINUTE, 10 * SECOND)
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SESSION(TABLE s PARTITION BY a, b, DESCRIPTOR(ts), INTERVAL '5' MINUTES)",
+        "SESSION(s PARTITION BY a, b, ts, INTERVAL 5 MINUTES)",
+        "SESSION(DATA => TABLE s PARTITION BY a, b, TIMECOL => DESCRIPTOR(ts), GAP => INTERVAL 5 MINUTES)",
+    ],
+)
+def test_spellings_of_session(sql: str) -> None:
+    found = relation(sql)
+    assert found.window is not None and str(found.name) == "s" and found.alias is None
+    assert (found.window.kind, found.window.time_column, found.window.size) == ("session", "ts", 300_000_000)
+    assert [str(name) for name in found.window.partition] == ["a", "b"]
+
+
+def test_cumulate() -> None:
+    window = relation("CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL 2 MINUTES, INTERVAL 10 MINUTES)").window
+    assert window is not None and (window.kind, window.slide, window.size) == ("cumulate", 120_000_000, 600_000_000)
+    with pytest.raises(SyntaxProblem, match="whole number of its steps"):
+        relation("CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL 3 MINUTES, INTERVAL 10 MINUTES)")
+    with pytest.raises(SyntaxProblem, match="no PARTITION BY"):
+        relation("CUMULATE(TABLE s PARTITION BY a, DESCRIPTOR(ts), INTERVAL 1 MINUTE, INTERVAL 10 MINUTES)")
+
+
 def test_windows_over_subqueries_and_paths() -> None:
     assert relation("TUMBLE((SELECT * FROM s WHERE a > 1), ts, INTERVAL 1 MINUTE)").subquery is not None
     assert relation("TUMBLE('x.csv', ts, INTERVAL 1 MINUTE)").path == "x.csv"
@@ -405,7 +429,6 @@ def test_emission_belongs_to_the_whole_query() -> None:
         "SELECT * FROM a [RANGE 3 MINUTES, WA ts], b [RANGE 2 MINUTES, WA ts]",
         "SELECT * FROM s <VISIBLE '5 minutes' ADVANCE '1 minute'>",
         "SELECT * FROM STREAM(s, 'CUT BY 1000 ROWS')",
-        "SELECT * FROM SESSION(TABLE s, DESCRIPTOR(ts), INTERVAL 5 MINUTES)",
         "SELECT * FROM a ASOF JOIN b ON a.x = b.x",
         "SELECT * FROM v INCLUDING PROVISIONAL",
         "SUBSCRIBE TO v",

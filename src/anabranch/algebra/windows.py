@@ -8,7 +8,7 @@ for the two engines that run it. Nothing here runs SQL, and nothing here knows w
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Literal
@@ -97,6 +97,51 @@ class SlidingWindows:
         holds for panes of any grain that divides these windows, for instance a shared one.
         """
         return self.wids(pane_start)
+
+
+@dataclass(frozen=True)
+class CumulatingWindows:
+    """Windows that grow by a step from one start until they have their size, and then start anew.
+
+    >>> list(CumulatingWindows(size=10, step=2).extents(13))
+    [(10, 14), (10, 16), (10, 18), (10, 20)]
+    """
+
+    size: int
+    step: int
+    origin: int = 0
+
+    def __post_init__(self) -> None:
+        if self.step <= 0 or self.size <= 0 or self.size % self.step:
+            raise ValueError(f"a window of {self.size} microseconds cannot grow by steps of {self.step}")
+
+    def extents(self, time: int) -> Iterator[tuple[int, int]]:
+        """The windows that hold an instant, the shortest first."""
+        start = time - (time - self.origin) % self.size
+        first = start + ((time - start) // self.step + 1) * self.step
+        return ((start, end) for end in range(first, start + self.size + 1, self.step))
+
+
+def cumulating_ends_sql(micros: str, windows: CumulatingWindows) -> tuple[str, str]:
+    """The start of the windows that hold an instant, and the array of their ends, as Spark SQL."""
+    start = pane_start_sql(micros, windows.size, windows.origin, "spark")
+    pane = pane_start_sql(micros, windows.step, windows.origin, "spark")
+    return start, f"sequence({pane} + {windows.step}, {start} + {windows.size}, CAST({windows.step} AS BIGINT))"
+
+
+def sessions(times: Iterable[int], gap: int) -> list[tuple[int, int]]:
+    """The sessions of some instants: each lasts until nothing has come for longer than the gap.
+
+    >>> sessions([3, 1, 20, 8], gap=5)
+    [(1, 13), (20, 25)]
+    """
+    found: list[tuple[int, int]] = []
+    for time in sorted(times):
+        if found and time <= found[-1][1]:
+            found[-1] = found[-1][0], time + gap
+        else:
+            found.append((time, time + gap))
+    return found
 
 
 def shared_grain(windows: Sequence[SlidingWindows]) -> tuple[int, int]:

@@ -240,6 +240,24 @@ def run(
 
 
 @cli.command()
+@home_option
+@spark_options
+@run_rows_option
+@console_options
+@click.pass_obj
+def shell(console: Console, home: str | None, master: str | None, conf: dict[str, str], run_rows: int | None) -> int:
+    """Type statements, one after the other.
+
+    Without --home the home is .anabranch in this folder.
+    """
+    if not sys.stdin.isatty() or not console.out_is_terminal:
+        raise click.UsageError("the shell needs a terminal; statements from a pipe go by: anabranch -f -")
+    from anabranch.cli import work
+
+    return work.shell(console, work.Settings(home or DEFAULT_HOME, master, conf, run_rows))
+
+
+@cli.command()
 @click.argument("script", metavar="APP.SQL")
 @console_options
 @click.pass_obj

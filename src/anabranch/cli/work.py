@@ -17,6 +17,8 @@ from anabranch.cli.values import timestamp_text
 from anabranch.errors import UsageError
 
 INTERRUPTED = 130
+#: Where the shell keeps what was typed, below the user's home folder.
+HISTORY = ".anabranch_history"
 SECONDS_BETWEEN_REPORTS = 1.0
 SECONDS_BETWEEN_STATUSES = 0.1
 
@@ -56,19 +58,26 @@ def execute(console: Console, text: str, output: str | None, settings: Settings)
         open_session(settings) as session,
         Interrupts(console, session.stop, graceful=False) as interrupts,
     ):
-        for result in session.execute(text, live=output in LIVE):
-            # Spark has been started by now, and has taken the signal for itself.
-            interrupts.install()
-            if result.message:
-                console.message(result.message)
-            if result.kind != "done":
-                printer, interrupts.graceful = choose_output(console, output, result)
-                printer.show(result)
-                console.flush()
-            if interrupts.asked:
-                return INTERRUPTED
-            interrupts.graceful = False
+        if show_results(console, session, text, output, interrupts):
+            return INTERRUPTED
     return 0
+
+
+def show_results(console: Console, session: Session, text: str, output: str | None, interrupts: Interrupts) -> bool:
+    """Carry out statements and print what they answer; True if Ctrl-C ended one that goes on for ever."""
+    for result in session.execute(text, live=output in LIVE):
+        # Spark has been started by now, and has taken the signal for itself.
+        interrupts.install()
+        if result.message:
+            console.message(result.message)
+        if result.kind != "done":
+            printer, interrupts.graceful = choose_output(console, output, result)
+            printer.show(result)
+            console.flush()
+        if interrupts.asked:
+            return True
+        interrupts.graceful = False
+    return False
 
 
 def choose_output(console: Console, name: str | None, result: Result) -> tuple[Output, bool]:
@@ -162,4 +171,17 @@ def compact(console: Console, settings: Settings) -> int:
     """Reduce the tables of a home now."""
     with open_session(settings) as session:
         console.message(session.compact())
+    return 0
+
+
+def shell(console: Console, settings: Settings) -> int:
+    """Take statements from a person until they have had enough."""
+    from pathlib import Path
+
+    from anabranch.cli.line_editor import LineEditor
+    from anabranch.cli.shell import Shell
+
+    with open_session(settings) as session:
+        console.message("Statements end with ;   \\? for help, \\q to leave")
+        Shell(console, session, LineEditor(Path.home() / HISTORY, session.names)).run()
     return 0

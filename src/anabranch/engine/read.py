@@ -129,9 +129,10 @@ def pane_relation(
     paths += [str(folder / file.path) for file in (added or {}).get(panes.id, ())]
     frame = core.frames.parquet(paths, pane_fields(panes))
     windows = use.sliding
-    columns = ", ".join([quote_name(k.name) for k in panes.keys] + [quote_name(name) for name in use.columns])
+    names = [quote_name(name) for name in (*(key.name for key in panes.keys), *use.columns)]
     if windows is None:
-        return frame.selectExpr(*columns.split(", ")) if columns else frame
+        return frame.select(*names) if names else frame
+    columns = ", ".join(names)
     where = "" if closed_by in (None, END) else f" WHERE window_end <= timestamp_micros({closed_by})"
     pane = f"unix_micros({PANE})"
     if windows.tumbling and panes.grain == windows.size:
@@ -142,11 +143,12 @@ def pane_relation(
         )
         source = "`@panes`"
     elif windows.tumbling:
-        bounds = bounds_sql(last_window_sql(pane, windows, panes.grain, "spark"), windows.size)
+        start = last_window_sql(pane, windows, panes.grain, "spark")
+        bounds = bounds_sql(start, f"{start} + {windows.size}")
         source = "`@panes`"
     else:
         starts = window_starts_sql(pane, windows, panes.grain, "spark")
-        bounds = bounds_sql("__starts.start", windows.size)
+        bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}")
         source = f"`@panes` LATERAL VIEW explode({starts}) __starts AS start"
     return core.frames.sql(f"SELECT * FROM (SELECT {columns}, {bounds} FROM {source}){where}", {"@panes": frame})
 

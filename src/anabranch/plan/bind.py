@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_starts_sql, window_time
+from anabranch.algebra.windows import (
+    MILLISECOND,
+    CumulatingWindows,
+    SlidingWindows,
+    cumulating_ends_sql,
+    last_window_sql,
+    window_starts_sql,
+)
 from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
 from anabranch.plan.catalog import Catalog, Stream, Table
 from anabranch.sql.lexer import Span, quote_name
@@ -165,21 +172,47 @@ def micros_sql(column: str) -> str:
 
 def windowed_sql(source: str, window: WindowSpec) -> str:
     """A relation with a row for each window a row is in, and the bounds of that window."""
-    windows = sliding(window)
     micros = micros_sql(f"__rows.{quote_name(window.time_column)}")
+    if window.kind == "session":
+        return _sessions_sql(source, window, micros)
+    if window.kind == "cumulate":
+        start, ends = cumulating_ends_sql(micros, CumulatingWindows(window.size, window.slide, window.offset))
+        bounds, exploded = bounds_sql(start, "__ends.end"), f"LATERAL VIEW explode({ends}) __ends AS end"
+        return f"(SELECT __rows.*, {bounds} FROM {source} AS __rows {exploded})"
+    windows = sliding(window)
     if windows.tumbling:
         start = last_window_sql(micros, windows, 1, "spark")
-        return f"(SELECT __rows.*, {bounds_sql(start, windows.size)} FROM {source} AS __rows)"
+        return f"(SELECT __rows.*, {bounds_sql(start, f'{start} + {windows.size}')} FROM {source} AS __rows)"
     starts = window_starts_sql(micros, windows, 1, "spark")
-    return (
-        f"(SELECT __rows.*, {bounds_sql('__starts.start', windows.size)}"
-        f" FROM {source} AS __rows LATERAL VIEW explode({starts}) __starts AS start)"
+    bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}")
+    return f"(SELECT __rows.*, {bounds} FROM {source} AS __rows LATERAL VIEW explode({starts}) __starts AS start)"
+
+
+def _sessions_sql(source: str, window: WindowSpec, micros: str) -> str:
+    """Rows with their session: a row that comes longer than the gap after the one before it begins another.
+
+    Rows of one instant are numbered by RANGE, so that no order among them matters.
+    """
+    keys = [f"__k{index}" for index in range(len(window.partition))]
+    named = "".join(
+        f", __rows.{quote_name(name.last)} AS {key}" for name, key in zip(window.partition, keys, strict=True)
     )
+    apart = f"PARTITION BY {', '.join(keys)} " if keys else ""
+    inside = f"PARTITION BY {', '.join([*keys, '__number'])}"
+    begins = f"CASE WHEN __time - lag(__time) OVER ({apart}ORDER BY __time) <= {window.size} THEN 0 ELSE 1 END"
+    rows = f"SELECT struct(__rows.*) AS __row, {micros} AS __time{named} FROM {source} AS __rows"
+    marked = f"SELECT *, {begins} AS __begins FROM ({rows})"
+    numbered = f"SELECT *, sum(__begins) OVER ({apart}ORDER BY __time) AS __number FROM ({marked})"
+    bounded = (
+        f"SELECT __row, min(__time) OVER ({inside}) AS __start, max(__time) OVER ({inside}) + {window.size} AS __end"
+        f" FROM ({numbered})"
+    )
+    return f"(SELECT __row.*, {bounds_sql('__start', '__end')} FROM ({bounded}))"
 
 
-def bounds_sql(start: str, size: int) -> str:
-    """The three columns of a window, from its start in microseconds."""
+def bounds_sql(start: str, end: str) -> str:
+    """The three columns of a window, from its start and its end in microseconds."""
     return (
-        f"timestamp_micros({start}) AS window_start, timestamp_micros({start} + {size}) AS window_end,"
-        f" timestamp_micros({start} + {window_time(size)}) AS window_time"
+        f"timestamp_micros({start}) AS window_start, timestamp_micros({end}) AS window_end,"
+        f" timestamp_micros({end} - {MILLISECOND}) AS window_time"
     )

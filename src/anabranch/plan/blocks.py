@@ -108,6 +108,8 @@ def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze) -
         return found
     relation, stream, tables = found
     window = relation.window
+    if window is not None and not window.by_row:
+        return "a session depends on the rows around a row"
     single = len(select.relations) == 1
     plain = _Plainer(text, relation.exposed if single else None)
 
@@ -126,7 +128,7 @@ def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze) -
     keys = tuple(_keys(select, columns, window is not None, plain))
     conditions = plain.text_of(select.where) if select.where is not None else None
     uses_window = window is not None and _uses_window(select, calls, keys)
-    paned = window is not None and any(key.window for key in keys) and not uses_window
+    paned = window is not None and window.sliding and any(key.window for key in keys) and not uses_window
     if not paned:
         keys = tuple(BlockKey(k.name, k.expression, False, k.tokens) for k in keys)
     source = STREAM if paned or window is None else windowed_sql(STREAM, window)

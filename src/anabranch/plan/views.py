@@ -371,6 +371,8 @@ def _stateless(query: Query, binder: Binder) -> Relation | None:
         reference = binder.resolve(relation)
         if reference is None or reference.version is not None:
             return None
+        if relation.window is not None and not relation.window.by_row:
+            return None
         if reference.kind == "stream" and stream is None:
             stream = relation
         elif reference.kind != "table" or relation.window is not None:

@@ -136,6 +136,9 @@ class Resolver:
             columns = self.ctes[name] if name in self.ctes else self.objects.get(name)
         if relation.window is not None and columns is not None:
             self.time_column(relation.window.time_column, relation.window.time_span, columns)
+            for column in relation.window.partition:
+                if column.last.lower() not in {each.lower() for each in columns}:
+                    raise self.unknown(column.last, column.span, columns)
             columns = {**columns, **WINDOW_COLUMNS}
         return _renamed(columns, relation.alias_columns)
 

@@ -172,6 +172,7 @@ def take_alias(cursor: Cursor) -> tuple[str, tuple[str, ...]] | None:
         and not emission_ahead(cursor)
         and not cursor.at("START", "AT")
         and not cursor.at("KEEP")
+        and not cursor.at("PARTITION", "BY")
     ):
         refuse_misspelt(cursor)
         alias = cursor.advance().name

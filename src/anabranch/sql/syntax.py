@@ -39,14 +39,29 @@ class Argument:
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """TUMBLE or HOP over a relation, in any of its spellings. Durations in microseconds."""
+    """A window function over a relation, in any of its spellings. Durations in microseconds.
 
-    kind: Literal["tumble", "hop"]
+    `size` is the gap of a session, `slide` the step of a cumulating window. `partition` holds the columns that sessions
+    are kept apart by.
+    """
+
+    kind: Literal["tumble", "hop", "cumulate", "session"]
     time_column: str
     time_span: Span
     size: int
     slide: int
     offset: int
+    partition: tuple[Name, ...] = ()
+
+    @property
+    def sliding(self) -> bool:
+        """Whether windows are of one size, one every slide."""
+        return self.kind in ("tumble", "hop")
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a row is enough to tell its windows: a session depends on the rows around it."""
+        return self.kind != "session"
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,18 @@
-"""TUMBLE and HOP in FROM, in the spellings of several systems, all to one shape."""
+"""TUMBLE, HOP, CUMULATE and SESSION in FROM, in the spellings of several systems, all to one shape."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import take_duration
 from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token
-from anabranch.sql.syntax import Relation, WindowSpec
+from anabranch.sql.syntax import Name, Relation, WindowSpec
 
-WINDOW_FUNCTIONS = frozenset({"TUMBLE", "HOP"})
 _LATER = {
-    "CUMULATE": "CUMULATE windows",
-    "SESSION": "SESSION windows",
     "STREAM": "windows cut by STREAM(...)",
     "MAX_DIFF_WATERMARK": "watermarks as table functions",
     "PERCENTILE_WATERMARK": "watermarks as table functions",
@@ -28,13 +26,31 @@ _PARAMETERS = {
     "window_length": "size",
     "slide": "slide",
     "hop_length": "slide",
+    "step": "step",
+    "gap": "gap",
     "offset": "offset",
 }
 #: Positional order: HOP has its slide before its size in Flink and in RisingWave.
-_ORDER = {"TUMBLE": ("source", "time", "size", "offset"), "HOP": ("source", "time", "slide", "size", "offset")}
+_ORDER = {
+    "TUMBLE": ("source", "time", "size", "offset"),
+    "HOP": ("source", "time", "slide", "size", "offset"),
+    "CUMULATE": ("source", "time", "step", "size", "offset"),
+    "SESSION": ("source", "time", "gap"),
+}
+WINDOW_FUNCTIONS = frozenset(_ORDER)
 _EXAMPLES = {
     "TUMBLE": "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE)",
     "HOP": "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL 10 SECONDS, INTERVAL 1 MINUTE)",
+    "CUMULATE": "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL 10 MINUTES, INTERVAL 1 DAY)",
+    "SESSION": "SESSION(TABLE t PARTITION BY user, DESCRIPTOR(ts), INTERVAL 5 MINUTES)",
+}
+
+
+_KINDS: dict[str, Literal["tumble", "hop", "cumulate", "session"]] = {
+    "TUMBLE": "tumble",
+    "HOP": "hop",
+    "CUMULATE": "cumulate",
+    "SESSION": "session",
 }
 
 
@@ -42,6 +58,7 @@ _EXAMPLES = {
 class _Arguments:
     source: Relation | None = None
     time: tuple[str, Span] | None = None
+    partition: tuple[Name, ...] = ()
     lengths: dict[str, int] = field(default_factory=dict)
 
 
@@ -59,7 +76,7 @@ def refuse_later_windows(cursor: Cursor) -> None:
             text=cursor.text,
             start=token.start,
             end=token.end,
-            hint="TUMBLE and HOP are",
+            hint="TUMBLE, HOP, CUMULATE and SESSION are",
         )
 
 
@@ -100,6 +117,7 @@ def take_window_function(cursor: Cursor, join: str, take_relation: Callable[[Cur
             raise cursor.problem(f"{function.upper} takes at most {len(order)} arguments")
         if parameter == "source":
             given.source = _source(cursor, take_relation)
+            given.partition = _partition(cursor, function)
         elif parameter == "time":
             given.time = _time_column(cursor)
         else:
@@ -115,13 +133,14 @@ def _named(cursor: Cursor, function: Token) -> str:
     cursor.advance()
     parameter = _PARAMETERS.get(token.name.lower())
     if parameter is None or parameter not in _ORDER[function.upper]:
-        slide = "SLIDE, " if function.upper == "HOP" else ""
+        names = {"source": "DATA", "time": "TIMECOL", "offset": "`OFFSET`"}
+        known = [names.get(each, each.upper()) for each in _ORDER[function.upper]]
         raise SyntaxProblem(
             f"{function.upper} has no parameter {token.name}",
             text=cursor.text,
             start=token.start,
             end=token.end,
-            hint=f"it has DATA, TIMECOL, SIZE, {slide}and `OFFSET`",
+            hint=f"it has {', '.join(known[:-1])} and {known[-1]}",
         )
     return parameter
 
@@ -148,6 +167,33 @@ def _source(cursor: Cursor, take_relation: Callable[[Cursor, str], Relation]) ->
     return take_relation(cursor, "")
 
 
+def _partition(cursor: Cursor, function: Token) -> tuple[Name, ...]:
+    start = cursor.current.start
+    if not cursor.take("PARTITION", "BY"):
+        return ()
+    names = [cursor.dotted_name("a column")]
+    while _another_column(cursor):
+        cursor.advance()
+        names.append(cursor.dotted_name("a column"))
+    if function.upper != "SESSION":
+        raise SyntaxProblem(
+            f"{function.upper} takes no PARTITION BY: its windows are the same for all rows",
+            text=cursor.text,
+            start=start,
+            end=cursor.previous.end,
+            hint="put the columns into GROUP BY",
+        )
+    return tuple(names)
+
+
+def _another_column(cursor: Cursor) -> bool:
+    """Whether a comma goes on with the columns of PARTITION BY, and not with the next argument."""
+    following = [cursor.ahead(distance) for distance in range(5)]
+    if following[0].text != "," or not following[1].is_name or following[2].text != ",":
+        return False
+    return following[3].upper == "DESCRIPTOR" or (following[3].is_name and following[4].text in (",", "=>"))
+
+
 def _time_column(cursor: Cursor) -> tuple[str, Span]:
     bracket = cursor.take("DESCRIPTOR", "(")
     name = cursor.dotted_name("a time column")
@@ -169,14 +215,18 @@ def _finish(cursor: Cursor, function: Token, given: _Arguments, join: str) -> Re
             end=span.end,
             hint=f"as in {_EXAMPLES[function.upper]}",
         )
-    size = given.lengths["size"]
+    lengths = given.lengths
+    size = lengths["gap"] if function.upper == "SESSION" else lengths["size"]
+    slide = lengths.get("slide", lengths.get("step", size))
+    if function.upper == "CUMULATE" and size % slide:
+        raise SyntaxProblem(
+            "the size of a cumulating window is a whole number of its steps",
+            text=cursor.text,
+            start=span.start,
+            end=span.end,
+        )
     window = WindowSpec(
-        "hop" if function.upper == "HOP" else "tumble",
-        given.time[0],
-        given.time[1],
-        size,
-        given.lengths.get("slide", size),
-        given.lengths.get("offset", 0),
+        _KINDS[function.upper], given.time[0], given.time[1], size, slide, lengths.get("offset", 0), given.partition
     )
     if given.source.window is not None:
         raise NotSupported(

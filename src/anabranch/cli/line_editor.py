@@ -1,0 +1,66 @@
+"""Lines from a person at a terminal: history, completion of names and words, statements over several lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.lexers import PygmentsLexer
+from pygments.lexers.sql import SqlLexer
+
+from anabranch.cli.shell import is_complete
+from anabranch.sql.lexer import words
+
+PROMPT, CONTINUED = "anabranch> ", "        -> "
+WORDS = sorted(
+    words(
+        """SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT JOIN LEFT RIGHT FULL OUTER ON USING UNION INTERSECT EXCEPT ALL
+        DISTINCT WITH AS CASE WHEN THEN ELSE END AND OR NOT IN EXISTS BETWEEN LIKE IS NULL INTERVAL TIMESTAMP CREATE
+        STREAM TABLE VIEW REPLACE DROP CASCADE INSERT INTO VALUES UPDATE SET DELETE COPY REFRESH ADVANCE TO WATERMARK
+        FOR EMIT WINDOW CLOSE TRIGGER SHOW STREAMS TABLES VIEWS DESCRIBE EXPLAIN TUMBLE HOP CUMULATE SESSION DESCRIPTOR
+        window_start window_end window_time sys.runs sys.progress sys.views sys.tables sys.bad_rows"""
+    )
+)
+_WORD = re.compile(r"[\w.\\]+$")
+
+
+class Words(Completer):
+    """Names of the home first, then words of SQL."""
+
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+        self._names = names
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        found = _WORD.search(document.text_before_cursor)
+        if found is None:
+            return
+        start = found.group()
+        for word in dict.fromkeys([*self._names(), *WORDS]):
+            if word.lower().startswith(start.lower()) and word != start:
+                shown = word.lower() if start.islower() and word in WORDS else word
+                yield Completion(shown, start_position=-len(start))
+
+
+class LineEditor:
+    """Reads statements with the conveniences of a terminal."""
+
+    def __init__(self, history: Path, names: Callable[[], Iterable[str]]) -> None:
+        history.parent.mkdir(parents=True, exist_ok=True)
+        self._session: PromptSession[str] = PromptSession(
+            history=FileHistory(str(history)),
+            completer=Words(names),
+            complete_while_typing=False,
+            lexer=PygmentsLexer(SqlLexer),
+            multiline=Condition(lambda: not is_complete(get_app().current_buffer.text)),
+            prompt_continuation=CONTINUED,
+        )
+
+    def read(self) -> str:
+        return self._session.prompt(PROMPT)

@@ -1,0 +1,115 @@
+"""The shell: statements typed one after the other in an open home, and short commands that start with a backslash.
+
+Knows nothing of terminals: lines come from whoever reads them (`line_editor` does, from people).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from anabranch.cli.console import Console
+from anabranch.cli.interface import Session
+from anabranch.cli.outputs import NAMES
+from anabranch.cli.stopping import Interrupts
+from anabranch.cli.work import show_results
+from anabranch.errors import AnabranchError, did_you_mean
+
+HELP = """\
+End a statement with ;  and press Enter. Ctrl-C leaves a statement or stops a live answer, Ctrl-D ends the shell.
+\\d          the streams, tables and views of this home
+\\d NAME     the columns of one of them
+\\o OUTPUT   how answers are printed: batch-table, batch-csv, stream-json, live-table or live-csv
+\\timing     tell how long each statement took, or stop telling
+\\q          end"""
+
+
+class Lines(Protocol):
+    """Where statements come from."""
+
+    def read(self) -> str:
+        """The next statement or command. EOFError at the end, KeyboardInterrupt to leave what was typed."""
+        ...
+
+
+class Shell:
+    """Reads, carries out, prints; an error is told, and the next statement asked for."""
+
+    def __init__(
+        self, console: Console, session: Session, lines: Lines, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console = console
+        self._session = session
+        self._lines = lines
+        self._clock = clock
+        self._output: str | None = None
+        self._timing = False
+
+    def run(self) -> None:
+        """Go on until the end of input or \\q."""
+        while True:
+            try:
+                text = self._lines.read().strip()
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return
+            if text in ("\\q", "quit", "exit", "quit;", "exit;"):
+                return
+            if text.startswith("\\"):
+                self._command(text)
+            elif text:
+                self._statements(text)
+
+    def _command(self, text: str) -> None:
+        name, _, rest = text.partition(" ")
+        rest = rest.strip().rstrip(";")
+        if name == "\\timing":
+            self._timing = not self._timing
+            self._console.message(f"timing is {'on' if self._timing else 'off'}")
+        elif name == "\\o":
+            if rest in NAMES:
+                self._output = rest
+            else:
+                hint = did_you_mean(rest, NAMES) or f"the outputs are {', '.join(NAMES)}"
+                self._console.error(f"there is no output {rest}\n  {hint}" if rest else f"name an output\n  {hint}")
+        elif name == "\\d":
+            self._statements(f"DESCRIBE {rest}" if rest else "SHOW STREAMS; SHOW TABLES; SHOW VIEWS")
+        elif name in ("\\?", "\\h", "\\help"):
+            self._console.line(HELP)
+        else:
+            self._console.error(f"there is no command {name}\n  \\? lists them")
+
+    def _statements(self, text: str) -> None:
+        begin = self._clock()
+        try:
+            with Interrupts(self._console, self._session.stop, graceful=False) as interrupts:
+                show_results(self._console, self._session, text, self._output, interrupts)
+        except KeyboardInterrupt:
+            self._console.end_status()
+            self._console.message("stopped")
+        except AnabranchError as error:
+            self._console.trace(error)
+            self._console.error(str(error))
+        finally:
+            self._session.stop.clear()
+        if self._timing:
+            self._console.message(f"{self._clock() - begin:.2f} s")
+
+
+def is_complete(text: str) -> bool:
+    """Whether a text is a command, or ends with the semicolon of a statement.
+
+    >>> is_complete("SELECT 1"), is_complete("SELECT 1;"), is_complete("SELECT ';"), is_complete("\\\\timing")
+    (False, True, False, True)
+    """
+    if not text.strip() or text.lstrip().startswith("\\") or text.strip().lower() in ("quit", "exit"):
+        return True
+    from anabranch.sql.lexer import tokenize
+
+    try:
+        tokens = [token for token in tokenize(text) if token.text]
+    except AnabranchError:
+        return False  # a text or a comment that goes on in the next line
+    return not tokens or tokens[-1].text == ";"

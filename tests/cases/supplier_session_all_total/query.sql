@@ -1,0 +1,3 @@
+SELECT window_start, window_end, sum(price) AS total_price
+FROM SESSION(TABLE Bid, DESCRIPTOR(bidtime), INTERVAL '2' MINUTES)
+GROUP BY window_start, window_end

@@ -1,0 +1,116 @@
+"""The shell: what is typed, what is printed, and that nothing ends it but the end."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from anabranch.cli.console import Console
+from anabranch.cli.shell import Shell, is_complete
+from anabranch.errors import SqlError
+
+
+class Typed:
+    """Lines that were typed beforehand; an exception among them is raised in its place."""
+
+    def __init__(self, *lines: str | type[BaseException]) -> None:
+        self.lines = list(lines)
+
+    def read(self) -> str:
+        if not self.lines:
+            raise EOFError
+        line = self.lines.pop(0)
+        if isinstance(line, str):
+            return line
+        raise line
+
+
+@pytest.fixture
+def shell(session: Any) -> Callable[..., tuple[str, str]]:
+    """Type some lines; what was printed, and what was told."""
+
+    def run(*lines: Any) -> tuple[str, str]:
+        out, err = io.StringIO(), io.StringIO()
+        times = iter(range(100))
+        Shell(Console(out, err), session, Typed(*lines), clock=lambda: next(times) / 2).run()
+        return out.getvalue(), err.getvalue()
+
+    return run
+
+
+def test_a_statement_prints_its_answer(shell: Any, session: Any, make: Any) -> None:
+    session.results = [make.rows(a=[1, 2])]
+    out, _ = shell("SELECT a FROM t;")
+    assert session.text == "SELECT a FROM t;"
+    assert out.splitlines()[-1] == "(2 rows)"
+
+
+def test_an_error_is_told_and_the_shell_goes_on(shell: Any, session: Any) -> None:
+    session.results = [SqlError("there is no column b", text="SELECT b", start=7, end=8)]
+    _, err = shell("SELECT b;", KeyboardInterrupt, "SELECT c;")
+    assert err.count("there is no column b") == 2
+    assert session.text == "SELECT c;"
+
+
+def test_a_live_answer_that_was_stopped_leaves_the_session_going(shell: Any, session: Any) -> None:
+    session.stop.set()
+    shell("SELECT 1;")
+    assert not session.stop.is_set()
+
+
+def test_commands(shell: Any, session: Any) -> None:
+    out, err = shell("\\?", "\\timing", "SELECT 1;", "\\d bids", "\\o batch-cvs", "\\nope", "\\q", "SELECT 2;")
+    assert "\\timing" in out
+    assert "timing is on\n0.50 s" in err
+    assert session.text == "DESCRIBE bids"
+    assert "batch-csv" in err
+    assert "there is no command \\nope" in err
+
+
+def test_the_output_can_be_chosen(shell: Any, session: Any, make: Any) -> None:
+    session.results = [make.rows(a=[1])]
+    out, _ = shell("\\o batch-csv", "SELECT a FROM t;")
+    assert out == "a\n1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "complete"),
+    [
+        ("", True),
+        ("SELECT 1", False),
+        ("SELECT 1;", True),
+        ("SELECT 1; -- done", True),
+        ("SELECT ';", False),
+        ("SELECT /* ;", False),
+        ("-- nothing", True),
+        ("\\d", True),
+        ("exit", True),
+    ],
+)
+def test_when_a_statement_is_complete(text: str, complete: bool) -> None:
+    assert is_complete(text) is complete
+
+
+def test_completion_offers_names_and_words() -> None:
+    from prompt_toolkit.completion import CompleteEvent
+    from prompt_toolkit.document import Document
+
+    from anabranch.cli.line_editor import Words
+
+    def offered(text: str) -> list[str]:
+        words = Words(lambda: ["bids", "bidder"])
+        return [each.text for each in words.get_completions(Document(text), CompleteEvent())]
+
+    assert offered("SELECT bid") == ["bids", "bidder"]
+    assert offered("sel") == ["select"]
+    assert offered("SELECT * FROM sys.pro") == ["sys.progress"]
+    assert offered("") == []
+
+
+def test_the_shell_needs_a_terminal(run_cli: Any, session: Any) -> None:
+    ended = run_cli("shell")
+    assert ended.code == 2
+    assert "-f -" in ended.err
