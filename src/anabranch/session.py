@@ -237,11 +237,16 @@ class Session:
         after = sum(len(files) for files in self._core.snapshot().files.values())
         return f"{before:,} files reduced to {after:,}; {deleted:,} old files deleted"
 
+    def cancel(self) -> None:
+        """Give up what Spark is doing; for another thread than the one that waits for it."""
+        self._core.cancel()
+
     def names(self) -> list[str]:
         """The names of streams, tables and views, and of their columns."""
         catalog = self._core.catalog()
         things: list[Stream | Table | View] = [*catalog.of(Stream), *catalog.of(Table), *catalog.of(View)]
-        return sorted({name for each in things for name in (each.name, *(field.name for field in each.fields))})
+        seen = [each for each in things if not each.name.startswith("_")]
+        return sorted({name for each in seen for name in (each.name, *(field.name for field in each.fields))})
 
     @property
     def stop(self) -> threading.Event:
@@ -283,6 +288,14 @@ class Session:
     # ---- statements
 
     def _carry_out(self, statement: Statement, *, live: bool, script: str | None) -> Result:
+        try:
+            return self._dispatch(statement, live=live, script=script)
+        except AnabranchError:
+            raise
+        except Exception as error:
+            raise translate(error) from error
+
+    def _dispatch(self, statement: Statement, *, live: bool, script: str | None) -> Result:
         if isinstance(statement, SelectStatement):
             return self._select(statement, live)
         if isinstance(statement, Explain):

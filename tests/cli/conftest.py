@@ -76,6 +76,7 @@ class FakeSession:
         self.text: str | None = None
         self.until_idle: bool | None = None
         self.closed = False
+        self.cancelled = False
         self.during_run: Callable[[int], None] | None = None
 
     def execute(self, text: str, *, live: bool) -> Iterator[Any]:
@@ -93,6 +94,9 @@ class FakeSession:
             if self.during_run:
                 self.during_run(number)
             on_run(report)
+
+    def cancel(self) -> None:
+        self.cancelled = True
 
     def compact(self) -> str:
         return "3 tables reduced"

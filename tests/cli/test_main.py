@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 import anabranch
-from anabranch.cli.main import cli, describe
+from anabranch.cli.console import describe
+from anabranch.cli.main import cli
 from anabranch.errors import QueryFailed, UnknownName
 
 HEAVY = ("pyspark", "pyarrow", "deltalake", "duckdb", "rich", "pandas", "numpy", "prompt_toolkit", "pygments")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,28 @@ def test_copy_takes_a_file_in_as_one_run(home: Harness, folder: Path) -> None:
     assert [(run["kind"], run["rows"], run["bad_rows"]) for run in home.runs("s")] == [("copy", 2, 1)]
     home.insert("s", [("m", n, "2026-01-01 00:00:00") for n in range(1000)])
     assert len(home.table("s")) == 1002
+
+
+def test_an_expression_that_fails_for_a_bad_row_only_does_not_stop_the_stream(home: Harness) -> None:
+    home.sql("CREATE STREAM s (n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)")
+    home.sql("CREATE VIEW v AS SELECT sum(10 div n) AS total FROM s")
+    home.sql("INSERT INTO s VALUES (0, NULL), (5, TIMESTAMP '2026-01-01 00:00:00')")
+    assert home.table("v") == [(2,)]
+    assert [(run["rows"], run["bad_rows"]) for run in home.runs("s")] == [(1, 1)]
+
+
+def test_a_row_without_a_time_is_in_no_window(home: Harness) -> None:
+    home.sql("CREATE STREAM s (n INT, ts TIMESTAMP)")
+    windows = [
+        "SELECT window_start, sum(n) AS n FROM TUMBLE(s, ts, INTERVAL 1 MINUTE) GROUP BY window_start",
+        "SELECT window_start, sum(n) AS n FROM SESSION(s, ts, INTERVAL 1 MINUTE) GROUP BY window_start",
+        "SELECT window_start, n FROM TUMBLE(s, ts, INTERVAL 1 MINUTE)",
+    ]
+    for number, query in enumerate(windows):
+        home.sql(f"CREATE VIEW before_{number} AS {query}")
+    home.sql("INSERT INTO s VALUES (1, NULL), (5, TIMESTAMP '2026-01-01 00:00:00')")
+    for number, query in enumerate(windows):
+        home.sql(f"CREATE VIEW after_{number} AS {query}")
+        shown = [(datetime(2026, 1, 1), 5)]
+        assert home.table(f"before_{number}") == home.table(f"after_{number}") == home.query(query) == shown
+    assert home.query("SELECT count(*) FROM s") == [(2,)]

@@ -84,11 +84,13 @@ def test_a_view_made_late_joins_the_table_with_its_own_past(home: Harness) -> No
     assert home.table("a") == home.batch(HOP, s=rows(1, 2, 3))
 
 
-def test_different_keys_come_from_one_scan(home: Harness) -> None:
+def test_views_with_different_keys_are_right_together(home: Harness) -> None:
     views = {
         "by_k": "SELECT k, count(*) AS c, sum(n) AS n FROM s GROUP BY k",
         "by_n": "SELECT n, count(*) AS c, max(k) AS k FROM s GROUP BY n",
         "by_both": "SELECT k, n, count(n) AS c FROM s GROUP BY k, n",
+        "other_order": "SELECT k, n % 2 AS odd, count(*) AS c FROM s GROUP BY n % 2, k",
+        "one_order": "SELECT k, n % 2 AS odd, count(*) AS c FROM s GROUP BY k, n % 2",
         "by_none": "SELECT count(*) AS c, min(n) AS n FROM s",
         "by_parity": "SELECT n % 2 AS odd, count(*) AS c FROM s GROUP BY n % 2",
         "by_window": TUMBLE,
@@ -103,3 +105,17 @@ def test_different_keys_come_from_one_scan(home: Harness) -> None:
     assert home.query("SELECT sum(c) FROM by_k") == [(6,)]
     assert home.query("SELECT odd, c FROM by_parity ORDER BY odd NULLS FIRST") == [(None, 2), (0, 1), (1, 3)]
     assert [(run["rows"], run["bad_rows"]) for run in home.runs("s")] == [(5, 1), (1, 0)]
+
+
+def test_keys_that_differ_in_a_text_only_are_not_shared(home: Harness) -> None:
+    home.sql(
+        f"{STREAM}; CREATE VIEW big AS SELECT k = 'A' AS found, count(*) AS c FROM s GROUP BY k = 'A';"
+        "CREATE VIEW small AS SELECT k = 'a' AS found, count(*) AS c FROM s GROUP BY k = 'a';"
+        "CREATE VIEW wide AS SELECT count(*) FILTER (WHERE k = 'a  a') AS c FROM s;"
+        "CREATE VIEW narrow AS SELECT count(*) FILTER (WHERE k = 'a a') AS c FROM s"
+    )
+    home.insert("s", [("a", 1, START), ("a a", 1, START)])
+    assert home.table("big") == [(False, 2)]
+    assert home.table("small") == [(False, 1), (True, 1)]
+    assert home.table("wide") == [(0,)]
+    assert home.table("narrow") == [(1,)]

@@ -129,3 +129,14 @@ def _is_terminal(stream: IO[str]) -> bool:
         return stream.isatty()
     except ValueError:  # closed
         return False
+
+
+def describe(error: BaseException) -> str:
+    """An error that nobody foresaw, without the stack trace that Java puts into its text."""
+    kept = []
+    for line in str(error).splitlines():
+        if line.startswith(("\tat ", "JVM stacktrace", "Caused by:", "\t... ")):
+            break
+        if line.strip():
+            kept.append(line.rstrip())
+    return "\n".join([f"{type(error).__name__}: {kept[0]}", *kept[1:12]] if kept else [type(error).__name__])

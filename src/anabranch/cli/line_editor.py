@@ -11,7 +11,7 @@ from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.history import FileHistory
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
@@ -52,9 +52,8 @@ class LineEditor:
     """Reads statements with the conveniences of a terminal."""
 
     def __init__(self, history: Path, names: Callable[[], Iterable[str]]) -> None:
-        history.parent.mkdir(parents=True, exist_ok=True)
         self._session: PromptSession[str] = PromptSession(
-            history=FileHistory(str(history)),
+            history=_history(history),
             completer=Words(names),
             complete_while_typing=False,
             lexer=PygmentsLexer(SqlLexer),
@@ -64,3 +63,13 @@ class LineEditor:
 
     def read(self) -> str:
         return self._session.prompt(PROMPT)
+
+
+def _history(path: Path) -> History:
+    """What was typed before, in a file that nobody else reads: statements may hold secrets."""
+    try:
+        path.touch(mode=0o600)
+        path.open("a").close()
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(path))

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from anabranch import __version__
-from anabranch.cli.console import Console
+from anabranch.cli.console import Console, describe
 from anabranch.errors import AnabranchError, nearest
 
 FAILED = 1
@@ -359,17 +359,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not console.debug:
             console.message("  --debug shows where it happened")
         return FAILED
-
-
-def describe(error: BaseException) -> str:
-    """An error that nobody foresaw, without the stack trace that Java puts into its text."""
-    kept = []
-    for line in str(error).splitlines():
-        if line.startswith(("\tat ", "JVM stacktrace", "Caused by:", "\t... ")):
-            break
-        if line.strip():
-            kept.append(line.rstrip())
-    return "\n".join([f"{type(error).__name__}: {kept[0]}", *kept[1:12]] if kept else [type(error).__name__])
 
 
 if __name__ == "__main__":

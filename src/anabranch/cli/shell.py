@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from anabranch.cli.console import Console
+from anabranch.cli.console import Console, describe
 from anabranch.cli.interface import Session
 from anabranch.cli.outputs import NAMES
 from anabranch.cli.stopping import Interrupts
@@ -20,9 +20,13 @@ HELP = """\
 End a statement with ;  and press Enter. Ctrl-C leaves a statement or stops a live answer, Ctrl-D ends the shell.
 \\d          the streams, tables and views of this home
 \\d NAME     the columns of one of them
-\\o OUTPUT   how answers are printed: batch-table, batch-csv, stream-json, live-table or live-csv
+\\o OUTPUT   how answers are printed: batch-table, batch-csv, stream-json, live-table or live-csv; alone: as at first
 \\timing     tell how long each statement took, or stop telling
 \\q          end"""
+
+
+#: What ends the shell.
+ENDS = ("\\q", "quit", "exit")
 
 
 class Lines(Protocol):
@@ -55,7 +59,7 @@ class Shell:
                 continue
             except EOFError:
                 return
-            if text in ("\\q", "quit", "exit", "quit;", "exit;"):
+            if text.rstrip(";").lower() in ENDS:
                 return
             if text.startswith("\\"):
                 self._command(text)
@@ -63,17 +67,17 @@ class Shell:
                 self._statements(text)
 
     def _command(self, text: str) -> None:
-        name, _, rest = text.partition(" ")
-        rest = rest.strip().rstrip(";")
+        name, _, rest = text.rstrip(";").partition(" ")
+        rest = rest.strip()
         if name == "\\timing":
             self._timing = not self._timing
             self._console.message(f"timing is {'on' if self._timing else 'off'}")
         elif name == "\\o":
-            if rest in NAMES:
-                self._output = rest
+            if not rest or rest in NAMES:
+                self._output = rest or None
             else:
                 hint = did_you_mean(rest, NAMES) or f"the outputs are {', '.join(NAMES)}"
-                self._console.error(f"there is no output {rest}\n  {hint}" if rest else f"name an output\n  {hint}")
+                self._console.error(f"there is no output {rest}\n  {hint}")
         elif name == "\\d":
             self._statements(f"DESCRIBE {rest}" if rest else "SHOW STREAMS; SHOW TABLES; SHOW VIEWS")
         elif name in ("\\?", "\\h", "\\help"):
@@ -84,14 +88,14 @@ class Shell:
     def _statements(self, text: str) -> None:
         begin = self._clock()
         try:
-            with Interrupts(self._console, self._session.stop, graceful=False) as interrupts:
+            with Interrupts(self._console, self._session.stop, self._session.cancel, graceful=False) as interrupts:
                 show_results(self._console, self._session, text, self._output, interrupts)
         except KeyboardInterrupt:
             self._console.end_status()
             self._console.message("stopped")
-        except AnabranchError as error:
+        except Exception as error:
             self._console.trace(error)
-            self._console.error(str(error))
+            self._console.error(str(error) if isinstance(error, AnabranchError) else describe(error))
         finally:
             self._session.stop.clear()
         if self._timing:
@@ -104,12 +108,12 @@ def is_complete(text: str) -> bool:
     >>> is_complete("SELECT 1"), is_complete("SELECT 1;"), is_complete("SELECT ';"), is_complete("\\\\timing")
     (False, True, False, True)
     """
-    if not text.strip() or text.lstrip().startswith("\\") or text.strip().lower() in ("quit", "exit"):
+    if not text.strip() or text.lstrip().startswith("\\") or text.strip().lower() in ENDS:
         return True
     from anabranch.sql.lexer import tokenize
 
     try:
         tokens = [token for token in tokenize(text) if token.text]
-    except AnabranchError:
-        return False  # a text or a comment that goes on in the next line
+    except AnabranchError as error:
+        return "is not closed" not in error.message  # a quote or a comment goes on in the next line
     return not tokens or tokens[-1].text == ";"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -15,11 +16,15 @@ from anabranch.cli.console import Console
 
 
 class Interrupts:
-    """While entered, Ctrl-C sets `stop`; without `graceful`, or the second time, it raises as usual."""
+    """While entered, Ctrl-C sets `stop`; without `graceful`, or the second time, it raises as usual.
 
-    def __init__(self, console: Console, stop: threading.Event, *, graceful: bool) -> None:
+    `cancel` is then called too, from another thread: this one may be waiting for what is to be cancelled.
+    """
+
+    def __init__(self, console: Console, stop: threading.Event, cancel: Callable[[], None], *, graceful: bool) -> None:
         self._console = console
         self._stop = stop
+        self._cancel = cancel
         self._previous: Any = None
         self.graceful = graceful
         self.asked = False
@@ -46,6 +51,7 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked or not self.graceful:
+            threading.Thread(target=self._cancel, daemon=True).start()
             raise KeyboardInterrupt
         self.asked = True
         self._stop.set()

@@ -56,7 +56,7 @@ def execute(console: Console, text: str, output: str | None, settings: Settings)
         raise UsageError("there is no statement in the text", hint='give one, such as: anabranch "SELECT 1"')
     with (
         open_session(settings) as session,
-        Interrupts(console, session.stop, graceful=False) as interrupts,
+        Interrupts(console, session.stop, session.cancel, graceful=False) as interrupts,
     ):
         if show_results(console, session, text, output, interrupts):
             return INTERRUPTED
@@ -94,7 +94,7 @@ def run(console: Console, text: str, until_idle: bool, settings: Settings) -> in
     reporter = Reporter(console)
     with (
         open_session(settings) as session,
-        Interrupts(console, session.stop, graceful=True) as interrupts,
+        Interrupts(console, session.stop, session.cancel, graceful=True) as interrupts,
     ):
 
         def on_run(report: RunReport) -> None:

@@ -13,9 +13,9 @@ from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import PANE, pane_fields
 from anabranch.engine.writing import write_frame
 from anabranch.errors import NotSupported
-from anabranch.ledger import Draft, Snapshot, TableChange
+from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import Catalog, Panes, Rows, Stream, View, to_json
+from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, View, to_json
 from anabranch.plan.views import Planned
 from anabranch.sql.lexer import quote_name
 
@@ -34,49 +34,47 @@ def draft(
         }
     )
     staged: list[Path] = []
-    files: dict[str, Any] = {}
+    files: dict[str, tuple[DataFile, ...]] = {}
     schemas: dict[str, Any] = {}
-    for each in planned.objects:
-        if isinstance(each, Panes):
-            schemas[each.id] = arrow_schema(pane_fields(each))
-            files[each.id] = ()
-            columns = planned.fill_columns.get(each.id, ())
-            history = _history(core, merged.stream(each.stream), snapshot, start)
-            if history is not None and columns:
-                frame = stream_part.partials(each, merged, history, columns)
-                time = PANE if each.time is not None else None
-                files[each.id] = write_frame(core.ledger, each.id, frame, small=False, time=time, staged=staged)
-        elif isinstance(each, Rows):
-            schemas[each.id] = arrow_schema(each.fields)
-            files[each.id] = ()
-            history = _history(core, merged.stream(each.stream), snapshot, start)
-            if history is not None:
-                frame = stream_part.rows(each, merged, history)
-                files[each.id] = write_frame(core.ledger, each.id, frame, small=False, time=None, staged=staged)
-        else:
-            schemas[each.rows_table] = arrow_schema(each.fields)
-            files[each.rows_table] = ()
-            history = _history(core, catalog.stream(each.id), snapshot, "beginning")
-            if history is not None:
-                files[each.rows_table] = write_frame(
-                    core.ledger, each.rows_table, history, small=False, time=each.time, staged=staged
-                )
-    reach("after-backfill")
-    tables = {id: TableChange(add=added) for id, added in files.items()}
-    if planned.view.emit == "close":
-        bounds = {id: (None, core.progress(snapshot, id).bound) for id in merged.sources_of(planned.view)}
-        only = Catalog(
-            {
-                **{
-                    id: to_json(o)
-                    for id, o in merged.objects.items()
-                    if not isinstance(o, View) or o.id == planned.view.id
-                }
-            }
-        )
-        emit_changes(core, only, snapshot, bounds, files, tables, schemas, Stopwatch())
+    try:
+        for each in planned.objects:
+            table, fields, time, frame = _past(core, stream_part, planned, merged, snapshot, start, each)
+            schemas[table] = arrow_schema(fields)
+            files[table] = ()
+            if frame is not None:
+                files[table] = write_frame(core.ledger, table, frame, small=False, time=time, staged=staged)
+        reach("after-backfill")
+        tables = {table: TableChange(add=added) for table, added in files.items()}
+        if planned.view.emit == "close":
+            bounds = {id: (None, core.progress(snapshot, id).bound) for id in merged.sources_of(planned.view)}
+            others = {each.id for each in merged.of(View)} - {planned.view.id}
+            alone = Catalog({id: to_json(each) for id, each in merged.objects.items() if id not in others})
+            emit_changes(core, alone, snapshot, bounds, files, tables, schemas, Stopwatch())
+    except BaseException:
+        core.ledger.give_up(files, staged)
+        raise
     definitions = {each.id: to_json(each) for each in (*planned.objects, planned.view)}
     return Draft("create", tables=tables, catalog=definitions, schemas=schemas, staged=tuple(staged))
+
+
+def _past(
+    core: Core,
+    stream_part: StreamPart,
+    planned: Planned,
+    catalog: Catalog,
+    snapshot: Snapshot,
+    start: str | int,
+    each: Panes | Rows | Stream,
+) -> tuple[str, tuple[Field, ...], str | None, DataFrame | None]:
+    """A table that a view needs: its id, its columns, its time, and the rows of the past that go into it."""
+    if isinstance(each, Stream):
+        return each.rows_table, each.fields, each.time, _history(core, each, snapshot, "beginning")
+    history = _history(core, catalog.stream(each.stream), snapshot, start)
+    if isinstance(each, Rows):
+        return each.id, each.fields, None, None if history is None else stream_part.rows(each, catalog, history)
+    columns = planned.fill_columns.get(each.id, ())
+    frame = stream_part.partials(each, catalog, history, columns) if history is not None and columns else None
+    return each.id, pane_fields(each), PANE if each.time is not None else None, frame
 
 
 def _history(core: Core, stream: Stream, snapshot: Snapshot, start: str | int) -> DataFrame | None:

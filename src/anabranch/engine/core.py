@@ -69,6 +69,11 @@ class Core:
     def spark(self) -> SparkSession:
         return self.frames.spark
 
+    def cancel(self) -> None:
+        """Have Spark give up the jobs that are under way, if it is started and ours."""
+        if self._frames is not None and self._given is None:
+            self._frames.spark.sparkContext.cancelAllJobs()
+
     def now(self) -> int:
         """The time, in microseconds."""
         moment = self._clock()

@@ -13,7 +13,7 @@ from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, fields_of, struct
 from anabranch.engine.run import Runner
 from anabranch.engine.writing import write_frame
-from anabranch.errors import AnabranchError, NotSupported, SqlError, UnknownName, WrongType, did_you_mean
+from anabranch.errors import AnabranchError, NotSupported, SourceError, SqlError, UnknownName, WrongType, did_you_mean
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, Table, View, to_json
@@ -53,7 +53,7 @@ class Definer:
                 if kind in ("csv", "tsv", "json", "parquet"):
                     kind, options = "files", {**options, "format": kind}
                 options = self._with_header(options, fields) if kind == "files" else options
-                fields = fields or source.fields()
+                fields = fields or _unreserved(source.fields())
         except AnabranchError as error:
             if statement.source is not None and not isinstance(error, SqlError):
                 raise _at(statement, statement.source.span, error) from error
@@ -271,10 +271,14 @@ class Definer:
                 catalog=catalog, world=self._world(snapshot, start),
             )  # fmt: skip
             draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, start)
-            if statement is not None:
-                self._replace_or_commit(statement, draft)
-            else:
-                core.ledger.commit(draft)
+            try:
+                if statement is not None:
+                    self._replace_or_commit(statement, draft)
+                else:
+                    core.ledger.commit(draft)
+            except BaseException:
+                core.ledger.give_up({table: change.add for table, change in draft.tables.items()}, draft.staged)
+                raise
         return planned.view
 
     def surroundings(self) -> Surroundings:
@@ -465,6 +469,17 @@ class Definer:
             id = f"{base}_{number}"
         self._given.add(id)
         return id
+
+
+def _unreserved(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """The columns of a source; one with a name that runs use for themselves has to be left out by hand."""
+    taken = [field.name for field in fields if field.name.startswith("_")]
+    if taken:
+        raise SourceError(
+            f"the source has a column {taken[0]}, and names that start with _ are Anabranch's own",
+            hint="name the columns that you want: CREATE STREAM s (a BIGINT, ...) FROM ...",
+        )
+    return fields
 
 
 def same_text(one: str, other: str) -> bool:

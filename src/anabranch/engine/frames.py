@@ -178,7 +178,7 @@ def _unresolved(error: Any, condition: str, message: str) -> tuple[str, str | No
     except Exception:
         parameters = {}
     if condition.startswith("UNRESOLVED_COLUMN"):
-        name = parameters.get("objectName", "").replace("`", "")
+        name = parameters.get("objectName", "").replace("`", "").removeprefix("__rows.")
         proposal = parameters.get("proposal", "").replace("`", "")
         names = [each.strip().split(".")[-1] for each in proposal.split(",") if each.strip()]
         shown = [each for each in names if not each.startswith("_")]

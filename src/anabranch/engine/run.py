@@ -1,6 +1,6 @@
 """The life of a run: rows in, partials and rows out, one commit. The same for a source, INSERT, COPY and a backfill.
 
-    tag (bad, late) -> one scan, observed -> partials and rows to files -> changes of views that emit -> record
+    one scan -> partials and rows to files, bad rows aside -> changes of views that emit -> record
 
 Everything before the record can be lost without a trace; the record names all of it at once.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anabranch.algebra import progress as progress_algebra
 from anabranch.algebra.progress import ProgressState
@@ -27,12 +27,6 @@ from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import Catalog, Panes, Stream, View
 from anabranch.sources.base import BadRow
 from anabranch.sql.lexer import quote_name
-
-if TYPE_CHECKING:
-    pass
-
-#: How many rows of a run are listed as bad one by one; the rest is counted.
-LISTED_BAD_ROWS = 1000
 
 
 class Runner:
@@ -63,9 +57,9 @@ class Runner:
             try:
                 outputs = self._outputs(stream, catalog, snapshot, incoming.bytes)
                 Scan(core, stream, incoming, outputs, state).run(scanned, watch)
-            except Exception as error:
+            except BaseException as error:
                 core.ledger.give_up(scanned.files, scanned.staged)
-                raise translate(error) from error
+                raise (translate(error) if isinstance(error, Exception) else error) from error
             if stream.fail_on_bad and scanned.bad:
                 core.ledger.give_up(scanned.files, scanned.staged)
                 first = scanned.bad[0]
@@ -80,7 +74,7 @@ class Runner:
                 incoming.verify()
                 with core.ledger.commit_lock:
                     return self._commit(stream, incoming, scanned, state, after, kind, applied, outputs, watch)
-            except Exception:
+            except BaseException:
                 core.ledger.give_up(scanned.files, scanned.staged)
                 raise
 

@@ -161,7 +161,7 @@ class Scan:
         carried, rest = self._carried(), self.outputs
         if carried is not None:
             tables = {panes.id for panes in carried.tables}
-            first = partial(self._carry, carried, scanned)
+            first = partial(self._carry, carried, parts, scanned)
             rest = [output for output in rest if output.table not in tables]
         else:
             metrics = _metrics(self.stream, self.good, self.state, parts, self.core.now())
@@ -183,15 +183,22 @@ class Scan:
         self._write(output, self.rows.observe(observation, *map(F.expr, metrics)), scanned)
         self.values = observation.get
 
-    def _carry(self, carried: Carried, scanned: Scanned) -> None:
-        groups = self.core.frames.sql(carried.text(), {STREAM_ROWS: self.rows}).toArrow()
+    def _carry(self, carried: Carried, parts: list[str], scanned: Scanned) -> None:
+        tables = {panes.id for panes in carried.tables}
+        outputs = [output for output in self.outputs if output.table in tables]
+        try:
+            groups = self.core.frames.sql(carried.text(), {STREAM_ROWS: self.rows}).toArrow()
+        except Exception:
+            # Bad rows are in these groups: an expression may fail for one of them, where it would not for a good row.
+            self._count(_metrics(self.stream, self.good, self.state, parts, self.core.now()))
+            for output in outputs:
+                self._write(output, self.rows, scanned)
+            return
         partials, self.values = carried.apart(groups)
-        for output in self.outputs:
-            if output.table in partials:
-                scanned.files[output.table] = write_table(
-                    self.core.ledger, output.table, partials[output.table], output.time
-                )
-                reach("between-files")
+        for output in outputs:
+            added = write_table(self.core.ledger, output.table, partials[output.table], output.time)
+            scanned.files[output.table] = added
+            reach("between-files")
 
     def _write(self, output: Output, rows: DataFrame, scanned: Scanned) -> None:
         frame = output.frame(rows.where(self.good))

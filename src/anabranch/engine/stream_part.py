@@ -87,7 +87,7 @@ class StreamPart:
     def carries(self, panes: Panes, stream: Stream) -> bool:
         """Whether a pane table sees every row, so that the figures of a run can be added up from its groups."""
         whole = not panes.conditions or None in panes.conditions
-        own_time = stream.time is None or panes.time in (None, micros_sql(quote_name(stream.time)))
+        own_time = panes.time is None or (stream.time is not None and panes.time == micros_sql(quote_name(stream.time)))
         return panes.from_text == STREAM and whole and own_time
 
 
@@ -113,6 +113,8 @@ class Carried:
         self._values = {
             panes.id: [self._name(column.partial, self._partials, "v") for column in panes.columns] for panes in tables
         }
+        #: In one order, whatever that of a table: Spark would give the groups of a set that is there twice twice.
+        self._sets = set(map(self._set, tables))
         time = f"unix_micros({quote_name(stream.time)})" if stream.time is not None else "CAST(NULL AS BIGINT)"
         late = "CAST(0 AS BIGINT)" if bound is None or stream.time is None else f"count_if({time} < {bound})"
         self._figures = [
@@ -135,9 +137,9 @@ class Carried:
         grouped = ["_good", *self._grouped.values()]
         inner = [f"CASE WHEN _good THEN ({text}) END AS {name}" for text, name in self._grouped.items()]
         items = [f"{text} AS {name}" for text, name in self._partials.items()]
-        sets = dict.fromkeys(f"({', '.join(['_good', *dict.fromkeys(keys)])})" for keys in self._keys.values())
         group, number = ", ".join(grouped), "0"
-        if len(sets) > 1:
+        if len(self._sets) > 1:
+            sets = (f"({', '.join(['_good', *names])})" for names in self._sets)
             group, number = f"{group} GROUPING SETS ({', '.join(sets)})", "grouping_id()"
         return (
             f"SELECT {number} AS _set, {', '.join([*grouped, *items, *self._figures])} FROM"
@@ -151,11 +153,10 @@ class Carried:
 
         partials = {}
         values: dict[str, Any] = {}
-        numbers = {panes.id: self._number(panes) for panes in self.tables}
         for panes in self.tables:
             own = groups
-            if len(set(numbers.values())) > 1:
-                own = groups.filter(compute.equal(groups.column("_set"), numbers[panes.id]))
+            if len(self._sets) > 1:
+                own = groups.filter(compute.equal(groups.column("_set"), self._number(panes)))
             good = own.filter(own.column("_good"))
             names = [key.name for key in panes.keys] + ([PANE] if panes.time is not None else [])
             columns = [good.column(name) for name in self._keys[panes.id]]
@@ -174,6 +175,10 @@ class Carried:
                     "high": compute.max(good.column("_high")).as_py(),
                 }
         return partials, values
+
+    def _set(self, panes: Panes) -> tuple[str, ...]:
+        """The columns that a table is grouped by, in the order of all of them."""
+        return tuple(name for name in self._grouped.values() if name in self._keys[panes.id])
 
     def _number(self, panes: Panes) -> int:
         """Spark's number for the set of a table: one bit a column, the first one highest, 1 if it is not in the set."""

@@ -336,8 +336,11 @@ class Ledger:
             if self._log.newest_after(self._snapshot.version) > self._snapshot.version:
                 return  # a record that was published after all may name them
             for table, new in written.items():
+                # An interrupt can come right after the commit: then they are needed.
+                committed = self._snapshot.files.get(table, {})
                 for file in new:
-                    self._arrivals.discard(table, file.path)
+                    if file.path not in committed:
+                        self._arrivals.discard(table, file.path)
         for folder in staged:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -55,10 +55,12 @@ class Binder:
         self.query = query
         self.ctes = query.cte_names()
         self.references: dict[str, Reference] = {}
+        self._extra: tuple[Edit, ...] = ()
 
     def bind(self, span: Span | None = None, extra: Collection[Edit] = ()) -> Bound:
         """The whole query (or a part of it) as Spark SQL over placeholders; `extra` edits win over relations inside."""
         edits: list[Edit] = list(extra)
+        self._extra = tuple(extra)
         replaced = [edit.span for edit in edits]
         for relation in self.query.relations():
             if any(each.start <= relation.span.start and relation.span.end <= each.end for each in replaced):
@@ -81,6 +83,8 @@ class Binder:
                 edits.append(Edit(relation.span, windowed_sql(inner, relation.window)))
             return edits
         source = self.source_sql(relation)
+        if source is None and relation.window is not None and relation.name is not None:
+            source = quote_name(relation.name.last)  # a CTE
         if source is None:
             return edits
         if relation.window is not None:
@@ -90,7 +94,8 @@ class Binder:
         return [*edits, Edit(relation.span, source)]
 
     def _nested(self, query: Query) -> str:
-        return Binder(self.text, self.catalog, query)._share(self).bind().text.text
+        inside = [e for e in self._extra if query.span.start <= e.span.start and e.span.end <= query.span.end]
+        return Binder(self.text, self.catalog, query)._share(self).bind(extra=inside).text.text
 
     def _share(self, other: Binder) -> Binder:
         self.references = other.references
@@ -171,18 +176,19 @@ def micros_sql(column: str) -> str:
 
 
 def windowed_sql(source: str, window: WindowSpec) -> str:
-    """A relation with a row for each window a row is in, and the bounds of that window."""
+    """A relation with a row for each window a row is in, and the bounds of that window. No time, no window."""
     micros = micros_sql(f"__rows.{quote_name(window.time_column)}")
     if window.kind == "session":
         return _sessions_sql(source, window, micros)
     if window.kind == "cumulate":
         start, ends = cumulating_ends_sql(micros, CumulatingWindows(window.size, window.slide, window.offset))
-        bounds, exploded = bounds_sql(start, "__ends.end"), f"LATERAL VIEW explode({ends}) __ends AS end"
+        bounds, exploded = bounds_sql(start, "__ends.stop"), f"LATERAL VIEW explode({ends}) __ends AS stop"
         return f"(SELECT __rows.*, {bounds} FROM {source} AS __rows {exploded})"
     windows = sliding(window)
     if windows.tumbling:
         start = last_window_sql(micros, windows, 1, "spark")
-        return f"(SELECT __rows.*, {bounds_sql(start, f'{start} + {windows.size}')} FROM {source} AS __rows)"
+        bounds = bounds_sql(start, f"{start} + {windows.size}")
+        return f"(SELECT __rows.*, {bounds} FROM {source} AS __rows WHERE {micros} IS NOT NULL)"
     starts = window_starts_sql(micros, windows, 1, "spark")
     bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}")
     return f"(SELECT __rows.*, {bounds} FROM {source} AS __rows LATERAL VIEW explode({starts}) __starts AS start)"
@@ -200,7 +206,8 @@ def _sessions_sql(source: str, window: WindowSpec, micros: str) -> str:
     apart = f"PARTITION BY {', '.join(keys)} " if keys else ""
     inside = f"PARTITION BY {', '.join([*keys, '__number'])}"
     begins = f"CASE WHEN __time - lag(__time) OVER ({apart}ORDER BY __time) <= {window.size} THEN 0 ELSE 1 END"
-    rows = f"SELECT struct(__rows.*) AS __row, {micros} AS __time{named} FROM {source} AS __rows"
+    timed = f"{source} AS __rows WHERE {micros} IS NOT NULL"
+    rows = f"SELECT struct(__rows.*) AS __row, {micros} AS __time{named} FROM {timed}"
     marked = f"SELECT *, {begins} AS __begins FROM ({rows})"
     numbered = f"SELECT *, sum(__begins) OVER ({apart}ORDER BY __time) AS __number FROM ({marked})"
     bounded = (

@@ -69,9 +69,9 @@ class Block:
     @property
     def signature(self) -> str:
         """Blocks with equal signatures can share a table of partials."""
-        keys = sorted(f"{key.name}={' '.join(key.expression.split()).lower()}" for key in self.row_keys)
+        keys = sorted(f"{key.name}={normal_form(tokenize(key.expression))}" for key in self.row_keys)
         time = self.relation.window.time_column.lower() if self.windows and self.relation.window else ""
-        return "|".join([self.stream.id, " ".join(self.from_text.split()), time, *keys])
+        return "|".join([self.stream.id, normal_form(tokenize(self.from_text)), time, *keys])
 
     @property
     def time(self) -> str | None:

@@ -37,7 +37,7 @@ from anabranch.plan.catalog import (
     View,
 )
 from anabranch.sql.calls import aggregate_calls, chains, volatile_calls
-from anabranch.sql.lexer import quote_name, tokenize
+from anabranch.sql.lexer import normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
 
@@ -117,6 +117,8 @@ def plan_view(
     for select, owner in query.selects():
         if not _reads_stream(select, binder):
             continue
+        if any(each.window is not None and each.subquery is not None for each in select.relations):
+            reasons.append("it puts the rows of a query into windows")
         found = find_block(select, owner, binder, world.analyze)
         if isinstance(found, str):
             reasons.append(found)
@@ -296,9 +298,9 @@ class _Planner:
         block: Block,
     ) -> tuple[str, Panes]:
         """The column of a partial: one that is there with the same meaning and beginning, or a new one."""
-        meaning = " ".join(partial.split())
+        meaning = normal_form(tokenize(partial))
         for column in panes.columns:
-            if " ".join(column.partial.split()) == meaning and column.since == since:
+            if normal_form(tokenize(column.partial)) == meaning and column.since == since:
                 return column.name, panes
         taken = {column.name for column in panes.columns} | {key.name.lower() for key in panes.keys}
         name = wanted

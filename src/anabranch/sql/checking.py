@@ -278,7 +278,7 @@ class _Script:
 
     def _check_closing(self, statement: Statement, query: Query, what: str, reads: set[str]) -> None:
         assert query.emission is not None
-        windowed = any(relation.window is not None for relation in query.relations())
+        windowed = any(relation.window is not None and relation.window.sliding for relation in query.relations())
         grouped = any(select.group for select, _ in query.selects())
         if not windowed or not grouped:
             raise NotSupported(

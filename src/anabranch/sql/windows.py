@@ -171,10 +171,10 @@ def _partition(cursor: Cursor, function: Token) -> tuple[Name, ...]:
     start = cursor.current.start
     if not cursor.take("PARTITION", "BY"):
         return ()
-    names = [cursor.dotted_name("a column")]
+    columns = [cursor.expect_name("a column")]
     while _another_column(cursor):
         cursor.advance()
-        names.append(cursor.dotted_name("a column"))
+        columns.append(cursor.expect_name("a column"))
     if function.upper != "SESSION":
         raise SyntaxProblem(
             f"{function.upper} takes no PARTITION BY: its windows are the same for all rows",
@@ -183,7 +183,7 @@ def _partition(cursor: Cursor, function: Token) -> tuple[Name, ...]:
             end=cursor.previous.end,
             hint="put the columns into GROUP BY",
         )
-    return tuple(names)
+    return tuple(Name((column.name,), Span(column.start, column.end)) for column in columns)
 
 
 def _another_column(cursor: Cursor) -> bool:
