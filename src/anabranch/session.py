@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import queries, reduce
+from anabranch.engine import lookup, queries, reduce
 from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.change import Changer
 from anabranch.engine.core import Core
@@ -36,6 +36,7 @@ from anabranch.ledger import Ledger, Record
 from anabranch.plan import explain
 from anabranch.plan.bind import Binder, Bound
 from anabranch.plan.catalog import Catalog, Stream, Table, View
+from anabranch.plan.lookups import find_lookup
 from anabranch.sql.lexer import normal_form, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
@@ -111,6 +112,7 @@ class Result:
         endless: bool = False,
         follow: Callable[[], Live] | None = None,
         pin: contextlib.ExitStack | None = None,
+        make_frame: Callable[[], DataFrame] | None = None,
     ) -> None:
         self.message = message
         self.endless = endless
@@ -119,6 +121,7 @@ class Result:
         self._live = live
         self._follow = follow
         self._pin = pin
+        self._make_frame = make_frame  # for a table that was had without Spark
 
     @property
     def kind(self) -> str:
@@ -138,11 +141,14 @@ class Result:
     def types(self) -> list[str]:
         if self._live is not None:
             return [field.type for field in self._live.fields]
-        return [field.type for field in fields_of(self.df)] if self.kind == "rows" and self._frame is not None else []
+        framed = self._frame is not None or self._make_frame is not None
+        return [field.type for field in fields_of(self.df)] if self.kind == "rows" and framed else []
 
     @property
     def df(self) -> DataFrame:
         """The answer as a Spark DataFrame, at the version the statement saw."""
+        if self._frame is None and self._make_frame is not None:
+            self._frame = self._make_frame()
         if self._frame is None:
             raise UsageError("this statement gave no rows", hint="a SELECT does")
         return self._frame
@@ -344,7 +350,9 @@ class Session:
         core = self._core
         catalog = core.catalog()
         bound = Binder(statement.text, catalog, statement.query).bind()
-        queries.analyze(self._core, bound, catalog, statement.text)
+        looked = find_lookup(statement.query, catalog)
+        if looked is None:
+            queries.analyze(self._core, bound, catalog, statement.text)
         streams = self._streams(bound, catalog)
         endless = any((source := core.source(catalog.stream(id))) is not None and source.endless for id in streams)
 
@@ -357,8 +365,14 @@ class Session:
             self._capture.catch_up(streams, end=self._temporary is not None)
         pin = contextlib.ExitStack()
         snapshot = pin.enter_context(core.ledger.pin(core.snapshot().version))
-        frame = queries.frame(self._core, bound, snapshot, statement.text)
-        return Result(frame=frame, endless=endless, follow=follow, pin=pin)
+
+        def frame() -> DataFrame:
+            return queries.frame(core, bound, snapshot, statement.text)
+
+        if looked is not None:
+            table = lookup.rows(core, looked, snapshot)
+            return Result(table=table, make_frame=frame, endless=endless, follow=follow, pin=pin)
+        return Result(frame=frame(), endless=endless, follow=follow, pin=pin)
 
     def _streams(self, bound: Bound, catalog: Catalog) -> set[str]:
         """The streams a query depends on, through views too; those read at an old version need nothing new."""

@@ -60,7 +60,7 @@ def one_window(setting: Setting) -> Outcome:
             ),
             Figure(
                 "e", f"{what} after {few:,} runs", "batch, a range of times by hand", 1 / median(reads),
-                1 / median(raw[True]), "reads/s",
+                1 / median(raw[True]), "reads/s", at_least(8),
             ),
             Figure(
                 "e", f"{what} after {many:,} runs", f"after {few:,} runs",

@@ -105,11 +105,11 @@ class _Columns:
                 text = output.source
             else:
                 shift = {"window_start": 0, "window_end": size, "window_time": window_time(size)}[output.kind]
-                text = _timestamp(f"w + {shift}")
+                text = timestamp(f"w + {shift}")
             items.append(f"CAST({text} AS {duckdb_type(output.type)}) AS {quoted(output.name)}")
         for field in hidden_keys(self.view, self.panes):
             items.append(f"{index[field.name.removeprefix('_key_')]} AS {quoted(field.name)}")
-        items.append(f"{_timestamp('w')} AS _window")
+        items.append(f"{timestamp('w')} AS _window")
         return items
 
     def stored(self) -> list[str]:
@@ -194,9 +194,9 @@ def _pane_relation(name: str, names: _Columns, paths: list[str], low: int | None
     columns = ", ".join(quoted(column) for column in names.use.columns)
     conditions = []
     if low is not None and low > -(2**60):
-        conditions.append(f"{PANE} >= {_timestamp(str(low))}")
+        conditions.append(f"{PANE} >= {timestamp(str(low))}")
     if high is not None:
-        conditions.append(f"{PANE} < {_timestamp(str(high))}")
+        conditions.append(f"{PANE} < {timestamp(str(high))}")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     source = pane_source(names.panes, names.use.columns, paths)
     items = ", ".join([*names.key_items(), f"{names.starts(f'epoch_us({PANE})')} AS w", columns])
@@ -257,7 +257,8 @@ def connection(core: Core) -> duckdb.DuckDBPyConnection:
     return duck  # type: ignore[no-any-return]
 
 
-def _timestamp(micros: str) -> str:
+def timestamp(micros: str) -> str:
+    """Microseconds as a time of DuckDB's."""
     return f"CAST(make_timestamp({micros}) AS TIMESTAMPTZ)"
 
 
