@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 
 from anabranch.cli.console import Console
 from anabranch.cli.shell import Shell, is_complete
+from anabranch.cli.stopping import Interrupts
 from anabranch.errors import SqlError
 
 
@@ -114,3 +118,18 @@ def test_the_shell_needs_a_terminal(run_cli: Any, session: Any) -> None:
     ended = run_cli("shell")
     assert ended.code == 2
     assert "-f -" in ended.err
+
+
+def test_what_fails_because_it_was_cancelled_is_an_interrupt(session: Any) -> None:
+    console = Console(io.StringIO(), io.StringIO())
+    with pytest.raises(KeyboardInterrupt), Interrupts(console, session.stop, session.cancel, graceful=False):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        except KeyboardInterrupt:
+            raise RuntimeError("a job was cancelled") from None
+    for _ in range(100):
+        if session.cancelled:
+            break
+        time.sleep(0.05)
+    assert session.cancelled

@@ -28,6 +28,7 @@ class Interrupts:
         self._previous: Any = None
         self.graceful = graceful
         self.asked = False
+        self._raised = False
 
     def __enter__(self) -> Interrupts:
         if _in_main_thread():
@@ -43,6 +44,9 @@ class Interrupts:
     ) -> None:
         if _in_main_thread() and self._previous is not None:
             signal.signal(signal.SIGINT, self._previous)
+        if self._raised and isinstance(error, Exception):
+            # What was cancelled failed in some way of its own; the reason is the interrupt.
+            raise KeyboardInterrupt from error
 
     def install(self) -> None:
         """Take Ctrl-C. A starting SparkContext puts its own handler in place: call this again after it."""
@@ -51,6 +55,7 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked or not self.graceful:
+            self._raised = True
             threading.Thread(target=self._cancel, daemon=True).start()
             raise KeyboardInterrupt
         self.asked = True
