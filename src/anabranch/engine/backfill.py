@@ -17,7 +17,6 @@ from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, View, to_json
 from anabranch.plan.views import Planned
-from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,7 +90,4 @@ def _history(core: Core, stream: Stream, snapshot: Snapshot, start: str | int) -
     first = earlier.runs if earlier is not None else 0
     if source is None:
         raise NotSupported("START AT VERSION needs a stream whose source can be read again")
-    captured = [each for each in list(core.ledger.captured(stream.id, snapshot.version))[first:] if each]
-    good = "_corrupt IS NULL" + (f" AND {quote_name(stream.time)} IS NOT NULL" if stream.time else "")
-    frame = source.read(captured).where(good)
-    return frame.select(*(quote_name(field.name) for field in stream.fields))
+    return read.source_frame(core, stream, source, snapshot, first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END
@@ -14,6 +14,7 @@ from anabranch.errors import AnabranchError, SourceError
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.bind import Reference, bounds_sql
 from anabranch.plan.catalog import BlockUse, Catalog, Panes, Rows, Stream, Table, View
+from anabranch.sources.base import CORRUPT, Source
 from anabranch.sources.files import FilesSource, format_of, reader
 from anabranch.sql.lexer import quote_name
 
@@ -66,16 +67,28 @@ def file_frame(core: Core, reference: Reference) -> DataFrame:
     return reader(core.spark, format, files.options, infer=True).load(names)
 
 
+def source_frame(core: Core, stream: Stream, source: Source, snapshot: Snapshot, first: int) -> DataFrame:
+    """The good rows that a stream has taken from its source, from a run on."""
+    captured = [each for each in list(core.ledger.captured(stream.id, snapshot.version))[first:] if each]
+    good = good_rows(stream, (CORRUPT,))
+    return source.read(captured).where(good).select(*(quote_name(field.name) for field in stream.fields))
+
+
+def good_rows(stream: Stream, columns: Collection[str]) -> str:
+    """What holds for rows that parse and have an event time, in a frame with these columns."""
+    checks = [f"{CORRUPT} IS NULL"] if CORRUPT in columns else []
+    if stream.time is not None:
+        checks.append(f"{quote_name(stream.time)} IS NOT NULL")
+    return " AND ".join(checks) or "true"
+
+
 def stream_frame(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame:
     """The rows of a stream: those it keeps, or, where the source can be read again, all it has taken so far."""
     if stream.kept_since == 0:
         return core.table_frame(stream.rows_table, stream.fields, snapshot)
     source = core.source(stream)
     if source is not None:
-        captured = [each for each in core.ledger.captured(stream.id, snapshot.version) if each]
-        frame = source.read(captured)
-        good = "_corrupt IS NULL" + (f" AND {quote_name(stream.time)} IS NOT NULL" if stream.time else "")
-        return frame.where(good).select(*(quote_name(field.name) for field in stream.fields))
+        return source_frame(core, stream, source, snapshot, 0)
     if stream.kept_since is not None:
         return core.table_frame(stream.rows_table, stream.fields, snapshot)
     raise AnabranchError(

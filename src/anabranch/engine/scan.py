@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import ProgressState, Seen
 from anabranch.engine.core import Core, Stopwatch
+from anabranch.engine.read import good_rows
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
 from anabranch.engine.writing import SMALL_BYTES, write_frame, write_table
 from anabranch.ledger import DataFile
@@ -115,10 +116,7 @@ class Scan:
         self.outputs = sorted(outputs, key=lambda output: not output.observable)
         plain = incoming.typed and CORRUPT not in incoming.frame.columns
         self.rows = incoming.frame if plain else _marked(incoming.frame)
-        checks = [] if plain else [f"{CORRUPT} IS NULL"]
-        if stream.time is not None:
-            checks.append(f"{quote_name(stream.time)} IS NOT NULL")
-        self.good = " AND ".join(checks) or "true"
+        self.good = good_rows(stream, () if plain else (CORRUPT,))
         self.values: Mapping[str, Any] = {}
 
     def _carried(self) -> Carried | None:
@@ -159,12 +157,13 @@ class Scan:
 
     def _tasks(self, scanned: Scanned, parts: list[str]) -> list[Callable[[], None]]:
         carried, rest = self._carried(), self.outputs
+        metrics = _metrics(self.stream, self.good, self.state, parts, self.core.now())
         if carried is not None:
             tables = {panes.id for panes in carried.tables}
-            first = partial(self._carry, carried, parts, scanned)
+            mine = [output for output in rest if output.table in tables]
+            first = partial(self._carry, carried, mine, metrics, scanned)
             rest = [output for output in rest if output.table not in tables]
         else:
-            metrics = _metrics(self.stream, self.good, self.state, parts, self.core.now())
             columnar = self.incoming.cheap and self.incoming.bytes > SMALL_BYTES
             if rest and rest[0].observable and not columnar:
                 first, rest = partial(self._observe, rest[0], metrics, scanned), rest[1:]
@@ -183,14 +182,12 @@ class Scan:
         self._write(output, self.rows.observe(observation, *map(F.expr, metrics)), scanned)
         self.values = observation.get
 
-    def _carry(self, carried: Carried, parts: list[str], scanned: Scanned) -> None:
-        tables = {panes.id for panes in carried.tables}
-        outputs = [output for output in self.outputs if output.table in tables]
+    def _carry(self, carried: Carried, outputs: list[Output], metrics: list[str], scanned: Scanned) -> None:
         try:
             groups = self.core.frames.sql(carried.text(), {STREAM_ROWS: self.rows}).toArrow()
         except Exception:
             # Bad rows are in these groups: an expression may fail for one of them, where it would not for a good row.
-            self._count(_metrics(self.stream, self.good, self.state, parts, self.core.now()))
+            self._count(metrics)
             for output in outputs:
                 self._write(output, self.rows, scanned)
             return

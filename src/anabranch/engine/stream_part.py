@@ -32,10 +32,9 @@ class StreamPart:
     ) -> DataFrame:
         """The stream part of the views on a pane table: one row a pane and key."""
         wanted = [column for column in panes.columns if columns is None or column.name in columns]
-        keys = [(key.expression, key.name) for key in panes.keys]
+        keys = list(zip(_keys(panes), _key_names(panes), strict=True))
         outer = [quote_name(key.name) for key in panes.keys]
         if panes.time is not None:
-            keys.append((pane_start_sql(panes.time, panes.grain, panes.origin, "spark"), PANE))
             outer.append(f"timestamp_micros({PANE}) AS {PANE}")
         outer += [quote_name(column.name) for column in wanted]
         conditions = []
@@ -158,7 +157,7 @@ class Carried:
             if len(self._sets) > 1:
                 own = groups.filter(compute.equal(groups.column("_set"), self._number(panes)))
             good = own.filter(own.column("_good"))
-            names = [key.name for key in panes.keys] + ([PANE] if panes.time is not None else [])
+            names = _key_names(panes)
             columns = [good.column(name) for name in self._keys[panes.id]]
             if panes.time is not None:
                 columns[-1] = columns[-1].cast(pa.timestamp("us", "UTC"))
@@ -184,6 +183,10 @@ class Carried:
         """Spark's number for the set of a table: one bit a column, the first one highest, 1 if it is not in the set."""
         names = list(self._grouped.values())
         return sum(1 << (len(names) - 1 - at) for at, name in enumerate(names) if name not in self._keys[panes.id])
+
+
+def _key_names(panes: Panes) -> list[str]:
+    return [key.name for key in panes.keys] + ([PANE] if panes.time is not None else [])
 
 
 def _keys(panes: Panes) -> list[str]:

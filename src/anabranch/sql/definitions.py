@@ -19,13 +19,12 @@ def wrong(statement: Statement, span: Span, message: str, hint: str | None = Non
 
 
 def no_column(statement: Statement, span: Span, owner: str, name: str, columns: Iterable[str]) -> UnknownName:
-    return UnknownName(
-        f"{owner} has no column {name}",
-        text=statement.text,
-        start=span.start,
-        end=span.end,
-        hint=did_you_mean(name, columns),
-    )
+    return _has_no(statement, span, f"{owner} has no column {name}", name, columns)
+
+
+def _has_no(statement: Statement, span: Span, message: str, name: str, known: Iterable[str]) -> UnknownName:
+    hint = did_you_mean(name, known)
+    return UnknownName(message, text=statement.text, start=span.start, end=span.end, hint=hint)
 
 
 def check_event_time(statement: Statement, mark: syntax.Watermark, columns: Columns) -> str:
@@ -95,10 +94,4 @@ def check_file_options(
 
 
 def _no_option(statement: Statement, source: str, name: str, span: Span, known: tuple[str, ...]) -> UnknownName:
-    return UnknownName(
-        f"{source} has no option {name}",
-        text=statement.text,
-        start=span.start,
-        end=span.end,
-        hint=did_you_mean(name, known),
-    )
+    return _has_no(statement, span, f"{source} has no option {name}", name, known)
