@@ -145,3 +145,16 @@ def test_a_live_query_gives_the_changes_of_each_run(tmp_path: Path, spark: Spark
         changes = [tuple(row.values()) for batch in result for row in batch.changes.to_pylist()]
         assert changes == [("a", 0, 1), ("a", 0, -1), ("a", 1, 1), ("a", 1, -1), ("a", 3, 1)]
         assert session.sql("SHOW VIEWS").toArrow().num_rows == 0
+
+
+def test_start_at_version_sees_the_runs_after_it(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "0.csv").write_text("a,1\n")
+    with anabranch.connect(tmp_path / "home", spark=spark) as session:
+        session.sql(f"CREATE STREAM s (k STRING, n INT) FROM files(path => '{tmp_path}/*.csv')")
+        assert session.sql("SELECT count(*) AS c FROM s").toArrow().to_pylist() == [{"c": 1}]
+        version = session.version
+        (tmp_path / "1.csv").write_text("a,10\n")
+        assert session.sql("SELECT count(*) AS c FROM s").toArrow().to_pylist() == [{"c": 2}]
+        session.sql(f"CREATE VIEW v AS {SUMS} START AT VERSION {version}")
+        (total,) = session.sql("SELECT * FROM v").toArrow().to_pylist()
+        assert list(total.values()) == ["a", 10]
