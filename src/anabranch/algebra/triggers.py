@@ -1,0 +1,164 @@
+"""Triggers: when a key shows its result, decided once per run.
+
+A key has records and a result. A firing shows the result; what is shown stays until the next firing. The function
+here is told how many records a run brought for a key, the time of the clock and the progress of the stream, and
+says whether the key fires, up to which record, and what has to be kept until the next run. It reads no clock and
+knows neither the records nor their result: showing a result that has not changed is up to the caller to leave out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.algebra.progress import is_late
+
+#: The policies under which a late record does nothing to what is shown.
+UNSEEN = ("drop", "archive")
+
+
+@dataclass(frozen=True)
+class Triggers:
+    """What makes a key fire: any of these does. With none of them, nothing is ever shown.
+
+    counting:  every so many records.
+    delay:     so many microseconds after a record.
+    first:     whether it is the first record since the last firing that starts the delay; if not, each record
+               starts it anew, and a key fires once it has been quiet for that long.
+    watermark: when progress reaches the event time of the key, and at the end of the stream.
+    end:       at the end of the stream.
+    """
+
+    counting: int | None = None
+    delay: int | None = None
+    first: bool = False
+    watermark: bool = False
+    end: bool = False
+
+    def __post_init__(self) -> None:
+        if self.counting is not None and self.counting < 1:
+            raise ValueError(f"a trigger counts at least 1 record, not {self.counting}")
+        if self.delay is not None and self.delay < 0:
+            raise ValueError(f"the delay of a trigger must not be negative, but is {self.delay}")
+
+    def to_json(self) -> dict[str, Any]:
+        """The triggers as plain JSON values."""
+        return {
+            "counting": self.counting,
+            "delay": self.delay,
+            "first": self.first,
+            "watermark": self.watermark,
+            "end": self.end,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Triggers:
+        """The triggers that `to_json` wrote."""
+        return cls(values["counting"], values["delay"], values["first"], values["watermark"], values["end"])
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What is kept of one key between two runs.
+
+    records:    how many came since the last firing; 0 where nothing counts them.
+    deadline:   the time of the clock at which the delay is over.
+    armed:      whether progress or the end of the stream still has to make the key fire.
+    event_time: the progress that makes an armed key fire; None if only the end of the stream does.
+    """
+
+    records: int = 0
+    deadline: int | None = None
+    armed: bool = False
+    event_time: int | None = None
+
+
+#: A key that waits for nothing.
+IDLE = Pending()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one key does in one run.
+
+    fires: whether it shows its result.
+    take:  how many of the run's records of this key that result includes, from the first on; None for all.
+    after: what to keep until the next run; None if the key can be forgotten.
+    """
+
+    fires: bool
+    take: int | None
+    after: Pending | None
+
+
+def decide(
+    triggers: Triggers,
+    pending: Pending | None,
+    records: int,
+    event_time: int | None,
+    *,
+    now: int,
+    before: int | None,
+    after: int | None,
+    ended: bool,
+    late: str = "correct",
+) -> Decision:
+    """What a key does in a run that brought `records` records for it, all of them at the time `now`.
+
+    A key without records takes part as long as something is pending. `before` and `after` are the progress on both
+    sides of the run; `ended` says that the stream is over. If a key fires several times in one run, only the last
+    firing counts. Late records, those of a key whose event time is below `before`, fire ON WATERMARK at once; with
+    `late` "drop" or "archive" they are passed over.
+
+    >>> decide(Triggers(counting=2), None, 5, None, now=0, before=None, after=None, ended=False)
+    Decision(fires=True, take=4, after=Pending(records=1, deadline=None, armed=False, event_time=None))
+    """
+    pending = IDLE if pending is None else pending
+    event_time = pending.event_time if event_time is None else event_time
+    unseen = late in UNSEEN and event_time is not None and is_late(event_time, before)
+    seen = 0 if unseen else records
+
+    # How many of the records seen the last firing showed; None as long as there was none.
+    shown: int | None = None
+    count, deadline = pending.records, pending.deadline
+    if deadline is not None and _over_before_records(triggers, deadline, now):
+        shown, count, deadline = 0, 0, None
+    if triggers.counting is not None:
+        count += seen
+        if count >= triggers.counting:
+            count %= triggers.counting
+            shown, deadline = seen - count, None
+    if triggers.delay is not None and seen > (shown or 0) and not (triggers.first and deadline is not None):
+        deadline = now + triggers.delay
+
+    armed = pending.armed or (seen > 0 and (triggers.watermark or triggers.end))
+    final = armed and (ended or (triggers.watermark and _reached(event_time, before, after)))
+    if final or (deadline is not None and deadline <= now):
+        shown, count, deadline = seen, 0, None
+    # Other firings do not disarm ON WATERMARK; the end of the stream has nothing to add once all is shown.
+    if final or (shown == seen and not triggers.watermark):
+        armed = False
+
+    left = Pending(count, deadline, armed, event_time if armed and triggers.watermark else None)
+    take = None if shown == records else shown
+    return Decision(shown is not None, take, None if left == IDLE else left)
+
+
+def _over_before_records(triggers: Triggers, deadline: int, now: int) -> bool:
+    """Whether a delay is over before the records of the run come.
+
+    It would have fired between the runs. Where only the first record starts it, the records of its last instant
+    still belong to it; where each record starts it anew, the key was quiet for the whole delay.
+    """
+    return deadline < now or (deadline == now and not triggers.first)
+
+
+def _reached(event_time: int | None, before: int | None, after: int | None) -> bool:
+    """Whether progress makes an armed key fire in this run.
+
+    A record of a key that progress has just reached is not late: it waits until progress moves on.
+    """
+    if event_time is None or after is None:
+        return False
+    return event_time < after or (event_time == after and before != after)
