@@ -176,7 +176,7 @@ class Harness:
         return sorted_rows(self.query(f"SELECT * FROM {_quoted(view)}{at}"))
 
     def changes(self, view: str) -> list[Change]:
-        """All that a view with EMIT ON WINDOW CLOSE has emitted, in order; in one commit retractions come first."""
+        """All that a view whose changes are kept has emitted, in order; in one commit retractions come first."""
         from anabranch.engine.tables import change_fields
         from anabranch.plan.catalog import View
 
@@ -184,8 +184,8 @@ class Harness:
         snapshot = core.snapshot()
         catalog = core.catalog(snapshot)
         found = catalog.find(view)
-        if not isinstance(found, View) or found.emit != "close":
-            raise UsageError(f"{view} is no view that emits", hint="EMIT ON WINDOW CLOSE makes it one")
+        if not isinstance(found, View) or not found.kept:
+            raise UsageError(f"{view} keeps no changes", hint="EMIT CHANGES or EMIT ON WINDOW CLOSE makes it do so")
         panes = catalog.panes(found.blocks[0].panes) if found.blocks else None
         frame = core.table_frame(found.changes_table, change_fields(found, panes), snapshot)
         names = ["_version", "_diff", *(_quoted(field.name) for field in found.fields)]

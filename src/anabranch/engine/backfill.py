@@ -37,6 +37,8 @@ def draft(
     schemas: dict[str, Any] = {}
     try:
         for each in planned.objects:
+            if isinstance(each, View):
+                continue
             table, fields, time, frame = _past(core, stream_part, planned, merged, snapshot, start, each)
             schemas[table] = arrow_schema(fields)
             files[table] = ()
@@ -44,11 +46,9 @@ def draft(
                 files[table] = write_frame(core.ledger, table, frame, small=False, time=time, staged=staged)
         reach("after-backfill")
         tables = {table: TableChange(add=added) for table, added in files.items()}
-        if planned.view.emit == "close":
-            bounds = {id: (None, core.progress(snapshot, id).bound) for id in merged.sources_of(planned.view)}
-            others = {each.id for each in merged.of(View)} - {planned.view.id}
-            alone = Catalog({id: to_json(each) for id, each in merged.objects.items() if id not in others})
-            emit_changes(core, alone, snapshot, bounds, files, tables, schemas, Stopwatch())
+        made = frozenset(each.id for each in (*planned.objects, planned.view) if isinstance(each, View))
+        bounds = {id: (None, core.progress(snapshot, id).bound) for id in merged.sources_of(planned.view)}
+        emit_changes(core, merged, snapshot, bounds, files, tables, schemas, Stopwatch(), made)
     except BaseException:
         core.ledger.give_up(files, staged)
         raise

@@ -17,7 +17,8 @@ from anabranch.errors import AnabranchError, NotSupported, SourceError, SqlError
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, Table, View, to_json
-from anabranch.plan.views import Surroundings, plan_view
+from anabranch.plan.nodes import plan
+from anabranch.plan.views import Surroundings
 from anabranch.sql.definitions import check_event_time
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.syntax import CreateStream, CreateTable, CreateView, Drop, Name, Query, Refresh, Statement
@@ -266,7 +267,7 @@ class Definer:
             catalog = core.catalog(snapshot)
             if isinstance(statement, CreateView) and statement.or_replace:
                 catalog = self._without(catalog, statement.name.last)
-            planned = plan_view(
+            planned = plan(
                 id=self._new_id(name), name=name, text=text, sql=sql, query=query, start=str(start), fields=fields,
                 catalog=catalog, world=self._world(snapshot, start),
             )  # fmt: skip

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.progress import END
+from anabranch.algebra.progress import END, combine
 from anabranch.algebra.windows import last_window_sql, window_starts_sql, window_time
 from anabranch.engine import system
 from anabranch.engine.core import Core
@@ -98,8 +98,12 @@ def stream_frame(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame:
 
 
 def view_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
-    """The answer of a view at a version. One that emits shows what has fired."""
-    if view.emit == "close":
+    """The answer of a view at a version. One whose changes are kept shows what has fired."""
+    if view.stream:
+        return stream_of_changes(core, catalog, view, snapshot)
+    if view.late == "archive":
+        return archive_frame(core, catalog, view, snapshot)
+    if view.kept and not (view.ordered and view.emit == "feed"):
         return shown_frame(core, catalog, view, snapshot)
     return view_query(core, catalog, view, snapshot)
 
@@ -112,8 +116,13 @@ def view_query(
     *,
     closed_by: int | None = None,
     added: Added | None = None,
+    narrow: Callable[[str, DataFrame], DataFrame] = lambda _, frame: frame,
+    hidden: bool = False,
 ) -> DataFrame:
-    """The upper part over consolidated partials; with `closed_by`, over the windows that have closed only."""
+    """The upper part over consolidated partials; with `closed_by`, over the windows that have closed only.
+
+    `narrow` may leave out rows of an input that do not matter; with `hidden`, the whole key is shown.
+    """
     if view.rows is not None:
         rows = catalog[view.rows]
         assert isinstance(rows, Rows)
@@ -129,8 +138,10 @@ def view_query(
         relations[placeholder] = core.static_frame(id, table.fields, view.statics_at[id])
     for placeholder, id in view.views.items():
         relations[placeholder] = view_frame(core, catalog, catalog.view(id), snapshot)
-    frame = core.frames.sql(view.text, relations)
-    return frame.toDF(*(field.name for field in view.fields))
+    relations = {placeholder: narrow(placeholder, frame) for placeholder, frame in relations.items()}
+    named = [field.name for field in (*view.fields, *view.hidden)]
+    frame = core.frames.sql(view.text, relations).toDF(*named)
+    return frame if hidden or not view.hidden else frame.select(*(quote_name(f.name) for f in view.fields))
 
 
 def pane_relation(
@@ -140,6 +151,13 @@ def pane_relation(
     paths = snapshot.table_paths(core.ledger, panes.id)
     folder = core.ledger.table_folder(panes.id)
     paths += [str(folder / file.path) for file in (added or {}).get(panes.id, ())]
+    return windowed_panes(core, panes, use, paths, closed_by)
+
+
+def windowed_panes(
+    core: Core, panes: Panes, use: BlockUse, paths: list[str], closed_by: int | None = None
+) -> DataFrame:
+    """Files of a pane table, with a row for each window a pane is in."""
     frame = core.frames.parquet(paths, pane_fields(panes))
     windows = use.sliding
     names = [quote_name(name) for name in (*(key.name for key in panes.keys), *use.columns)]
@@ -166,10 +184,41 @@ def pane_relation(
     return core.frames.sql(f"SELECT * FROM (SELECT {columns}, {bounds} FROM {source}){where}", {"@panes": frame})
 
 
+def changes_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
+    """The changes of a view as they are in the ledger."""
+    panes = catalog.panes(view.blocks[0].panes) if view.blocks else None
+    return core.table_frame(view.changes_table, change_fields(view, panes), snapshot)
+
+
+def stream_of_changes(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
+    """The changes of a view with when they came out and which one of its key each was."""
+    frame = changes_frame(core, catalog, view, snapshot)
+    columns = ", ".join(quote_name(field.name) for field in view.fields)
+    apart = ", ".join(quote_name(key.name) for key in view.keys) or "1"
+    copied = "`@changes` LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
+    text = (
+        f"SELECT {columns}, CASE WHEN _diff < 0 THEN 'undo' ELSE '' END AS undo, _at AS ptime,"
+        f" row_number() OVER (PARTITION BY {apart} ORDER BY _version, _diff, {columns}) - 1 AS ver FROM {copied}"
+    )
+    return core.frames.sql(text, {"@changes": frame})
+
+
+def archive_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
+    """What a view shows whose late rows are only archived: the windows that have closed, as they are now."""
+    bound = combine(core.progress(snapshot, id).bound for id in catalog.sources_of(view))
+    if bound is None:
+        return core.frames.empty(view.fields)
+    if not view.node:
+        return view_query(core, catalog, view, snapshot, closed_by=bound)
+    key = next(key.name for key in view.keys if key.name in view.times)
+    closed = f"unix_micros({quote_name(key)}) + {view.times[key]} <= {min(bound, END)}"
+    frame = view_query(core, catalog, view, snapshot, hidden=True).where(closed)
+    return frame.select(*(quote_name(field.name) for field in view.fields))
+
+
 def shown_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *, counted: bool = False) -> DataFrame:
     """What a view has emitted, net: each row as often as its changes add up to."""
-    panes = catalog.panes(view.blocks[0].panes) if view.blocks else None
-    frame = core.table_frame(view.changes_table, change_fields(view, panes), snapshot)
+    frame = changes_frame(core, catalog, view, snapshot)
     columns = ", ".join(quote_name(field.name) for field in view.fields)
     net = f"SELECT {columns}, sum(_diff) AS _diff FROM `@changes` GROUP BY {columns} HAVING sum(_diff) <> 0"
     if not counted:

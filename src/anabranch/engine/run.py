@@ -16,6 +16,7 @@ from anabranch.algebra.progress import ProgressState
 from anabranch.engine import emit
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema, translate
+from anabranch.engine.maintain import Maintainer
 from anabranch.engine.scan import Incoming, Output, Scan, Scanned
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
@@ -24,7 +25,7 @@ from anabranch.errors import QueryFailed
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, StreamRun, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.blocks import STREAM
-from anabranch.plan.catalog import Catalog, Panes, Stream, View
+from anabranch.plan.catalog import Catalog, Panes, Stream
 from anabranch.sources.base import BadRow
 from anabranch.sql.lexer import quote_name
 
@@ -225,13 +226,22 @@ def emit_changes(
     tables: dict[str, TableChange],
     schemas: dict[str, Any],
     watch: Stopwatch,
+    made: frozenset[str] = frozenset(),
 ) -> None:
-    """Add the changes of every view that emits on progress to the tables of a commit."""
-    for view in catalog.of(View):
-        if view.emit != "close" or not catalog.sources_of(view) & set(bounds):
-            continue
-        files = emit.changes(core, catalog, view, snapshot, bounds, added)
-        if files:
+    """Add the changes of every view whose changes are kept to the tables of a commit; `made` are new views."""
+    kept = [view for view in catalog.in_order() if view.kept and catalog.sources_of(view) & set(bounds)]
+    if made:
+        kept = [view for view in kept if view.id in made]
+    if not kept:
+        return
+    maintainer = Maintainer(core, catalog, snapshot, dict(added), core.now())
+    for view in kept:
+        if view.node:
+            files = maintainer.fill(view) if view.id in made else maintainer.changes(view)
+        else:
+            files = emit.changes(core, catalog, view, snapshot, bounds, added)
+            maintainer.added[view.changes_table] = files
+        if files or view.id in made:
             tables[view.changes_table] = TableChange(add=files)
             panes = catalog.panes(view.blocks[0].panes) if view.blocks else None
             if view.changes_table not in snapshot.files:

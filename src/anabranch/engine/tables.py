@@ -17,6 +17,7 @@ BAD_ROW_FIELDS = (
 DIFF = Field("_diff", "bigint")
 VERSION = Field("_version", "bigint")
 WINDOW = Field("_window", "timestamp")
+AT = Field("_at", "timestamp")
 
 
 def pane_fields(panes: Panes) -> tuple[Field, ...]:
@@ -33,7 +34,9 @@ def hidden_keys(view: View, panes: Panes) -> tuple[Field, ...]:
 
 
 def change_fields(view: View, panes: Panes | None) -> tuple[Field, ...]:
-    """The columns of a view's changes: what it shows, how often (signed), and since which version."""
+    """The columns of a view's changes: what it shows, how often (signed), and since which version (and time)."""
+    if view.node:
+        return (*view.fields, *view.hidden, DIFF, VERSION, AT)
     if view.direct and panes is not None:
         return (*view.fields, *hidden_keys(view, panes), WINDOW, DIFF, VERSION)
     return (*view.fields, DIFF, VERSION)

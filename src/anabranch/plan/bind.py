@@ -66,8 +66,7 @@ class Binder:
             if any(each.start <= relation.span.start and relation.span.end <= each.end for each in replaced):
                 continue
             edits.extend(self.relation_edits(relation))
-        if self.query.emission is not None:
-            edits.append(Edit(self.query.emission.span, ""))
+        edits += [Edit(emission.span, "") for emission in self.query.emissions()]
         where = span or self.query.span
         inside = [e for e in edits if where.start <= e.span.start and e.span.end <= where.end]
         return Bound(splice(self.text, where, inside), dict(self.references))

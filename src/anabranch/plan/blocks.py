@@ -204,7 +204,7 @@ def _stream_and_tables(select: Select, binder: Binder) -> tuple[Relation, Stream
 def _keys(select: Select, columns: set[str], windowed: bool, plain: _Plainer) -> Iterator[BlockKey]:
     names: set[str] = set()
     for group in select.group:
-        tokens = _grouped_tokens(group, select, columns | (set(WINDOW_COLUMNS) if windowed else set()))
+        tokens = grouped_tokens(group, select, columns | (set(WINDOW_COLUMNS) if windowed else set()))
         named = list(chains(tokens))
         is_column = len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end)
         last = named[0].parts[-1].lower() if is_column else ""
@@ -219,7 +219,7 @@ def _keys(select: Select, columns: set[str], windowed: bool, plain: _Plainer) ->
         yield BlockKey(name, plain.text(tokens), False, tokens)
 
 
-def _grouped_tokens(group: Expression, select: Select, columns: set[str]) -> tuple[Token, ...]:
+def grouped_tokens(group: Expression, select: Select, columns: set[str]) -> tuple[Token, ...]:
     """What a grouping expression stands for: an ordinal and an alias stand for an item of the SELECT list."""
     tokens = group.tokens
     if len(tokens) == 1:

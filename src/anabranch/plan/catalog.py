@@ -157,8 +157,28 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Touch:
+    """Which keys new rows of an input touch: `text` gives them, with the new rows behind the placeholder `input`."""
+
+    input: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """Columns of an input that hold the key, one entry a column of the key; only rows of touched keys are read."""
+
+    input: str
+    columns: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
 class View:
-    """A continuous query with a name. `text` is the query over placeholders: pane tables, rows, tables, other views."""
+    """A continuous query with a name. `text` is the query over placeholders: pane tables, rows, tables, other views.
+
+    A view whose changes are kept is a node: `node` says how they are computed. Its subqueries are nodes of their own,
+    hidden views that it owns.
+    """
 
     id: str
     name: str
@@ -170,13 +190,34 @@ class View:
     streams: Mapping[str, str]  # placeholder -> stream id, where the query reads a stream's rows
     tables: Mapping[str, str]  # placeholder -> table id
     views: Mapping[str, str]  # placeholder -> view id
-    emit: str  # "changes" or "close"
+    emit: str  # "read": computed when read; "feed": every change is kept; "close": when windows close; "triggers"
     start: str
     direct: tuple[Output, ...] = ()  # set when the changes can be computed on the driver
     ordered: bool = False
     statics_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    node: str = ""  # "stateless", "keyed", "whole"; empty: no node
+    reason: str = ""  # why it is computed as a whole
+    keys: tuple[Field, ...] = ()
+    touches: tuple[Touch, ...] = ()
+    narrows: tuple[Narrow, ...] = ()
+    owner: str | None = None
+    triggers: Mapping[str, Any] | None = None
+    late: str = "correct"
+    stream: bool = False  # a read shows the changes themselves
+    times: Mapping[str, int] = field(default_factory=dict)  # column -> what to add to it for the end of its window
 
     kind = "view"
+
+    @property
+    def kept(self) -> bool:
+        """Whether its changes are in the ledger."""
+        return self.emit != "read" and not (self.node == "stateless" and self.owner is not None)
+
+    @property
+    def hidden(self) -> tuple[Field, ...]:
+        """The columns of its key that it does not show."""
+        shown = {field.name for field in self.fields}
+        return tuple(key for key in self.keys if key.name not in shown)
 
     @property
     def changes_table(self) -> str:
@@ -191,6 +232,8 @@ _NESTED: dict[str, type[Any]] = {
     "columns": PartialColumn,
     "blocks": BlockUse,
     "direct": Output,
+    "touches": Touch,
+    "narrows": Narrow,
 }
 
 
@@ -204,7 +247,7 @@ def from_json(values: Mapping[str, Any]) -> Object:
     for name, value in values.items():
         if name == "kind":
             continue
-        nested = _NESTED.get(name)
+        nested = Field if name == "keys" and cls is View else _NESTED.get(name)
         if name == "statics_at":
             value = {table: tuple(at) for table, at in value.items()}
         if isinstance(value, list | tuple) and nested is not None and value and isinstance(value[0], dict):
@@ -225,7 +268,9 @@ class Catalog:
     def __init__(self, definitions: Mapping[str, Mapping[str, Any]]) -> None:
         self.objects: dict[str, Object] = {id: from_json(values) for id, values in definitions.items()}
         self._named = {
-            each.name.lower(): each for each in self.objects.values() if isinstance(each, Stream | Table | View)
+            each.name.lower(): each
+            for each in self.objects.values()
+            if isinstance(each, Stream | Table) or (isinstance(each, View) and each.owner is None)
         }
 
     def __getitem__(self, id: str) -> Object:
@@ -280,6 +325,24 @@ class Catalog:
             if id in used:
                 found.append(view)
         return sorted(found, key=lambda view: view.name)
+
+    def nodes_of(self, view: View) -> list[View]:
+        """The hidden views that a view owns."""
+        return [each for each in self.of(View) if each.owner == view.id]
+
+    def in_order(self) -> list[View]:
+        """All views, each behind those it reads."""
+        done: dict[str, View] = {}
+
+        def add(view: View) -> None:
+            if view.id not in done:
+                for id in view.views.values():
+                    add(self.view(id))
+                done[view.id] = view
+
+        for view in self.of(View):
+            add(view)
+        return list(done.values())
 
     def states_of(self, stream_id: str) -> list[Panes | Rows]:
         """The state tables that a run of a stream feeds."""

@@ -72,7 +72,7 @@ class Planned:
     """A view, the definitions to put into the catalog with it, and what has to be filled from rows of the past."""
 
     view: View
-    objects: tuple[Panes | Rows | Stream, ...]
+    objects: tuple[Panes | Rows | Stream | View, ...]  # nodes below come before those above
     fill_columns: Mapping[str, tuple[str, ...]]  # pane table id -> new columns
     fill_rows: tuple[str, ...]  # ids of new rows tables
     reasons: tuple[str, ...]  # why parts of the query are computed over rows
@@ -95,8 +95,8 @@ def plan_view(
     """Plan a continuous query whose batch form Spark's analyser has accepted, giving `fields`."""
     refuse_volatile(text, query)
     binder = Binder(text, catalog, query)
-    emit = query.emission.mode if query.emission is not None else "changes"
-    planner = _Planner(catalog, world)
+    emit = "close" if query.emission is not None else "read"
+    planner = Placer(catalog, world)
     stateless = _stateless(query, binder)
     if stateless is not None:
         if emit == "close":
@@ -115,7 +115,7 @@ def plan_view(
     reasons: list[str] = []
     edits: list[Edit] = []
     for select, owner in query.selects():
-        if not _reads_stream(select, binder):
+        if not reads_stream(select, binder):
             continue
         if any(each.window is not None and each.subquery is not None for each in select.relations):
             reasons.append("it puts the rows of a query into windows")
@@ -149,7 +149,7 @@ def plan_view(
                 "a view reads streams, views and tables",
                 "make a table of the file first: CREATE TABLE t FROM files(path => '...')",
             )
-    direct = _direct_outputs(query, blocks, fields)
+    direct = direct_outputs(query, blocks, fields)
     view = View(
         id,
         name,
@@ -197,7 +197,7 @@ class Placed:
     columns: dict[str, dict[str, str]]
 
 
-class _Planner:
+class Placer:
     """Places blocks on pane tables, old or new."""
 
     def __init__(self, catalog: Catalog, world: Surroundings) -> None:
@@ -351,7 +351,7 @@ def _slug(text: str) -> str:
     return re.sub(r"\W+", "_", text.lower()).strip("_")[:40].strip("_") or "x"
 
 
-def _reads_stream(select: Select, binder: Binder) -> bool:
+def reads_stream(select: Select, binder: Binder) -> bool:
     for relation in select.relations:
         reference = binder.resolve(relation)
         if reference is not None and reference.kind == "stream":
@@ -389,7 +389,7 @@ def _stateless(query: Query, binder: Binder) -> Relation | None:
     return stream
 
 
-def _direct_outputs(query: Query, blocks: list[tuple[Block, Placed]], fields: tuple[Field, ...]) -> tuple[Output, ...]:
+def direct_outputs(query: Query, blocks: list[tuple[Block, Placed]], fields: tuple[Field, ...]) -> tuple[Output, ...]:
     """The outputs of a query that is one block with plain items, so that its changes need no Spark job.
 
     Only Anabranch's own arithmetic is done outside Spark, never an expression of the user's.

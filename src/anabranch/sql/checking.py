@@ -303,7 +303,7 @@ class _Script:
                 elif each.kind == "table":
                     made[key] = Table(key, each.name, "", (), None, {}, None)
                 else:
-                    made[key] = View(key, each.name, "", "", (), (), None, {}, {}, {}, "changes", "beginning")
+                    made[key] = View(key, each.name, "", "", (), (), None, {}, {}, {}, "read", "beginning")
             self._catalog = Catalog({key: to_json(each) for key, each in made.items()})
         return self._catalog
 

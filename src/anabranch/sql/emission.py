@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
-from anabranch.errors import NotSupported
+from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
+from anabranch.sql.durations import take_duration
 from anabranch.sql.lexer import Span
 from anabranch.sql.syntax import Emission
 
@@ -31,22 +32,110 @@ def take_emission(cursor: Cursor) -> Emission | None:
     if not emission_ahead(cursor):
         return None
     start = cursor.current.start
-    mode: Literal["close", "changes"] | None = None
-    if cursor.take("EMIT", "ON", "WINDOW", "CLOSE") or cursor.take("TRIGGER", "ON", "WATERMARK"):
-        mode = "close"
-    elif cursor.take("EMIT", "CHANGES") or cursor.take("LATE", "CORRECT"):
-        mode = "changes"
-    elif cursor.at("EMIT", "ON", "WINDOW"):
-        cursor.expect("EMIT", "ON", "WINDOW", "CLOSE")
-    if mode is None or cursor.current.text == "," or cursor.at("AND"):
-        raise NotSupported(
-            "this emission clause is not supported yet",
-            text=cursor.text,
-            start=start,
-            end=max(cursor.ahead(1).end, cursor.previous.end),
-            hint="there is EMIT ON WINDOW CLOSE, TRIGGER ON WATERMARK and EMIT CHANGES",
-        )
-    cursor.take("LATE", "CORRECT")
+    clause = _Clause(cursor)
+    if cursor.at("TRIGGER"):
+        cursor.advance()
+        clause.triggers()
+    elif cursor.at("EMIT"):
+        cursor.advance()
+        clause.emit()
+    late = _late(cursor)
     if emission_ahead(cursor):
         raise cursor.problem("one emission clause is enough")
-    return Emission(mode, Span(start, cursor.previous.end))
+    return clause.emission(late, Span(start, cursor.previous.end))
+
+
+def _late(cursor: Cursor) -> Literal["correct", "archive", "drop", "fail"]:
+    if not (cursor.at("LATE") and emission_ahead(cursor)):
+        return "correct"
+    cursor.advance()
+    return cast(Literal["correct", "archive", "drop", "fail"], cursor.advance().text.lower())
+
+
+class _Clause:
+    """What a clause says, word by word."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.counting: int | None = None
+        self.delay: int | None = None
+        self.first = self.watermark = self.end = self.stream = self.close = False
+
+    def triggers(self) -> None:
+        """COUNTING n, AFTER DELAY d, ON WATERMARK, ON END OF STREAM: any of them, in any order."""
+        cursor = self.cursor
+        while True:
+            start = cursor.current.start
+            if cursor.take("COUNTING"):
+                self._once(start, self.counting is not None)
+                number = cursor.current
+                self.counting = cursor.expect_whole_number("a number of records")
+                if self.counting < 1:
+                    raise self._problem("COUNTING takes a number of at least 1", number.start, number.end)
+            elif cursor.take("AFTER", "DELAY"):
+                self._once(start, self.delay is not None)
+                self._delay()
+            elif cursor.take("ON", "WATERMARK"):
+                self._once(start, self.watermark)
+                self.watermark = True
+            elif cursor.take("ON", "END"):
+                self._once(start, self.end)
+                cursor.expect("OF", "STREAM")
+                self.end = True
+            else:
+                raise cursor.problem(
+                    "expected COUNTING n, AFTER DELAY d, ON WATERMARK or ON END OF STREAM",
+                    known=("COUNTING", "AFTER", "ON"),
+                )
+            if not cursor.take(","):
+                break
+        self.close = self.watermark and self.counting is None and self.delay is None
+
+    def emit(self) -> None:
+        """ON WINDOW CLOSE, CHANGES, or [STREAM] [AFTER WATERMARK] [AND] [AFTER DELAY d]."""
+        cursor = self.cursor
+        if cursor.take("ON"):
+            cursor.expect("WINDOW", "CLOSE")
+            self.watermark = self.close = True
+            return
+        if cursor.take("CHANGES"):
+            return
+        self.stream = cursor.take("STREAM")
+        self.first = True
+        while cursor.at("AFTER") or cursor.at("AND", "AFTER"):
+            cursor.take("AND")
+            start = cursor.advance().start
+            if cursor.take("WATERMARK"):
+                self._once(start, self.watermark)
+                self.watermark = True
+            else:
+                cursor.expect("DELAY")
+                self._once(start, self.delay is not None)
+                self._delay()
+        self.close = self.watermark and self.delay is None
+
+    def emission(self, late: Literal["correct", "archive", "drop", "fail"], span: Span) -> Emission:
+        fires = self.counting is not None or self.delay is not None or self.watermark or self.end
+        if late != "correct" and not self.watermark:
+            raise SyntaxProblem(
+                f"LATE {late.upper()} is about windows that were shown, and nothing here waits for a window",
+                text=self.cursor.text,
+                start=span.start,
+                end=span.end,
+                hint=f"add EMIT ON WINDOW CLOSE in front of it, as in EMIT ON WINDOW CLOSE LATE {late.upper()}",
+            )
+        mode: Literal["feed", "close", "triggers"] = "close" if self.close else "triggers" if fires else "feed"
+        return Emission(mode, span, self.counting, self.delay, self.first, self.watermark, self.end, late, self.stream)
+
+    def _delay(self) -> None:
+        token = self.cursor.current
+        self.delay = take_duration(self.cursor, "a delay")
+        if self.delay < 0:
+            raise self._problem("a delay is not negative", token.start, self.cursor.previous.end)
+
+    def _once(self, start: int, again: bool) -> None:
+        if again:
+            raise self._problem("this trigger stands here twice", start, self.cursor.previous.end)
+
+    def _problem(self, message: str, start: int, end: int) -> SyntaxProblem:
+        return SyntaxProblem(message, text=self.cursor.text, start=start, end=end)

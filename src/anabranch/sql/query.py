@@ -33,7 +33,7 @@ def at_query(cursor: Cursor) -> bool:
 
 
 def parse_query(cursor: Cursor, *, nested: bool = False) -> Query:
-    """WITH ... body ORDER BY ... LIMIT ... and, unless nested in another query, an emission clause."""
+    """WITH ... body ORDER BY ... LIMIT ... and an emission clause."""
     with cursor.deeper():
         return _query(cursor, nested)
 
@@ -51,9 +51,9 @@ def _query(cursor: Cursor, nested: bool) -> Query:
     order_tokens = tuple(cursor.tokens[order_start : cursor.index])
     order = Span(order_tokens[0].start, order_tokens[-1].end) if order_tokens else None
     emission = take_emission(cursor)
-    if emission is not None and nested:
+    if emission is not None and nested and emission.stream:
         raise NotSupported(
-            "when results come out is said once, at the end of the whole query",
+            "EMIT STREAM shows the changes of a whole query",
             text=cursor.text,
             start=emission.span.start,
             end=emission.span.end,
@@ -95,13 +95,16 @@ def _ctes(cursor: Cursor) -> tuple[list[tuple[str, Query]], list[tuple[str, ...]
 def _set_operation(cursor: Cursor) -> Select | SetOperation | Query | Opaque:
     start = cursor.current.start
     operands = [_query_term(cursor)]
+    plain = True
     while cursor.at_any(SET_OPERATORS):
-        cursor.advance()
-        _ = cursor.take("ALL") or cursor.take("DISTINCT")
+        union = cursor.advance().upper == "UNION"
+        every = cursor.take("ALL")
+        _ = every or cursor.take("DISTINCT")
+        plain = plain and union and every
         operands.append(_query_term(cursor))
     if len(operands) == 1:
         return operands[0]
-    return SetOperation(Span(start, cursor.previous.end), tuple(operands))
+    return SetOperation(Span(start, cursor.previous.end), tuple(operands), plain)
 
 
 def _query_term(cursor: Cursor) -> Select | Query | Opaque:

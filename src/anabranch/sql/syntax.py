@@ -141,6 +141,7 @@ class Select:
 class SetOperation:
     span: Span
     operands: tuple[Select | Query | Opaque, ...]
+    plain: bool = False  # UNION ALL and nothing else
 
 
 @dataclass(frozen=True)
@@ -153,10 +154,21 @@ class Opaque:
 
 @dataclass(frozen=True)
 class Emission:
-    """When results come out: `close` (ON WATERMARK, ON WINDOW CLOSE), or every change."""
+    """When results come out: when windows close (`close`), when triggers fire, or with every run (`feed`).
 
-    mode: Literal["close", "changes"]
+    `first` starts a delay at the first change after an emission rather than at each; `stream` shows the changes
+    themselves, with undo, ptime and ver.
+    """
+
+    mode: Literal["feed", "close", "triggers"]
     span: Span
+    counting: int | None = None
+    delay: int | None = None  # microseconds
+    first: bool = False
+    watermark: bool = False
+    end: bool = False
+    late: Literal["correct", "archive", "drop", "fail"] = "correct"
+    stream: bool = False
 
 
 @dataclass(frozen=True)
@@ -183,6 +195,18 @@ class Query:
         for select, _ in self.selects():
             yield from select.relations
 
+    def emissions(self) -> Iterator[Emission]:
+        """Its emission clause and those of the queries inside it."""
+        if self.emission is not None:
+            yield self.emission
+        for inner in self.nested():
+            yield from inner.emissions()
+
+    def nested(self) -> Iterator[Query]:
+        """The queries directly inside it: common table expressions, subqueries, operands in brackets."""
+        yield from (query for _, query in self.ctes)
+        yield from _nested(self.body)
+
     def cte_names(self) -> set[str]:
         names = {name.lower() for name, _ in self.ctes}
         for select, _ in self.selects():
@@ -194,6 +218,17 @@ class Query:
         for _, query in self.ctes:
             names |= query.cte_names()
         return names
+
+
+def _nested(body: Select | SetOperation | Query | Opaque) -> Iterator[Query]:
+    if isinstance(body, Query):
+        yield body
+    elif isinstance(body, SetOperation):
+        for operand in body.operands:
+            yield from _nested(operand)
+    elif isinstance(body, Select):
+        yield from (relation.subquery for relation in body.relations if relation.subquery is not None)
+        yield from body.subqueries
 
 
 def _selects(body: Select | SetOperation | Query | Opaque, owner: Query) -> Iterator[tuple[Select, Query]]:

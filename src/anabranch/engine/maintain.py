@@ -1,0 +1,241 @@
+"""Changes of the views whose changes are kept, for one commit: each node after those it reads.
+
+    stateless   the changes of its input, through the user's SQL
+    keyed       f(state | touched keys) - what was shown for them
+    whole       f(state) - what was shown
+
+f is the user's own SQL over the state with this commit in it; what was shown is in the ledger and never computed again,
+so that each row taken back is one that was given out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from anabranch.engine import read
+from anabranch.engine.core import Core
+from anabranch.engine.tables import change_fields
+from anabranch.engine.writing import SMALL_ROWS, write_frame
+from anabranch.ledger import DataFile, Snapshot
+from anabranch.plan.catalog import Catalog, Field, Table, View
+from anabranch.sql.lexer import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Added = Mapping[str, tuple[DataFile, ...]]
+
+
+def overlaid(snapshot: Snapshot, added: Added) -> Snapshot:
+    """A snapshot with the files of a commit that is on its way."""
+    files = dict(snapshot.files)
+    for table, new in added.items():
+        files[table] = {**files.get(table, {}), **{file.path: file for file in new}}
+    return replace(snapshot, files=files)
+
+
+class Maintainer:
+    """Computes the changes of nodes for one commit."""
+
+    def __init__(
+        self, core: Core, catalog: Catalog, snapshot: Snapshot, added: dict[str, tuple[DataFile, ...]], now: int
+    ) -> None:
+        self.core = core
+        self.catalog = catalog
+        self.before = snapshot
+        self.added = added  # grows: the changes of a node are new rows for those above
+        self.now = now
+
+    @property
+    def after(self) -> Snapshot:
+        return overlaid(self.before, self.added)
+
+    # ---- a node
+
+    def fill(self, view: View) -> tuple[DataFile, ...]:
+        """Everything a new view shows, as its first changes."""
+        return self._write(view, self._signed(read.view_query(self.core, self.catalog, view, self.after, hidden=True)))
+
+    def changes(self, view: View) -> tuple[DataFile, ...]:
+        """What a node shows now and did not, and the other way round."""
+        if not self.touches(view):
+            return ()
+        if view.node == "stateless":
+            changed = self.delta_of(view)
+            return () if changed is None else self._write(view, changed)
+        if view.node == "whole":
+            return self._difference(view, None)
+        touched = self.touched(view)
+        return () if touched is None else self._difference(view, touched)
+
+    def touches(self, view: View) -> bool:
+        """Whether this commit brings anything that a node reads."""
+        tables = [use.panes for use in view.blocks]
+        tables += [self.catalog.stream(id).rows_table for id in view.streams.values()]
+        if any(self.added.get(table) for table in tables):
+            return True
+        for id in view.views.values():
+            below = self.catalog.view(id)
+            if self.added.get(below.changes_table) if below.kept else self.touches(below):
+                return True
+        return False
+
+    # ---- new rows
+
+    def delta(self, view: View, placeholder: str) -> DataFrame | None:
+        """The new rows behind a placeholder; with a signed count where rows can be taken back."""
+        for use in view.blocks:
+            if use.placeholder == placeholder:
+                panes = self.catalog.panes(use.panes)
+                paths = self._paths(panes.id)
+                return read.windowed_panes(self.core, panes, use, paths) if paths else None
+        if placeholder in view.streams:
+            stream = self.catalog.stream(view.streams[placeholder])
+            paths = self._paths(stream.rows_table)
+            return self.core.frames.parquet(paths, stream.fields) if paths else None
+        below = self.catalog.view(view.views[placeholder])
+        return self.delta_of(below)
+
+    def delta_of(self, view: View) -> DataFrame | None:
+        """The changes of a view in this commit."""
+        if view.kept:
+            paths = self._paths(view.changes_table)
+            if view.node != "stateless" or paths:
+                return self.core.frames.parquet(paths, self._change_fields(view)) if paths else None
+        placeholder, new = self._only_delta(view)
+        if new is None:
+            return None
+        if "_diff" not in new.columns:
+            return self._signed(self._through(view, placeholder, new))
+        kept = [quote_name(name) for name in new.columns if not name.startswith("_")]
+        copied = "LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
+        parts = []
+        for sign, condition in ((1, "_diff > 0"), (-1, "_diff < 0")):
+            text = f"SELECT {', '.join(kept)} FROM `@new` {copied} WHERE {condition}"
+            rows = self.core.frames.sql(text, {"@new": new})
+            parts.append(self._signed(self._through(view, placeholder, rows), sign))
+        return parts[0].unionAll(parts[1])
+
+    def _only_delta(self, view: View) -> tuple[str, DataFrame | None]:
+        """The placeholder of the only thing that a stateless node reads, and its new rows."""
+        for placeholder in (*(use.placeholder for use in view.blocks), *view.streams, *view.views):
+            return placeholder, self.delta(view, placeholder)
+        raise AssertionError(f"{view.name} reads nothing that changes")
+
+    def _through(self, view: View, placeholder: str, rows: DataFrame) -> DataFrame:
+        """Rows through the SQL of a stateless node."""
+        relations = {placeholder: rows}
+        for other, id in view.tables.items():
+            table = self.catalog[id]
+            assert isinstance(table, Table)
+            relations[other] = self.core.static_frame(id, table.fields, view.statics_at[id])
+        return self.core.frames.sql(view.text, relations).toDF(*(field.name for field in view.fields))
+
+    def touched(self, view: View) -> DataFrame | None:
+        """The keys that new rows touch, each once; None for none."""
+        frames = self.core.frames
+        parts: list[DataFrame] = []
+        for touch in view.touches:
+            new = self.delta(view, touch.input)
+            if new is not None:
+                relations = {touch.input: new}
+                for placeholder, id in view.tables.items():
+                    table = self.catalog[id]
+                    assert isinstance(table, Table)
+                    relations[placeholder] = self.core.static_frame(id, table.fields, view.statics_at[id])
+                parts.append(self._keyed(view, frames.sql(touch.text, relations)))
+        if not parts:
+            return None
+        touched = parts[0]
+        for part in parts[1:]:
+            touched = touched.unionAll(part)
+        if len(parts) > 1:
+            touched = touched.distinct()
+        if self._new_rows(view) > SMALL_ROWS:
+            return touched
+        keys = touched.toArrow()
+        return self.core.spark.createDataFrame(keys) if keys.num_rows else None
+
+    def _keyed(self, view: View, frame: DataFrame) -> DataFrame:
+        return frame.selectExpr(*(f"CAST(`k{i}` AS {key.type}) AS `k{i}`" for i, key in enumerate(view.keys)))
+
+    def _new_rows(self, view: View) -> int:
+        tables = [use.panes for use in view.blocks]
+        tables += [self.catalog.stream(id).rows_table for id in view.streams.values()]
+        tables += [self.catalog.view(id).changes_table for id in view.views.values()]
+        return sum(file.rows for table in tables for file in self.added.get(table, ()))
+
+    # ---- f(state) - shown
+
+    def _difference(self, view: View, touched: DataFrame | None) -> tuple[DataFile, ...]:
+        if touched is None:
+            return self._minus_shown(view, self.fresh(view), None)
+        touched = touched.persist()
+        try:
+            return self._minus_shown(view, self.fresh(view, touched), touched)
+        finally:
+            touched.unpersist()
+
+    def fresh(self, view: View, touched: DataFrame | None = None) -> DataFrame:
+        """What a node is to show now, for the touched keys."""
+        if touched is None:
+            return read.view_query(self.core, self.catalog, view, self.after, hidden=True)
+        narrows = {each.input: each.columns for each in view.narrows}
+
+        def narrow(placeholder: str, frame: DataFrame) -> DataFrame:
+            columns = narrows.get(placeholder)
+            pairs = [(name, f"k{index}") for index, name in enumerate(columns or ()) if name is not None]
+            return self._semi(frame, touched, pairs) if pairs else frame
+
+        whole = read.view_query(self.core, self.catalog, view, self.after, narrow=narrow, hidden=True)
+        return self._semi(whole, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
+
+    def _minus_shown(self, view: View, fresh: DataFrame, touched: DataFrame | None) -> tuple[DataFile, ...]:
+        fields = (*view.fields, *view.hidden)
+        columns = ", ".join(quote_name(field.name) for field in fields)
+        shown = read.changes_frame(self.core, self.catalog, view, self.before)
+        if touched is not None:
+            shown = self._semi(shown, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
+        text = (
+            f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM"
+            f" (SELECT {columns}, 1 AS _diff FROM `@fresh` UNION ALL SELECT {columns}, -_diff FROM `@shown`)"
+            f" GROUP BY {columns} HAVING sum(_diff) <> 0"
+        )
+        return self._write(view, self.core.frames.sql(text, {"@fresh": fresh, "@shown": shown}))
+
+    def _semi(self, frame: DataFrame, touched: DataFrame, pairs: list[tuple[str, str]]) -> DataFrame:
+        """The rows of a frame that have a touched key; NULL is a key like any other."""
+        if not pairs:
+            return frame
+        on = " AND ".join(f"__r.{quote_name(name)} <=> __t.{key}" for name, key in pairs)
+        text = f"SELECT __r.* FROM `@rows` AS __r LEFT SEMI JOIN `@touched` AS __t ON {on}"
+        return self.core.frames.sql(text, {"@rows": frame, "@touched": touched})
+
+    # ---- into the ledger
+
+    def _signed(self, frame: DataFrame, diff: int = 1) -> DataFrame:
+        return frame.selectExpr("*", f"CAST({diff} AS BIGINT) AS _diff")
+
+    def _write(self, view: View, changed: DataFrame) -> tuple[DataFile, ...]:
+        names = [quote_name(field.name) for field in (*view.fields, *view.hidden)]
+        stamped = changed.selectExpr(
+            *names,
+            "_diff",
+            f"CAST({self.before.version + 1} AS BIGINT) AS _version",
+            f"timestamp_micros({self.now}) AS _at",
+        )
+        small = self._new_rows(view) <= SMALL_ROWS
+        staged: list[Any] = []
+        files = write_frame(self.core.ledger, view.changes_table, stamped, small=small, time=None, staged=staged)
+        self.added[view.changes_table] = files
+        return files
+
+    def _paths(self, table: str) -> list[str]:
+        folder = self.core.ledger.table_folder(table)
+        return [str(folder / file.path) for file in self.added.get(table, ())]
+
+    def _change_fields(self, view: View) -> tuple[Field, ...]:
+        panes = self.catalog.panes(view.blocks[0].panes) if view.blocks else None
+        return change_fields(view, panes)
