@@ -18,7 +18,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,9 @@ from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.change import Changer
 from anabranch.engine.core import Core
 from anabranch.engine.define import Definer
+from anabranch.engine.feed import Batch
 from anabranch.engine.frames import fields_of, translate
-from anabranch.engine.live import Batch, Live
+from anabranch.engine.live import Following, Live, Subscription
 from anabranch.engine.run import Runner
 from anabranch.errors import AnabranchError, UsageError
 from anabranch.ledger import Ledger, Record
@@ -53,9 +54,11 @@ from anabranch.sql.syntax import (
     Query,
     Refresh,
     SelectStatement,
+    SetClock,
     SetOption,
     Show,
     Statement,
+    Subscribe,
     Update,
 )
 
@@ -108,7 +111,7 @@ class Result:
         message: str | None = None,
         frame: DataFrame | None = None,
         table: Any = None,
-        live: Live | None = None,
+        live: Following | None = None,
         endless: bool = False,
         follow: Callable[[], Live] | None = None,
         pin: contextlib.ExitStack | None = None,
@@ -313,6 +316,10 @@ class Session:
         if isinstance(statement, SetOption):
             return self._set(statement)
         self._must_write()
+        if isinstance(statement, Subscribe):
+            return self._subscribe(statement)
+        if isinstance(statement, SetClock):
+            return Result(message=self._set_clock(statement))
         again = script is not None
         if isinstance(statement, CreateStream):
             return Result(message=self._definer.create_stream(statement, again_is_fine=again))
@@ -359,10 +366,16 @@ class Session:
         def follow() -> Live:
             return Live(core, self._definer, self._capture, statement, streams, end=self._temporary is not None)
 
-        if live and streams and core.ledger.writable:
+        emits = any(True for _ in statement.query.emissions())
+        if emits and streams:
+            self._must_write()
+        if (live or emits) and streams and core.ledger.writable:
+            if not live:
+                self._capture.fire_due()
             return Result(live=follow(), endless=endless)
         if core.ledger.writable:
             self._capture.catch_up(streams, end=self._temporary is not None)
+            self._capture.fire_due()
         pin = contextlib.ExitStack()
         snapshot = pin.enter_context(core.ledger.pin(core.snapshot().version))
 
@@ -373,6 +386,38 @@ class Session:
             table = lookup.rows(core, looked, snapshot)
             return Result(table=table, make_frame=frame, endless=endless, follow=follow, pin=pin)
         return Result(frame=frame(), endless=endless, follow=follow, pin=pin)
+
+    def _subscribe(self, statement: Subscribe) -> Result:
+        view = self._core.catalog().find(statement.target.last)
+        if not isinstance(view, View) or len(statement.target.parts) > 1:
+            raise self._definer.no_such(statement, statement.target, "view", view)
+        return Result(live=self._subscription(view, statement.version), endless=self._endless(view))
+
+    def subscribe(self, view: str, version: int | None = None) -> Iterator[Batch]:
+        """The changes of a view: its answer first, or, with a version, what came after it. Each batch says its own."""
+        found = self._core.catalog().find(view)
+        if not isinstance(found, View):
+            raise UsageError(f"there is no view {view}", hint=f"there is {', '.join(self._core.catalog().names())}")
+        self._must_write()
+        return iter(self._subscription(found, version))
+
+    def _subscription(self, view: View, version: int | None) -> Subscription:
+        view = self._definer.keep_changes(view)
+        return Subscription(self._core, self._capture, view, version, end=self._temporary is not None)
+
+    def _endless(self, view: View) -> bool:
+        catalog = self._core.catalog()
+        sources = [self._core.source(catalog.stream(id)) for id in catalog.sources_of(view)]
+        return any(source is not None and source.endless for source in sources)
+
+    def _set_clock(self, statement: SetClock) -> str:
+        if statement.to is None:
+            self._core.set_clock(None)
+            return "the clock goes on"
+        moment = self._changer.moment(statement, statement.to)
+        whole, rest = divmod(moment, 1_000_000)
+        self._core.set_clock(datetime.fromtimestamp(whole, timezone.utc).replace(microsecond=rest))
+        return "the clock stands still there"
 
     def _streams(self, bound: Bound, catalog: Catalog) -> set[str]:
         """The streams a query depends on, through views too; those read at an old version need nothing new."""

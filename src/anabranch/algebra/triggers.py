@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.algebra.progress import is_late
-
 #: The policies under which a late record does nothing to what is shown.
 UNSEEN = ("drop", "archive")
 
@@ -108,15 +106,15 @@ def decide(
 
     A key without records takes part as long as something is pending. `before` and `after` are the progress on both
     sides of the run; `ended` says that the stream is over. If a key fires several times in one run, only the last
-    firing counts. Late records, those of a key whose event time is below `before`, fire ON WATERMARK at once; with
-    `late` "drop" or "archive" they are passed over.
+    firing counts. Records of a key whose event time `before` had reached are late: they fire ON WATERMARK at once;
+    with `late` "drop" or "archive" they are passed over.
 
     >>> decide(Triggers(counting=2), None, 5, None, now=0, before=None, after=None, ended=False)
     Decision(fires=True, take=4, after=Pending(records=1, deadline=None, armed=False, event_time=None))
     """
     pending = IDLE if pending is None else pending
     event_time = pending.event_time if event_time is None else event_time
-    unseen = late in UNSEEN and event_time is not None and is_late(event_time, before)
+    unseen = late in UNSEEN and _reached(event_time, before)
     seen = 0 if unseen else records
 
     # How many of the records seen the last firing showed; None as long as there was none.
@@ -133,7 +131,7 @@ def decide(
         deadline = now + triggers.delay
 
     armed = pending.armed or (seen > 0 and (triggers.watermark or triggers.end))
-    final = armed and (ended or (triggers.watermark and _reached(event_time, before, after)))
+    final = armed and (ended or (triggers.watermark and _reached(event_time, after)))
     if final or (deadline is not None and deadline <= now):
         shown, count, deadline = seen, 0, None
     # Other firings do not disarm ON WATERMARK; the end of the stream has nothing to add once all is shown.
@@ -154,11 +152,6 @@ def _over_before_records(triggers: Triggers, deadline: int, now: int) -> bool:
     return deadline < now or (deadline == now and not triggers.first)
 
 
-def _reached(event_time: int | None, before: int | None, after: int | None) -> bool:
-    """Whether progress makes an armed key fire in this run.
-
-    A record of a key that progress has just reached is not late: it waits until progress moves on.
-    """
-    if event_time is None or after is None:
-        return False
-    return event_time < after or (event_time == after and before != after)
+def _reached(event_time: int | None, progress: int | None) -> bool:
+    """Whether progress has come to the event time of a key: its window has closed."""
+    return event_time is not None and progress is not None and event_time <= progress

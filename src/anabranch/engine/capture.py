@@ -127,6 +127,10 @@ class Capture:
         now = self.core.now()
         return self.runner.move(stream.id, lambda each, state: progress_algebra.tick(each.policy, state, now), "idle")
 
+    def fire_due(self) -> Record | None:
+        """Let the delays of triggers fire that are over."""
+        return self.runner.fire_due()
+
     def run_all(self, streams: list[Stream], *, until_idle: bool, on_run: OnRun | None) -> None:
         """Feed several streams at the same time until told to stop, or until their sources have nothing more."""
         errors: list[BaseException] = []
@@ -143,6 +147,7 @@ class Capture:
                     if until_idle and (source is None or not source.endless):
                         return
                     self.tick(stream)
+                    self.fire_due()
                     self.core.stop.wait(PAUSE)
             except BaseException as error:
                 errors.append(error)

@@ -19,7 +19,7 @@ from anabranch.plan.catalog import Field, Stream, Table, View
 from anabranch.sources.base import Source
 from anabranch.sql.definitions import no_column
 from anabranch.sql.lexer import quote_name
-from anabranch.sql.syntax import Advance, Copy, Delete, Insert, Name, Opaque, Statement, Update
+from anabranch.sql.syntax import Advance, Copy, Delete, Expression, Insert, Name, Opaque, Statement, Update
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -205,23 +205,25 @@ class Changer:
         if statement.to is None:
             record = self.runner.move(target.id, lambda _, state: progress_algebra.end(state), "advance")
             return f"stream {target.name} is at its end"
-        text = statement.to.span.of(statement.text)
-        row = self.core.frames.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP)) AS p", {}, source=None).collect()[
-            0
-        ]
-        if row["p"] is None:
-            raise WrongType(
-                "this is not a time",
-                text=statement.text,
-                start=statement.to.span.start,
-                end=statement.to.span.end,
-                hint="as in TIMESTAMP '2026-01-01 00:00:00'",
-            )
-        bound = int(row["p"])
+        bound = self.moment(statement, statement.to)
         record = self.runner.move(target.id, lambda _, state: progress_algebra.advance_to(state, bound), "advance")
         if record is None:
             return f"stream {target.name} is further already: progress never goes back"
         return f"stream {target.name} advanced"
+
+    def moment(self, statement: Statement, given: Expression) -> int:
+        """The time that an expression stands for, in microseconds."""
+        text = given.span.of(statement.text)
+        found = self.core.frames.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP)) AS p", {}).collect()[0]["p"]
+        if found is None:
+            raise WrongType(
+                "this is not a time",
+                text=statement.text,
+                start=given.span.start,
+                end=given.span.end,
+                hint="as in TIMESTAMP '2026-01-01 00:00:00'",
+            )
+        return int(found)
 
     # ---- targets
 

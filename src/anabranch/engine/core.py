@@ -21,6 +21,8 @@ from anabranch.sources.rate import RateSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from anabranch.engine.trigger import Timers
+
 SOURCES = ("files", "rate")
 Clock = Callable[[], datetime]
 
@@ -44,13 +46,15 @@ class Core:
         self._given = spark
         self._master = master
         self._conf = dict(conf)
-        self._clock = clock or (lambda: datetime.now(timezone.utc))
+        self._own_clock: Clock = clock or (lambda: datetime.now(timezone.utc))
+        self._clock = self._own_clock
         self._frames: Frames | None = None
         self._frames_lock = threading.Lock()
         self._sources: dict[str, Source] = {}
         self._stream_locks: dict[str, threading.RLock] = {}
         self._statics: dict[tuple[str, int], DataFrame] = {}
         self._catalog: tuple[Mapping[str, Any], Catalog] | None = None
+        self._timers: Timers | None = None
 
     # ---- Spark
 
@@ -74,10 +78,25 @@ class Core:
         if self._frames is not None and self._given is None:
             self._frames.spark.sparkContext.cancelAllJobs()
 
+    def set_clock(self, moment: datetime | None) -> None:
+        """Stop the clock at a moment; None lets it go on."""
+        fixed: Clock | None = None if moment is None else lambda: moment
+        self._clock = fixed or self._own_clock
+        self.ledger.use_clock(self._clock)
+
     def now(self) -> int:
         """The time, in microseconds."""
         moment = self._clock()
         return int(moment.timestamp()) * 1_000_000 + moment.microsecond
+
+    @property
+    def timers(self) -> Timers:
+        """The keys of views with triggers that wait for something."""
+        if self._timers is None:
+            from anabranch.engine.trigger import Timers
+
+            self._timers = Timers(self)
+        return self._timers
 
     # ---- the catalog
 

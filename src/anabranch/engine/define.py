@@ -21,7 +21,18 @@ from anabranch.plan.nodes import plan
 from anabranch.plan.views import Surroundings
 from anabranch.sql.definitions import check_event_time
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
-from anabranch.sql.syntax import CreateStream, CreateTable, CreateView, Drop, Name, Query, Refresh, Statement
+from anabranch.sql.parser import parse
+from anabranch.sql.syntax import (
+    CreateStream,
+    CreateTable,
+    CreateView,
+    Drop,
+    Name,
+    Query,
+    Refresh,
+    SelectStatement,
+    Statement,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -205,8 +216,6 @@ class Definer:
             if table.source is not None:
                 frame = self._load(None, dict(table.options), (), None)
             elif table.query is not None:
-                from anabranch.sql.parser import parse
-
                 again = parse(table.query)[0]
                 query: Query = again.query  # type: ignore[attr-defined]
                 bound = Binder(table.query, self.core.catalog(snapshot), query).bind()
@@ -250,9 +259,17 @@ class Definer:
         query: Query,
         start: str | int,
         statement: Statement | None = None,
+        *,
+        feed: bool = False,
     ) -> View:
-        """Plan a view, fill its state from the rows there are, and commit both together."""
+        """Plan a view, fill its state from the rows there are, and commit both together.
+
+        With `feed`, its changes are kept though its text does not ask for it.
+        """
         core = self.core
+        feed = feed or any(True for _ in query.emissions())
+        if feed:
+            self._keep_below(text, query)
         snapshot = core.snapshot()
         catalog = core.catalog(snapshot)
         if isinstance(statement, CreateView) and statement.or_replace:
@@ -269,7 +286,7 @@ class Definer:
                 catalog = self._without(catalog, statement.name.last)
             planned = plan(
                 id=self._new_id(name), name=name, text=text, sql=sql, query=query, start=str(start), fields=fields,
-                catalog=catalog, world=self._world(snapshot, start),
+                catalog=catalog, world=self._world(snapshot, start), feed=feed and query.emission is None,
             )  # fmt: skip
             draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, start)
             try:
@@ -281,6 +298,41 @@ class Definer:
                 core.ledger.give_up({table: change.add for table, change in draft.tables.items()}, draft.staged)
                 raise
         return planned.view
+
+    def keep_changes(self, view: View) -> View:
+        """Have the changes of a view kept from now on, for whoever asked for them; its answer is its first change."""
+        core = self.core
+        if view.emit != "read":
+            return view
+        statement = parse(view.sql)[0]
+        assert isinstance(statement, CreateView | SelectStatement)
+        self._keep_below(statement.text, statement.query)
+        with stream_locks(core, core.catalog().sources_of(view)), core.ledger.commit_lock:
+            snapshot = core.snapshot()
+            catalog = core.catalog(snapshot)
+            view = catalog.view(view.id)
+            old = self.drop_draft(catalog, view, alone=True)
+            planned = plan(
+                id=view.id, name=view.name, text=statement.text, sql=view.sql, query=statement.query, start=view.start,
+                fields=view.fields, catalog=catalog, world=self._world(snapshot, view.start), feed=True,
+            )  # fmt: skip
+            draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, view.start)
+            catalog_changes = {
+                **{id: each for id, each in old.catalog.items() if id not in draft.catalog},
+                **draft.catalog,
+            }
+            used = {each.id for each in planned.objects}
+            tables = {id: change for id, change in old.tables.items() if id not in used and id not in draft.tables}
+            core.ledger.commit(replace(draft, catalog=catalog_changes, tables={**tables, **draft.tables}))
+        return planned.view
+
+    def _keep_below(self, text: str, query: Query) -> None:
+        """The changes of the views that a view reads are needed for its own."""
+        catalog = self.core.catalog()
+        bound = Binder(text, catalog, query).bind()
+        for reference in bound.references.values():
+            if reference.kind == "view" and reference.version is None:
+                self.keep_changes(catalog.view(reference.target))
 
     def surroundings(self) -> Surroundings:
         return self._world(self.core.snapshot(), "beginning")
@@ -314,7 +366,7 @@ class Definer:
         if found is None or found.kind != statement.kind:
             if statement.if_exists:
                 return f"there is no {statement.kind} {statement.name}"
-            raise self._no_such(statement, statement.name, statement.kind, found)
+            raise self.no_such(statement, statement.name, statement.kind, found)
         readers = catalog.readers_of(found.id)
         if readers and not statement.cascade:
             names = ", ".join(view.name for view in readers)
@@ -331,15 +383,17 @@ class Definer:
         self.core.forget_source(found.id)
         return f"{statement.kind} {found.name} dropped"
 
-    def drop_draft(self, catalog: Catalog, found: Stream | Table | View) -> Draft:
-        """Take out an object, what reads it, and the state that nobody needs any more."""
+    def drop_draft(self, catalog: Catalog, found: Stream | Table | View, *, alone: bool = False) -> Draft:
+        """Take out an object, what reads it (unless `alone`), and the state that nobody needs any more."""
         doomed: dict[str, Any] = {}
 
         def doom(each: Stream | Table | View) -> None:
             if each.id not in doomed:
                 doomed[each.id] = each
-                for reader in catalog.readers_of(each.id):
+                for reader in () if alone else catalog.readers_of(each.id):
                     doom(reader)
+                for node in catalog.nodes_of(each) if isinstance(each, View) else ():
+                    doom(node)
 
         doom(found)
         changes: dict[str, Any] = dict.fromkeys(doomed)
@@ -364,7 +418,7 @@ class Definer:
         for each in doomed.values():
             own = [each.id] if isinstance(each, Table) else []
             own += [each.rows_table] if isinstance(each, Stream) else []
-            own += [each.changes_table] if isinstance(each, View) else []
+            own += [each.changes_table, each.pending_table] if isinstance(each, View) else []
             for table in own:
                 tables[table] = TableChange(drop=True)
         tables = {id: change for id, change in tables.items() if id in snapshot.files}
@@ -443,10 +497,10 @@ class Definer:
     def _find(self, statement: Statement, name: Name, kind: type[Any]) -> Any:
         found = self.core.catalog().find(name.last) if len(name.parts) == 1 else None
         if not isinstance(found, kind):
-            raise self._no_such(statement, name, kind.kind, found)
+            raise self.no_such(statement, name, kind.kind, found)
         return found
 
-    def _no_such(self, statement: Statement, name: Name, kind: str, found: Any) -> SqlError:
+    def no_such(self, statement: Statement, name: Name, kind: str, found: Any) -> SqlError:
         catalog = self.core.catalog()
         names = [each for each in catalog.names() if (o := catalog.find(each)) is not None and o.kind == kind]
         message = f"there is no {kind} {name}" if found is None else f"{name} is a {found.kind}, not a {kind}"
@@ -465,7 +519,7 @@ class Definer:
         taken = {*snapshot.catalog, *snapshot.files, *snapshot.removed, *self._given}
         number = 1
         id = base
-        while id in taken or f"{id}.rows" in taken or f"{id}.changes" in taken:
+        while id in taken or f"{id}.rows" in taken or f"{id}.changes" in taken or f"{id}.pending" in taken:
             number += 1
             id = f"{base}_{number}"
         self._given.add(id)

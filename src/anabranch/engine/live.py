@@ -1,7 +1,7 @@
-"""Changes as they come: a query kept up to date run by run, each batch the difference to what was given before.
+"""Changes as they come: a query kept up to date run by run, or a view somebody subscribed to.
 
-A query on streams lives on a view of its own while it is followed, so that a run costs what the run brings. What is
-compared is the whole answer: its difference is exact for any SQL.
+A query on streams lives on a view of its own while it is followed, whose changes are kept like those of any other.
+Where it cannot (it reads a file, or an old version), its whole answer is compared with the one before.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.progress import END, combine
 from anabranch.engine import queries, read
 from anabranch.engine.capture import PAUSE, Capture
 from anabranch.engine.core import Core
 from anabranch.engine.define import Definer, stream_locks
+from anabranch.engine.feed import Batch, Feed
 from anabranch.engine.frames import arrow_schema, translate
-from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Field, View
 from anabranch.sql.syntax import SelectStatement
@@ -26,29 +24,90 @@ from anabranch.sql.syntax import SelectStatement
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from anabranch.ledger import Snapshot
+
 PREFIX = "_live_"
 
 
-@dataclass(frozen=True)
-class Batch:
-    """The changes of one run: the columns of the answer and a signed count, `_diff`."""
+class Following:
+    """Runs of some streams, and after each the changes of what is followed."""
 
-    version: int
-    progress: int | None
-    rows: int
-    late: int
-    changes: Any  # pyarrow.Table
+    fields: tuple[Field, ...]
 
-    @classmethod
-    def of(cls, table: Any) -> Batch:
-        """A finite answer as one batch of insertions."""
+    def __init__(self, core: Core, capture: Capture, streams: set[str], *, end: bool) -> None:
+        self.core = core
+        self.capture = capture
+        self.streams = streams
+        self.end = end
+
+    def __iter__(self) -> Iterator[Batch]:
+        try:
+            yield from self._batches()
+        except Exception as error:
+            raise translate(error) from error
+        finally:
+            self.close()
+
+    def final(self) -> Any:
+        """Follow to the end; the answer then."""
         import pyarrow as pa
 
-        counted = table.append_column("_diff", pa.array([1] * table.num_rows, pa.int64()))
-        return cls(0, None, table.num_rows, 0, counted)
+        counts: Counter[Any] = Counter()
+        rows: dict[Any, tuple[Any, ...]] = {}
+        for batch in self:
+            columns = [column.to_pylist() for column in batch.changes.columns]
+            for *row, diff in zip(*columns, strict=True):
+                key = tuple(_hashable(value) for value in row)
+                counts[key] += diff
+                rows.setdefault(key, tuple(row))
+        left = [rows[key] for key, count in counts.items() for _ in range(count)]
+        schema = arrow_schema(self.fields)
+        arrays = [pa.array([row[i] for row in left], type=each.type) for i, each in enumerate(schema)]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def close(self) -> None:
+        """Nothing is followed any more."""
+
+    def _changes(self) -> Iterator[Batch]:
+        raise NotImplementedError
+
+    def _batches(self) -> Iterator[Batch]:
+        catalog = self.core.catalog()
+        streams = [catalog.stream(id) for id in sorted(self.streams)]
+        yield from self._changes()
+        while not self.core.stop.is_set():
+            moved = False
+            for stream in streams:
+                record = self.capture.step(stream) or self.capture.tick(stream)
+                if record is not None:
+                    moved = True
+                    yield from self._changes()
+            if self.capture.fire_due() is not None:
+                yield from self._changes()
+            if moved:
+                continue
+            if not any((source := self.core.source(each)) is not None and source.endless for each in streams):
+                break
+            self.core.stop.wait(PAUSE)
+        if self.end and not self.core.stop.is_set():
+            for stream in streams:
+                self.capture.end(stream)
+            yield from self._changes()
 
 
-class Live:
+class Subscription(Following):
+    """A view that somebody follows from a version on."""
+
+    def __init__(self, core: Core, capture: Capture, view: View, position: int | None, *, end: bool) -> None:
+        super().__init__(core, capture, core.catalog().sources_of(view), end=end)
+        self.feed = Feed(core, view, position)
+        self.fields = view.fields
+
+    def _changes(self) -> Iterator[Batch]:
+        yield from self.feed.batches()
+
+
+class Live(Following):
     """A query that is being followed."""
 
     def __init__(
@@ -61,19 +120,20 @@ class Live:
         *,
         end: bool,
     ) -> None:
-        self.core = core
+        super().__init__(core, capture, streams, end=end)
         self.definer = definer
-        self.capture = capture
         self.statement = statement
-        self.streams = streams
-        self.end = end
         catalog = core.catalog()
         bound = Binder(statement.text, catalog, statement.query).bind()
         self.view: View | None = None
+        self.feed: Feed | None = None
         if all(r.kind in ("stream", "view", "table") and r.version is None for r in bound.references.values()):
             name = f"{PREFIX}{uuid.uuid4().hex[:12]}"
-            self.view = definer.make_view(name, statement.text, statement.sql, statement.query, "beginning")
-            self.fields: tuple[Field, ...] = self.view.fields
+            position = core.snapshot().version
+            self.view = definer.make_view(name, statement.text, statement.sql, statement.query, "beginning", feed=True)
+            self.fields = self.view.shown_fields
+            if not self.view.stream:
+                self.feed = Feed(core, self.view, position)
         else:
             self.fields = tuple(queries.analyze(core, bound, catalog, statement.text))
         self._given: Counter[Any] = Counter()
@@ -84,47 +144,13 @@ class Live:
     def clean_up(core: Core, definer: Definer) -> None:
         """Take out views of queries whose follower died."""
         for view in list(core.catalog().of(View)):
-            if view.name.startswith(PREFIX):
+            if view.name.startswith(PREFIX) and view.owner is None:
                 core.ledger.commit(definer.drop_draft(core.catalog(), view))
 
-    def __iter__(self) -> Iterator[Batch]:
-        try:
-            yield from self._batches()
-        except Exception as error:
-            raise translate(error) from error
-        finally:
-            self._drop()
-
-    def final(self) -> Any:
-        """Follow to the end; the answer then."""
-        import pyarrow as pa
-
-        for _ in self:
-            pass
-        rows = [self._rows[key] for key, count in self._given.items() for _ in range(count)]
-        schema = arrow_schema(self.fields)
-        columns = [pa.array([row[i] for row in rows], type=each.type) for i, each in enumerate(schema)]
-        return pa.Table.from_arrays(columns, schema=schema)
-
-    def _batches(self) -> Iterator[Batch]:
-        catalog = self.core.catalog()
-        streams = [catalog.stream(id) for id in sorted(self.streams)]
-        yield from self._difference()
-        while not self.core.stop.is_set():
-            moved = False
-            for stream in streams:
-                record = self.capture.step(stream) or self.capture.tick(stream)
-                if record is not None:
-                    moved = True
-                    yield from self._difference()
-            if moved:
-                continue
-            if not any((source := self.core.source(each)) is not None and source.endless for each in streams):
-                break
-            self.core.stop.wait(PAUSE)
-        if self.end and not self.core.stop.is_set():
-            for stream in streams:
-                self.capture.end(stream)
+    def _changes(self) -> Iterator[Batch]:
+        if self.feed is not None:
+            yield from self.feed.batches()
+        else:
             yield from self._difference()
 
     def _difference(self) -> Iterator[Batch]:
@@ -149,25 +175,16 @@ class Live:
         self._since = snapshot.version
         schema = arrow_schema(self.fields).append(pa.field("_diff", pa.int64()))
         arrays = [pa.array([row[i] for row in rows], type=each.type) for i, each in enumerate(schema)]
-        bounds = [self.core.progress(snapshot, id).bound for id in self.streams]
-        bound = combine(bounds) if bounds else None
-        states = [snapshot.streams[id] for id in self.streams if id in snapshot.streams]
-        yield Batch(
-            snapshot.version,
-            None if bound is None or bound == END else bound,
-            sum(state.rows for state in states),
-            sum(state.late for state in states),
-            pa.Table.from_arrays(arrays, schema=schema),
-        )
+        yield Batch.at(self.core, snapshot, self.streams, pa.Table.from_arrays(arrays, schema=schema))
 
     def _answer(self, snapshot: Snapshot) -> DataFrame:
+        catalog = self.core.catalog(snapshot)
         if self.view is not None:
-            catalog = self.core.catalog(snapshot)
             return read.view_frame(self.core, catalog, catalog.view(self.view.id), snapshot)
-        bound = Binder(self.statement.text, self.core.catalog(snapshot), self.statement.query).bind()
+        bound = Binder(self.statement.text, catalog, self.statement.query).bind()
         return queries.frame(self.core, bound, snapshot, self.statement.text)
 
-    def _drop(self) -> None:
+    def close(self) -> None:
         if self.view is None:
             return
         with stream_locks(self.core, self.streams), self.core.ledger.commit_lock:

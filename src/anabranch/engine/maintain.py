@@ -14,18 +14,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from anabranch.algebra.progress import combine
 from anabranch.engine import read
 from anabranch.engine.core import Core
+from anabranch.engine.frames import arrow_schema
 from anabranch.engine.tables import change_fields
+from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
+from anabranch.errors import QueryFailed
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import Catalog, Field, Table, View
+from anabranch.plan.catalog import Catalog, Field, Stream, Table, View
+from anabranch.plan.nodes import PLACE
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Added = Mapping[str, tuple[DataFile, ...]]
+Bounds = Mapping[str, tuple[int | None, int | None]]
 
 
 def overlaid(snapshot: Snapshot, added: Added) -> Snapshot:
@@ -40,9 +46,17 @@ class Maintainer:
     """Computes the changes of nodes for one commit."""
 
     def __init__(
-        self, core: Core, catalog: Catalog, snapshot: Snapshot, added: dict[str, tuple[DataFile, ...]], now: int
+        self,
+        core: Core,
+        catalog: Catalog,
+        snapshot: Snapshot,
+        added: dict[str, tuple[DataFile, ...]],
+        bounds: Bounds,
+        now: int,
     ) -> None:
         self.core = core
+        self.bounds = bounds
+        self.filling = False
         self.catalog = catalog
         self.before = snapshot
         self.added = added  # grows: the changes of a node are new rows for those above
@@ -56,10 +70,18 @@ class Maintainer:
 
     def fill(self, view: View) -> tuple[DataFile, ...]:
         """Everything a new view shows, as its first changes."""
+        if view.emit == "triggers":
+            self.filling = True
+            try:
+                return self._fire(view)
+            finally:
+                self.filling = False
         return self._write(view, self._signed(read.view_query(self.core, self.catalog, view, self.after, hidden=True)))
 
     def changes(self, view: View) -> tuple[DataFile, ...]:
         """What a node shows now and did not, and the other way round."""
+        if view.emit == "triggers":
+            return self._fire(view)
         if not self.touches(view):
             return ()
         if view.node == "stateless":
@@ -82,6 +104,74 @@ class Maintainer:
                 return True
         return False
 
+    # ---- triggers
+
+    def _fire(self, view: View) -> tuple[DataFile, ...]:
+        """The changes of the keys that fire in this commit."""
+        streams = self.catalog.sources_of(view)
+        before, after = (combine(self._bound(id, which) for id in streams) for which in (0, 1))
+        fired = self.core.timers.fire(
+            view, self.before, self._records(view), now=self.now, before=before, after=after,
+            on_late=lambda key, count: self._late(view, key, count),
+        )  # fmt: skip
+        self.added[view.pending_table] = fired.files
+        if not fired.keys:
+            return ()
+        names = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keys))
+        if not names:
+            return self._minus_shown(view, self._limited(view, fired, None), None)
+        touched = self.core.spark.createDataFrame(table_of(names, fired.keys))
+        return self._minus_shown(view, self._limited(view, fired, touched), touched)
+
+    def _bound(self, stream: str, which: int) -> int | None:
+        return self.bounds[stream][which] if stream in self.bounds else self.core.progress(self.before, stream).bound
+
+    def _records(self, view: View) -> dict[Key, Records]:
+        """How many records this commit brings for each key, and their places where these matter."""
+        found: dict[Key, Records] = {}
+        width = len(view.keys)
+        for touch in view.touches:
+            new = self.delta(view, touch.input)
+            if new is None:
+                continue
+            text = touch.text.replace("SELECT DISTINCT", "SELECT", 1)
+            rows = self._keyed(view, self.core.frames.sql(text, {touch.input: new, **self._statics(view)}), PLACE)
+            if view.counted is None:
+                rows = rows.groupBy(*(f"k{index}" for index in range(width))).count() if width else rows
+            columns = [column.to_pylist() for column in rows.toArrow().columns]
+            for row in zip(*columns, strict=True):
+                records = found.setdefault(row[:width], Records())
+                records.count += row[width] if view.counted is None else 1
+                if view.counted is not None:
+                    records.places.append(row[width])
+        for records in found.values():
+            records.places.sort()
+        if not view.touches and self.touches(view):
+            found[()] = Records(self._new_rows(view))
+        return found
+
+    def _limited(self, view: View, fired: Fired, touched: DataFrame | None) -> DataFrame:
+        """What the keys that fired show; of this commit, only the rows up to the one that fired."""
+        if not fired.upto or view.counted is None:
+            return self.fresh(view, touched)
+        rows = [(*key, place) for key, place in fired.upto.items()]
+        takes = self.core.spark.createDataFrame(table_of(read.take_fields(view), rows))
+        new = self.delta(view, view.counted)
+        stream = self.catalog.stream(view.streams[view.counted])
+        assert new is not None
+        if self.filling:
+            return self.fresh(view, touched, takes, new)
+        old = self.core.table_frame(stream.rows_table, stream.fields, self.before)
+        both = old.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}").unionByName(new)
+        return self.fresh(view, touched, takes, both)
+
+    def _late(self, view: View, key: Key, count: int) -> None:
+        if view.late == "fail":
+            raise QueryFailed(
+                f"view {view.name}: {count:,} late row{'' if count == 1 else 's'} for a window that was shown",
+                hint="the view was made with LATE FAIL; LATE CORRECT, ARCHIVE or DROP let such rows in",
+            )
+
     # ---- new rows
 
     def delta(self, view: View, placeholder: str) -> DataFrame | None:
@@ -94,9 +184,21 @@ class Maintainer:
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
             paths = self._paths(stream.rows_table)
+            if placeholder == view.counted:
+                return self._placed(stream, paths) if paths else None
             return self.core.frames.parquet(paths, stream.fields) if paths else None
         below = self.catalog.view(view.views[placeholder])
         return self.delta_of(below)
+
+    def _placed(self, stream: Stream, paths: list[str]) -> DataFrame:
+        """Rows with their places, in the order in which they came: that of the files, and of the rows in them."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        schema = arrow_schema(stream.fields)
+        rows = pa.concat_tables([parquet.read_table(path).select(schema.names).cast(schema) for path in paths])
+        placed = rows.append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
+        return self.core.spark.createDataFrame(placed)
 
     def delta_of(self, view: View) -> DataFrame | None:
         """The changes of a view in this commit."""
@@ -126,12 +228,16 @@ class Maintainer:
 
     def _through(self, view: View, placeholder: str, rows: DataFrame) -> DataFrame:
         """Rows through the SQL of a stateless node."""
-        relations = {placeholder: rows}
-        for other, id in view.tables.items():
+        relations = {placeholder: rows, **self._statics(view)}
+        return self.core.frames.sql(view.text, relations).toDF(*(field.name for field in view.fields))
+
+    def _statics(self, view: View) -> dict[str, DataFrame]:
+        found = {}
+        for placeholder, id in view.tables.items():
             table = self.catalog[id]
             assert isinstance(table, Table)
-            relations[other] = self.core.static_frame(id, table.fields, view.statics_at[id])
-        return self.core.frames.sql(view.text, relations).toDF(*(field.name for field in view.fields))
+            found[placeholder] = self.core.static_frame(id, table.fields, view.statics_at[id])
+        return found
 
     def touched(self, view: View) -> DataFrame | None:
         """The keys that new rows touch, each once; None for none."""
@@ -140,12 +246,7 @@ class Maintainer:
         for touch in view.touches:
             new = self.delta(view, touch.input)
             if new is not None:
-                relations = {touch.input: new}
-                for placeholder, id in view.tables.items():
-                    table = self.catalog[id]
-                    assert isinstance(table, Table)
-                    relations[placeholder] = self.core.static_frame(id, table.fields, view.statics_at[id])
-                parts.append(self._keyed(view, frames.sql(touch.text, relations)))
+                parts.append(self._keyed(view, frames.sql(touch.text, {touch.input: new, **self._statics(view)})))
         if not parts:
             return None
         touched = parts[0]
@@ -158,8 +259,10 @@ class Maintainer:
         keys = touched.toArrow()
         return self.core.spark.createDataFrame(keys) if keys.num_rows else None
 
-    def _keyed(self, view: View, frame: DataFrame) -> DataFrame:
-        return frame.selectExpr(*(f"CAST(`k{i}` AS {key.type}) AS `k{i}`" for i, key in enumerate(view.keys)))
+    def _keyed(self, view: View, frame: DataFrame, more: str | None = None) -> DataFrame:
+        """The columns of a key with their types; and one more, where it is there."""
+        items = [f"CAST(`k{i}` AS {key.type}) AS `k{i}`" for i, key in enumerate(view.keys)]
+        return frame.selectExpr(*items, *([more] if more is not None and more in frame.columns else []))
 
     def _new_rows(self, view: View) -> int:
         tables = [use.panes for use in view.blocks]
@@ -178,18 +281,28 @@ class Maintainer:
         finally:
             touched.unpersist()
 
-    def fresh(self, view: View, touched: DataFrame | None = None) -> DataFrame:
-        """What a node is to show now, for the touched keys."""
-        if touched is None:
-            return read.view_query(self.core, self.catalog, view, self.after, hidden=True)
+    def fresh(
+        self,
+        view: View,
+        touched: DataFrame | None = None,
+        takes: DataFrame | None = None,
+        counted: DataFrame | None = None,
+    ) -> DataFrame:
+        """What a node is to show now, for the touched keys; with rows of its own for what a trigger counts."""
         narrows = {each.input: each.columns for each in view.narrows}
 
         def narrow(placeholder: str, frame: DataFrame) -> DataFrame:
+            if counted is not None and placeholder == view.counted:
+                frame = counted
+            if touched is None:
+                return frame
             columns = narrows.get(placeholder)
             pairs = [(name, f"k{index}") for index, name in enumerate(columns or ()) if name is not None]
             return self._semi(frame, touched, pairs) if pairs else frame
 
-        whole = read.view_query(self.core, self.catalog, view, self.after, narrow=narrow, hidden=True)
+        whole = read.view_query(self.core, self.catalog, view, self.after, narrow=narrow, hidden=True, takes=takes)
+        if touched is None:
+            return whole
         return self._semi(whole, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
 
     def _minus_shown(self, view: View, fresh: DataFrame, touched: DataFrame | None) -> tuple[DataFile, ...]:
@@ -233,6 +346,8 @@ class Maintainer:
         return files
 
     def _paths(self, table: str) -> list[str]:
+        if self.filling:
+            return self.after.table_paths(self.core.ledger, table)
         folder = self.core.ledger.table_folder(table)
         return [str(folder / file.path) for file in self.added.get(table, ())]
 

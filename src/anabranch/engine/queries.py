@@ -29,7 +29,8 @@ def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field
         else:
             target = catalog[reference.target]
             assert isinstance(target, Stream | Table | View)
-            relations[placeholder] = core.frames.empty(target.fields)
+            fields = target.shown_fields if isinstance(target, View) else target.fields
+            relations[placeholder] = core.frames.empty(fields)
     return fields_of(core.frames.sql(bound.text, relations, source=text))
 
 

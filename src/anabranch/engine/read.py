@@ -13,7 +13,8 @@ from anabranch.engine.tables import PANE, change_fields, pane_fields
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.bind import Reference, bounds_sql
-from anabranch.plan.catalog import BlockUse, Catalog, Panes, Rows, Stream, Table, View
+from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
+from anabranch.plan.nodes import PLACE, TAKES
 from anabranch.sources.base import CORRUPT, Source
 from anabranch.sources.files import FilesSource, format_of, reader
 from anabranch.sql.lexer import quote_name
@@ -118,10 +119,12 @@ def view_query(
     added: Added | None = None,
     narrow: Callable[[str, DataFrame], DataFrame] = lambda _, frame: frame,
     hidden: bool = False,
+    takes: DataFrame | None = None,
 ) -> DataFrame:
     """The upper part over consolidated partials; with `closed_by`, over the windows that have closed only.
 
-    `narrow` may leave out rows of an input that do not matter; with `hidden`, the whole key is shown.
+    `narrow` may leave out rows of an input that do not matter; with `hidden`, the whole key is shown. `takes` are the
+    last places of a run that keys of a counting view may show.
     """
     if view.rows is not None:
         rows = catalog[view.rows]
@@ -139,9 +142,18 @@ def view_query(
     for placeholder, id in view.views.items():
         relations[placeholder] = view_frame(core, catalog, catalog.view(id), snapshot)
     relations = {placeholder: narrow(placeholder, frame) for placeholder, frame in relations.items()}
+    if view.counted is not None:
+        counted = relations[view.counted]
+        if PLACE not in counted.columns:
+            relations[view.counted] = counted.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
+        relations[TAKES] = takes if takes is not None else core.frames.empty(take_fields(view))
     named = [field.name for field in (*view.fields, *view.hidden)]
     frame = core.frames.sql(view.text, relations).toDF(*named)
     return frame if hidden or not view.hidden else frame.select(*(quote_name(f.name) for f in view.fields))
+
+
+def take_fields(view: View) -> tuple[Field, ...]:
+    return (*(Field(f"__k{index}", key.type) for index, key in enumerate(view.keys)), Field("__upto", "bigint"))
 
 
 def pane_relation(
@@ -198,7 +210,8 @@ def stream_of_changes(core: Core, catalog: Catalog, view: View, snapshot: Snapsh
     copied = "`@changes` LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
     text = (
         f"SELECT {columns}, CASE WHEN _diff < 0 THEN 'undo' ELSE '' END AS undo, _at AS ptime,"
-        f" row_number() OVER (PARTITION BY {apart} ORDER BY _version, _diff, {columns}) - 1 AS ver FROM {copied}"
+        f" CAST(row_number() OVER (PARTITION BY {apart} ORDER BY _version, _diff, {columns}) - 1 AS BIGINT) AS ver"
+        f" FROM {copied}"
     )
     return core.frames.sql(text, {"@changes": frame})
 

@@ -20,12 +20,13 @@ from anabranch.engine.maintain import Maintainer
 from anabranch.engine.scan import Incoming, Output, Scan, Scanned
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
+from anabranch.engine.trigger import pending_fields
 from anabranch.engine.writing import SMALL_BYTES, SMALL_ROWS, write_table
 from anabranch.errors import QueryFailed
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, StreamRun, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.blocks import STREAM
-from anabranch.plan.catalog import Catalog, Panes, Stream
+from anabranch.plan.catalog import Catalog, Panes, Stream, View
 from anabranch.sources.base import BadRow
 from anabranch.sql.lexer import quote_name
 
@@ -216,6 +217,24 @@ class Runner:
                 Draft(kind, streams={stream_id: run}, tables=tables, schemas=schemas, milliseconds=watch.total())
             )
 
+    def fire_due(self) -> Record | None:
+        """Let the delays fire that are over; None if none is."""
+        core = self.core
+        views = [
+            view for view in core.catalog().of(View) if view.triggers is not None and view.triggers["delay"] is not None
+        ]
+        if not any(core.timers.due(view, core.ledger.snapshot(), core.now()) for view in views):
+            return None
+        watch = Stopwatch()
+        with core.ledger.commit_lock:
+            snapshot = core.ledger.snapshot()
+            catalog = core.catalog(snapshot)
+            bounds = {each.id: (core.progress(snapshot, each.id).bound,) * 2 for each in catalog.of(Stream)}
+            tables: dict[str, TableChange] = {}
+            schemas: dict[str, Any] = {}
+            emit_changes(core, catalog, snapshot, bounds, {}, tables, schemas, watch)
+            return core.ledger.commit(Draft("delay", tables=tables, schemas=schemas, milliseconds=watch.total()))
+
 
 def emit_changes(
     core: Core,
@@ -234,13 +253,18 @@ def emit_changes(
         kept = [view for view in kept if view.id in made]
     if not kept:
         return
-    maintainer = Maintainer(core, catalog, snapshot, dict(added), core.now())
+    maintainer = Maintainer(core, catalog, snapshot, dict(added), bounds, core.now())
     for view in kept:
         if view.node:
             files = maintainer.fill(view) if view.id in made else maintainer.changes(view)
         else:
             files = emit.changes(core, catalog, view, snapshot, bounds, added)
             maintainer.added[view.changes_table] = files
+        pending = maintainer.added.get(view.pending_table, ())
+        if pending or (view.emit == "triggers" and view.id in made):
+            tables[view.pending_table] = TableChange(add=pending)
+            if view.pending_table not in snapshot.files:
+                schemas[view.pending_table] = arrow_schema(pending_fields(view))
         if files or view.id in made:
             tables[view.changes_table] = TableChange(add=files)
             panes = catalog.panes(view.blocks[0].panes) if view.blocks else None

@@ -71,7 +71,7 @@ class Ledger:
         self._clock = clock
         self._commit_lock = threading.RLock()
         self._log = RecordLog(home / "runs")
-        self._tables = DeltaTables(home / "tables", lambda: int(clock().timestamp() * 1000))
+        self._tables = DeltaTables(home / "tables", lambda: int(self._clock().timestamp() * 1000))
         self._snapshot = Snapshot()
         self._kept = recovery.Kept()
         self._writer: WriterLock | None = None
@@ -210,6 +210,10 @@ class Ledger:
     def version(self) -> int:
         """The newest version known here."""
         return self._snapshot.version
+
+    def use_clock(self, clock: Callable[[], datetime]) -> None:
+        """Take the time of commits from another clock."""
+        self._clock = clock
 
     @property
     def oldest(self) -> int:

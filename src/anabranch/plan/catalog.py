@@ -156,6 +156,10 @@ class Output:
     source: str  # key name, or DuckDB's final expression over reduced columns
 
 
+#: What EMIT STREAM adds: whether a row is taken back, when, and as which change of its key.
+STREAM_FIELDS = (Field("undo", "string"), Field("ptime", "timestamp"), Field("ver", "bigint"))
+
+
 @dataclass(frozen=True)
 class Touch:
     """Which keys new rows of an input touch: `text` gives them, with the new rows behind the placeholder `input`."""
@@ -205,13 +209,23 @@ class View:
     late: str = "correct"
     stream: bool = False  # a read shows the changes themselves
     times: Mapping[str, int] = field(default_factory=dict)  # column -> what to add to it for the end of its window
+    counted: str | None = None  # the placeholder of the stream whose rows a trigger counts one by one
 
     kind = "view"
+
+    @property
+    def pending_table(self) -> str:
+        return f"{self.id}.pending"
 
     @property
     def kept(self) -> bool:
         """Whether its changes are in the ledger."""
         return self.emit != "read" and not (self.node == "stateless" and self.owner is not None)
+
+    @property
+    def shown_fields(self) -> tuple[Field, ...]:
+        """The columns that a reader sees."""
+        return (*self.fields, *STREAM_FIELDS) if self.stream else self.fields
 
     @property
     def hidden(self) -> tuple[Field, ...]:
@@ -323,8 +337,9 @@ class Catalog:
                 rows = self._as(view.rows, Rows)
                 used |= {rows.stream, *rows.statics.values()}
             if id in used:
-                found.append(view)
-        return sorted(found, key=lambda view: view.name)
+                found.append(self.view(view.owner) if view.owner is not None else view)
+        distinct = {view.id: view for view in found if view.id != id}
+        return sorted(distinct.values(), key=lambda view: view.name)
 
     def nodes_of(self, view: View) -> list[View]:
         """The hidden views that a view owns."""

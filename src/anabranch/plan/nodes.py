@@ -24,6 +24,9 @@ from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Emission, Opaque, Query, Relation, Select, SetOperation
 
 KEY = "_k{}"
+#: The place of a row among those of its run, and the placeholder of the last places that a key may show.
+PLACE = "_place"
+TAKES = "@takes"
 MILLISECOND = 1_000
 
 
@@ -148,11 +151,11 @@ class _Tree:
 
     def _with_emission(self, view: View, emission: Emission, query: Query) -> View:
         view = replace(view, late=emission.late, stream=emission.stream)
-        if emission.mode == "feed":
-            return view
         timed = tuple(key for key in view.keys if key.name in view.times)
         if emission.first and timed:
             view = _coarser(view, timed)
+        if emission.mode == "feed":
+            return view
         if emission.watermark and not timed:
             raise refuse(
                 self.text,
@@ -216,7 +219,8 @@ class _Build:
         self.views: dict[str, View] = {}  # placeholder -> node below, or a view of the catalog
         self.edits: list[Edit] = []
         self.blocks: list[tuple[Block, Placed]] = []
-        self.replaced: set[int] = set()  # where relations start that are done
+        self.counted: str | None = None
+        self.guard: list[Edit] = []
 
     # ---- relations
 
@@ -342,7 +346,26 @@ class _Build:
         if keying.kind != "stateless" and not counted:
             self._place_blocks(select)
         block = next((pair for pair in self.blocks if pair[0].select is select), None)
-        return self._finish(emit, keying, select, inputs, (), block)
+        if counted:
+            self._count_rows(select, inputs, keying)
+        view = self._finish(emit, keying, select, inputs, (), block)
+        return replace(view, counted=self.counted)
+
+    def _count_rows(self, select: Select, inputs: Sequence[Input], keying: Keying) -> None:
+        """Let the node leave out rows of a run that came behind the one that fired, by their place in it."""
+        live = [each for each in inputs if not each.static]
+        reference = self.binder.resolve(live[0].relation) if len(live) == 1 else None
+        if reference is None or reference.kind != "stream" or not (select.group or keying.kind == "whole"):
+            return
+        self.counted = reference.placeholder
+        same = " AND ".join(f"__t.__k{i} <=> ({part.expression})" for i, part in enumerate(keying.parts)) or "true"
+        shown = f"coalesce({PLACE} <= (SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same}), true)"
+        if select.where is not None:
+            start, end = select.where.span.start, select.where.span.end
+            self.guard = [Edit(Span(start, start), "("), Edit(Span(end, end), f") AND {shown}")]
+        else:
+            assert select.from_span is not None
+            self.guard = [Edit(Span(select.from_span.end, select.from_span.end), f" WHERE {shown}")]
 
     def _place_blocks(self, select: Select) -> None:
         selects = [(select, self.query)]
@@ -419,9 +442,13 @@ class _Build:
                 if block is not None:
                     expression = quote_name(block[0].keys[part.position].name)
                 hidden.append((names[-1], expression))
-        extra = [*self.edits, *self._with_clause()]
+        extra = [*self.edits, *self._with_clause(), *self.guard]
         plain = Binder(self.text, self.tree.catalog, self.query).bind(extra=extra)
         schemas = self._schemas(plain.references)
+        if self.counted is not None:
+            schemas[self.counted] = (*schemas[self.counted], Field(PLACE, "bigint"))
+            takes = [Field(f"__k{index}", "string") for index in range(len(keying.parts))]
+            schemas[TAKES] = (*takes, Field("__upto", "bigint"))
         fields = tuple(self.tree.world.analyze(plain.text.text, schemas))
         text = plain.text.text
         typed: dict[str, str] = {each.name: each.type for each in fields}
@@ -503,7 +530,7 @@ class _Build:
         keys: tuple[Field, ...],
     ) -> tuple[Touch, ...]:
         """How to find the keys that new rows touch."""
-        if keying.kind != "keyed":
+        if self.counted is None and keying.kind != "keyed":
             return ()
         if given:
             return tuple(Touch(placeholder, _numbered(text, keys)) for placeholder, text in given)
@@ -525,6 +552,9 @@ class _Build:
             if select.where is not None:
                 where = " WHERE " + binder.bind(select.where.span, extra=self.edits).text.text
             items = _items([part.expression for part in keying.parts])
+            if self.counted is not None:
+                items = f"{items}, {PLACE}" if items else PLACE
+                return (Touch(placeholder, f"SELECT {items} FROM {source}{where}"),)
             return (Touch(placeholder, f"SELECT DISTINCT {items} FROM {source}{where}"),)
         touches = []
         for index in live:

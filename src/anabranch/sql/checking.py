@@ -75,7 +75,7 @@ class _Script:
             self._advanced.add(self._find(statement, statement.target, "stream").name.lower())
         elif isinstance(statement, syntax.Refresh):
             self._find(statement, statement.target, "table")
-        elif isinstance(statement, syntax.Describe):
+        elif isinstance(statement, syntax.Describe | syntax.Subscribe):
             if statement.target.parts[0].lower() != "sys":
                 self._find(statement, statement.target, "stream", "view", "table")
         elif isinstance(statement, syntax.SelectStatement | syntax.Explain):

@@ -24,9 +24,11 @@ from anabranch.sql.syntax import (
     Name,
     Refresh,
     SelectStatement,
+    SetClock,
     SetOption,
     Show,
     Statement,
+    Subscribe,
     Update,
 )
 from anabranch.sql.terms import CLAUSES, literal, meant, misspelt, refuse_misspelt, take_arguments, take_expression
@@ -35,10 +37,10 @@ from anabranch.sql.windows import refuse_bracket_windows
 #: Words a statement can start with; an unknown first word is compared with these.
 STATEMENTS = (
     "SELECT", "WITH", "VALUES", "CREATE", "DROP", "INSERT", "UPDATE", "DELETE", "COPY", "ADVANCE", "REFRESH",
-    "SHOW", "DESCRIBE", "EXPLAIN", "SET",
+    "SHOW", "DESCRIBE", "EXPLAIN", "SET", "SUBSCRIBE",
 )  # fmt: skip
 SHOWABLE = ("STREAMS", "VIEWS", "TABLES", "ALL")
-_LATER = {"SUBSCRIBE", "SUSPEND", "RESUME", "SNAPSHOT", "BEGIN", "COMMIT", "ROLLBACK", "ALTER"}
+_LATER = {"SUSPEND", "RESUME", "SNAPSHOT", "BEGIN", "COMMIT", "ROLLBACK", "ALTER"}
 
 
 def parse(text: str) -> list[Statement]:
@@ -240,8 +242,20 @@ def _explain_view(cursor: Cursor) -> Statement:
     return Explain(text, Span(cursor.tokens[0].start, len(text)), parse_query(Cursor(text, tokens)))
 
 
+def _subscribe(cursor: Cursor) -> Statement:
+    cursor.advance()
+    cursor.expect("TO")
+    target = cursor.dotted_name("a view")
+    version = cursor.expect_whole_number("the number of a version") if cursor.take("FROM", "VERSION") else None
+    return Subscribe(cursor.text, cursor.whole, target, version)
+
+
 def _set(cursor: Cursor) -> Statement:
     cursor.advance()
+    if cursor.at("CLOCK") and cursor.ahead(1).text != "=":
+        cursor.advance()
+        to = None if cursor.take("SYSTEM") else take_expression(cursor, "a time, as in TIMESTAMP '2026-01-01 00:00:00'")
+        return SetClock(cursor.text, cursor.whole, to)
     key = cursor.dotted_name("a setting")
     cursor.expect("=")
     start = cursor.index
@@ -271,4 +285,5 @@ _RULES: dict[str, Callable[[Cursor], Statement]] = {
     "DESC": _describe,
     "EXPLAIN": _explain,
     "SET": _set,
+    "SUBSCRIBE": _subscribe,
 }

@@ -385,6 +385,17 @@ class Explain(Statement):
 
 
 @dataclass(frozen=True)
+class SetClock(Statement):
+    to: Expression | None  # None: the clock of the machine again
+
+
+@dataclass(frozen=True)
+class Subscribe(Statement):
+    target: Name
+    version: int | None
+
+
+@dataclass(frozen=True)
 class SetOption(Statement):
     key: str
     value: str

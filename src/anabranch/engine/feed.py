@@ -1,0 +1,111 @@
+"""The changes of a view, version by version: what subscribers, live outputs and sinks read.
+
+A version's changes are the files that its record added to the view's changes, so a reader that remembers a version goes
+on from there, and meets each change once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.algebra.progress import END, combine
+from anabranch.engine import read
+from anabranch.engine.core import Core
+from anabranch.engine.frames import arrow_schema
+from anabranch.errors import AnabranchError
+from anabranch.ledger import DataFile, Record, Snapshot
+from anabranch.plan.catalog import View
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The changes of one version: the columns of the answer and a signed count, `_diff`."""
+
+    version: int
+    progress: int | None
+    rows: int
+    late: int
+    changes: Any  # pyarrow.Table
+
+    @classmethod
+    def of(cls, table: Any) -> Batch:
+        """A finite answer as one batch of insertions."""
+        return cls(0, None, table.num_rows, 0, inserted(table))
+
+    @classmethod
+    def at(cls, core: Core, snapshot: Snapshot, streams: Collection[str], changes: Any) -> Batch:
+        """Changes with the figures of the streams that they come from."""
+        bounds = [core.progress(snapshot, id).bound for id in streams]
+        bound = combine(bounds) if bounds else None
+        states = [snapshot.streams[id] for id in streams if id in snapshot.streams]
+        rows, late = sum(state.rows for state in states), sum(state.late for state in states)
+        return cls(snapshot.version, None if bound is None or bound == END else bound, rows, late, changes)
+
+
+def inserted(table: Any) -> Any:
+    """Rows as insertions."""
+    import pyarrow as pa
+
+    return table.append_column("_diff", pa.array([1] * table.num_rows, pa.int64()))
+
+
+class Feed:
+    """Reads the changes of one view from a version on."""
+
+    def __init__(self, core: Core, view: View, position: int | None) -> None:
+        self.core = core
+        self.view = view
+        self.position = position
+        self.streams = core.catalog().sources_of(view)
+        newest = core.snapshot().version
+        if position is None:
+            return
+        if position > newest:
+            raise AnabranchError(f"there is no version {position} yet", hint=f"the newest is {newest}")
+        if position < core.ledger.oldest - 1:
+            raise AnabranchError(
+                f"the changes since version {position} are no longer kept",
+                hint=f"the oldest version is {core.ledger.oldest}; without FROM VERSION the whole answer comes first",
+            )
+
+    def batches(self) -> Iterator[Batch]:
+        """What was committed since the last call. A new reader gets the answer as it is first, as insertions."""
+        snapshot = self.core.snapshot()
+        if self.position is None:
+            catalog = self.core.catalog(snapshot)
+            table = read.shown_frame(self.core, catalog, self.view, snapshot).toArrow()
+            self.position = snapshot.version
+            yield Batch.at(self.core, snapshot, self.streams, inserted(table))
+            return
+        moved = False
+        for record in self.core.ledger.records(self.position + 1, snapshot.version):
+            self.position = record.version
+            changes = self.changes_of(record)
+            moved = True
+            if changes is not None:
+                moved = False
+                yield Batch.at(self.core, self.core.ledger.snapshot(record.version), self.streams, changes)
+        if moved:
+            _ = self.core.frames
+            yield Batch.at(self.core, snapshot, self.streams, inserted(arrow_schema(self.view.fields).empty_table()))
+
+    def changes_of(self, record: Record) -> Any:
+        """The changes that a commit brought, retractions first; None for none."""
+        change = record.tables.get(self.view.changes_table)
+        if change is None or not change.add or record.kind == "reduce":
+            return None
+        table = self._read(change.add)
+        return table.sort_by([("_diff", "ascending")])
+
+    def _read(self, files: tuple[DataFile, ...]) -> Any:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        folder = self.core.ledger.table_folder(self.view.changes_table)
+        names = [field.name for field in self.view.fields]
+        _ = self.core.frames
+        schema = arrow_schema(self.view.fields).append(pa.field("_diff", pa.int64()))
+        parts = [parquet.read_table(folder / file.path, columns=[*names, "_diff"]) for file in files]
+        return pa.concat_tables([part.select([*names, "_diff"]).cast(schema) for part in parts])
