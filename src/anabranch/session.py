@@ -366,7 +366,7 @@ class Session:
         def follow() -> Live:
             return Live(core, self._definer, self._capture, statement, streams, end=self._temporary is not None)
 
-        emits = any(True for _ in statement.query.emissions())
+        emits = statement.query.emits
         if emits and streams:
             self._must_write()
         if (live or emits) and streams and core.ledger.writable:

@@ -397,8 +397,8 @@ def test_windows_over_subqueries_and_paths() -> None:
         ("EMIT ON WINDOW CLOSE", "close"),
         ("TRIGGER ON WATERMARK", "close"),
         ("EMIT ON WINDOW CLOSE LATE CORRECT", "close"),
-        ("EMIT CHANGES", "changes"),
-        ("LATE CORRECT", "changes"),
+        ("EMIT CHANGES", "feed"),
+        ("LATE CORRECT", "read"),
     ],
 )
 def test_emission_clauses(clause: str, mode: str) -> None:

@@ -267,8 +267,7 @@ class Definer:
         With `feed`, its changes are kept though its text does not ask for it.
         """
         core = self.core
-        feed = feed or any(True for _ in query.emissions())
-        if feed:
+        if feed or query.emits:
             self._keep_below(text, query)
         snapshot = core.snapshot()
         catalog = core.catalog(snapshot)
@@ -286,7 +285,7 @@ class Definer:
                 catalog = self._without(catalog, statement.name.last)
             planned = plan(
                 id=self._new_id(name), name=name, text=text, sql=sql, query=query, start=str(start), fields=fields,
-                catalog=catalog, world=self._world(snapshot, start), feed=feed and query.emission is None,
+                catalog=catalog, world=self._world(snapshot, start), feed=feed,
             )  # fmt: skip
             draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, start)
             try:

@@ -3,8 +3,8 @@
     delta = f(partials of the touched windows and keys) - what was shown for them
 
 Plain aggregates are computed beside the ledger's files by DuckDB, which costs milliseconds where a Spark job costs
-tenths of a second. Anything of the user's own (expressions, HAVING, what stands above the aggregate) is Spark's: then
-the whole view is computed over the windows that have closed, and compared with what was shown.
+tenths of a second. Anything of the user's own (expressions, HAVING, what stands above the aggregate) is Spark's, as in
+any other node that waits for progress.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, combine
 from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_starts_sql, window_time
-from anabranch.engine import read
 from anabranch.engine.core import Core
+from anabranch.engine.late import LateRows
 from anabranch.engine.tables import PANE, change_fields, hidden_keys
-from anabranch.engine.writing import adopt_folder, write_table
+from anabranch.engine.writing import adopt_folder
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.ledger.files import explained
 from anabranch.plan.catalog import BlockUse, Catalog, Panes, View
@@ -34,9 +34,12 @@ Added = Mapping[str, tuple[DataFile, ...]]
 
 
 def changes(
-    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, bounds: Bounds, added: Added
+    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, bounds: Bounds, added: Added, late: list[LateRows]
 ) -> tuple[DataFile, ...]:
-    """Compute the changes of one view for a commit and write them; its files, none if nothing changed."""
+    """Compute the changes of one view for a commit and write them; its files, none if nothing changed.
+
+    Late rows of windows that were shown are added to `late`.
+    """
     streams = catalog.sources_of(view)
     before = combine(_bound(core, snapshot, id, bounds, 0) for id in streams)
     after = combine(_bound(core, snapshot, id, bounds, 1) for id in streams)
@@ -44,9 +47,7 @@ def changes(
         return ()
     if not _anything_to_do(catalog, view, before, after, added):
         return ()
-    if view.direct:
-        return _by_duckdb(core, catalog, view, snapshot, before, after, added)
-    return _by_spark(core, catalog, view, snapshot, after, added)
+    return _by_duckdb(core, catalog, view, snapshot, before, after, added, late)
 
 
 def _bound(core: Core, snapshot: Snapshot, stream: str, bounds: Bounds, which: int) -> int | None:
@@ -126,7 +127,14 @@ class _Columns:
 
 
 def _by_duckdb(
-    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, before: int | None, after: int, added: Added
+    core: Core,
+    catalog: Catalog,
+    view: View,
+    snapshot: Snapshot,
+    before: int | None,
+    after: int,
+    added: Added,
+    counted: list[LateRows],
 ) -> tuple[DataFile, ...]:
     use = view.blocks[0]
     panes, windows = catalog.panes(use.panes), use.sliding
@@ -141,6 +149,10 @@ def _by_duckdb(
     lows = [file.low for file in fresh if file.low is not None]
     late = before is not None and any(_in_closed(windows, low, before) for low in lows)
     low = floor - windows.size
+    if late and before is not None:
+        came = _late_rows(core, names, fresh_paths, before)
+        counted += came
+        late = bool(came) and view.late == "correct"
     if late:
         low = min(low, min(lows) - windows.size)
     high = None if after == END else after
@@ -188,6 +200,19 @@ def _by_duckdb(
             )
     text = f"WITH {', '.join(ctes)} SELECT *, CAST({version} AS BIGINT) AS _version FROM ({final})"
     return copy_to_table(core, duck, text, view.changes_table, "_window")
+
+
+def _late_rows(core: Core, names: _Columns, paths: list[str], before: int) -> list[LateRows]:
+    """How many rows came for windows that had closed; a view that is made to fail then does so."""
+    size, presence = names.windows.size, quoted(names.use.presence)
+    text = (
+        f"WITH {_pane_relation('late', names, paths, None, before)} SELECT w, CAST(sum({presence}) AS BIGINT) AS n"
+        f" FROM late WHERE w + {size} <= {before} GROUP BY w HAVING n > 0 ORDER BY w"
+    )
+    found = [LateRows(names.view, start, start + size, rows) for start, rows in connection(core).sql(text).fetchall()]
+    for each in found:
+        each.check()
+    return found
 
 
 def _pane_relation(name: str, names: _Columns, paths: list[str], low: int | None, high: int | None) -> str:
@@ -272,23 +297,3 @@ def quoted_text(value: str) -> str:
 
 def path_list(paths: list[str]) -> str:
     return "[" + ", ".join(quoted_text(path) for path in paths) + "]"
-
-
-# ------------------------------------------------------------------------------------------------ by Spark
-
-
-def _by_spark(
-    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, after: int, added: Added
-) -> tuple[DataFile, ...]:
-    """The whole view over the windows that have closed, less what was shown."""
-    frames = core.frames
-    fresh = read.view_query(core, catalog, view, snapshot, closed_by=after, added=added)
-    shown = read.shown_frame(core, catalog, view, snapshot, counted=True)
-    columns = ", ".join(f"`{field.name}`" for field in view.fields)
-    text = (
-        f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff, CAST({snapshot.version + 1} AS BIGINT) AS _version"
-        f" FROM (SELECT {columns}, 1 AS _diff FROM `@fresh` UNION ALL SELECT {columns}, -_diff FROM `@shown`)"
-        f" GROUP BY {columns} HAVING sum(_diff) <> 0"
-    )
-    table = frames.sql(text, {"@fresh": fresh, "@shown": shown}).toArrow()
-    return write_table(core.ledger, view.changes_table, table, None)

@@ -18,10 +18,10 @@ from anabranch.algebra.progress import combine
 from anabranch.engine import read
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema
+from anabranch.engine.late import LateRows
 from anabranch.engine.tables import change_fields
 from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
-from anabranch.errors import QueryFailed
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View
 from anabranch.plan.nodes import PLACE
@@ -57,6 +57,7 @@ class Maintainer:
         self.core = core
         self.bounds = bounds
         self.filling = False
+        self.late: list[LateRows] = []
         self.catalog = catalog
         self.before = snapshot
         self.added = added  # grows: the changes of a node are new rows for those above
@@ -112,7 +113,7 @@ class Maintainer:
         before, after = (combine(self._bound(id, which) for id in streams) for which in (0, 1))
         fired = self.core.timers.fire(
             view, self.before, self._records(view), now=self.now, before=before, after=after,
-            on_late=lambda key, count: self._late(view, key, count),
+            on_late=lambda end, count: self._late(view, end, count),
         )  # fmt: skip
         self.added[view.pending_table] = fired.files
         if not fired.keys:
@@ -165,12 +166,11 @@ class Maintainer:
         both = old.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}").unionByName(new)
         return self.fresh(view, touched, takes, both)
 
-    def _late(self, view: View, key: Key, count: int) -> None:
-        if view.late == "fail":
-            raise QueryFailed(
-                f"view {view.name}: {count:,} late row{'' if count == 1 else 's'} for a window that was shown",
-                hint="the view was made with LATE FAIL; LATE CORRECT, ARCHIVE or DROP let such rows in",
-            )
+    def _late(self, view: View, end: int, count: int) -> None:
+        size = max((shift for name, shift in view.times.items() if name in {key.name for key in view.keys}), default=0)
+        late = LateRows(view, end - size if size else None, end, count)
+        late.check()
+        self.late.append(late)
 
     # ---- new rows
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.algebra import progress as progress_algebra
 from anabranch.algebra.progress import ProgressState
-from anabranch.engine import emit
+from anabranch.engine import emit, late
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema, translate
 from anabranch.engine.maintain import Maintainer
@@ -258,7 +258,7 @@ def emit_changes(
         if view.node:
             files = maintainer.fill(view) if view.id in made else maintainer.changes(view)
         else:
-            files = emit.changes(core, catalog, view, snapshot, bounds, added)
+            files = emit.changes(core, catalog, view, snapshot, bounds, added, maintainer.late)
             maintainer.added[view.changes_table] = files
         pending = maintainer.added.get(view.pending_table, ())
         if pending or (view.emit == "triggers" and view.id in made):
@@ -272,6 +272,10 @@ def emit_changes(
                 _ = core.frames  # it is Spark's parser that reads the types of columns
                 schemas[view.changes_table] = arrow_schema(change_fields(view, panes))
         watch.lap("changes")
+    if maintainer.late:
+        tables[late.LATE_ROWS] = TableChange(add=late.write(core, maintainer.late, snapshot.version + 1, core.now()))
+        if late.LATE_ROWS not in snapshot.files:
+            schemas[late.LATE_ROWS] = arrow_schema(late.LATE_ROW_FIELDS)
 
 
 def _was_small(snapshot: Snapshot, table: str) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import END
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema
+from anabranch.engine.late import LATE_ROW_FIELDS, LATE_ROWS
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import Field, Stream, View
@@ -57,14 +58,25 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("path", "string"),
     ),
     "bad_rows": BAD_ROW_FIELDS,
+    "late_rows": LATE_ROW_FIELDS,
 }
 #: Later than any time Spark can show: an ended stream has no progress to print.
 _LATEST = 253402300799_999_999
 
 
+_EMITS = {
+    "read": "when read",
+    "feed": "every change",
+    "close": "on window close",
+    "triggers": "when triggers fire",
+}
+
+
 def frame(core: Core, name: str, snapshot: Snapshot) -> DataFrame:
     if name == "bad_rows":
         return core.table_frame(BAD_ROWS, BAD_ROW_FIELDS, snapshot)
+    if name == "late_rows":
+        return core.table_frame(LATE_ROWS, LATE_ROW_FIELDS, snapshot)
     import pyarrow as pa
 
     rows = {"runs": _runs, "progress": _progress, "views": _views, "tables": _tables}[name](core, snapshot)
@@ -113,13 +125,13 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
 def _views(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
     catalog = core.catalog(snapshot)
     rows: list[tuple[Any, ...]] = []
-    for view in sorted(catalog.of(View), key=lambda each: each.name):
+    for view in sorted((each for each in catalog.of(View) if each.owner is None), key=lambda each: each.name):
         streams = sorted(catalog.stream(id).name for id in catalog.sources_of(view))
         state = [use.panes for use in view.blocks] + ([view.rows] if view.rows else [])
         rows.append(
             (
                 view.name,
-                "on window close" if view.emit == "close" else "every change",
+                _EMITS[view.emit],
                 streams,
                 state,
                 view.sql,

@@ -78,7 +78,7 @@ class Timers:
         now: int,
         before: int | None,
         after: int | None,
-        on_late: Callable[[Key, int], None],
+        on_late: Callable[[int, int], None],
     ) -> Fired:
         """Decide for every key that has new records or something pending."""
         triggers = Triggers.from_json(view.triggers or {})
@@ -91,7 +91,7 @@ class Timers:
             count = brought.count if brought is not None else 0
             time = event_time(key)
             if count and triggers.watermark and before is not None and time is not None and time <= before:
-                on_late(key, count)
+                on_late(time, count)
             chosen[key] = decide(
                 triggers, pending.get(key), count, time,
                 now=now, before=before, after=after, ended=ended, late=view.late,

@@ -23,7 +23,7 @@ from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.syntax import Query, Relation, WindowSpec
 
-SYSTEM_TABLES = ("runs", "progress", "views", "tables", "bad_rows")
+SYSTEM_TABLES = ("runs", "progress", "views", "tables", "bad_rows", "late_rows")
 FILE_FUNCTIONS = ("csv", "tsv", "json", "parquet", "files")
 
 

@@ -19,7 +19,7 @@ from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, 
 from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, limited, with_hidden
 from anabranch.plan.views import Placed, Placer, Planned, Surroundings, direct_outputs, plan_view, refuse_volatile
 from anabranch.sql.calls import chains
-from anabranch.sql.lexer import Span, quote_name
+from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Emission, Opaque, Query, Relation, Select, SetOperation
 
@@ -35,8 +35,8 @@ def plan(
     catalog: Catalog, world: Surroundings, feed: bool = False,
 ) -> Planned:  # fmt: skip
     """Plan a continuous query. With `feed`, its changes are kept though its text does not ask for it."""
-    emission = query.emission
-    inner = any(True for each in query.nested() for _ in each.emissions())
+    emission = said(query)
+    inner = any(each.emits for each in query.nested())
     arguments: dict[str, Any] = {
         "id": id, "name": name, "text": text, "sql": sql, "query": query, "start": start, "fields": fields,
         "catalog": catalog, "world": world,
@@ -59,6 +59,11 @@ def plan(
 
 #: What to add to a bound of a window to have its end; None: the size of the window.
 _SHIFTS: dict[str, int | None] = {"window_start": None, "window_end": 0, "window_time": MILLISECOND}
+
+
+def said(query: Query) -> Emission | None:
+    """The emission clause of a query that says something."""
+    return query.emission if query.emission is not None and query.emission.mode != "read" else None
 
 
 def _closes_panes(emission: Emission) -> bool:
@@ -115,11 +120,11 @@ class _Tree:
     def node(self, query: Query, ctes: Mapping[str, View], emit: str, *, root: bool = False) -> View:
         """The node of a query; the nodes below it are made first."""
         ctes = dict(ctes)
-        emission = query.emission
+        emission = said(query)
         cut = emit != "read"
         inline: list[tuple[str, Query]] = []
         for (name, inner), columns in zip(query.ctes, query.cte_columns, strict=True):
-            if self._reads_live(inner, ctes) and (cut or _emits(inner)):
+            if self._reads_live(inner, ctes) and (cut or inner.emits):
                 node = self._below(inner, ctes)
                 if columns:
                     renamed = tuple(Field(new, old.type) for new, old in zip(columns, node.fields, strict=False))
@@ -157,6 +162,8 @@ class _Tree:
         if emission.mode == "feed":
             return view
         if emission.watermark and not timed:
+            if emission.mode == "close" and self._hand_down(view, emission, query):
+                return view
             raise refuse(
                 self.text,
                 emission.span,
@@ -179,6 +186,17 @@ class _Tree:
             )
         return replace(view, emit="triggers", triggers=triggers)
 
+    def _hand_down(self, view: View, emission: Emission, query: Query) -> bool:
+        """Let the nodes below wait for their windows, where every row of this one comes through such a node."""
+        below = {node.id: node for node in self.nodes}
+        if view.streams or view.blocks or not view.views or not all(id in below for id in view.views.values()):
+            return False
+        for id in view.views.values():
+            node = below[id]
+            if node.emit == "feed":
+                self.nodes[self.nodes.index(node)] = self._with_emission(node, emission, query)
+        return True
+
     def _reads_live(self, query: Query, ctes: Mapping[str, View]) -> bool:
         binder = Binder(self.text, self.catalog, query)
         for relation in query.relations():
@@ -188,10 +206,6 @@ class _Tree:
             if reference is not None and reference.kind in ("stream", "view"):
                 return True
         return False
-
-
-def _emits(query: Query) -> bool:
-    return any(True for _ in query.emissions())
 
 
 def _coarser(view: View, keys: tuple[Field, ...]) -> View:
@@ -238,7 +252,7 @@ class _Build:
         if relation.subquery is not None:
             if not self.tree._reads_live(relation.subquery, self.ctes):
                 return
-            if not self.cut and not _emits(relation.subquery):
+            if not self.cut and not relation.subquery.emits:
                 return
             node = self.below(relation.subquery)
         elif relation.kind == "name" and relation.name is not None and len(relation.name.parts) == 1:
@@ -488,7 +502,7 @@ class _Build:
             {table: self.tree.world.table_at(table) for table in tables.values()},
             kind, keying.reason if kind else "", keys if kind else (), made_touches if kind else (),
             self._narrows(keying, inputs, block) if kind else (), None, None, "correct", False,
-            self._times(select, inputs, fields),
+            {**self._times(select, inputs, fields), **self._key_times(keying, names, inputs)},
         )  # fmt: skip
 
     def _schemas(self, references: Mapping[str, Any]) -> dict[str, tuple[Field, ...]]:
@@ -610,6 +624,18 @@ class _Build:
                 shift = self._shift([part.lower() for part in named[0].parts], inputs)
                 if shift is not None:
                     found[fields[position].name] = shift
+        return found
+
+    def _key_times(self, keying: Keying, names: Sequence[str], inputs: Sequence[Input]) -> dict[str, int]:
+        """The columns of the key that are bounds of windows."""
+        found: dict[str, int] = {}
+        for name, part in zip(names, keying.parts, strict=False):
+            tokens = tokenize(part.expression)[:-1]
+            named = list(chains(tokens))
+            if len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end):
+                shift = self._shift([each.lower() for each in named[0].parts], inputs)
+                if shift is not None:
+                    found[name] = shift
         return found
 
     def _shift(self, parts: list[str], inputs: Sequence[Input]) -> int | None:

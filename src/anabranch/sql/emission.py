@@ -39,6 +39,8 @@ def take_emission(cursor: Cursor) -> Emission | None:
     elif cursor.at("EMIT"):
         cursor.advance()
         clause.emit()
+    else:
+        clause.silent = True
     late = _late(cursor)
     if emission_ahead(cursor):
         raise cursor.problem("one emission clause is enough")
@@ -59,7 +61,7 @@ class _Clause:
         self.cursor = cursor
         self.counting: int | None = None
         self.delay: int | None = None
-        self.first = self.watermark = self.end = self.stream = self.close = False
+        self.first = self.watermark = self.end = self.stream = self.close = self.silent = False
 
     def triggers(self) -> None:
         """COUNTING n, AFTER DELAY d, ON WATERMARK, ON END OF STREAM: any of them, in any order."""
@@ -124,7 +126,9 @@ class _Clause:
                 end=span.end,
                 hint=f"add EMIT ON WINDOW CLOSE in front of it, as in EMIT ON WINDOW CLOSE LATE {late.upper()}",
             )
-        mode: Literal["feed", "close", "triggers"] = "close" if self.close else "triggers" if fires else "feed"
+        mode: Literal["read", "feed", "close", "triggers"] = "triggers" if fires else "feed"
+        if self.close or self.silent:
+            mode = "close" if self.close else "read"
         return Emission(mode, span, self.counting, self.delay, self.first, self.watermark, self.end, late, self.stream)
 
     def _delay(self) -> None:

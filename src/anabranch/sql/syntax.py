@@ -154,13 +154,14 @@ class Opaque:
 
 @dataclass(frozen=True)
 class Emission:
-    """When results come out: when windows close (`close`), when triggers fire, or with every run (`feed`).
+    """When results come out: when windows close (`close`), when triggers fire, with every run (`feed`), or just when
+    somebody looks (`read`, as without a clause).
 
     `first` starts a delay at the first change after an emission rather than at each; `stream` shows the changes
     themselves, with undo, ptime and ver.
     """
 
-    mode: Literal["feed", "close", "triggers"]
+    mode: Literal["read", "feed", "close", "triggers"]
     span: Span
     counting: int | None = None
     delay: int | None = None  # microseconds
@@ -201,6 +202,11 @@ class Query:
             yield self.emission
         for inner in self.nested():
             yield from inner.emissions()
+
+    @property
+    def emits(self) -> bool:
+        """Whether it, or a query inside it, says when results come out."""
+        return any(emission.mode != "read" for emission in self.emissions())
 
     def nested(self) -> Iterator[Query]:
         """The queries directly inside it: common table expressions, subqueries, operands in brackets."""

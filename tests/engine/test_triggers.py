@@ -1,0 +1,305 @@
+"""When results come out: triggers, delays, changes as a stream, late rows, on a clock that stands still."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+
+from anabranch.errors import AnabranchError
+from anabranch.testing import Change, Harness
+
+pytestmark = pytest.mark.spark
+
+COUNTS = "SELECT k, count(*) AS n FROM s GROUP BY k"
+
+
+def shown(changes: list[Change]) -> list[str]:
+    """Changes as text, those of one commit in one piece: '-(a,2) +(a,4)'."""
+    pieces: dict[int, list[str]] = {}
+    for change in changes:
+        row = ",".join(str(value) for value in change.row)
+        pieces.setdefault(change.version, []).append(f"{'+' if change.diff > 0 else '-'}({row})")
+    return [" ".join(each) for each in pieces.values()]
+
+
+def insert(home: Harness, text: str) -> None:
+    """A row for each letter."""
+    home.insert("s", [(letter,) for letter in text.split()])
+
+
+# ---- COUNTING
+
+
+@pytest.mark.parametrize(
+    ("n", "runs", "expected"),
+    [
+        (2, "a b a a b | a a b | a b", ["+(a,2) +(b,2)", "-(a,2) +(a,4)", "-(a,4) -(b,2) +(a,6) +(b,4)"]),
+        (3, "a b a a b | a a b | a b", ["+(a,3)", "+(b,3)", "-(a,3) +(a,6)"]),
+        (2, "a b a a b a a b a b", ["+(a,6) +(b,4)"]),
+        (1, "a | b | a", ["+(a,1)", "+(b,1)", "-(a,1) +(a,2)"]),
+        (10, "a a a | a a", []),
+    ],
+)
+def test_counting_is_exact_inside_a_run(home: Harness, n: int, runs: str, expected: list[str]) -> None:
+    home.sql(f"CREATE STREAM s (k STRING); CREATE VIEW v AS {COUNTS} TRIGGER COUNTING {n}")
+    for run in runs.split("|"):
+        insert(home, run)
+    assert shown(home.changes("v")) == expected
+    assert home.table("v") == home.emitted("v")
+
+
+def test_counting_does_not_depend_on_the_cut_or_on_when_the_view_is_made(home: Harness) -> None:
+    home.sql("CREATE STREAM s (k STRING, n INT)")
+    rows = [(("a", "b")[number % 3 == 0], number) for number in range(11)]
+    query = "SELECT k, sum(n) AS n, count(*) AS rows FROM s WHERE n <> 4 GROUP BY k TRIGGER COUNTING 3"
+    home.sql(f"CREATE VIEW before AS {query}")
+    for start, end in ((0, 1), (1, 6), (6, 7), (7, 11)):
+        home.insert("s", rows[start:end])
+    home.sql(f"CREATE VIEW behind AS {query}")
+    expected = []
+    for key in "ab":
+        numbers = [n for k, n in rows if k == key and n != 4]
+        whole = len(numbers) // 3 * 3
+        expected.append((key, sum(numbers[:whole]), whole))
+    assert home.table("before") == home.table("behind") == [row for row in expected if row[2]]
+
+
+def test_counting_over_everything_and_over_windows(home: Harness) -> None:
+    home.sql(
+        "CREATE STREAM s (k STRING, ts TIMESTAMP);"
+        "CREATE VIEW everything AS SELECT count(*) AS n FROM s TRIGGER COUNTING 3;"
+        "CREATE VIEW windows AS SELECT window_start, count(*) AS n FROM HOP(s, ts, INTERVAL 5 SECONDS,"
+        " INTERVAL 10 SECONDS) GROUP BY window_start TRIGGER COUNTING 2"
+    )
+    times = [datetime(2026, 1, 1, 0, 0, second) for second in (1, 6, 7, 11)]
+    home.insert("s", [("a", time) for time in times])
+    assert home.table("everything") == [(3,)]
+    start = datetime(2026, 1, 1, 0, 0, 0)
+    # [0, 10) has the rows of 1, 6 and 7 and shows two; [5, 15) those of 6, 7 and 11 and shows two.
+    assert home.table("windows") == [(start, 2), (start.replace(second=5), 2)]
+
+
+# ---- AFTER DELAY, and all of them together
+
+
+def at(second: int) -> str:
+    return f"TIMESTAMP '2026-01-01 00:{second // 60:02}:{second % 60:02}'"
+
+
+def test_a_delay_starts_anew_with_each_row(home: Harness) -> None:
+    home.sql(f"CREATE STREAM s (k STRING); CREATE VIEW v AS {COUNTS} TRIGGER AFTER DELAY INTERVAL 10 SECONDS")
+    arrivals = {0: "a", 3: "b", 4: "a", 20: "a"}
+    fired = {}
+    known = 0
+    for second in range(32):
+        home.sql(f"SET CLOCK {at(second)}")
+        if second in arrivals:
+            insert(home, arrivals[second])
+        home.table("v")
+        new = shown(home.changes("v"))[known:]
+        if new:
+            fired[second] = new[0]
+            known += 1
+    assert fired == {13: "+(b,1)", 14: "+(a,2)", 30: "-(a,2) +(a,3)"}
+
+
+def test_one_trigger_resets_the_others_and_pending_keys_survive(home: Harness) -> None:
+    home.sql(
+        f"CREATE STREAM s (k STRING); CREATE VIEW v AS {COUNTS} TRIGGER COUNTING 3, AFTER DELAY INTERVAL 10 SECONDS"
+    )
+    for second in (0, 1, 2, 3):
+        home.sql(f"SET CLOCK {at(second)}")
+        insert(home, "a")
+    home.compact()
+    home.reopen()
+    for second in (12, 13):
+        home.sql(f"SET CLOCK {at(second)}")
+        home.table("v")
+    assert shown(home.changes("v")) == ["+(a,3)", "-(a,3) +(a,4)"]
+    home.sql(f"SET CLOCK {at(60)}")
+    assert home.table("v") == [("a", 4)]
+
+
+# ---- ON WATERMARK
+
+GOALS = (
+    "CREATE STREAM s (team STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS);"
+    "CREATE VIEW v AS SELECT window_end, team, count(*) AS goals FROM TUMBLE(s, ts, INTERVAL 1 MINUTE)"
+    " GROUP BY window_end, team"
+)
+EVENTS = [
+    (10, "A"), (20, "B"), (15, "A"), (58, "B"), (62, "A"), (59, "A"), (66, "B"), (50, "B"), (90, "A"), (30, "C"),
+    (130, "B"),
+]  # fmt: skip
+
+
+def moment(second: int) -> datetime:
+    return datetime(2026, 1, 1, 0, second // 60, second % 60)
+
+
+def play(home: Harness, clause: str, cuts: tuple[int, ...]) -> list[str]:
+    home.sql(f"{GOALS} {clause}")
+    for start, end in zip((0, *cuts), (*cuts, len(EVENTS)), strict=True):
+        home.insert("s", [(team, moment(second)) for second, team in EVENTS[start:end]])
+    home.advance("s")
+    return [line.replace("2026-01-01 00:", "").replace(":00,", ",") for line in shown(home.changes("v"))]
+
+
+@pytest.mark.parametrize("clause", ["TRIGGER ON WATERMARK", "TRIGGER ON WATERMARK, ON END OF STREAM"])
+def test_goals_per_minute_row_by_row(home: Harness, clause: str) -> None:
+    assert play(home, clause, tuple(range(1, 11))) == [
+        "+(01,A,3) +(01,B,2)",
+        "-(01,B,2) +(01,B,3)",
+        "+(01,C,1)",
+        "+(02,A,2) +(02,B,1)",
+        "+(03,B,1)",
+    ]
+
+
+def test_goals_per_minute_in_runs(home: Harness) -> None:
+    assert play(home, "TRIGGER ON WATERMARK", (4, 7, 9)) == [
+        "+(01,A,3) +(01,B,2)",
+        "-(01,B,2) +(01,B,3)",
+        "+(01,C,1) +(02,A,2) +(02,B,1)",
+        "+(03,B,1)",
+    ]
+
+
+@pytest.mark.parametrize("more", ["", " HAVING count(*) > 0"])
+def test_late_rows_that_are_left_out_are_counted(home: Harness, more: str) -> None:
+    expected = ["+(01,A,3) +(01,B,2)", "+(02,A,2) +(02,B,1)", "+(03,B,1)"]
+    assert play(home, f"{more} EMIT ON WINDOW CLOSE LATE DROP", tuple(range(1, 11))) == expected
+    late = home.query("SELECT view, window_end, rows, policy FROM sys.late_rows ORDER BY version")
+    assert late == [("v", moment(60), 1, "drop")] * 2
+    assert home.table("v") == home.emitted("v")
+
+
+@pytest.mark.parametrize("more", ["", " HAVING count(*) > 0"])
+def test_late_rows_that_are_archived_are_read_but_not_emitted(home: Harness, more: str) -> None:
+    changes = play(home, f"{more} EMIT ON WINDOW CLOSE LATE ARCHIVE", tuple(range(1, 11)))
+    assert changes == ["+(01,A,3) +(01,B,2)", "+(02,A,2) +(02,B,1)", "+(03,B,1)"]
+    rows = [(row[0].minute, *row[1:]) for row in home.table("v")]
+    assert rows == [(1, "A", 3), (1, "B", 3), (1, "C", 1), (2, "A", 2), (2, "B", 1), (3, "B", 1)]
+
+
+@pytest.mark.parametrize("more", ["", " HAVING count(*) > 0"])
+def test_a_view_can_refuse_late_rows(home: Harness, more: str) -> None:
+    with pytest.raises(AnabranchError, match="late row"):
+        play(home, f"{more} EMIT ON WINDOW CLOSE LATE FAIL", tuple(range(1, 11)))
+    assert sum(run["rows"] for run in home.runs("s")) == 7  # nothing of the run is kept
+
+
+def test_a_clause_inside_a_query(home: Harness) -> None:
+    """OctoSQL's own example: what stands above reads what has fired."""
+    home.sql(
+        "CREATE STREAM s (team STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS);"
+        "CREATE VIEW v AS WITH counts_per_team AS (SELECT e.window_end, e.team, COUNT(*) AS goals"
+        " FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE) e GROUP BY e.window_end, e.team TRIGGER ON WATERMARK)"
+        " SELECT * FROM counts_per_team cpt ORDER BY cpt.window_end ASC, cpt.goals DESC"
+    )
+    home.insert("s", [(team, moment(second)) for second, team in EVENTS])
+    minutes = [(row[0].minute, *row[1:]) for row in home.query("SELECT * FROM v")]
+    assert minutes == [(1, "A", 3), (1, "B", 3), (1, "C", 1), (2, "A", 2), (2, "B", 1)]
+
+
+# ---- EMIT STREAM and its relatives, by the example of "One SQL to Rule Them All"
+
+BIDS = [
+    ("07", None, "05"), ("08", ("07", 2, "A"), None), ("12", ("11", 3, "B"), None), ("13", ("05", 4, "C"), None),
+    ("14", None, "08"), ("15", ("09", 5, "D"), None), ("16", None, "12"), ("17", ("13", 1, "E"), None),
+    ("18", ("17", 6, "F"), None), ("21", None, "20"),
+]  # fmt: skip
+HIGHEST = """SELECT B.window_start AS wstart, B.window_end AS wend, B.bidtime, B.price, B.item
+FROM TUMBLE(TABLE bid, DESCRIPTOR(bidtime), INTERVAL '10' MINUTE) AS B
+JOIN (SELECT window_start, window_end, max(price) AS highest
+      FROM TUMBLE(TABLE bid, DESCRIPTOR(bidtime), INTERVAL '10' MINUTE) GROUP BY window_start, window_end) AS M
+ON B.window_start = M.window_start AND B.window_end = M.window_end AND B.price = M.highest"""
+
+
+def minute(value: object) -> object:
+    return value.strftime("%M") if isinstance(value, datetime) else value
+
+
+def auction(home: Harness, clause: str, until: str = "21") -> list[str]:
+    """What a reader sees at a minute past eight."""
+    home.sql("SET CLOCK TIMESTAMP '2026-01-01 08:00:00'")
+    home.sql(f"CREATE STREAM bid (bidtime TIMESTAMP, price INT, item STRING); CREATE VIEW v AS {HIGHEST} {clause}")
+    for clock, bid, progress in BIDS:
+        if clock > until:
+            break
+        home.sql(f"SET CLOCK TIMESTAMP '2026-01-01 08:{clock}:00'")
+        if bid is not None:
+            home.sql(f"INSERT INTO bid VALUES (TIMESTAMP '2026-01-01 08:{bid[0]}:00', {bid[1]}, '{bid[2]}')")
+        else:
+            home.sql(f"ADVANCE STREAM bid TO TIMESTAMP '2026-01-01 08:{progress}:00'")
+    order = "ptime, wstart, ver" if "STREAM" in clause else "wstart"
+    return [" ".join(str(minute(value)) for value in row) for row in home.query(f"SELECT * FROM v ORDER BY {order}")]
+
+
+@pytest.mark.parametrize(
+    ("clause", "until", "expected"),
+    [
+        ("", "13", ["00 10 05 4 C", "10 20 11 3 B"]),
+        ("EMIT CHANGES", "21", ["00 10 09 5 D", "10 20 17 6 F"]),
+        ("EMIT AFTER WATERMARK", "13", []),
+        ("EMIT AFTER WATERMARK", "16", ["00 10 09 5 D"]),
+        ("EMIT AFTER WATERMARK", "21", ["00 10 09 5 D", "10 20 17 6 F"]),
+        (
+            "EMIT STREAM",
+            "21",
+            [
+                "00 10 07 2 A  08 0", "10 20 11 3 B  12 0", "00 10 07 2 A undo 13 1", "00 10 05 4 C  13 2",
+                "00 10 05 4 C undo 15 3", "00 10 09 5 D  15 4", "10 20 11 3 B undo 18 1", "10 20 17 6 F  18 2",
+            ],
+        ),
+        ("EMIT STREAM AFTER WATERMARK", "21", ["00 10 09 5 D  16 0", "10 20 17 6 F  21 0"]),
+        (
+            "EMIT STREAM AFTER DELAY INTERVAL '6' MINUTES",
+            "21",
+            ["00 10 05 4 C  14 0", "10 20 17 6 F  18 0", "00 10 05 4 C undo 21 1", "00 10 09 5 D  21 2"],
+        ),
+    ],
+)  # fmt: skip
+def test_highest_bids(home: Harness, clause: str, until: str, expected: list[str]) -> None:
+    assert auction(home, clause, until) == expected
+
+
+# ---- finite queries
+
+CATS = [
+    ("Buster", "fluffy"), ("Tiger", "work of art"), ("Lucy", "fat"), ("Pepper", "work of art"), ("Tiger", "amazing"),
+    ("Molly", "the best"), ("Precious", "lovely"), ("Nala", "cute"), ("Misty", "amazing"), ("Tiger", "cute"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("n", "last"),
+    [
+        (1, {"fat": 1, "fluffy": 1, "lovely": 1, "the best": 1, "amazing": 2, "cute": 2, "work of art": 2}),
+        (2, {"amazing": 2, "cute": 2, "work of art": 2}),
+        (3, {}),
+    ],
+)
+def test_cats_by_description(home: Harness, n: int, last: dict[str, int]) -> None:
+    home.sql("CREATE STREAM cats (name STRING, description STRING)")
+    query = f"SELECT c.description, COUNT(*) AS n FROM cats c GROUP BY c.description TRIGGER COUNTING {n}"
+    home.sql(f"CREATE VIEW v AS {query}")
+    for cat in CATS:
+        home.insert("cats", [cat])
+    expected = sorted(last.items())
+    assert home.table("v") == expected
+    assert sorted(home.query(query)) == expected  # a finite query shows what has fired
+    if n == 1:
+        lines = [line for commit in shown(home.changes("v")) for line in commit.split(" ") if line[0] in "+-"]
+        assert len(lines) == 13
+
+
+def test_times_of_changes_are_those_of_the_clock(home: Harness) -> None:
+    home.sql(f"SET CLOCK {at(7)}; CREATE STREAM s (k STRING); CREATE VIEW v AS {COUNTS} EMIT STREAM")
+    insert(home, "a")
+    assert home.query("SELECT ptime FROM v") == [(datetime(2026, 1, 1, 0, 0, 7),)]
+    home.sql("SET CLOCK SYSTEM")
+    insert(home, "b")
+    (last,) = home.query("SELECT max(ptime) FROM v")
+    assert abs((datetime.now(timezone.utc).replace(tzinfo=None) - last[0]).total_seconds()) < 600

@@ -1,0 +1,117 @@
+"""The law for changes: whatever the query, the changes of a view add up to the batch answer over all rows.
+
+Queries are made at random from small pieces, one inside the other, so that what a piece reads can take rows back.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.testing import Harness
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+STREAMS = "CREATE STREAM a (id INT, c STRING, n INT); CREATE STREAM b (aid INT, p INT)"
+ROWS_A = st.tuples(st.sampled_from([1, 2, 3, None]), st.sampled_from(["x", "y", None]), st.integers(0, 4))
+ROWS_B = st.tuples(st.sampled_from([1, 2, 4, None]), st.integers(0, 4))
+
+#: Every piece gives the columns k, s, v; {0} and {1} are pieces or streams.
+PIECES = (
+    "SELECT k, s, v FROM {0} WHERE v > 1",
+    "SELECT v AS k, s, k AS v FROM {0}",
+    "SELECT k, max(s) AS s, CAST(sum(v) AS INT) AS v FROM {0} GROUP BY k",
+    "SELECT CAST(count(*) AS INT) AS k, s, max(v) AS v FROM {0} GROUP BY s",
+    "SELECT CAST(count(DISTINCT v) AS INT) AS k, s, min(v) AS v FROM {0} GROUP BY s HAVING count(*) > 1",
+    "SELECT CAST(count(*) AS INT) AS k, max(s) AS s, CAST(sum(v) AS INT) AS v FROM {0}",
+    "SELECT k, max(s) AS s, CAST(median(v) * 2 AS INT) AS v FROM {0} GROUP BY k",
+    "SELECT DISTINCT k, s, v FROM {0}",
+    "SELECT DISTINCT s AS s, k, 1 AS v FROM {0}",
+    "SELECT k, s, v FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY v DESC, s) AS r FROM {0}) WHERE r <= 2",
+    "SELECT k, s, CAST(sum(v) OVER (PARTITION BY s ORDER BY v, k RANGE UNBOUNDED PRECEDING) AS INT) AS v FROM {0}",
+    "SELECT k, s, lag(v) OVER (PARTITION BY k ORDER BY v, s) AS v FROM {0}",
+    "SELECT k, s, v FROM {0} ORDER BY v DESC, k, s LIMIT 3",
+    "SELECT x.k, y.s, x.v FROM {0} AS x JOIN {1} AS y ON x.k = y.k",
+    "SELECT x.k, y.s, y.v FROM {0} AS x, {1} AS y WHERE x.k = y.k AND x.v <= y.v",
+    "SELECT x.k, y.s, x.v FROM {0} AS x LEFT JOIN {1} AS y ON x.k = y.k AND x.v = y.v",
+    "SELECT x.k, y.s, y.v FROM {0} AS x FULL JOIN {1} AS y ON x.k = y.k",
+    "SELECT y.k, x.s, y.v FROM {0} AS x RIGHT JOIN {1} AS y ON x.k = y.k",
+    "SELECT k, s, v FROM {0} AS x LEFT SEMI JOIN {1} AS y ON x.k = y.k",
+    "SELECT k, s, v FROM {0} AS x LEFT ANTI JOIN {1} AS y ON x.k = y.k",
+    "SELECT x.k, max(y.s) AS s, CAST(count(y.v) AS INT) AS v FROM {0} AS x JOIN {1} AS y USING (k) GROUP BY x.k",
+    "SELECT k, s, v FROM {0} AS x WHERE EXISTS (SELECT 1 FROM {1} AS y WHERE y.k = x.k)",
+    "SELECT k, s, v FROM {0} WHERE k NOT IN (SELECT k FROM {1} WHERE k IS NOT NULL)",
+    "SELECT k, s, v FROM {0} WHERE v >= (SELECT avg(v) FROM {1})",
+    "SELECT k, s, v FROM {0} UNION ALL SELECT k, s, v FROM {1}",
+    "SELECT k, s, v FROM {0} UNION SELECT k, s, v FROM {1}",
+    "SELECT k, s, v FROM {0} INTERSECT ALL SELECT k, s, v FROM {1}",
+    "SELECT k, s, v FROM {0} EXCEPT ALL SELECT k, s, v FROM {1}",
+    "SELECT k, s, v FROM {0} EXCEPT SELECT k, s, v FROM {1}",
+    "SELECT k, grouping(s) AS g, max(s) AS s, max(v) AS v FROM {0} GROUP BY ROLLUP (k, s)",
+    "WITH t AS (SELECT s, k, v FROM {0} WHERE v < 4) SELECT t.k, u.s, t.v FROM t JOIN t AS u ON t.k = u.k",
+)
+LEAVES = st.sampled_from(["(SELECT id AS k, c AS s, n AS v FROM a)", "(SELECT aid AS k, 'x' AS s, p AS v FROM b)"])
+
+
+def _piece(below: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    def made(text: str) -> st.SearchStrategy[str]:
+        filled = st.tuples(below, below).map(lambda pair: text.format(*pair))
+        return filled.map(lambda query: f"({query.replace('SELECT k, grouping(s) AS g,', 'SELECT k,')})")
+
+    return st.sampled_from(PIECES).flatmap(made)
+
+
+QUERIES = st.recursive(LEAVES, _piece, max_leaves=4).filter(lambda text: "FROM (" in text).map(lambda text: text[1:-1])
+
+
+@settings(max_examples=4)
+@given(st.data())
+def test_changes_add_up_to_the_batch_answer(data: st.DataObject, spark: SparkSession, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
+    folder: Path = tmp_path_factory.mktemp("changes")
+    queries = data.draw(st.lists(QUERIES, min_size=4, max_size=6, unique=True))
+    rows_a = data.draw(st.lists(ROWS_A, min_size=2, max_size=9))
+    rows_b = data.draw(st.lists(ROWS_B, min_size=2, max_size=7))
+    cut_a = data.draw(st.integers(0, len(rows_a)))
+    cut_b = data.draw(st.integers(0, len(rows_b)))
+    with Harness(folder / "home", spark) as home:
+        home.sql(STREAMS)
+        runs = [("a", rows_a[:cut_a]), ("b", rows_b[:cut_b]), ("a", rows_a[cut_a:]), ("b", rows_b[cut_b:])]
+        for number, query in enumerate(queries[: len(queries) // 2]):
+            home.sql(f"CREATE VIEW v{number} AS {query} EMIT CHANGES")
+        for index, (stream, rows) in enumerate(runs):
+            if rows:
+                home.insert(stream, rows)
+            if index == 1:
+                home.compact()
+                home.reopen()
+                for number, query in enumerate(queries[len(queries) // 2 :], len(queries) // 2):
+                    home.sql(f"CREATE VIEW v{number} AS {query} EMIT CHANGES")
+        for number, query in enumerate(queries):
+            expected = home.batch(query, a=rows_a, b=rows_b)
+            assert home.emitted(f"v{number}") == expected, query
+            assert home.table(f"v{number}") == expected, query
+
+
+@pytest.mark.parametrize("text", PIECES)
+def test_each_piece_over_streams_that_grow(text: str, home: Harness) -> None:
+    """Every kind of query once over rows that come one by one, so that a failure names its kind."""
+    query = text.replace("SELECT k, grouping(s) AS g,", "SELECT k,").format(
+        "(SELECT id AS k, max(c) AS s, max(n) AS v FROM a GROUP BY id)", "(SELECT aid AS k, 'x' AS s, p AS v FROM b)"
+    )
+    home.sql(f"{STREAMS}; CREATE VIEW v AS {query} EMIT CHANGES")
+    rows_a = [(1, "x", 2), (2, None, 3), (1, "y", 4), (None, "x", 1)]
+    rows_b = [(1, 3), (2, 3), (1, 2)]
+    home.insert("a", rows_a[:2])
+    home.insert("b", rows_b[:1])
+    home.insert("a", rows_a[2:])
+    home.insert("b", rows_b[1:])
+    expected = home.batch(query, a=rows_a, b=rows_b)
+    assert home.emitted("v") == expected
+    assert home.table("v") == expected
