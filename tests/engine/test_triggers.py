@@ -92,7 +92,7 @@ def test_a_delay_starts_anew_with_each_row(home: Harness) -> None:
     arrivals = {0: "a", 3: "b", 4: "a", 20: "a"}
     fired = {}
     known = 0
-    for second in range(32):
+    for second in (0, 3, 4, 12, 13, 14, 20, 29, 30, 31):
         home.sql(f"SET CLOCK {at(second)}")
         if second in arrivals:
             insert(home, arrivals[second])
@@ -200,7 +200,8 @@ def test_a_clause_inside_a_query(home: Harness) -> None:
     )
     home.insert("s", [(team, moment(second)) for second, team in EVENTS])
     minutes = [(row[0].minute, *row[1:]) for row in home.query("SELECT * FROM v")]
-    assert minutes == [(1, "A", 3), (1, "B", 3), (1, "C", 1), (2, "A", 2), (2, "B", 1)]
+    assert [row[::2] for row in minutes] == [(1, 3), (1, 3), (1, 1), (2, 2), (2, 1)]
+    assert sorted(minutes) == [(1, "A", 3), (1, "B", 3), (1, "C", 1), (2, "A", 2), (2, "B", 1)]
 
 
 # ---- EMIT STREAM and its relatives, by the example of "One SQL to Rule Them All"

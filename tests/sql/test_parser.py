@@ -411,15 +411,56 @@ def test_emission_clauses(clause: str, mode: str) -> None:
         assert (view.query.emission.mode, view.start) == (mode, "now")
 
 
-def test_emission_belongs_to_the_whole_query() -> None:
-    with pytest.raises(NotSupported, match="at the end of the whole query"):
-        one("SELECT * FROM (SELECT a FROM t EMIT CHANGES)")
-    with pytest.raises(NotSupported, match="not supported yet"):
-        one("SELECT a FROM t EMIT AFTER DELAY INTERVAL 5 SECONDS")
-    with pytest.raises(NotSupported, match="not supported yet"):
-        one("SELECT a FROM t TRIGGER ON WATERMARK, COUNTING 5")
-    with pytest.raises(NotSupported, match="not supported yet"):
-        one("SELECT a FROM t LATE DROP")
+@pytest.mark.parametrize(
+    ("clause", "mode", "fields"),
+    [
+        ("TRIGGER COUNTING 10", "triggers", {"counting": 10}),
+        ("TRIGGER AFTER DELAY INTERVAL 5 SECONDS", "triggers", {"delay": 5_000_000, "first": False}),
+        ("TRIGGER ON END OF STREAM", "triggers", {"end": True}),
+        (
+            "TRIGGER ON WATERMARK, COUNTING 5, AFTER DELAY INTERVAL 1 MINUTE, ON END OF STREAM LATE DROP",
+            "triggers",
+            {"watermark": True, "counting": 5, "delay": 60_000_000, "end": True, "late": "drop"},
+        ),
+        ("EMIT STREAM", "feed", {"stream": True}),
+        ("EMIT AFTER WATERMARK", "close", {"watermark": True, "stream": False}),
+        ("EMIT STREAM AFTER DELAY INTERVAL '6' MINUTES", "triggers", {"delay": 360_000_000, "first": True}),
+        (
+            "EMIT AFTER WATERMARK AND AFTER DELAY INTERVAL '6' MINUTES",
+            "triggers",
+            {"watermark": True, "delay": 360_000_000},
+        ),
+        ("EMIT ON WINDOW CLOSE LATE ARCHIVE", "close", {"late": "archive"}),
+    ],
+)
+def test_triggers(clause: str, mode: str, fields: dict[str, object]) -> None:
+    emission = one(f"SELECT a FROM t GROUP BY a {clause}").query.emission
+    assert emission.mode == mode
+    assert {name: getattr(emission, name) for name in fields} == fields
+
+
+def test_a_query_inside_a_query_has_a_clause_of_its_own() -> None:
+    query = one("WITH x AS (SELECT a FROM t GROUP BY a TRIGGER COUNTING 2) SELECT * FROM x").query
+    assert query.emission is None
+    assert query.emits
+    assert [emission.counting for emission in query.emissions()] == [2]
+
+
+@pytest.mark.parametrize(
+    ("clause", "message"),
+    [
+        ("LATE DROP", "nothing here waits for a window"),
+        ("TRIGGER COUNTING 0", "at least 1"),
+        ("TRIGGER COUNTING 2, COUNTING 3", "twice"),
+        ("TRIGGER AFTER DELAY INTERVAL 5 MONTHS", "expected a delay"),
+        ("TRIGGER COUNTING 2, SOMETIMES", "expected COUNTING n"),
+        ("TRIGGER COUNTING 2 EMIT CHANGES", "one emission clause is enough"),
+        ("EMIT STREAM AFTER BREAKFAST", "expected DELAY"),
+    ],
+)
+def test_clauses_that_say_nothing(clause: str, message: str) -> None:
+    with pytest.raises(SyntaxProblem, match=message):
+        one(f"SELECT a FROM t GROUP BY a {clause}")
 
 
 @pytest.mark.parametrize(
@@ -431,7 +472,6 @@ def test_emission_belongs_to_the_whole_query() -> None:
         "SELECT * FROM STREAM(s, 'CUT BY 1000 ROWS')",
         "SELECT * FROM a ASOF JOIN b ON a.x = b.x",
         "SELECT * FROM v INCLUDING PROVISIONAL",
-        "SUBSCRIBE TO v",
         "BEGIN",
         "CREATE SINK k FROM v INTO files(path => 'x')",
         "CREATE STREAM s (a INT) KEEP 7 DAYS",

@@ -72,7 +72,7 @@ def find_lookup(query: Query, catalog: Catalog) -> Lookup | None:
     if relation.alias_columns or relation.name is None or len(relation.name.parts) > 1:
         return None
     view = catalog.find(relation.name.last)
-    if not isinstance(view, View) or view.emit != "close" or not view.direct:
+    if not isinstance(view, View) or view.emit != "close" or not view.direct or view.late == "archive":
         return None
     if any(duckdb_type(field.type) is None for field in view.fields):
         return None
