@@ -8,13 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from anabranch.cli.console import Console
+from anabranch.cli.exports import Export, ExportOutput, check_single, prepare
 from anabranch.cli.interface import Result, RunReport, Session
 from anabranch.cli.outputs import LIVE, Output, make_output
 from anabranch.cli.stopping import Interrupts
 from anabranch.cli.values import timestamp_text
 from anabranch.errors import UsageError
+
+if TYPE_CHECKING:
+    from anabranch.sql.syntax import Statement
 
 INTERRUPTED = 130
 #: Where the shell keeps what was typed, below the user's home folder.
@@ -33,6 +38,15 @@ class Settings:
     run_rows: int | None = None
 
 
+@dataclass(frozen=True)
+class Target:
+    """How results are shown, and where they go if they are not printed."""
+
+    output: str | None = None
+    to: str | None = None
+    overwrite: bool = False
+
+
 def open_session(settings: Settings) -> Session:
     """The engine, from here on."""
     import anabranch
@@ -43,27 +57,38 @@ def open_session(settings: Settings) -> Session:
     return session
 
 
-def count_statements(text: str) -> int:
+def parse_all(text: str) -> list[Statement]:
     """Parse the whole text: an error anywhere in it is told before anything is started."""
     from anabranch.sql.parser import parse
 
-    return len(parse(text))
+    return parse(text)
 
 
-def execute(console: Console, text: str, output: str | None, settings: Settings) -> int:
-    """Run statements in order and print what they answer."""
-    if count_statements(text) == 0:
+def execute(console: Console, text: str, target: Target, settings: Settings) -> int:
+    """Run statements in order and print what they answer, or write it."""
+    statements = parse_all(text)
+    if not statements:
         raise UsageError("there is no statement in the text", hint='give one, such as: anabranch "SELECT 1"')
+    export = prepare(console, target.output, target.to, target.overwrite)
+    if export is not None:
+        check_single(export, statements)
     with (
         open_session(settings) as session,
         Interrupts(console, session.stop, session.cancel, graceful=False) as interrupts,
     ):
-        if show_results(console, session, text, output, interrupts):
+        if show_results(console, session, text, target.output, interrupts, export):
             return INTERRUPTED
     return 0
 
 
-def show_results(console: Console, session: Session, text: str, output: str | None, interrupts: Interrupts) -> bool:
+def show_results(
+    console: Console,
+    session: Session,
+    text: str,
+    output: str | None,
+    interrupts: Interrupts,
+    export: Export | None = None,
+) -> bool:
     """Carry out statements and print what they answer; True if Ctrl-C ended one that goes on for ever."""
     for result in session.execute(text, live=output in LIVE):
         # Spark has been started by now, and has taken the signal for itself.
@@ -71,8 +96,11 @@ def show_results(console: Console, session: Session, text: str, output: str | No
         if result.message:
             console.message(result.message)
         if result.kind != "done":
-            printer, interrupts.graceful = choose_output(console, output, result)
-            printer.show(result)
+            if export is not None:
+                ExportOutput(console, export).show(result)
+            else:
+                printer, interrupts.graceful = choose_output(console, output, result)
+                printer.show(result)
             console.flush()
         if interrupts.asked:
             return True
@@ -89,7 +117,7 @@ def choose_output(console: Console, name: str | None, result: Result) -> tuple[O
 
 def run(console: Console, text: str, until_idle: bool, settings: Settings) -> int:
     """Keep the views of a script going until Ctrl-C, or until its sources have nothing more."""
-    if count_statements(text) == 0:
+    if not parse_all(text):
         raise UsageError("there is no statement in the script")
     reporter = Reporter(console)
     with (
@@ -158,7 +186,7 @@ def run_line(run: RunReport) -> str:
 
 def check(console: Console, text: str) -> int:
     """Parse and bind a script without Spark."""
-    count = count_statements(text)
+    count = len(parse_all(text))
     from anabranch.sql import check as check_script
 
     for warning in check_script(text):
