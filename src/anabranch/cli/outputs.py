@@ -14,6 +14,7 @@ from anabranch.cli import tables
 from anabranch.cli.console import Console
 from anabranch.cli.interface import ArrowTable, Result
 from anabranch.cli.net import NetTable
+from anabranch.cli.ordering import UNORDERED, Order
 from anabranch.cli.values import column_texts, is_number, json_formatter, json_text, plain_values
 
 if TYPE_CHECKING:
@@ -31,8 +32,10 @@ class Output(Protocol):
     def show(self, result: Result) -> None: ...
 
 
-def make_output(name: str, console: Console, clock: Callable[[], float] = time.monotonic) -> Output:
-    """The output of that name."""
+def make_output(
+    name: str, console: Console, clock: Callable[[], float] = time.monotonic, order: Order = UNORDERED
+) -> Output:
+    """The output of that name; `order` is that of the query, for outputs that have to sort for themselves."""
     if name == "batch-table":
         return BatchTable(console)
     if name == "batch-csv":
@@ -43,7 +46,7 @@ def make_output(name: str, console: Console, clock: Callable[[], float] = time.m
         return LiveCsv(console)
     from anabranch.cli.live import LiveTable
 
-    return LiveTable(console, clock)
+    return LiveTable(console, clock, order)
 
 
 def _deltas(result: Result) -> Iterator[ArrowTable]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from anabranch.cli.console import Console
 from anabranch.cli.exports import Export, ExportOutput, check_single, prepare
 from anabranch.cli.interface import Result, RunReport, Session
+from anabranch.cli.ordering import UNORDERED, Order, order_of
 from anabranch.cli.outputs import LIVE, Output, make_output
 from anabranch.cli.stopping import Interrupts
 from anabranch.cli.values import timestamp_text
@@ -90,7 +91,8 @@ def show_results(
     export: Export | None = None,
 ) -> bool:
     """Carry out statements and print what they answer; True if Ctrl-C ended one that goes on for ever."""
-    for result in session.execute(text, live=output in LIVE):
+    statements = parse_all(text)
+    for number, result in enumerate(session.execute(text, live=output in LIVE)):
         # Spark has been started by now, and has taken the signal for itself.
         interrupts.install()
         if result.message:
@@ -99,7 +101,8 @@ def show_results(
             if export is not None:
                 ExportOutput(console, export).show(result)
             else:
-                printer, interrupts.graceful = choose_output(console, output, result)
+                statement = statements[number] if number < len(statements) else None
+                printer, interrupts.graceful = choose_output(console, output, result, statement)
                 printer.show(result)
             console.flush()
         if interrupts.asked:
@@ -108,11 +111,22 @@ def show_results(
     return False
 
 
-def choose_output(console: Console, name: str | None, result: Result) -> tuple[Output, bool]:
+def choose_output(
+    console: Console, name: str | None, result: Result, statement: Statement | None = None
+) -> tuple[Output, bool]:
     """The output to use, and whether it follows changes until it is told to stop."""
     if name is None:
         name = "live-table" if result.endless and console.out_is_terminal else "batch-table"
-    return make_output(name, console), name in LIVE and (result.kind == "changes" or result.endless)
+    follows = name in LIVE and (result.kind == "changes" or result.endless)
+    return make_output(name, console, order=_order(name, result, statement)), follows
+
+
+def _order(name: str, result: Result, statement: Statement | None) -> Order:
+    from anabranch.sql.syntax import SelectStatement
+
+    if name != "live-table" or not isinstance(statement, SelectStatement):
+        return UNORDERED
+    return order_of(statement.text, statement.query, result.columns)
 
 
 def run(console: Console, text: str, until_idle: bool, settings: Settings) -> int:
