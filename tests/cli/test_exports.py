@@ -149,9 +149,19 @@ def test_what_cannot_be_is_refused_before_anything_starts(
     assert (tmp_path / "old.parquet").read_text() == "old"
 
 
+def test_changes_that_end_are_written_as_their_sum_in_order(
+    run_cli: Any, session: Any, make: Any, tmp_path: Path
+) -> None:
+    table = pa.table({"a": [1, None, 3], "at": pa.array([MOMENT] * 3, pa.timestamp("us", "UTC"))})
+    session.results = [make.result("changes", table=table)]
+    path = tmp_path / "x.parquet"
+    assert run_cli("SELECT a, at FROM t ORDER BY a DESC", "-o", "parquet", "--to", str(path)).code == 0
+    assert read(path)["a"].to_pylist() == [3, 1, None]
+
+
 @pytest.mark.parametrize("kind", ["rows", "changes"])
 def test_an_endless_answer_is_refused(run_cli: Any, session: Any, make: Any, tmp_path: Path, kind: str) -> None:
-    session.results = [make.result(kind, table=ROWS, endless=kind == "rows")]
+    session.results = [make.result(kind, table=ROWS, endless=True)]
     ended = run_cli("SELECT 1", "-o", "parquet", "--to", str(tmp_path / "x.parquet"))
     assert ended.code == 1
     assert "goes on for ever" in ended.err

@@ -189,6 +189,13 @@ def test_the_final_table_is_in_the_order_of_the_query_too(run_cli: Any, session:
     assert ended.err == ""
 
 
+@pytest.mark.parametrize("output", ["batch-csv", "batch-table", "live-table"])
+def test_changes_that_are_added_up_are_sorted(run_cli: Any, session: Any, make: Any, output: str) -> None:
+    session.results = [make.changes({"a": [1, 5], "_diff": [1, 1]}, {"a": [3], "_diff": [1]}, endless=False)]
+    out = run_cli("SELECT a FROM t ORDER BY a DESC", "-o", output).out
+    assert [line.strip() for line in out.splitlines() if line.strip().isdigit()] == ["5", "3", "1"]
+
+
 def test_an_order_that_cannot_be_kept_is_told(run_cli: Any, session: Any, make: Any) -> None:
     session.results = [make.changes({"a": [5, 1], "_diff": [1, 1]})]
     ended = run_cli("SELECT a FROM t ORDER BY abs(b)", "-o", "live-table")

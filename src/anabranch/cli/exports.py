@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from anabranch.cli.console import Console
 from anabranch.cli.interface import Result
+from anabranch.cli.ordering import UNORDERED, Order
 from anabranch.cli.values import rebuild
 from anabranch.errors import AnabranchError, QueryFailed, UsageError
 
@@ -103,18 +104,21 @@ def check_single(export: Export, statements: Sequence[Statement]) -> None:
 class ExportOutput:
     """Writes one answer."""
 
-    def __init__(self, console: Console, export: Export) -> None:
+    def __init__(self, console: Console, export: Export, order: Order = UNORDERED) -> None:
         self._console = console
         self._export = export
+        self._order = order
 
     def show(self, result: Result) -> None:
         export = self._export
-        if result.endless or result.kind == "changes":
+        if result.endless:
             raise QueryFailed(
                 f"this answer goes on for ever; {export.called} is for one that ends",
                 hint="-o stream-json and -o live-csv follow it; FROM name AS OF VERSION n reads what was there then",
             )
         rows = in_utc(result.toArrow())
+        if result.kind == "changes":  # added up, and in no order
+            rows = self._order.sort(rows)
         _check_names(export, rows.column_names)
         if export.path is None:
             self._console.flush()

@@ -203,9 +203,6 @@ class LiveTable:
         if result.kind == "rows" and not result.endless:
             final.show(result)
             return
-        if self._order.left_out is not None:
-            text = clean(self._order.left_out)
-            self._console.warning(f"live-table cannot sort by {text}: it is no column of the answer")
         net = NetTable(self._order)
         if self._console.out_is_terminal:
             status = self._watch(result, net)

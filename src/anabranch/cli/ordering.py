@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from anabranch.cli.values import plain_values
+
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from anabranch.sql.lexer import Token
     from anabranch.sql.syntax import Query, Select
 
@@ -38,6 +42,13 @@ class Order:
         """Rows sorted by this stand in the order; equal ones by all of their columns, so that they stand still."""
         own = tuple(_placed(row[each.index], each) for each in self.columns)
         return (*own, tuple(map(_rank, row)))
+
+    def sort(self, rows: pa.Table) -> pa.Table:
+        """The rows of a table in the order."""
+        if not self.columns:
+            return rows
+        values = list(zip(*[plain_values(column) for column in rows.columns], strict=True))
+        return rows.take(sorted(range(len(values)), key=lambda place: self.key(values[place])))
 
 
 UNORDERED = Order()

@@ -37,9 +37,9 @@ def make_output(
 ) -> Output:
     """The output of that name; `order` is that of the query, for outputs that have to sort for themselves."""
     if name == "batch-table":
-        return BatchTable(console)
+        return BatchTable(console, order)
     if name == "batch-csv":
-        return BatchCsv(console)
+        return BatchCsv(console, order)
     if name == "stream-json":
         return StreamJson(console)
     if name == "live-csv":
@@ -64,12 +64,13 @@ def _deltas(result: Result) -> Iterator[ArrowTable]:
 class BatchTable:
     """Aligned columns and the number of rows."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, order: Order = UNORDERED) -> None:
         self._console = console
+        self._order = order
 
     def show(self, result: Result) -> None:
         if result.kind == "changes":
-            net = NetTable()
+            net = NetTable(self._order)
             for batch in result:
                 net.apply(batch.changes)
             self.show_net(net, result.columns)
@@ -104,12 +105,13 @@ class BatchTable:
 class BatchCsv:
     """A header and rows, and nothing else: for programs."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, order: Order = UNORDERED) -> None:
         self._console = console
+        self._order = order
 
     def show(self, result: Result) -> None:
         if result.kind == "changes":
-            net = NetTable()
+            net = NetTable(self._order)
             for batch in result:
                 net.apply(batch.changes)
             self._console.line(csv_line(result.columns))

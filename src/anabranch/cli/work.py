@@ -16,6 +16,7 @@ from anabranch.cli.interface import Result, RunReport, Session
 from anabranch.cli.ordering import UNORDERED, Order, order_of
 from anabranch.cli.outputs import LIVE, Output, make_output
 from anabranch.cli.stopping import Interrupts
+from anabranch.cli.tables import clean
 from anabranch.cli.values import timestamp_text
 from anabranch.errors import UsageError
 
@@ -98,10 +99,10 @@ def show_results(
         if result.message:
             console.message(result.message)
         if result.kind != "done":
+            statement = statements[number] if number < len(statements) else None
             if export is not None:
-                ExportOutput(console, export).show(result)
+                ExportOutput(console, export, order_for(console, export.format, result, statement)).show(result)
             else:
-                statement = statements[number] if number < len(statements) else None
                 printer, interrupts.graceful = choose_output(console, output, result, statement)
                 printer.show(result)
             console.flush()
@@ -118,15 +119,20 @@ def choose_output(
     if name is None:
         name = "live-table" if result.endless and console.out_is_terminal else "batch-table"
     follows = name in LIVE and (result.kind == "changes" or result.endless)
-    return make_output(name, console, order=_order(name, result, statement)), follows
+    return make_output(name, console, order=order_for(console, name, result, statement)), follows
 
 
-def _order(name: str, result: Result, statement: Statement | None) -> Order:
+def order_for(console: Console, name: str, result: Result, statement: Statement | None) -> Order:
+    """The order of a query, for outputs that add up changes: those come in none."""
     from anabranch.sql.syntax import SelectStatement
 
-    if name != "live-table" or not isinstance(statement, SelectStatement):
+    added_up = result.kind == "changes" or (result.endless and name == "live-table")
+    if not added_up or name in ("stream-json", "live-csv") or not isinstance(statement, SelectStatement):
         return UNORDERED
-    return order_of(statement.text, statement.query, result.columns)
+    order = order_of(statement.text, statement.query, result.columns)
+    if order.left_out is not None:
+        console.warning(f"{name} cannot sort by {clean(order.left_out)}: it is no column of the answer")
+    return order
 
 
 def run(console: Console, text: str, until_idle: bool, settings: Settings) -> int:
