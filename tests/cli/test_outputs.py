@@ -107,62 +107,6 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_live_table_on_a_terminal_repaints_at_most_ten_times_a_second(
-    make: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setenv("LINES", "10")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
-    now = 0.0
-
-    def clock() -> float:
-        return now
-
-    painted: list[float] = []
-    from anabranch.cli import live
-
-    real = live.render
-
-    def render(*arguments: Any) -> Any:
-        painted.append(now)
-        return real(*arguments)
-
-    monkeypatch.setattr(live, "render", render)
-    result = make.changes(*[{"a": [n], "_diff": [1]} for n in range(100)], progress=1_767_225_600_000_000)
-
-    def tick(_: int) -> None:
-        nonlocal now
-        now += 0.02
-
-    result.before_batch = tick
-    out = Terminal()
-    make_output("live-table", Console(out, io.StringIO()), clock).show(result)
-    assert len(painted) <= 22
-    text = out.getvalue()
-    assert "more" in text
-    assert "progress 2026-01-01 00:00:00" in text
-    final = text[text.rindex("(100 rows)") :]
-    assert final.splitlines()[1].startswith("1,000 rows   500 rows/s")
-    assert "99 late" in final
-
-
-def test_the_picture_fits_the_terminal(make: Any) -> None:
-    from rich.console import Console as RichConsole
-
-    from anabranch.cli.live import Status, render
-
-    net = NetTable()
-    net.apply(pa.table({"a": list(range(50)), "b": ["x" * 200] * 50, "_diff": [1] * 50}))
-    terminal = RichConsole(file=io.StringIO(), width=60, height=12)
-    lines = terminal.render_lines(render(net, ["a", "b"], Status(50, 1, None, 2.0), (60, 12)), pad=False)
-    assert len(lines) <= 11
-    texts = ["".join(segment.text for segment in line) for line in lines]
-    assert all(len(text) <= 60 for text in texts)
-    assert any("... 44 more" in text for text in texts)
-    assert any(text.strip().startswith("49") for text in texts)
-
-
 def test_net_table_keeps_counts() -> None:
     net = NetTable()
     nan = float("nan")
@@ -172,15 +116,16 @@ def test_net_table_keeps_counts() -> None:
     net.apply(pa.table({"k": ["a", "b", "b"], "x": [float("nan"), 1.0, 1.0], "_diff": [-1, 1, 1]}))
     assert [net.texts(row) for row in net.rows()] == [[None, "2.0"], [None, "2.0"], ["b", "1.0"]]
     assert len(net) == 3
-    assert net.last(2) == net.rows()[-2:]
-    assert net.last(0) == []
+    assert net.part(2) == net.rows()[-2:]
+    assert net.part(0) == []
 
 
-def test_net_table_sorts_what_has_no_order() -> None:
+def test_net_table_sorts_values_with_null_inside() -> None:
     net = NetTable()
     net.apply(pa.table({"l": [[1, None], [None, 2], [1, 2]], "_diff": [1, 1, 1]}))
     assert len(net.rows()) == 3
-    assert len(net.last(2)) == 2
+    assert net.rows()[0] == ((None, 2),)
+    assert len(net.part(2)) == 2
 
 
 def test_wide_tables_are_cut_on_terminals_only(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:

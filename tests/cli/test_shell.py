@@ -80,6 +80,11 @@ def test_the_output_can_be_chosen(shell: Any, session: Any, make: Any) -> None:
     assert out == "a\n1\n"
 
 
+def test_a_file_is_no_output_of_the_shell(shell: Any) -> None:
+    _, err = shell("\\o parquet")
+    assert "-o parquet --to FILE" in err
+
+
 @pytest.mark.parametrize(
     ("text", "complete"),
     [

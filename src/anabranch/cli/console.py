@@ -12,6 +12,8 @@ import sys
 import traceback
 from typing import IO
 
+from anabranch.errors import UsageError
+
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
@@ -58,6 +60,14 @@ class Console:
 
     def flush(self) -> None:
         self.out.flush()
+
+    @property
+    def binary(self) -> IO[bytes]:
+        """Where a result goes that is not text."""
+        stream: IO[bytes] | None = getattr(self.out, "buffer", None)
+        if stream is None:
+            raise UsageError("standard output takes text only here")
+        return stream
 
     def message(self, text: str) -> None:
         """What happened, for people; nothing that a program reads."""

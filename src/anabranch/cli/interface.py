@@ -26,7 +26,7 @@ class Batch(Protocol):
 
     @property
     def rows(self) -> int:
-        """Rows taken in since the statement started."""
+        """Rows its streams have taken in so far, those from before the statement included."""
         ...
 
     @property

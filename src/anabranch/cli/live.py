@@ -1,18 +1,22 @@
 """live-table: the answer as it stands, repainted as runs commit.
 
-On a terminal the last rows that fit and a status line are repainted at most ten times a second; at the end
-the final table is printed like any other. Elsewhere only the final table is printed.
+On a terminal the rows that fit and a status line are repainted at most ten times a second; at the end the final table
+is printed like any other. Elsewhere only the final table is printed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.cli.console import Console
 from anabranch.cli.interface import Batch, Result
 from anabranch.cli.net import NetTable
+from anabranch.cli.ordering import Order
 from anabranch.cli.outputs import BatchTable
 from anabranch.cli.tables import clean, fit
 from anabranch.cli.values import NULL, is_number, timestamp_text
@@ -25,32 +29,74 @@ LEAST_SECONDS_BETWEEN_PAINTS = 0.1
 PAINTING_SHARE = 0.2
 #: Lines that are not rows: header, rule, "more", blank, status, and one for the cursor.
 OTHER_LINES = 6
+#: Rows a second are those of the runs in so many seconds; a source that brings nothing for as long has none.
+SECONDS_OF_RATE = 10.0
 
 
 @dataclass(frozen=True)
 class Status:
     """What the status line says."""
 
-    rows: int
-    late: int
-    progress: int | None
-    seconds: float
+    rows: int = 0
+    late: int = 0
+    progress: int | None = None
+    rate: float = 0.0
 
     def text(self) -> str:
-        rate = self.rows / self.seconds if self.seconds > 0 else 0.0
         progress = "none yet" if self.progress is None else timestamp_text(self.progress)
-        return f"{self.rows:,} rows   {rate:,.0f} rows/s   progress {progress}   {self.late:,} late"
+        return f"{self.rows:,} rows   {self.rate:,.0f} rows/s   progress {progress}   {self.late:,} late"
+
+
+class Meter:
+    """Counts the rows of batches; the clock is the caller's."""
+
+    def __init__(self) -> None:
+        self._rows, self._late = 0, 0
+        self._progress: int | None = None
+        #: When how many rows had been taken in. The first batch tells where counting starts: a home may hold rows
+        #: that were taken in long before.
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def count(self, batch: Batch, now: float) -> None:
+        self._rows, self._late = batch.rows, batch.late
+        if batch.progress is not None:  # that of a stream that has ended is none; what was reached stays
+            self._progress = batch.progress
+        self._samples.append((now, batch.rows))
+        # The newest sample from before the last seconds stays: it says how many rows there were when they began.
+        while len(self._samples) > 1 and self._samples[1][0] <= now - SECONDS_OF_RATE:
+            self._samples.popleft()
+
+    def status(self, now: float) -> Status:
+        rate = 0.0
+        if self._samples:
+            (since, before), (until, after) = self._samples[0], self._samples[-1]
+            if since < until and now - until < SECONDS_OF_RATE:
+                rate = (after - before) / (until - since)
+        return Status(self._rows, self._late, self._progress, rate)
+
+
+class Pace:
+    """When the next picture may be painted."""
+
+    def __init__(self) -> None:
+        self._next: float | None = None
+
+    def due(self, now: float) -> bool:
+        return self._next is None or now >= self._next
+
+    def painted(self, began: float, ended: float) -> None:
+        self._next = began + max(LEAST_SECONDS_BETWEEN_PAINTS, (ended - began) / PAINTING_SHARE)
 
 
 def render(net: NetTable, columns: list[str], status: Status, size: tuple[int, int]) -> RenderableType:
-    """The picture: the last rows that fit, how many more there are, the status line."""
+    """The picture: the rows that fit, how many more there are, the status line."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     room = max(1, size[1] - OTHER_LINES)
-    shown = net.last(room)
+    shown = net.part(room)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     fields = [] if net.schema is None else list(net.schema)
     names = [field.name for field in fields] or columns
@@ -70,19 +116,94 @@ def render(net: NetTable, columns: list[str], status: Status, size: tuple[int, i
     return Group(table, note, Text(""), line)
 
 
+class Screen:
+    """The net table and the picture of it. Batches come from one thread, ticks from another."""
+
+    def __init__(
+        self,
+        net: NetTable,
+        columns: list[str],
+        size: Callable[[], tuple[int, int]],
+        paint: Callable[[RenderableType], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._net = net
+        self._columns = columns
+        self._size = size
+        self._paint = paint
+        self._clock = clock
+        self._meter = Meter()
+        self._pace = Pace()
+        self._lock = threading.Lock()
+        self._stale = True
+        self._painted_status: str | None = None
+        self._failed: Exception | None = None
+
+    def apply(self, batch: Batch) -> None:
+        """Take in the changes of a run; they are painted now, or by a tick when it is time."""
+        with self._lock:
+            if self._failed is not None:
+                raise self._failed
+            self._net.apply(batch.changes)
+            self._meter.count(batch, self._clock())
+            self._stale = True
+            self._repaint()
+
+    def tick(self) -> None:
+        """Paint what has not been painted yet, if it is time: after a burst of runs there may be no other batch."""
+        with self._lock:
+            try:
+                if self._failed is None:
+                    self._repaint()
+            except Exception as error:  # the terminal is gone; whoever follows the answer is told
+                self._failed = error
+
+    def status(self) -> Status:
+        with self._lock:
+            return self._meter.status(self._clock())
+
+    def _repaint(self) -> None:
+        began = self._clock()
+        status = self._meter.status(began)
+        if not self._pace.due(began) or (not self._stale and status.text() == self._painted_status):
+            return
+        self._paint(render(self._net, self._columns, status, self._size()))
+        self._stale, self._painted_status = False, status.text()
+        self._pace.painted(began, self._clock())
+
+
+@contextmanager
+def ticking(tick: Callable[[], None]) -> Iterator[None]:
+    """Call `tick` now and then from a thread of its own."""
+    done = threading.Event()
+
+    def loop() -> None:
+        while not done.wait(LEAST_SECONDS_BETWEEN_PAINTS):
+            tick()
+
+    thread = threading.Thread(target=loop, name="live-table", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 class LiveTable:
     """Keeps the net table and repaints it."""
 
-    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+    def __init__(self, console: Console, clock: Callable[[], float], order: Order) -> None:
         self._console = console
         self._clock = clock
+        self._order = order
 
     def show(self, result: Result) -> None:
         final = BatchTable(self._console)
         if result.kind == "rows" and not result.endless:
             final.show(result)
             return
-        net = NetTable()
+        net = NetTable(self._order)
         if self._console.out_is_terminal:
             status = self._watch(result, net)
             final.show_net(net, result.columns)
@@ -96,24 +217,18 @@ class LiveTable:
         from rich.console import Console as RichConsole
         from rich.live import Live
 
-        started = self._clock()
-        status = Status(0, 0, None, 0.0)
         terminal = RichConsole(file=self._console.out)
-        next_paint = started
         # Transient: the picture goes when the final table is printed in its place.
         with Live(console=terminal, auto_refresh=False, transient=True, redirect_stdout=False) as live:
-            live.update(render(net, result.columns, status, self._console.size), refresh=True)
-            for batch in result:
-                net.apply(batch.changes)
-                before = self._clock()
-                status = _status(batch, before - started)
-                if before < next_paint:
-                    continue
-                live.update(render(net, result.columns, status, self._console.size), refresh=True)
-                after = self._clock()
-                next_paint = before + max(LEAST_SECONDS_BETWEEN_PAINTS, (after - before) / PAINTING_SHARE)
-        return status
-
-
-def _status(batch: Batch, seconds: float) -> Status:
-    return Status(batch.rows, batch.late, batch.progress, seconds)
+            screen = Screen(
+                net,
+                result.columns,
+                lambda: self._console.size,
+                lambda picture: live.update(picture, refresh=True),
+                self._clock,
+            )
+            screen.tick()
+            with ticking(screen.tick):
+                for batch in result:
+                    screen.apply(batch)
+            return screen.status()

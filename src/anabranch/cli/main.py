@@ -21,7 +21,7 @@ WRONG_USAGE = 2
 INTERRUPTED = 130
 #: Where `run`, `compact` and `doctor` look when no home is given; a one-off query uses a temporary home.
 DEFAULT_HOME = ".anabranch"
-OUTPUTS = ("batch-table", "batch-csv", "stream-json", "live-table", "live-csv")
+OUTPUTS = ("batch-table", "batch-csv", "stream-json", "live-table", "live-csv", "arrow", "parquet")
 QUERY = "query"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -180,6 +180,8 @@ def cli() -> None:
     type=click.Choice(OUTPUTS),
     help="How results are printed.  [default: batch-table; live-table on a terminal for endless sources]",
 )
+@click.option("--to", metavar="FILE", help="Where -o arrow or -o parquet writes; '-' is stdout (arrow's default).")
+@click.option("--overwrite", is_flag=True, help="Replace the file of --to if it exists.")
 @home_option
 @spark_options
 @run_rows_option
@@ -190,6 +192,8 @@ def query(
     sql: tuple[str, ...],
     file: str | None,
     output: str | None,
+    to: str | None,
+    overwrite: bool,
     home: str | None,
     master: str | None,
     conf: dict[str, str],
@@ -209,7 +213,8 @@ def query(
     text = sql[0] if file is None else read_text(file)
     from anabranch.cli import work
 
-    return work.execute(console, text, output, work.Settings(home, master, conf, run_rows))
+    target = work.Target(output, to, overwrite)
+    return work.execute(console, text, target, work.Settings(home, master, conf, run_rows))
 
 
 @cli.command()

@@ -1,25 +1,28 @@
 """The net table: what is left of a sequence of changes.
 
-Each distinct row is kept with the sum of its `_diff`. Pure bookkeeping: knows nothing of terminals.
+Each distinct row is kept with the sum of its `_diff`, and given in the order that was asked for. Pure bookkeeping:
+knows nothing of terminals.
 """
 
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from anabranch.cli.ordering import UNORDERED, Order, Row
 from anabranch.cli.values import Formatter, plain_values, text_formatter
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Row = tuple[Any, ...]
-
 
 class NetTable:
     """Rows with counts; a row whose count comes to zero is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: Order = UNORDERED) -> None:
+        #: Without one, rows are sorted by their columns from left to right, NULL first.
+        self.order = order
         self._counts: dict[Row, int] = {}
         self._shown = 0
         self._schema: pa.Schema | None = None
@@ -67,31 +70,29 @@ class NetTable:
         self._shown += max(after, 0) - max(before, 0)
 
     def rows(self) -> list[Row]:
-        """All rows in the order of their columns, NULL first, as often as they are there."""
-        counted = [(row, count) for row, count in self._counts.items() if count > 0]
-        try:
-            counted.sort(key=lambda pair: _order(pair[0]))
-        except TypeError:
-            counted.sort(key=lambda pair: self.texts(pair[0]).__repr__())
-        return [row for row, count in counted for _ in range(count)]
+        """All rows in order, as often as they are there."""
+        counted = sorted(self._present(), key=self.order.key)
+        return [row for row in counted for _ in range(self._counts[row])]
 
-    def last(self, limit: int) -> list[Row]:
-        """The last rows of that order, without sorting them all: with windows first, these are the newest."""
-        live = (row for row, count in self._counts.items() if count > 0)
-        try:
-            top = heapq.nlargest(limit, live, key=_order)
-        except TypeError:
-            return self.rows()[-limit:] if limit else []
-        top.reverse()
-        repeated = [row for row in top for _ in range(self._counts[row])]
+    def part(self, limit: int) -> list[Row]:
+        """As many rows as fit, without sorting them all.
+
+        The first ones, if an order is asked for. Otherwise the last: with windows in front, these are the newest.
+        """
+        if self.order.columns:
+            found = heapq.nsmallest(limit, self._present(), key=self.order.key)
+        else:
+            found = heapq.nlargest(limit, self._present(), key=self.order.key)[::-1]
+        repeated = [row for row in found for _ in range(min(self._counts[row], limit))]
+        if self.order.columns:
+            return repeated[:limit]
         return repeated[-limit:] if limit else []
+
+    def _present(self) -> Iterator[Row]:
+        return (row for row, count in self._counts.items() if count > 0)
 
     def texts(self, row: Row) -> list[str | None]:
         """The cells of a row as text; NULL stays None."""
         return [
             None if value is None else formatter(value) for value, formatter in zip(row, self._formatters, strict=True)
         ]
-
-
-def _order(row: Row) -> tuple[tuple[bool, Any], ...]:
-    return tuple((value is not None, value) for value in row)

@@ -14,6 +14,7 @@ from anabranch.cli import tables
 from anabranch.cli.console import Console
 from anabranch.cli.interface import ArrowTable, Result
 from anabranch.cli.net import NetTable
+from anabranch.cli.ordering import UNORDERED, Order
 from anabranch.cli.values import column_texts, is_number, json_formatter, json_text, plain_values
 
 if TYPE_CHECKING:
@@ -31,19 +32,21 @@ class Output(Protocol):
     def show(self, result: Result) -> None: ...
 
 
-def make_output(name: str, console: Console, clock: Callable[[], float] = time.monotonic) -> Output:
-    """The output of that name."""
+def make_output(
+    name: str, console: Console, clock: Callable[[], float] = time.monotonic, order: Order = UNORDERED
+) -> Output:
+    """The output of that name; `order` is that of the query, for outputs that have to sort for themselves."""
     if name == "batch-table":
-        return BatchTable(console)
+        return BatchTable(console, order)
     if name == "batch-csv":
-        return BatchCsv(console)
+        return BatchCsv(console, order)
     if name == "stream-json":
         return StreamJson(console)
     if name == "live-csv":
         return LiveCsv(console)
     from anabranch.cli.live import LiveTable
 
-    return LiveTable(console, clock)
+    return LiveTable(console, clock, order)
 
 
 def _deltas(result: Result) -> Iterator[ArrowTable]:
@@ -61,12 +64,13 @@ def _deltas(result: Result) -> Iterator[ArrowTable]:
 class BatchTable:
     """Aligned columns and the number of rows."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, order: Order = UNORDERED) -> None:
         self._console = console
+        self._order = order
 
     def show(self, result: Result) -> None:
         if result.kind == "changes":
-            net = NetTable()
+            net = NetTable(self._order)
             for batch in result:
                 net.apply(batch.changes)
             self.show_net(net, result.columns)
@@ -101,12 +105,13 @@ class BatchTable:
 class BatchCsv:
     """A header and rows, and nothing else: for programs."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, order: Order = UNORDERED) -> None:
         self._console = console
+        self._order = order
 
     def show(self, result: Result) -> None:
         if result.kind == "changes":
-            net = NetTable()
+            net = NetTable(self._order)
             for batch in result:
                 net.apply(batch.changes)
             self._console.line(csv_line(result.columns))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from anabranch.cli.console import Console, describe
+from anabranch.cli.exports import FORMATS
 from anabranch.cli.interface import Session
 from anabranch.cli.outputs import NAMES
 from anabranch.cli.stopping import Interrupts
@@ -75,6 +76,11 @@ class Shell:
         elif name == "\\o":
             if not rest or rest in NAMES:
                 self._output = rest or None
+            elif rest in FORMATS:
+                self._console.error(
+                    f"the shell prints answers, and {FORMATS[rest]} is a file\n"
+                    f"  outside of it: anabranch -o {rest} --to FILE 'SELECT ...'"
+                )
             else:
                 hint = did_you_mean(rest, NAMES) or f"the outputs are {', '.join(NAMES)}"
                 self._console.error(f"there is no output {rest}\n  {hint}")

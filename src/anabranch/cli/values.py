@@ -46,18 +46,19 @@ def plain_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
     return values if freeze is None else [None if value is None else freeze(value) for value in values]
 
 
-def _rebuild(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+def rebuild(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A type with each of the plain types in it replaced by what `leaf` gives for it."""
     import pyarrow as pa
 
     types = pa.types
     if types.is_struct(kind):
-        return pa.struct([field.with_type(_rebuild(field.type, leaf)) for field in kind])
+        return pa.struct([field.with_type(rebuild(field.type, leaf)) for field in kind])
     if types.is_map(kind):
-        return pa.map_(_rebuild(kind.key_type, leaf), kind.item_field.with_type(_rebuild(kind.item_type, leaf)))
+        return pa.map_(rebuild(kind.key_type, leaf), kind.item_field.with_type(rebuild(kind.item_type, leaf)))
     if types.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(_rebuild(kind.value_type, leaf)))
+        return pa.large_list(kind.value_field.with_type(rebuild(kind.value_type, leaf)))
     if types.is_list(kind) or types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(_rebuild(kind.value_type, leaf)))
+        return pa.list_(kind.value_field.with_type(rebuild(kind.value_type, leaf)))
     return leaf(kind)
 
 
@@ -75,7 +76,7 @@ def _in_micros(kind: pa.DataType) -> pa.DataType:
             return pa.date32()
         return kind
 
-    return _rebuild(kind, leaf)
+    return rebuild(kind, leaf)
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
@@ -86,7 +87,7 @@ def _storage(kind: pa.DataType) -> pa.DataType:
             return pa.int64()
         return pa.int32() if pa.types.is_date(kind) else kind
 
-    return _rebuild(kind, leaf)
+    return rebuild(kind, leaf)
 
 
 def _freezer(kind: pa.DataType) -> Callable[[Any], Any] | None:

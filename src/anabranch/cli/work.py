@@ -8,13 +8,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from anabranch.cli.console import Console
+from anabranch.cli.exports import Export, ExportOutput, check_single, prepare
 from anabranch.cli.interface import Result, RunReport, Session
+from anabranch.cli.ordering import UNORDERED, Order, order_of
 from anabranch.cli.outputs import LIVE, Output, make_output
 from anabranch.cli.stopping import Interrupts
+from anabranch.cli.tables import clean
 from anabranch.cli.values import timestamp_text
 from anabranch.errors import UsageError
+
+if TYPE_CHECKING:
+    from anabranch.sql.syntax import Statement
 
 INTERRUPTED = 130
 #: Where the shell keeps what was typed, below the user's home folder.
@@ -33,6 +40,15 @@ class Settings:
     run_rows: int | None = None
 
 
+@dataclass(frozen=True)
+class Target:
+    """How results are shown, and where they go if they are not printed."""
+
+    output: str | None = None
+    to: str | None = None
+    overwrite: bool = False
+
+
 def open_session(settings: Settings) -> Session:
     """The engine, from here on."""
     import anabranch
@@ -43,36 +59,52 @@ def open_session(settings: Settings) -> Session:
     return session
 
 
-def count_statements(text: str) -> int:
+def parse_all(text: str) -> list[Statement]:
     """Parse the whole text: an error anywhere in it is told before anything is started."""
     from anabranch.sql.parser import parse
 
-    return len(parse(text))
+    return parse(text)
 
 
-def execute(console: Console, text: str, output: str | None, settings: Settings) -> int:
-    """Run statements in order and print what they answer."""
-    if count_statements(text) == 0:
+def execute(console: Console, text: str, target: Target, settings: Settings) -> int:
+    """Run statements in order and print what they answer, or write it."""
+    statements = parse_all(text)
+    if not statements:
         raise UsageError("there is no statement in the text", hint='give one, such as: anabranch "SELECT 1"')
+    export = prepare(console, target.output, target.to, target.overwrite)
+    if export is not None:
+        check_single(export, statements)
     with (
         open_session(settings) as session,
         Interrupts(console, session.stop, session.cancel, graceful=False) as interrupts,
     ):
-        if show_results(console, session, text, output, interrupts):
+        if show_results(console, session, text, target.output, interrupts, export):
             return INTERRUPTED
     return 0
 
 
-def show_results(console: Console, session: Session, text: str, output: str | None, interrupts: Interrupts) -> bool:
+def show_results(
+    console: Console,
+    session: Session,
+    text: str,
+    output: str | None,
+    interrupts: Interrupts,
+    export: Export | None = None,
+) -> bool:
     """Carry out statements and print what they answer; True if Ctrl-C ended one that goes on for ever."""
-    for result in session.execute(text, live=output in LIVE):
+    statements = parse_all(text)
+    for number, result in enumerate(session.execute(text, live=output in LIVE)):
         # Spark has been started by now, and has taken the signal for itself.
         interrupts.install()
         if result.message:
             console.message(result.message)
         if result.kind != "done":
-            printer, interrupts.graceful = choose_output(console, output, result)
-            printer.show(result)
+            statement = statements[number] if number < len(statements) else None
+            if export is not None:
+                ExportOutput(console, export, order_for(console, export.format, result, statement)).show(result)
+            else:
+                printer, interrupts.graceful = choose_output(console, output, result, statement)
+                printer.show(result)
             console.flush()
         if interrupts.asked:
             return True
@@ -80,16 +112,32 @@ def show_results(console: Console, session: Session, text: str, output: str | No
     return False
 
 
-def choose_output(console: Console, name: str | None, result: Result) -> tuple[Output, bool]:
+def choose_output(
+    console: Console, name: str | None, result: Result, statement: Statement | None = None
+) -> tuple[Output, bool]:
     """The output to use, and whether it follows changes until it is told to stop."""
     if name is None:
         name = "live-table" if result.endless and console.out_is_terminal else "batch-table"
-    return make_output(name, console), name in LIVE and (result.kind == "changes" or result.endless)
+    follows = name in LIVE and (result.kind == "changes" or result.endless)
+    return make_output(name, console, order=order_for(console, name, result, statement)), follows
+
+
+def order_for(console: Console, name: str, result: Result, statement: Statement | None) -> Order:
+    """The order of a query, for outputs that add up changes: those come in none."""
+    from anabranch.sql.syntax import SelectStatement
+
+    added_up = result.kind == "changes" or (result.endless and name == "live-table")
+    if not added_up or name in ("stream-json", "live-csv") or not isinstance(statement, SelectStatement):
+        return UNORDERED
+    order = order_of(statement.text, statement.query, result.columns)
+    if order.left_out is not None:
+        console.warning(f"{name} cannot sort by {clean(order.left_out)}: it is no column of the answer")
+    return order
 
 
 def run(console: Console, text: str, until_idle: bool, settings: Settings) -> int:
     """Keep the views of a script going until Ctrl-C, or until its sources have nothing more."""
-    if count_statements(text) == 0:
+    if not parse_all(text):
         raise UsageError("there is no statement in the script")
     reporter = Reporter(console)
     with (
@@ -158,7 +206,7 @@ def run_line(run: RunReport) -> str:
 
 def check(console: Console, text: str) -> int:
     """Parse and bind a script without Spark."""
-    count = count_statements(text)
+    count = len(parse_all(text))
     from anabranch.sql import check as check_script
 
     for warning in check_script(text):

@@ -78,18 +78,23 @@ def publish(path: Path, data: bytes) -> None:
     temporary = write_temporary(path.parent, data)
     crash.reach("during-record")
     try:
-        try:
-            os.link(temporary, path)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            # A file system without hard links: the home has one writer, so looking first is enough.
-            if path.exists():
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
-            os.rename(temporary, path)
+        give_name(temporary, path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def give_name(temporary: Path, path: Path) -> None:
+    """Give a finished file its name; raises FileExistsError if the name is taken. The old name may stay as well."""
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # A file system without hard links: the home has one writer, so looking first is enough.
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        os.rename(temporary, path)
 
 
 def is_disk_full(error: BaseException) -> bool:
