@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from anabranch.algebra.progress import Percentile
 from anabranch.sql.lexer import Span, Token
 
 
@@ -274,13 +275,17 @@ class ColumnDefinition:
 
 @dataclass(frozen=True)
 class Watermark:
-    """Max-difference progress: the highest event time seen, less `delay`. Durations in microseconds."""
+    """How progress follows the event times in `column`: the highest one less `delay`, or a percentile of the last ones.
+
+    Durations in microseconds.
+    """
 
     column: str
     span: Span
-    delay: int
+    delay: int | None
     idle: int | None = None
     ahead: int | None = None
+    percentile: Percentile | None = None
 
 
 @dataclass(frozen=True)
