@@ -66,12 +66,28 @@ class WindowSpec:
 
 
 @dataclass(frozen=True)
+class Watermark:
+    """How progress follows the event times in `column`: the highest one less `delay`, or a percentile of the last ones.
+
+    Durations in microseconds.
+    """
+
+    column: str
+    span: Span
+    delay: int | None
+    idle: int | None = None
+    ahead: int | None = None
+    percentile: Percentile | None = None
+
+
+@dataclass(frozen=True)
 class Relation:
     """One thing in a FROM clause.
 
     `kind` says which of the fields are set: a `name` (with `version` for AS OF), a quoted `path`, a `function` with
     `arguments`, a `subquery`, or text that is Spark's own business (`opaque`: VALUES, LATERAL VIEW and the like).
-    A window function over a name, a path or a subquery is that relation with `window` set.
+    A window function over a name, a path or a subquery is that relation with `window` set. A watermark function around
+    it adds to the `watermarks` that its stream must have.
     """
 
     kind: Literal["name", "path", "function", "subquery", "opaque"]
@@ -86,6 +102,7 @@ class Relation:
     version: int | None = None
     version_span: Span | None = None
     window: WindowSpec | None = None
+    watermarks: tuple[Watermark, ...] = ()
     join: str = ""  # "" for the first, "," or the words of the join ("LEFT OUTER JOIN")
     condition: Span | None = None  # ON or USING, keyword included
     condition_tokens: tuple[Token, ...] = ()
@@ -95,9 +112,7 @@ class Relation:
     @property
     def exposed(self) -> str | None:
         """The name by which columns of this relation can be qualified."""
-        if self.alias is not None:
-            return self.alias
-        return self.name.last if self.name is not None else None
+        return self.alias or (self.name.last if self.name is not None else None)
 
 
 @dataclass(frozen=True)
@@ -199,10 +214,15 @@ class Query:
 
     def emissions(self) -> Iterator[Emission]:
         """Its emission clause and those of the queries inside it."""
-        if self.emission is not None:
-            yield self.emission
+        for query in self.queries():
+            if query.emission is not None:
+                yield query.emission
+
+    def queries(self) -> Iterator[Query]:
+        """This query and every one inside it."""
+        yield self
         for inner in self.nested():
-            yield from inner.emissions()
+            yield from inner.queries()
 
     @property
     def emits(self) -> bool:
@@ -215,16 +235,7 @@ class Query:
         yield from _nested(self.body)
 
     def cte_names(self) -> set[str]:
-        names = {name.lower() for name, _ in self.ctes}
-        for select, _ in self.selects():
-            for relation in select.relations:
-                if relation.subquery is not None:
-                    names |= relation.subquery.cte_names()
-            for inner in select.subqueries:
-                names |= inner.cte_names()
-        for _, query in self.ctes:
-            names |= query.cte_names()
-        return names
+        return {name.lower() for query in self.queries() for name, _ in query.ctes}
 
 
 def _nested(body: Select | SetOperation | Query | Opaque) -> Iterator[Query]:
@@ -271,21 +282,6 @@ class ColumnDefinition:
     name: str
     type: str
     span: Span
-
-
-@dataclass(frozen=True)
-class Watermark:
-    """How progress follows the event times in `column`: the highest one less `delay`, or a percentile of the last ones.
-
-    Durations in microseconds.
-    """
-
-    column: str
-    span: Span
-    delay: int | None
-    idle: int | None = None
-    ahead: int | None = None
-    percentile: Percentile | None = None
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,23 @@
-"""How a text says how progress follows the rows of a stream: the WATERMARK clause of CREATE STREAM."""
+"""How a text says how progress follows the rows of a stream.
+
+Progress belongs to the stream, so CREATE STREAM says it, by the WATERMARK clause. OctoSQL says it in the query, by a
+function over the stream; that is read here too. A relation inside such a function is that relation, with a watermark
+that its stream must have.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 
 from anabranch.algebra.progress import Percentile
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import duration_text, take_duration
 from anabranch.sql.lexer import NUMBER, WORD, Span, quote_name, tokenize
-from anabranch.sql.syntax import Watermark
+from anabranch.sql.syntax import Relation, Watermark
+from anabranch.sql.table_functions import SOURCE, TIME, TableFunction, TakeRelation, at_function, take_call
 
 #: The last event times are part of the record of every run.
 MOST_ROWS = 10_000
@@ -57,17 +65,17 @@ def _delay(cursor: Cursor, column: str) -> int:
             end=again.end,
             hint=f"as in {column} - INTERVAL 5 SECONDS",
         )
-    return take_delay(cursor) if cursor.take("-") else 0
+    return _take_delay(cursor) if cursor.take("-") else 0
 
 
 def _percentile(cursor: Cursor) -> Percentile:
-    percentile = take_percentage(cursor)
+    percentile = _take_percentage(cursor)
     cursor.expect("OF")
-    events = take_events(cursor)
+    events = _take_events(cursor)
     _rows(cursor)
     frequency = 1
     if cursor.take("EVERY"):
-        frequency = take_frequency(cursor)
+        frequency = _take_frequency(cursor)
         _rows(cursor)
     return Percentile(events, percentile, frequency)
 
@@ -77,10 +85,50 @@ def _rows(cursor: Cursor) -> None:
         cursor.expect("ROWS")
 
 
+# ---- functions
+
+
+def _function(example: str, *figures: str) -> TableFunction:
+    order = (SOURCE, TIME, *figures)
+    names = {"source": SOURCE, "time_field": TIME, **{each: each for each in figures}}
+    return TableFunction(order, names, tuple(names), example, ("frequency",))
+
+
+_FUNCTIONS = {
+    "MAX_DIFF_WATERMARK": _function(
+        "max_diff_watermark(source => TABLE(t), time_field => DESCRIPTOR(ts), offset => INTERVAL 5 SECONDS)", "offset"
+    ),
+    "PERCENTILE_WATERMARK": _function(
+        "percentile_watermark(source => TABLE(t), time_field => DESCRIPTOR(ts), events => 1000, percentile => 95,"
+        " frequency => 100)",
+        "events",
+        "percentile",
+        "frequency",
+    ),
+}
+
+
+def at_watermark_function(cursor: Cursor) -> bool:
+    return at_function(cursor, _FUNCTIONS)
+
+
+def take_watermark_function(cursor: Cursor, join: str, take_relation: TakeRelation) -> Relation:
+    """max_diff_watermark(source => TABLE(t), time_field => DESCRIPTOR(ts), offset => INTERVAL 5 SECONDS), or
+    percentile_watermark(..., events => 1000, percentile => 95, frequency => 100)."""
+    call = take_call(cursor, _FUNCTIONS, take_relation, lambda at, parameter: _FIGURES[parameter](at))
+    figures = call.figures
+    delay = int(figures["offset"]) if "offset" in figures else None
+    percentile: Percentile | None = None
+    if delay is None:
+        percentile = Percentile(int(figures["events"]), figures["percentile"], int(figures.get("frequency", 1)))
+    mark = Watermark(call.time.last, call.span, delay, percentile=percentile)
+    return replace(call.source, span=call.span, watermarks=(*call.source.watermarks, mark), join=join)
+
+
 # ---- figures
 
 
-def take_delay(cursor: Cursor) -> int:
+def _take_delay(cursor: Cursor) -> int:
     """How far the bound stays behind the highest event time."""
     start = cursor.current.start
     delay = take_duration(cursor, "how late rows may be")
@@ -94,7 +142,7 @@ def take_delay(cursor: Cursor) -> int:
     return delay
 
 
-def take_percentage(cursor: Cursor) -> float:
+def _take_percentage(cursor: Cursor) -> float:
     """How many of a hundred rows lie above the bound."""
     text = cursor.current.text
     plain = cursor.current.kind == NUMBER and re.fullmatch(r"\d{1,3}(\.\d{1,9})?", text) is not None
@@ -104,7 +152,7 @@ def take_percentage(cursor: Cursor) -> float:
     return float(text)
 
 
-def take_events(cursor: Cursor) -> int:
+def _take_events(cursor: Cursor) -> int:
     """How many of the last rows are looked at."""
     token = cursor.current
     events = _at_least_one(cursor, "how many of the last rows are looked at")
@@ -118,7 +166,7 @@ def take_events(cursor: Cursor) -> int:
     return events
 
 
-def take_frequency(cursor: Cursor) -> int:
+def _take_frequency(cursor: Cursor) -> int:
     """After how many rows the bound is taken anew."""
     return _at_least_one(cursor, "after how many rows the bound is taken anew")
 
@@ -127,6 +175,14 @@ def _at_least_one(cursor: Cursor, what: str) -> int:
     if cursor.current.text.strip("0") == "":
         raise cursor.problem(f"expected {what}, at least 1")
     return cursor.expect_whole_number(what)
+
+
+_FIGURES: dict[str, Callable[[Cursor], float]] = {
+    "offset": _take_delay,
+    "events": _take_events,
+    "percentile": _take_percentage,
+    "frequency": _take_frequency,
+}
 
 
 # ---- the way back
