@@ -68,6 +68,7 @@ class Binder:
                 continue
             edits.extend(self.relation_edits(relation))
         edits += [Edit(emission.span, "") for emission in self.query.emissions()]
+        edits += [Edit(dropped, "") for query in self.query.queries() for dropped in query.dropped]
         where = span or self.query.span
         inside = [e for e in edits if where.start <= e.span.start and e.span.end <= where.end]
         return Bound(splice(self.text, where, inside), dict(self.references))

@@ -108,11 +108,12 @@ class Relation:
     condition_tokens: tuple[Token, ...] = ()
     alias_columns: tuple[str, ...] = ()  # t(a, b)
     reshaped: bool = False  # TABLESAMPLE, PIVOT or UNPIVOT behind it
+    cte: str | None = None  # the CTE that stood here in its place
 
     @property
     def exposed(self) -> str | None:
         """The name by which columns of this relation can be qualified."""
-        return self.alias or (self.name.last if self.name is not None else None)
+        return self.alias or self.cte or (self.name.last if self.name is not None else None)
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,8 @@ class Query:
     order_tokens: tuple[Token, ...] = ()
     order_expressions: tuple[Expression, ...] = ()  # of ORDER BY, LIMIT and OFFSET
     cte_columns: tuple[tuple[str, ...], ...] = ()  # the names that WITH name(a, b) gives, one entry a CTE
+    cte_spans: tuple[Span, ...] = ()  # from the name to the closing bracket
+    dropped: tuple[Span, ...] = ()  # text of CTEs that nothing reads any more
 
     def selects(self) -> Iterator[tuple[Select, Query]]:
         """Every SELECT block, with the query whose body it is part of; outer ones first."""
