@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from anabranch.engine.scan import in_order
-from anabranch.testing import Harness
+from anabranch.testing import FakeClock, Harness
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NOON = datetime(2026, 1, 1, 12)
 #: Seconds after noon; taken anew after the 5th, 7th, 9th, ... row, the bound is 1, 2, 2, 4, 7, 7.
@@ -80,3 +84,18 @@ def test_files_count_in_the_order_in_which_they_were_written(home: Harness, tmp_
     home.sql(f"CREATE STREAM c (k STRING, ts TIMESTAMP, {mark})")
     home.sql(f"COPY c FROM '{tmp_path}/in/*.csv'")
     assert progress(home, "c") == after(90)
+
+
+@pytest.mark.spark
+def test_the_slowest_partition_holds_the_bound(tmp_path: Path, spark: SparkSession) -> None:
+    clock = FakeClock(NOON)
+    with Harness(tmp_path / "home", spark, clock=clock) as live:
+        live.sql("CREATE STREAM r (timestamp TIMESTAMP, value BIGINT, WATERMARK FOR timestamp PERCENTILE 100 OF 3 ROWS)"
+                 " FROM rate(rows_per_second => 1, partitions => 2)")  # fmt: skip
+        live.table("r")
+        clock.forward(10)
+        assert len(live.table("r")) == 10
+        # The lowest of the last three in each: seconds 4, 6 and 8, and seconds 5, 7 and 9.
+        assert progress(live, "r") == after(4)
+        partitions = live.query("SELECT partition, progress FROM sys.progress WHERE partition IS NOT NULL")
+        assert sorted(partitions) == [("0", after(4)), ("1", after(5))]
