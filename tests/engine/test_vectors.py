@@ -64,14 +64,15 @@ WITH
                                                       offset => INTERVAL 5 SECONDS) e),
   with_tumble AS (SELECT * FROM tumble(source => TABLE(with_watermark), time_field => DESCRIPTOR(e.time),
                                        window_length => INTERVAL 1 MINUTE, offset => INTERVAL 0 SECONDS) e),
-  counts_per_team AS (SELECT e.window_end, e.team, COUNT(*) as goals FROM with_tumble e GROUP BY e.window_end, e.team)
+  counts_per_team AS (SELECT e.window_end, e.team, COUNT(*) as goals FROM with_tumble e GROUP BY e.window_end, e.team
+                      TRIGGER ON WATERMARK)
 SELECT * FROM counts_per_team cpt ORDER BY cpt.window_end ASC, cpt.goals DESC
 """
 
 
 def test_goals_per_minute_and_team(home: Harness) -> None:
     home.sql("CREATE STREAM events (team STRING, time TIMESTAMP, WATERMARK FOR time AS time - INTERVAL 5 SECONDS)")
-    home.sql(f"CREATE VIEW goals AS {GOALS} TRIGGER ON WATERMARK")
+    home.sql(f"CREATE VIEW goals AS {GOALS}")
     runs = [
         [(10, "A"), (20, "B"), (15, "A"), (58, "B")],
         [(62, "A"), (59, "A"), (66, "B")],

@@ -17,16 +17,16 @@ OBJECTS = (
 )
 CATALOG = Catalog({each.id: to_json(each) for each in OBJECTS})
 
-#: The query of OctoSQL's own example, with the clause about results at its end.
+#: The query of OctoSQL's own example.
 GOALS = """\
 WITH
   with_watermark AS (SELECT * FROM max_diff_watermark(source => TABLE(events), time_field => DESCRIPTOR(time),
                                                       offset => INTERVAL 5 SECONDS) e),
   with_tumble AS (SELECT * FROM tumble(source => TABLE(with_watermark), time_field => DESCRIPTOR(e.time),
                                        window_length => INTERVAL 1 MINUTE, offset => INTERVAL 0 SECONDS) e),
-  counts_per_team AS (SELECT e.window_end, e.team, COUNT(*) as goals FROM with_tumble e GROUP BY e.window_end, e.team)
-SELECT * FROM counts_per_team cpt ORDER BY cpt.window_end ASC, cpt.goals DESC
-TRIGGER ON WATERMARK"""
+  counts_per_team AS (SELECT e.window_end, e.team, COUNT(*) as goals FROM with_tumble e GROUP BY e.window_end, e.team
+                      TRIGGER ON WATERMARK)
+SELECT * FROM counts_per_team cpt ORDER BY cpt.window_end ASC, cpt.goals DESC"""
 
 
 def bound(text: str) -> str:
