@@ -57,6 +57,46 @@ def test_sixteen_rows_in_four_runs_with_progress_from_the_rows(home: Harness) ->
     assert home.table("closed") == [(at(5), 10), (at(10), 4), (at(15), 2)]
 
 
+#: A query that names its progress and its windows itself, each in a step of its own.
+GOALS = """
+WITH
+  with_watermark AS (SELECT * FROM max_diff_watermark(source => TABLE(events), time_field => DESCRIPTOR(time),
+                                                      offset => INTERVAL 5 SECONDS) e),
+  with_tumble AS (SELECT * FROM tumble(source => TABLE(with_watermark), time_field => DESCRIPTOR(e.time),
+                                       window_length => INTERVAL 1 MINUTE, offset => INTERVAL 0 SECONDS) e),
+  counts_per_team AS (SELECT e.window_end, e.team, COUNT(*) as goals FROM with_tumble e GROUP BY e.window_end, e.team
+                      TRIGGER ON WATERMARK)
+SELECT * FROM counts_per_team cpt ORDER BY cpt.window_end ASC, cpt.goals DESC
+"""
+
+
+def test_goals_per_minute_and_team(home: Harness) -> None:
+    home.sql("CREATE STREAM events (team STRING, time TIMESTAMP, WATERMARK FOR time AS time - INTERVAL 5 SECONDS)")
+    home.sql(f"CREATE VIEW goals AS {GOALS}")
+    runs = [
+        [(10, "A"), (20, "B"), (15, "A"), (58, "B")],
+        [(62, "A"), (59, "A"), (66, "B")],
+        [(50, "B"), (90, "A")],
+        [(30, "C"), (130, "B")],
+    ]
+    seconds = [(MIDNIGHT + timedelta(seconds=second), team) for run in runs for second, team in run]
+    shown = []
+    for run in runs:
+        home.insert("events", [(team, MIDNIGHT + timedelta(seconds=second)) for second, team in run])
+        shown.append([(end.minute, team, goals) for end, team, goals in home.table("goals")])
+    assert shown == [
+        [],
+        [(1, "A", 3), (1, "B", 2)],
+        [(1, "A", 3), (1, "B", 3)],
+        [(1, "A", 3), (1, "B", 3), (1, "C", 1), (2, "A", 2), (2, "B", 1)],
+    ]
+    home.advance("events")
+    assert home.table("goals") == home.batch(GOALS, events=[(team, time) for time, team in seconds])
+    # Its state is one row a minute and team, not the rows of the stream.
+    plan = "\n".join(row[0] for row in home.query(f"EXPLAIN {GOALS}"))
+    assert "pane table events_by_team" in plan and "computed over rows" not in plan
+
+
 def test_nulls_merge(home: Harness) -> None:
     """A run of nothing but NULLs neither empties a sum nor makes a group twice."""
     home.sql("CREATE STREAM s (g STRING, x INT)")

@@ -22,6 +22,8 @@ PAUSE = 0.2
 ATTEMPTS = 3
 #: Vacuum every so many runs.
 VACUUM_EVERY = 50
+#: About what a run of a stream with a percentile takes at the most: its event times pass through the driver.
+MOST_ROWS_IN_ORDER = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Capture:
             state = core.ledger.snapshot().streams.get(stream.id)
             position = state.last.position if state is not None and state.last is not None else None
             for attempt in range(ATTEMPTS):
-                stretch = source.next(position, max_rows or core.run_rows)
+                stretch = source.next(position, _most_rows(stream, max_rows or core.run_rows))
                 if stretch is None:
                     return None
                 try:
@@ -85,6 +87,7 @@ class Capture:
             source.typed,
             source.cheap,
             lambda: source.verify(stretch),
+            stretch.files,
         )
         record = self.runner.run(stream.id, incoming)
         source.committed(stretch)
@@ -122,7 +125,7 @@ class Capture:
 
     def tick(self, stream: Stream) -> Record | None:
         """Let the clock move progress past idle partitions."""
-        if stream.delay is None or not stream.live:
+        if not stream.live or not stream.policy.follows_rows:
             return None
         now = self.core.now()
         return self.runner.move(stream.id, lambda each, state: progress_algebra.tick(each.policy, state, now), "idle")
@@ -180,3 +183,7 @@ class Capture:
             total,
             speed,
         )
+
+
+def _most_rows(stream: Stream, given: int | None) -> int | None:
+    return given if stream.percentile is None else min(given or MOST_ROWS_IN_ORDER, MOST_ROWS_IN_ORDER)

@@ -54,7 +54,7 @@ class Changer:
         try:
             with self.core.ledger.intent(statement.sql):
                 if isinstance(target, Stream):
-                    incoming = self._incoming(target, fitted, 0)
+                    incoming = self._incoming(target, fitted)
                     record = self.runner.run(target.id, incoming, kind="insert", applied=applied)
                     rows = record.streams[target.id].rows
                 else:
@@ -84,7 +84,7 @@ class Changer:
             ) from error
         with self.core.ledger.intent(statement.sql):
             if isinstance(target, Stream):
-                incoming = self._incoming(target, frame, stretch.bytes)
+                incoming = self._incoming(target, frame, stretch.bytes, stretch.files)
                 record = self.runner.run(target.id, incoming, kind="copy", applied=applied)
                 rows = record.streams[target.id].rows
             else:
@@ -96,10 +96,10 @@ class Changer:
                 record, rows = self._append(target, frame.select(*(quote_name(f.name) for f in target.fields)), applied)
         return f"{rows:,} row{'' if rows == 1 else 's'} copied into {target.name}", record
 
-    def _incoming(self, stream: Stream, frame: DataFrame, size: int) -> Incoming:
+    def _incoming(self, stream: Stream, frame: DataFrame, size: int = 0, files: tuple[str, ...] = ()) -> Incoming:
         state = self.core.ledger.snapshot().streams.get(stream.id)
         position = state.last.position if state is not None and state.last is not None else None
-        return Incoming(frame, position, None, size, typed="_corrupt" not in frame.columns)
+        return Incoming(frame, position, None, size, typed="_corrupt" not in frame.columns, files=files)
 
     def _fit(
         self, statement: Insert, frame: DataFrame, columns: tuple[Field, ...], target: Stream | Table

@@ -89,6 +89,7 @@ class Definer:
             keep,
             statement.fail_on_bad,
             0 if keep == "all" else None,
+            mark.percentile if mark is not None else None,
         )
         schemas = {stream.rows_table: arrow_schema(fields)} if keep == "all" else {}
         tables = {stream.rows_table: TableChange()} if keep == "all" else {}

@@ -5,12 +5,14 @@ The figures (rows, late rows, the range of event times) are had in one of three 
     carried    a small run: the groups of its outputs carry them, and they are added up on the driver
     observed   a source that is dear to read: Spark watches the rows on their way into the first output
     counted    a columnar source: a job of its own, beside the others, over the one column of the event time
+
+A stream whose progress is a percentile of its last rows needs its event times one by one: `in_order` collects them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -50,6 +52,7 @@ class Incoming:
     typed: bool = False  # never text that may not parse
     cheap: bool = False  # read again for each output rather than kept in memory
     verify: Callable[[], None] = lambda: None  # raises if the rows are not what they were said to be
+    files: tuple[str, ...] = ()  # that they are read from, in the order in which they came
 
 
 @dataclass(frozen=True)
@@ -87,14 +90,15 @@ class Figures:
     by_partition: Mapping[str, Seen]
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], parts: list[str]) -> Figures:
+    def of(cls, values: Mapping[str, Any], parts: list[str], times: Mapping[str, list[int]]) -> Figures:
         """The figures from the values of the metrics; what is not among them follows from those that are."""
         rows, high = values["rows"] or 0, values.get("high")
         seen = {}
         for index, part in enumerate(parts):
             highest = values.get(f"highest_{index}", high)
             ahead, here = values.get(f"ahead_{index}", 0), values.get(f"rows_{index}", rows)
-            seen[part] = Seen(values.get(f"high_{index}", highest), highest, here or 0, ahead or 0)
+            honest = values.get(f"high_{index}", highest)
+            seen[part] = Seen(honest, highest, here or 0, ahead or 0, times.get(part, ()))
         return cls(rows, values["bad"] or 0, values.get("late") or 0, values.get("low"), high, seen)
 
 
@@ -118,6 +122,7 @@ class Scan:
         self.rows = incoming.frame if plain else _marked(incoming.frame)
         self.good = good_rows(stream, () if plain else (CORRUPT,))
         self.values: Mapping[str, Any] = {}
+        self.times: Mapping[str, list[int]] = {}
 
     def _carried(self) -> Carried | None:
         """The outputs whose groups carry the figures, if the run is small enough for it."""
@@ -146,7 +151,7 @@ class Scan:
                 with ThreadPoolExecutor(max_workers=WRITERS) as pool:
                     list(pool.map(lambda task: task(), tasks))
             watch.lap("partials")
-            scanned.figures = Figures.of(self.values, parts)
+            scanned.figures = Figures.of(self.values, parts, self.times)
             scanned.bad += self.incoming.bad
             if scanned.figures.bad:
                 scanned.bad += self._bad_rows()
@@ -169,10 +174,27 @@ class Scan:
                 first, rest = partial(self._observe, rest[0], metrics, scanned), rest[1:]
             else:
                 first = partial(self._count, metrics)
-        return [first, *(partial(self._write, output, self.rows, scanned) for output in rest)]
+        tasks: list[Callable[[], None]] = [first]
+        tasks += [partial(self._write, output, self.rows, scanned) for output in rest]
+        if self.stream.percentile is not None:
+            tasks.append(partial(self._collect_times, parts))
+        return tasks
 
     def _count(self, metrics: list[str]) -> None:
         self.values = self.rows.selectExpr(*metrics).collect()[0].asDict()
+
+    def _collect_times(self, parts: list[str]) -> None:
+        """The event times of all rows of the run, on the driver, for each partition in the order in which they came.
+
+        All of them, although only the last are kept: at which rows the percentile is taken depends on those before.
+        """
+        assert self.stream.time is not None
+        files = self.incoming.files if len(self.incoming.files) > 1 else ()
+        columns = [f"unix_micros({quote_name(self.stream.time)}) AS time"]
+        columns += [PARTITION] if len(parts) > 1 else []
+        columns += [ORIGIN] if files else []
+        rows = self.rows.where(self.good).selectExpr(*columns).toArrow()
+        self.times = in_order(rows, parts, files)
 
     def _observe(self, output: Output, metrics: list[str], scanned: Scanned) -> None:
         from pyspark.sql import Observation
@@ -255,6 +277,26 @@ def _metrics(stream: Stream, good: str, state: ProgressState, parts: list[str], 
             items.append(f"max(CASE WHEN {here} AND {time} <= {limit} THEN {time} END) AS high_{index}")
             items.append(f"count_if({here} AND {time} > {limit}) AS ahead_{index}")
     return items
+
+
+def in_order(rows: Any, parts: list[str], files: Sequence[str]) -> dict[str, list[int]]:
+    """The event times of each partition as they came: file by file in the order given, row by row in each.
+
+    Spark hands out the rows of a file in their order, but begins with the largest file.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    if files:
+        place = {name: index for index, name in enumerate(files)}
+        origins = rows.column(ORIGIN).combine_chunks().dictionary_encode()
+        named = origins.dictionary.to_pylist()
+        places = pa.array([place.get(_path(origin), len(files)) for origin in named], pa.int64())
+        rows = rows.take(compute.array_sort_indices(places.take(origins.indices)))
+    if len(parts) == 1:
+        return {parts[0]: rows.column("time").to_pylist()}
+    of = rows.column(PARTITION)
+    return {part: rows.column("time").filter(compute.equal(of, part)).to_pylist() for part in parts}
 
 
 def _marked(frame: DataFrame) -> DataFrame:

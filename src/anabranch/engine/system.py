@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.progress import END
+from anabranch.algebra.progress import END, reached
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.late import LATE_ROW_FIELDS, LATE_ROWS
@@ -117,7 +117,7 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         rows.append((stream.name, None, _shown(state.bound), ended, state.high, *counts))
         if len(state.partitions) > 1:
             for name, partition in sorted(state.partitions.items()):
-                bound = None if partition.high is None or stream.delay is None else partition.high - stream.delay
+                bound = reached(stream.policy, partition)
                 rows.append((stream.name, name, bound, ended, partition.high, None, None, None))
     return rows
 

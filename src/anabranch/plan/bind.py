@@ -6,7 +6,7 @@ relations, AS OF and the emission clause is touched, so an error of Spark's poin
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from anabranch.algebra.windows import (
@@ -21,7 +21,8 @@ from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
 from anabranch.plan.catalog import Catalog, Stream, Table
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit, Spliced, splice
-from anabranch.sql.syntax import Query, Relation, WindowSpec
+from anabranch.sql.syntax import Query, Relation, Watermark, WindowSpec
+from anabranch.sql.watermarks import watermark_text
 
 SYSTEM_TABLES = ("runs", "progress", "views", "tables", "bad_rows", "late_rows")
 FILE_FUNCTIONS = ("csv", "tsv", "json", "parquet", "files")
@@ -53,7 +54,7 @@ class Binder:
         self.text = text
         self.catalog = catalog
         self.query = query
-        self.ctes = query.cte_names()
+        self.ctes = {name.lower(): inner for each in query.queries() for name, inner in each.ctes}
         self.references: dict[str, Reference] = {}
         self._extra: tuple[Edit, ...] = ()
 
@@ -67,6 +68,7 @@ class Binder:
                 continue
             edits.extend(self.relation_edits(relation))
         edits += [Edit(emission.span, "") for emission in self.query.emissions()]
+        edits += [Edit(dropped, "") for query in self.query.queries() for dropped in query.dropped]
         where = span or self.query.span
         inside = [e for e in edits if where.start <= e.span.start and e.span.end <= where.end]
         return Bound(splice(self.text, where, inside), dict(self.references))
@@ -76,13 +78,11 @@ class Binder:
         edits: list[Edit] = []
         if relation.version_span is not None:
             edits.append(Edit(relation.version_span, ""))
-        if relation.kind == "subquery":
-            if relation.window is not None and relation.subquery is not None:
-                inner = f"({self._nested(relation.subquery)})"
-                edits.append(Edit(relation.span, windowed_sql(inner, relation.window)))
-            return edits
+        inside = relation.window is not None or bool(relation.watermarks)  # a function stands around it
         source = self.source_sql(relation)
-        if source is None and relation.window is not None and relation.name is not None:
+        if source is None and inside and relation.subquery is not None:
+            source = f"({self._nested(relation.subquery)})"
+        if source is None and inside and relation.name is not None:
             source = quote_name(relation.name.last)  # a CTE
         if source is None:
             return edits
@@ -98,7 +98,7 @@ class Binder:
 
     def _share(self, other: Binder) -> Binder:
         self.references = other.references
-        self.ctes = self.ctes | other.ctes
+        self.ctes = {**other.ctes, **self.ctes}
         return self
 
     def source_sql(self, relation: Relation) -> str | None:
@@ -110,6 +110,13 @@ class Binder:
         return quote_name(reference.placeholder)
 
     def resolve(self, relation: Relation) -> Reference | None:
+        """What a relation stands for; None for a CTE, a subquery and what is Spark's own business."""
+        reference = self._reference(relation)
+        for mark in relation.watermarks:
+            self._check_watermark(relation, mark)
+        return reference
+
+    def _reference(self, relation: Relation) -> Reference | None:
         if relation.kind == "path":
             assert relation.path is not None
             return Reference(f"@f:{len(self.references)}", "file", relation.path, relation=relation)
@@ -137,8 +144,43 @@ class Binder:
         at = "" if relation.version is None else f":{relation.version}"
         return Reference(f"@{kind[0]}:{found.id}{at}", kind, found.id, relation.version, relation)
 
+    def _check_watermark(self, relation: Relation, mark: Watermark) -> None:
+        """A watermark function stands for a stream that declares this very watermark."""
+        clause = watermark_text(mark.column, mark.delay, mark.percentile)
+        streams = {stream.id: stream for stream in self._streams(relation, frozenset())}
+        if len(streams) != 1:
+            raise refuse(
+                self.text,
+                mark.span,
+                f"a watermark belongs to one stream, and {'several are' if streams else 'none is'} read here",
+                f"leave the function out, and put {clause} into CREATE STREAM",
+            )
+        (stream,) = streams.values()
+        declared = None if stream.time is None else watermark_text(stream.time, stream.delay, stream.percentile)
+        if declared is None or declared.lower() != clause.lower():
+            raise refuse(
+                self.text,
+                mark.span,
+                f"stream {stream.name} has {'no watermark' if declared is None else declared}",
+                f"a watermark belongs to the stream: put {clause} into CREATE STREAM {stream.name}",
+            )
+
+    def _streams(self, relation: Relation, around: frozenset[str]) -> Iterator[Stream]:
+        """The streams under a relation, through CTEs (`around` are those it is in) and subqueries."""
+        name = relation.name.last.lower() if relation.name is not None else ""
+        reference = self._reference(relation)
+        if reference is not None:
+            target = self.catalog.objects.get(reference.target)
+            if isinstance(target, Stream):
+                yield target
+            return
+        inner = relation.subquery or (self.ctes.get(name) if name not in around else None)
+        for each in inner.relations() if inner is not None else ():
+            yield from self._streams(each, around | {name})
+
     def _unknown(self, relation: Relation, known: list[str]) -> UnknownName:
-        name = str(relation.name)
+        assert relation.name is not None
+        name, span = str(relation.name), relation.name.span
         hint = did_you_mean(name, known)
         if "." in name and name.rsplit(".", 1)[-1].lower() in (
             "csv",
@@ -152,8 +194,8 @@ class Binder:
         return UnknownName(
             f"there is no stream, view or table {name}",
             text=self.text,
-            start=relation.span.start if relation.window is None else relation.name.span.start,  # type: ignore[union-attr]
-            end=relation.span.end if relation.window is None else relation.name.span.end,  # type: ignore[union-attr]
+            start=span.start,
+            end=span.end,
             hint=hint,
         )
 

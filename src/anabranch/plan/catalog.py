@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from anabranch.algebra.progress import Policy
+from anabranch.algebra.progress import Percentile, Policy
 from anabranch.algebra.windows import SlidingWindows
 
 T = TypeVar("T")
@@ -36,6 +36,7 @@ class Stream:
     keep: str  # "all" or "nothing"
     fail_on_bad: bool
     kept_since: int | None = None  # first run whose rows are in the rows table; None: it has none
+    percentile: Percentile | None = None  # in place of a delay
 
     kind = "stream"
 
@@ -46,7 +47,7 @@ class Stream:
 
     @property
     def policy(self) -> Policy:
-        return Policy(delay=self.delay, idle=self.idle, ahead=self.ahead, live=self.live)
+        return Policy(self.delay, self.idle, self.ahead, self.live, self.percentile)
 
     @property
     def rows_table(self) -> str:
@@ -248,6 +249,7 @@ _NESTED: dict[str, type[Any]] = {
     "direct": Output,
     "touches": Touch,
     "narrows": Narrow,
+    "percentile": Percentile,
 }
 
 
@@ -266,6 +268,8 @@ def from_json(values: Mapping[str, Any]) -> Object:
             value = {table: tuple(at) for table, at in value.items()}
         if isinstance(value, list | tuple) and nested is not None and value and isinstance(value[0], dict):
             value = tuple(nested(**_tuples(each)) for each in value)
+        elif isinstance(value, dict) and nested is not None:
+            value = nested(**value)
         elif isinstance(value, list):
             value = tuple(value)
         arguments[name] = value

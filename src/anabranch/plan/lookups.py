@@ -69,7 +69,7 @@ def find_lookup(query: Query, catalog: Catalog) -> Lookup | None:
     relation = select.relations[0]
     if relation.kind != "name" or relation.window is not None or relation.version is not None or relation.reshaped:
         return None
-    if relation.alias_columns or relation.name is None or len(relation.name.parts) > 1:
+    if relation.watermarks or relation.alias_columns or relation.name is None or len(relation.name.parts) > 1:
         return None
     view = catalog.find(relation.name.last)
     if not isinstance(view, View) or view.emit != "close" or not view.direct or view.late == "archive":

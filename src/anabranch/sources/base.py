@@ -31,12 +31,16 @@ class BadRow:
 
 @dataclass(frozen=True)
 class Stretch:
-    """The next piece of a source: where it ends, what it holds, and about how much it is."""
+    """The next piece of a source: where it ends, what it holds, and about how much it is.
+
+    `files` are those that it is read from, in the order in which they count as having come.
+    """
 
     position: Any
     captured: Any
     bytes: int
     bad: tuple[BadRow, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 class Source(Protocol):

@@ -137,7 +137,8 @@ class FilesSource:
         if not fresh and not bad:
             return None
         count = 0 if position is None else int(position["files"])
-        return Stretch({"files": count + len(fresh), "changed": reported}, fresh, total, tuple(bad))
+        names = tuple(name for name, _, _ in fresh)
+        return Stretch({"files": count + len(fresh), "changed": reported}, fresh, total, tuple(bad), names)
 
     def verify(self, stretch: Stretch) -> None:
         """A file that is still being written must not be taken in half."""

@@ -299,7 +299,7 @@ class _Script:
             made: dict[str, Stream | Table | View] = {}
             for key, each in self.known.items():
                 if each.kind == "stream":
-                    made[key] = Stream(key, each.name, "", (), None, None, None, None, None, {}, "all", False)
+                    made[key] = _stream(key, each)
                 elif each.kind == "table":
                     made[key] = Table(key, each.name, "", (), None, {}, None)
                 else:
@@ -313,6 +313,12 @@ class _Script:
 
 def _same(one: Statement, other: Statement) -> bool:
     return normal_form(tokenize(one.sql)) == normal_form(tokenize(other.sql))
+
+
+def _stream(id: str, made: Known) -> Stream:
+    mark = made.statement.watermark if isinstance(made.statement, syntax.CreateStream) else None
+    time, delay, percentile = (mark.column, mark.delay, mark.percentile) if mark is not None else (None, None, None)
+    return Stream(id, made.name, "", (), time, delay, None, None, None, {}, "all", False, percentile=percentile)
 
 
 def _declared(columns: tuple[ColumnDefinition, ...]) -> Columns | None:

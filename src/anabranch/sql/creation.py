@@ -6,7 +6,6 @@ from typing import Literal
 
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.durations import take_duration
 from anabranch.sql.lexer import STRING, Span, words
 from anabranch.sql.query import at_query, parse_query
 from anabranch.sql.syntax import (
@@ -21,6 +20,7 @@ from anabranch.sql.syntax import (
     Watermark,
 )
 from anabranch.sql.terms import take_arguments
+from anabranch.sql.watermarks import take_watermark
 
 TYPES = words(
     "BOOLEAN TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG FLOAT REAL DOUBLE DECIMAL DEC NUMERIC DATE TIMESTAMP"
@@ -121,7 +121,7 @@ def _create_stream(
         elif cursor.take("SERVER", "STREAM"):
             pass
         elif cursor.at("WATERMARK") and watermark is None:
-            watermark = _watermark(cursor)
+            watermark = take_watermark(cursor)
         else:
             raise cursor.problem("expected FROM, WATERMARK, KEEP or ON ERROR", known=("FROM", "WATERMARK", "KEEP"))
     if source is None and not columns:
@@ -161,7 +161,7 @@ def _columns(cursor: Cursor) -> tuple[tuple[ColumnDefinition, ...], Watermark | 
         if cursor.at("WATERMARK", "FOR"):
             if watermark is not None:
                 raise cursor.problem("a stream has one watermark")
-            watermark = _watermark(cursor)
+            watermark = take_watermark(cursor)
         else:
             columns.append(_column(cursor, columns))
         if cursor.take(")"):
@@ -196,39 +196,6 @@ def _column(cursor: Cursor, before: list[ColumnDefinition]) -> ColumnDefinition:
     if cursor.take("COMMENT"):
         cursor.expect_string("a comment")
     return ColumnDefinition(token.name, span.of(cursor.text), Span(token.start, span.end))
-
-
-def _watermark(cursor: Cursor) -> Watermark:
-    start = cursor.current.start
-    cursor.expect("WATERMARK", "FOR")
-    column = cursor.expect_name("the event-time column")
-    if not cursor.take("AS"):
-        raise NotSupported(
-            "only WATERMARK FOR column AS column - INTERVAL ... is supported",
-            text=cursor.text,
-            start=cursor.current.start,
-            end=cursor.current.end,
-        )
-    again = cursor.expect_name("the event-time column")
-    if again.name.lower() != column.name.lower():
-        raise SyntaxProblem(
-            f"the watermark for {column.name} must be computed from {column.name}",
-            text=cursor.text,
-            start=again.start,
-            end=again.end,
-            hint=f"as in {column.name} - INTERVAL 5 SECONDS",
-        )
-    delay = take_duration(cursor, "how late rows may be") if cursor.take("-") else 0
-    idle = take_duration(cursor, "a time-out") if cursor.take("IDLE", "AFTER") else None
-    ahead = take_duration(cursor, "a bound") if cursor.take("AHEAD", "AT", "MOST") else None
-    if cursor.at("PER", "KEY"):
-        raise NotSupported(
-            "progress per key is not supported yet",
-            text=cursor.text,
-            start=cursor.current.start,
-            end=cursor.ahead(1).end,
-        )
-    return Watermark(column.name, Span(start, cursor.previous.end), delay, idle, ahead)
 
 
 def _source(cursor: Cursor) -> SourceSpec:

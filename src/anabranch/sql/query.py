@@ -10,6 +10,7 @@ from anabranch.errors import NotSupported
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import is_unit
 from anabranch.sql.emission import take_emission
+from anabranch.sql.inline import inline_ctes
 from anabranch.sql.lexer import CLOSING, NUMBER, STRING, WORD, Span, Token
 from anabranch.sql.relations import take_alias, take_from
 from anabranch.sql.syntax import Expression, Item, Opaque, Query, Relation, Select, SetOperation
@@ -34,13 +35,15 @@ def at_query(cursor: Cursor) -> bool:
 
 def parse_query(cursor: Cursor, *, nested: bool = False) -> Query:
     """WITH ... body ORDER BY ... LIMIT ... and an emission clause."""
+    first = cursor.index
     with cursor.deeper():
-        return _query(cursor, nested)
+        query = _query(cursor, nested)
+    return query if nested else inline_ctes(query, cursor.tokens[first : cursor.index])
 
 
 def _query(cursor: Cursor, nested: bool) -> Query:
     start = cursor.current.start
-    ctes, cte_columns = _ctes(cursor) if cursor.take("WITH") else ([], [])
+    ctes, cte_columns, cte_spans = _ctes(cursor) if cursor.take("WITH") else ([], [], [])
     body = _set_operation(cursor)
     order_start = cursor.index
     expressions: list[Expression] = []
@@ -68,14 +71,17 @@ def _query(cursor: Cursor, nested: bool) -> Query:
         order_tokens,
         tuple(expressions),
         tuple(cte_columns),
+        tuple(cte_spans),
     )
 
 
-def _ctes(cursor: Cursor) -> tuple[list[tuple[str, Query]], list[tuple[str, ...]]]:
+def _ctes(cursor: Cursor) -> tuple[list[tuple[str, Query]], list[tuple[str, ...]], list[Span]]:
     cursor.take("RECURSIVE")
     ctes: list[tuple[str, Query]] = []
     columns: list[tuple[str, ...]] = []
+    spans: list[Span] = []
     while True:
+        start = cursor.current.start
         name = cursor.expect_name("the name of a common table expression").name
         given: list[str] = []
         if cursor.take("("):
@@ -88,8 +94,9 @@ def _ctes(cursor: Cursor) -> tuple[list[tuple[str, Query]], list[tuple[str, ...]
         ctes.append((name, parse_query(cursor, nested=True)))
         columns.append(tuple(given))
         cursor.expect(")")
+        spans.append(Span(start, cursor.previous.end))
         if not cursor.take(","):
-            return ctes, columns
+            return ctes, columns, spans
 
 
 def _set_operation(cursor: Cursor) -> Select | SetOperation | Query | Opaque:

@@ -10,6 +10,7 @@ from anabranch.sql.emission import emission_ahead
 from anabranch.sql.lexer import OPENING, STRING, Span, string_value
 from anabranch.sql.syntax import Relation
 from anabranch.sql.terms import CLAUSES, JOIN_WORDS, misspelt, refuse_misspelt, take_arguments, take_expression
+from anabranch.sql.watermarks import at_watermark_function, take_watermark_function
 from anabranch.sql.windows import at_window_function, refuse_later_windows, take_window_function
 
 
@@ -84,6 +85,8 @@ def take_relation(cursor: Cursor, join: str) -> Relation:
         return Relation("opaque", take_values(cursor).span, join=join)
     elif at_window_function(cursor):
         relation = take_window_function(cursor, join, take_relation)
+    elif at_watermark_function(cursor):
+        relation = take_watermark_function(cursor, join, take_relation)
     elif token.is_name and not cursor.at_any(CLAUSES):
         relation = _named(cursor, join)
     else:

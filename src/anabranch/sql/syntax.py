@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from anabranch.algebra.progress import Percentile
 from anabranch.sql.lexer import Span, Token
 
 
@@ -65,12 +66,28 @@ class WindowSpec:
 
 
 @dataclass(frozen=True)
+class Watermark:
+    """How progress follows the event times in `column`: the highest one less `delay`, or a percentile of the last ones.
+
+    Durations in microseconds.
+    """
+
+    column: str
+    span: Span
+    delay: int | None
+    idle: int | None = None
+    ahead: int | None = None
+    percentile: Percentile | None = None
+
+
+@dataclass(frozen=True)
 class Relation:
     """One thing in a FROM clause.
 
     `kind` says which of the fields are set: a `name` (with `version` for AS OF), a quoted `path`, a `function` with
     `arguments`, a `subquery`, or text that is Spark's own business (`opaque`: VALUES, LATERAL VIEW and the like).
-    A window function over a name, a path or a subquery is that relation with `window` set.
+    A window function over a name, a path or a subquery is that relation with `window` set. A watermark function around
+    it adds to the `watermarks` that its stream must have.
     """
 
     kind: Literal["name", "path", "function", "subquery", "opaque"]
@@ -85,18 +102,18 @@ class Relation:
     version: int | None = None
     version_span: Span | None = None
     window: WindowSpec | None = None
+    watermarks: tuple[Watermark, ...] = ()
     join: str = ""  # "" for the first, "," or the words of the join ("LEFT OUTER JOIN")
     condition: Span | None = None  # ON or USING, keyword included
     condition_tokens: tuple[Token, ...] = ()
     alias_columns: tuple[str, ...] = ()  # t(a, b)
     reshaped: bool = False  # TABLESAMPLE, PIVOT or UNPIVOT behind it
+    cte: str | None = None  # the CTE that stood here in its place
 
     @property
     def exposed(self) -> str | None:
         """The name by which columns of this relation can be qualified."""
-        if self.alias is not None:
-            return self.alias
-        return self.name.last if self.name is not None else None
+        return self.alias or self.cte or (self.name.last if self.name is not None else None)
 
 
 @dataclass(frozen=True)
@@ -184,6 +201,8 @@ class Query:
     order_tokens: tuple[Token, ...] = ()
     order_expressions: tuple[Expression, ...] = ()  # of ORDER BY, LIMIT and OFFSET
     cte_columns: tuple[tuple[str, ...], ...] = ()  # the names that WITH name(a, b) gives, one entry a CTE
+    cte_spans: tuple[Span, ...] = ()  # from the name to the closing bracket
+    dropped: tuple[Span, ...] = ()  # text of CTEs that nothing reads any more
 
     def selects(self) -> Iterator[tuple[Select, Query]]:
         """Every SELECT block, with the query whose body it is part of; outer ones first."""
@@ -198,10 +217,15 @@ class Query:
 
     def emissions(self) -> Iterator[Emission]:
         """Its emission clause and those of the queries inside it."""
-        if self.emission is not None:
-            yield self.emission
+        for query in self.queries():
+            if query.emission is not None:
+                yield query.emission
+
+    def queries(self) -> Iterator[Query]:
+        """This query and every one inside it."""
+        yield self
         for inner in self.nested():
-            yield from inner.emissions()
+            yield from inner.queries()
 
     @property
     def emits(self) -> bool:
@@ -214,16 +238,7 @@ class Query:
         yield from _nested(self.body)
 
     def cte_names(self) -> set[str]:
-        names = {name.lower() for name, _ in self.ctes}
-        for select, _ in self.selects():
-            for relation in select.relations:
-                if relation.subquery is not None:
-                    names |= relation.subquery.cte_names()
-            for inner in select.subqueries:
-                names |= inner.cte_names()
-        for _, query in self.ctes:
-            names |= query.cte_names()
-        return names
+        return {name.lower() for query in self.queries() for name, _ in query.ctes}
 
 
 def _nested(body: Select | SetOperation | Query | Opaque) -> Iterator[Query]:
@@ -270,17 +285,6 @@ class ColumnDefinition:
     name: str
     type: str
     span: Span
-
-
-@dataclass(frozen=True)
-class Watermark:
-    """Max-difference progress: the highest event time seen, less `delay`. Durations in microseconds."""
-
-    column: str
-    span: Span
-    delay: int
-    idle: int | None = None
-    ahead: int | None = None
 
 
 @dataclass(frozen=True)

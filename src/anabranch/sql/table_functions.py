@@ -1,0 +1,158 @@
+"""The call of a function over a relation in FROM: a source, a time column and figures, by position or by name.
+
+Which functions there are, and what their figures mean, is for `windows` and `watermarks` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from anabranch.errors import SyntaxProblem
+from anabranch.sql.cursor import Cursor
+from anabranch.sql.lexer import WORD, Span, Token
+from anabranch.sql.syntax import Name, Relation
+
+TakeRelation = Callable[[Cursor, str], Relation]
+TakeFigure = Callable[[Cursor, str], float]
+
+SOURCE, TIME = "source", "time"
+
+
+@dataclass(frozen=True)
+class TableFunction:
+    """What a function takes: parameters in the order in which they can stand without names."""
+
+    order: tuple[str, ...]
+    names: Mapping[str, str]  # what a parameter can be called -> the parameter
+    shown: tuple[str, ...]  # the names to tell somebody who does not know them
+    example: str
+    optional: tuple[str, ...] = ()
+    partitioned: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a call of a function gives it."""
+
+    span: Span
+    source: Relation
+    time: Name
+    partition: tuple[Name, ...]
+    figures: Mapping[str, float]
+
+
+def at_function(cursor: Cursor, functions: Mapping[str, TableFunction]) -> bool:
+    """Whether one of these functions is called here; without a bracket behind it, the word is a name."""
+    token = cursor.current
+    return token.kind == WORD and token.upper in functions and cursor.ahead(1).text == "("
+
+
+def take_call(
+    cursor: Cursor, functions: Mapping[str, TableFunction], take_relation: TakeRelation, take_figure: TakeFigure
+) -> Call:
+    """F(TABLE t, DESCRIPTOR(ts), figure, ...), F(t, ts, figure, ...) or F(name => ..., ...) in any order."""
+    token = cursor.advance()
+    function = functions[token.upper]
+    source: Relation | None = None
+    time: Name | None = None
+    partition: tuple[Name, ...] = ()
+    figures: dict[str, float] = {}
+    cursor.expect("(")
+    position = 0
+    while True:
+        if cursor.current.is_name and cursor.ahead(1).text == "=>":
+            parameter = _named(cursor, token, function)
+        elif position < len(function.order):
+            parameter = function.order[position]
+            position += 1
+        else:
+            raise cursor.problem(f"{token.upper} takes at most {len(function.order)} arguments")
+        if parameter == SOURCE:
+            with cursor.deeper():
+                source = _source(cursor, take_relation)
+            partition = _partition(cursor, token, function)
+        elif parameter == TIME:
+            time = _time_column(cursor)
+        else:
+            figures[parameter] = take_figure(cursor, parameter)
+        if cursor.take(")"):
+            break
+        cursor.expect(",")
+    span = Span(token.start, cursor.previous.end)
+    missing = [each for each in function.order if each not in (SOURCE, TIME, *function.optional, *figures)]
+    if source is None or time is None or missing:
+        what = "a source" if source is None else "a time column" if time is None else _with_article(missing[-1])
+        raise SyntaxProblem(
+            f"{token.upper} needs {what}",
+            text=cursor.text,
+            start=span.start,
+            end=span.end,
+            hint=f"as in {function.example}",
+        )
+    return Call(span, source, time, partition, figures)
+
+
+def _with_article(parameter: str) -> str:
+    if parameter.endswith("s"):
+        return parameter
+    return f"{'an' if parameter[0] in 'aeiou' else 'a'} {parameter}"
+
+
+def _named(cursor: Cursor, function: Token, known: TableFunction) -> str:
+    token = cursor.advance()
+    cursor.advance()
+    parameter = known.names.get(token.name.lower())
+    if parameter is None or parameter not in known.order:
+        raise SyntaxProblem(
+            f"{function.upper} has no parameter {token.name}",
+            text=cursor.text,
+            start=token.start,
+            end=token.end,
+            hint=f"it has {', '.join(known.shown[:-1])} and {known.shown[-1]}",
+        )
+    return parameter
+
+
+def _source(cursor: Cursor, take_relation: TakeRelation) -> Relation:
+    if cursor.take("TABLE", "("):
+        relation = take_relation(cursor, "")
+        cursor.expect(")")
+        return relation
+    cursor.take("TABLE")
+    return take_relation(cursor, "")
+
+
+def _partition(cursor: Cursor, function: Token, known: TableFunction) -> tuple[Name, ...]:
+    start = cursor.current.start
+    if not cursor.take("PARTITION", "BY"):
+        return ()
+    columns = [cursor.expect_name("a column")]
+    while _another_column(cursor):
+        cursor.advance()
+        columns.append(cursor.expect_name("a column"))
+    if not known.partitioned:
+        raise SyntaxProblem(
+            f"{function.upper} takes no PARTITION BY: it is the same for all rows",
+            text=cursor.text,
+            start=start,
+            end=cursor.previous.end,
+            hint="put the columns into GROUP BY",
+        )
+    return tuple(Name((column.name,), Span(column.start, column.end)) for column in columns)
+
+
+def _another_column(cursor: Cursor) -> bool:
+    """Whether a comma goes on with the columns of PARTITION BY, and not with the next argument."""
+    following = [cursor.ahead(distance) for distance in range(5)]
+    if following[0].text != "," or not following[1].is_name or following[2].text != ",":
+        return False
+    return following[3].upper == "DESCRIPTOR" or (following[3].is_name and following[4].text in (",", "=>"))
+
+
+def _time_column(cursor: Cursor) -> Name:
+    bracket = cursor.take("DESCRIPTOR", "(")
+    name = cursor.dotted_name("a time column")
+    if bracket:
+        cursor.expect(")")
+    return name
