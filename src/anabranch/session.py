@@ -282,7 +282,7 @@ class Session:
         return self._core.ledger.rolled_back
 
     def close(self) -> None:
-        self._core.ledger.close()
+        self._core.close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 

@@ -72,8 +72,8 @@ QUERIES = st.recursive(LEAVES, _piece, max_leaves=4).filter(lambda text: "FROM (
 
 
 @settings(max_examples=4)
-@given(st.data())
-def test_changes_add_up_to_the_batch_answer(data: st.DataObject, spark: SparkSession, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
+@given(data=st.data())
+def test_changes_add_up_to_the_batch_answer(spark: SparkSession, tmp_path_factory, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
     folder: Path = tmp_path_factory.mktemp("changes")
     queries = data.draw(st.lists(QUERIES, min_size=4, max_size=6, unique=True))
     rows_a = data.draw(st.lists(ROWS_A, min_size=2, max_size=9))

@@ -21,6 +21,7 @@ from anabranch.sources.rate import RateSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from anabranch.engine.hot import Hot
     from anabranch.engine.trigger import Timers
 
 SOURCES = ("files", "rate")
@@ -55,6 +56,7 @@ class Core:
         self._statics: dict[tuple[str, int], DataFrame] = {}
         self._catalog: tuple[Mapping[str, Any], Catalog] | None = None
         self._timers: Timers | None = None
+        self._hot: Hot | None = None
 
     # ---- Spark
 
@@ -97,6 +99,20 @@ class Core:
 
             self._timers = Timers(self)
         return self._timers
+
+    @property
+    def hot(self) -> Hot:
+        """The groups of views that are kept in memory."""
+        if self._hot is None:
+            from anabranch.engine.hot import Hot
+
+            self._hot = Hot(self)
+        return self._hot
+
+    def close(self) -> None:
+        if self._hot is not None:
+            self._hot.close()
+        self.ledger.close()
 
     # ---- the catalog
 

@@ -86,14 +86,6 @@ class _Columns:
     def keys(self) -> list[str]:
         return [f"k{index}" for index in range(len(self.panes.keys))]
 
-    def key_items(self) -> list[str]:
-        return [f"{quoted(key.name)} AS k{index}" for index, key in enumerate(self.panes.keys)]
-
-    def starts(self, pane: str) -> str:
-        if self.windows.tumbling:
-            return last_window_sql(pane, self.windows, self.panes.grain, "duckdb")
-        return f"unnest({window_starts_sql(pane, self.windows, self.panes.grain, 'duckdb')})"
-
     def outputs(self) -> list[str]:
         """What a view shows, from a group of reduced partials."""
         index = {key.name: f"k{i}" for i, key in enumerate(self.panes.keys)}
@@ -105,8 +97,7 @@ class _Columns:
             elif output.kind == "value":
                 text = output.source
             else:
-                shift = {"window_start": 0, "window_end": size, "window_time": window_time(size)}[output.kind]
-                text = timestamp(f"w + {shift}")
+                text = window_text(output.kind, size)
             items.append(f"CAST({text} AS {duckdb_type(output.type)}) AS {quoted(output.name)}")
         for field in hidden_keys(self.view, self.panes):
             items.append(f"{index[field.name.removeprefix('_key_')]} AS {quoted(field.name)}")
@@ -162,10 +153,10 @@ def _by_duckdb(
     duck = connection(core)
     closing = f"w + {windows.size} > {floor}" + ("" if after == END else f" AND w + {windows.size} <= {after}")
     keys, reduces = names.keys(), _reduces(panes, use)
-    ctes = [_pane_relation("exploded", names, paths, low, high)]
+    ctes = [pane_relation("exploded", panes, use, paths, low, high)]
     chosen = closing
     if late:
-        ctes.append(_pane_relation("late", names, fresh_paths, None, before))
+        ctes.append(pane_relation("late", panes, use, fresh_paths, None, before))
         ctes.append(
             f"touched AS (SELECT DISTINCT {', '.join([*keys, 'w'])} FROM late WHERE w + {windows.size} <= {before})"
         )
@@ -205,8 +196,9 @@ def _by_duckdb(
 def _late_rows(core: Core, names: _Columns, paths: list[str], before: int) -> list[LateRows]:
     """How many rows came for windows that had closed; a view that is made to fail then does so."""
     size, presence = names.windows.size, quoted(names.use.presence)
+    relation = pane_relation("late", names.panes, names.use, paths, None, before)
     text = (
-        f"WITH {_pane_relation('late', names, paths, None, before)} SELECT w, CAST(sum({presence}) AS BIGINT) AS n"
+        f"WITH {relation} SELECT w, CAST(sum({presence}) AS BIGINT) AS n"
         f" FROM late WHERE w + {size} <= {before} GROUP BY w HAVING n > 0 ORDER BY w"
     )
     found = [LateRows(names.view, start, start + size, rows) for start, rows in connection(core).sql(text).fetchall()]
@@ -215,17 +207,35 @@ def _late_rows(core: Core, names: _Columns, paths: list[str], before: int) -> li
     return found
 
 
-def _pane_relation(name: str, names: _Columns, paths: list[str], low: int | None, high: int | None) -> str:
-    columns = ", ".join(quoted(column) for column in names.use.columns)
+def pane_relation(
+    name: str, panes: Panes, use: BlockUse, paths: list[str], low: int | None = None, high: int | None = None
+) -> str:
+    """Files of a pane table as a DuckDB relation: keys k0.., w for the start of each window, and the partials."""
+    columns = [quoted(column) for column in use.columns]
     conditions = []
     if low is not None and low > -(2**60):
         conditions.append(f"{PANE} >= {timestamp(str(low))}")
     if high is not None:
         conditions.append(f"{PANE} < {timestamp(str(high))}")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    source = pane_source(names.panes, names.use.columns, paths)
-    items = ", ".join([*names.key_items(), f"{names.starts(f'epoch_us({PANE})')} AS w", columns])
-    return f"{name} AS (SELECT {items} FROM {source}{where})"
+    keys = [f"{quoted(key.name)} AS k{index}" for index, key in enumerate(panes.keys)]
+    windows = use.sliding
+    starts = [f"{_starts(windows, panes.grain)} AS w"] if windows is not None else []
+    items = ", ".join([*keys, *starts, *columns])
+    return f"{name} AS (SELECT {items} FROM {pane_source(panes, use.columns, paths)}{where})"
+
+
+def _starts(windows: SlidingWindows, grain: int) -> str:
+    pane = f"epoch_us({PANE})"
+    if windows.tumbling:
+        return last_window_sql(pane, windows, grain, "duckdb")
+    return f"unnest({window_starts_sql(pane, windows, grain, 'duckdb')})"
+
+
+def window_text(kind: str, size: int) -> str:
+    """A bound of the window that starts at w."""
+    shift = {"window_start": 0, "window_end": size, "window_time": window_time(size)}[kind]
+    return timestamp(f"w + {shift}")
 
 
 def pane_source(panes: Panes, columns: Iterable[str], paths: list[str]) -> str:

@@ -23,7 +23,7 @@ from anabranch.engine.tables import change_fields
 from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import Catalog, Field, Stream, Table, View
+from anabranch.plan.catalog import Catalog, Field, Stream, Table, Touch, View
 from anabranch.plan.nodes import PLACE
 from anabranch.sql.lexer import quote_name
 
@@ -88,10 +88,20 @@ class Maintainer:
         if view.node == "stateless":
             changed = self.delta_of(view)
             return () if changed is None else self._write(view, changed)
+        if view.node == "keyed" and view.direct:
+            return self._hot(view)
         if view.node == "whole":
             return self._difference(view, None)
         touched = self.touched(view)
         return () if touched is None else self._difference(view, touched)
+
+    def _hot(self, view: View) -> tuple[DataFile, ...]:
+        """The changes of a plain aggregate, beside its groups in memory."""
+        panes = self.catalog.panes(view.blocks[0].panes)
+        closed = combine(self._bound(id, 1) for id in self.catalog.sources_of(view))
+        files = self.core.hot.changes(view, panes, self.before, self.added[panes.id], closed, self.now)
+        self.added[view.changes_table] = files
+        return files
 
     def touches(self, view: View) -> bool:
         """Whether this commit brings anything that a node reads."""
@@ -136,7 +146,7 @@ class Maintainer:
             if new is None:
                 continue
             text = touch.text.replace("SELECT DISTINCT", "SELECT", 1)
-            rows = self._keyed(view, self.core.frames.sql(text, {touch.input: new, **self._statics(view)}), PLACE)
+            rows = self._keyed(view, self._touching(view, touch, text, new), PLACE)
             if view.counted is None:
                 rows = rows.groupBy(*(f"k{index}" for index in range(width))).count() if width else rows
             columns = [column.to_pylist() for column in rows.toArrow().columns]
@@ -209,9 +219,9 @@ class Maintainer:
         placeholder, new = self._only_delta(view)
         if new is None:
             return None
-        if "_diff" not in new.columns:
+        if placeholder not in view.views:
             return self._signed(self._through(view, placeholder, new))
-        kept = [quote_name(name) for name in new.columns if not name.startswith("_")]
+        kept = self._names(self.catalog.view(view.views[placeholder]))
         copied = "LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
         parts = []
         for sign, condition in ((1, "_diff > 0"), (-1, "_diff < 0")):
@@ -241,12 +251,11 @@ class Maintainer:
 
     def touched(self, view: View) -> DataFrame | None:
         """The keys that new rows touch, each once; None for none."""
-        frames = self.core.frames
         parts: list[DataFrame] = []
         for touch in view.touches:
             new = self.delta(view, touch.input)
             if new is not None:
-                parts.append(self._keyed(view, frames.sql(touch.text, {touch.input: new, **self._statics(view)})))
+                parts.append(self._keyed(view, self._touching(view, touch, touch.text, new)))
         if not parts:
             return None
         touched = parts[0]
@@ -258,6 +267,15 @@ class Maintainer:
             return touched
         keys = touched.toArrow()
         return self.core.spark.createDataFrame(keys) if keys.num_rows else None
+
+    def _touching(self, view: View, touch: Touch, text: str, new: DataFrame) -> DataFrame:
+        """The keys of new rows, whatever their sign."""
+        if touch.input in view.views:
+            new = new.select(*self._names(self.catalog.view(view.views[touch.input])))
+        return self.core.frames.sql(text, {touch.input: new, **self._statics(view)})
+
+    def _names(self, view: View) -> list[str]:
+        return [quote_name(field.name) for field in view.fields]
 
     def _keyed(self, view: View, frame: DataFrame, more: str | None = None) -> DataFrame:
         """The columns of a key with their types; and one more, where it is there."""

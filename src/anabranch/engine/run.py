@@ -94,6 +94,7 @@ class Runner:
                     size <= SMALL_BYTES,
                     stream.fields,
                     True,
+                    any(view.counted and stream.id in view.streams.values() for view in catalog.of(View)),
                 )
             )
         for state in catalog.states_of(stream.id):
@@ -107,6 +108,7 @@ class Runner:
                         small,
                         pane_fields(state),
                         state.from_text == STREAM,
+                        False,
                         state if self.stream_part.carries(state, stream) else None,
                     )
                 )

@@ -65,6 +65,7 @@ class Output:
     small: bool
     fields: tuple[Field, ...]
     observable: bool  # made without a temporary view, through which Spark's observations do not come back
+    placed: bool = False  # somebody counts its rows in the order in which they came
     carrier: Panes | None = None  # sees every row: the figures of the run can be added up from its groups
 
 
@@ -220,6 +221,12 @@ class Scan:
             reach("between-files")
 
     def _write(self, output: Output, rows: DataFrame, scanned: Scanned) -> None:
+        if output.placed and len(self.incoming.files) > 1:
+            names = [quote_name(field.name) for field in output.fields]
+            came = by_file(rows.where(self.good).select(*names, ORIGIN).toArrow(), self.incoming.files)
+            added = write_table(self.core.ledger, output.table, came.drop_columns([ORIGIN]), output.time)
+            scanned.files[output.table] = added
+            return
         frame = output.frame(rows.where(self.good))
         scanned.files[output.table] = write_frame(
             self.core.ledger, output.table, frame, small=output.small, time=output.time, staged=scanned.staged
@@ -280,23 +287,29 @@ def _metrics(stream: Stream, good: str, state: ProgressState, parts: list[str], 
 
 
 def in_order(rows: Any, parts: list[str], files: Sequence[str]) -> dict[str, list[int]]:
-    """The event times of each partition as they came: file by file in the order given, row by row in each.
+    """The event times of each partition as they came: file by file in the order given, row by row in each."""
+    import pyarrow.compute as compute
+
+    rows = by_file(rows, files) if files else rows
+    if len(parts) == 1:
+        return {parts[0]: rows.column("time").to_pylist()}
+    of = rows.column(PARTITION)
+    return {part: rows.column("time").filter(compute.equal(of, part)).to_pylist() for part in parts}
+
+
+def by_file(rows: Any, files: Sequence[str]) -> Any:
+    """Rows in the order of the files they are from.
 
     Spark hands out the rows of a file in their order, but begins with the largest file.
     """
     import pyarrow as pa
     import pyarrow.compute as compute
 
-    if files:
-        place = {name: index for index, name in enumerate(files)}
-        origins = rows.column(ORIGIN).combine_chunks().dictionary_encode()
-        named = origins.dictionary.to_pylist()
-        places = pa.array([place.get(_path(origin), len(files)) for origin in named], pa.int64())
-        rows = rows.take(compute.array_sort_indices(places.take(origins.indices)))
-    if len(parts) == 1:
-        return {parts[0]: rows.column("time").to_pylist()}
-    of = rows.column(PARTITION)
-    return {part: rows.column("time").filter(compute.equal(of, part)).to_pylist() for part in parts}
+    place = {name: index for index, name in enumerate(files)}
+    origins = rows.column(ORIGIN).combine_chunks().dictionary_encode()
+    named = origins.dictionary.to_pylist()
+    places = pa.array([place.get(_path(origin), len(files)) for origin in named], pa.int64())
+    return rows.take(compute.array_sort_indices(places.take(origins.indices)))
 
 
 def _marked(frame: DataFrame) -> DataFrame:

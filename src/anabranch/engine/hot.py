@@ -1,0 +1,294 @@
+"""Hot state: the groups of a view and what it shows for them, in memory, so that a run costs what it touches.
+
+The ledger is the truth. A hot table is built from its files when first needed, moves on with each commit, and is built
+anew if the ledger went another way. Windows that have closed are left out; a late row brings the groups it touches back
+from the ledger. DuckDB holds the tables, and puts on disk what does not fit into memory.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anabranch.algebra.progress import END
+from anabranch.engine.core import Core
+from anabranch.engine.emit import copy_to_table, pane_relation, path_list, quoted, timestamp, window_text
+from anabranch.ledger import DataFile, Snapshot
+from anabranch.plan.catalog import BlockUse, Panes, View
+from anabranch.plan.views import duckdb_type
+
+if TYPE_CHECKING:
+    import duckdb
+
+#: How much memory all hot tables of a home may take before they go to disk.
+MEMORY = "4GB"
+
+
+@dataclass
+class _Table:
+    """A hot table: its name, the files it stands for, and up to which time windows have been left out."""
+
+    name: str
+    panes: frozenset[str]
+    changes: frozenset[str]
+    floor: int | None = None
+
+
+class Hot:
+    """The hot tables of one home."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._duck: duckdb.DuckDBPyConnection | None = None
+        self._tables: dict[str, _Table] = {}
+        self._made = 0
+
+    @property
+    def duck(self) -> duckdb.DuckDBPyConnection:
+        if self._duck is None:
+            import duckdb
+
+            self._duck = duckdb.connect(":memory:")
+            spill = self.core.ledger.stage()
+            for setting in (
+                "TimeZone = 'UTC'",
+                "preserve_insertion_order = false",
+                f"memory_limit = '{MEMORY}'",
+                "autoinstall_known_extensions = false",
+                f"temp_directory = '{str(spill).replace(chr(39), chr(39) * 2)}'",
+            ):
+                self._duck.execute(f"SET {setting}")
+            self._spill = spill
+        return self._duck
+
+    def close(self) -> None:
+        if self._duck is not None:
+            self._duck.close()
+            shutil.rmtree(self._spill, ignore_errors=True)
+            self._duck = None
+
+    def merged(self, table: str, removed: Iterable[str], added: Iterable[DataFile]) -> None:
+        """Files of a table were merged into others: what they hold is the same."""
+        gone, new = frozenset(removed), frozenset(file.path for file in added)
+        for hot in self._tables.values():
+            if gone <= hot.panes and gone:
+                hot.panes = (hot.panes - gone) | new
+            elif gone <= hot.changes and gone:
+                hot.changes = (hot.changes - gone) | new
+
+    def groups(self, view: View) -> int:
+        """How many groups of a view are in memory."""
+        hot = self._tables.get(view.id)
+        if hot is None:
+            return 0
+        row = self.duck.execute(f"SELECT count(*) FROM {hot.name}").fetchone()
+        return int(row[0]) if row is not None else 0
+
+    # ---- one commit
+
+    def changes(
+        self,
+        view: View,
+        panes: Panes,
+        snapshot: Snapshot,
+        added: tuple[DataFile, ...],
+        closed: int | None,
+        now: int,
+    ) -> tuple[DataFile, ...]:
+        """The changes that new partials bring; `closed` is the progress up to which windows need not stay hot."""
+        duck, shape = self.duck, _Shape(view, panes, view.blocks[0])
+        hot = self._ready(shape, snapshot)
+        folder = self.core.ledger.table_folder(panes.id)
+        self._load("delta", shape, [str(folder / file.path) for file in added])
+        if hot.floor is not None:
+            self._bring_back(shape, hot, snapshot)
+        match = shape.match("d", "h")
+        groups, partials = ", ".join(shape.groups), ", ".join(shape.partials)
+        everything = ", ".join([*shape.groups, *shape.partials, *shape.shown_items()])
+        duck.execute(f"CREATE OR REPLACE TEMP TABLE old AS SELECT h.* FROM {hot.name} h SEMI JOIN delta d ON {match}")
+        duck.execute(
+            f"CREATE OR REPLACE TEMP TABLE fresh AS SELECT {everything} FROM"
+            f" (SELECT {groups}, {', '.join(shape.reduces())} FROM (SELECT {groups}, {partials} FROM delta"
+            f" UNION ALL SELECT {groups}, {partials} FROM old) GROUP BY ALL)"
+        )
+        changed = shape.changed(snapshot.version + 1, now)
+        files = copy_to_table(self.core, duck, changed, view.changes_table, None)
+        duck.execute(f"DELETE FROM {hot.name} h USING delta d WHERE {match}")
+        duck.execute(f"INSERT INTO {hot.name} SELECT * FROM fresh")
+        hot.panes |= {file.path for file in added}
+        hot.changes |= {file.path for file in files}
+        self._evict(shape, hot, closed)
+        return files
+
+    def _ready(self, shape: _Shape, snapshot: Snapshot) -> _Table:
+        """The hot table of a view, as of a snapshot."""
+        view, panes = shape.view, shape.panes
+        names = frozenset(snapshot.files.get(panes.id, ())), frozenset(snapshot.files.get(view.changes_table, ()))
+        hot = self._tables.get(view.id)
+        if hot is not None and (hot.panes, hot.changes) == names:
+            return hot
+        if hot is not None:
+            self.duck.execute(f"DROP TABLE IF EXISTS {hot.name}")
+        self._made += 1
+        hot = _Table(f"hot_{self._made}", *names)
+        self._load("loaded", shape, snapshot.table_paths(self.core.ledger, panes.id))
+        self._join_shown(hot.name, shape, snapshot, create=True)
+        self._tables[view.id] = hot
+        return hot
+
+    def _load(self, name: str, shape: _Shape, paths: list[str], only: str = "") -> None:
+        """The groups of pane files, reduced."""
+        groups = ", ".join(shape.groups)
+        if not paths:
+            columns = ", ".join(f"{column} {kind}" for column, kind in shape.columns())
+            self.duck.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({columns})")
+            return
+        relation = pane_relation("exploded", shape.panes, shape.use, paths)
+        items = ", ".join([groups, *shape.first_reduces()])
+        self.duck.execute(
+            f"CREATE OR REPLACE TEMP TABLE {name} AS WITH {relation} SELECT {items}"
+            f" FROM exploded e WHERE {shape.presence} > 0 {only} GROUP BY {groups}"
+        )
+
+    def _join_shown(self, name: str, shape: _Shape, snapshot: Snapshot, *, create: bool) -> None:
+        """Groups that were loaded into a hot table, with what the ledger says is shown for them."""
+        paths = snapshot.table_paths(self.core.ledger, shape.view.changes_table)
+        shown = shape.nothing_shown() if not paths else shape.shown(paths)
+        items = ", ".join([f"d.{column}" for column in (*shape.groups, *shape.partials)])
+        values = ", ".join(f"s.{column}" for column in shape.values)
+        into = f"CREATE TABLE {name} AS" if create else f"INSERT INTO {name}"
+        self.duck.execute(
+            f"{into} SELECT {items}{', ' + values if values else ''} FROM loaded d LEFT JOIN ({shown}) s"
+            f" ON {shape.match('d', 's')}"
+        )
+
+    # ---- windows that have closed
+
+    def _bring_back(self, shape: _Shape, hot: _Table, snapshot: Snapshot) -> None:
+        """Put the groups of late rows back into the hot table."""
+        size = shape.size
+        late = self.duck.execute(f"SELECT min(w), max(w) FROM delta WHERE w + {size} <= {hot.floor}").fetchone()
+        if late is None or late[0] is None:
+            return
+        paths = snapshot.table_paths(self.core.ledger, shape.panes.id, late[0], late[1] + size)
+        only = f"AND w + {size} <= {hot.floor} AND EXISTS (SELECT 1 FROM delta d WHERE {shape.match('d', 'e')})"
+        self._load("loaded", shape, paths, only)
+        self._join_shown(hot.name, shape, snapshot, create=False)
+
+    def _evict(self, shape: _Shape, hot: _Table, closed: int | None) -> None:
+        if not shape.size or closed is None or closed == END:
+            return
+        self.duck.execute(f"DELETE FROM {hot.name} WHERE w + {shape.size} <= {closed}")
+        hot.floor = closed if hot.floor is None else max(hot.floor, closed)
+
+
+class _Shape:
+    """Names on the way from partials to changes: groups k0.. and w, partials r0.., shown values o0..."""
+
+    def __init__(self, view: View, panes: Panes, use: BlockUse) -> None:
+        self.view = view
+        self.panes = panes
+        self.use = use
+        windows = use.sliding
+        self.size = windows.size if windows is not None else 0
+        self.groups = [f"k{index}" for index in range(len(panes.keys))] + (["w"] if windows is not None else [])
+        self.partials = [f"r{index}" for index in range(len(use.columns))]
+        self.results = [output for output in view.direct if output.kind == "value"]
+        self.values = [f"o{index}" for index in range(len(self.results))]
+        self.presence = quoted(use.presence)
+
+    def columns(self) -> list[tuple[str, str | None]]:
+        kinds = [duckdb_type(key.type) for key in self.panes.keys] + (["BIGINT"] if self.size else [])
+        kinds += [duckdb_type(self.panes.column(name).type) for name in self.use.columns]
+        return list(zip([*self.groups, *self.partials], kinds, strict=True))
+
+    def match(self, one: str, other: str) -> str:
+        return " AND ".join(f"{one}.{name} IS NOT DISTINCT FROM {other}.{name}" for name in self.groups) or "true"
+
+    def first_reduces(self) -> list[str]:
+        """Partials as they are in panes, reduced."""
+        return [self._reduced(name, quoted(name), f"r{i}") for i, name in enumerate(self.use.columns)]
+
+    def reduces(self) -> list[str]:
+        """Reduced partials, reduced again."""
+        return [self._reduced(name, f"r{i}", f"r{i}") for i, name in enumerate(self.use.columns)]
+
+    def _reduced(self, name: str, column: str, to: str) -> str:
+        found = self.panes.column(name)
+        return f"CAST({found.reduce_in_duckdb(column)} AS {duckdb_type(found.type)}) AS {to}"
+
+    def shown_items(self) -> list[str]:
+        return [f"{output.source} AS o{index}" for index, output in enumerate(self.results)]
+
+    def _outputs(self) -> list[tuple[str, str]]:
+        """What is stored of a change: a text over groups and values, and its name."""
+        key = {each.name: f"k{index}" for index, each in enumerate(self.panes.keys)}
+        value = {id(output): f"o{index}" for index, output in enumerate(self.results)}
+        stored = []
+        for output in self.view.direct:
+            if output.kind == "key":
+                text = key[output.source]
+            elif output.kind == "value":
+                text = value[id(output)]
+            else:
+                text = window_text(output.kind, self.size)
+            stored.append((f"CAST({text} AS {duckdb_type(output.type)})", quoted(output.name)))
+        columns = self.view.narrows[0].columns if self.view.narrows else ()
+        source = dict(zip((each.name for each in self.view.keys), columns, strict=True))
+        for hidden in self.view.hidden:
+            name = source[hidden.name] or ""
+            text = key[name] if name in key else window_text(name, self.size)
+            stored.append((f"CAST({text} AS {duckdb_type(hidden.type)})", quoted(hidden.name)))
+        return stored
+
+    def changed(self, version: int, now: int) -> str:
+        """The difference between what is to be shown and what was."""
+        stored = ", ".join(f"{text} AS {name}" for text, name in self._outputs())
+        inner = ", ".join([*self.groups, *self.values])
+        same = " AND ".join(f"n.{name} IS NOT DISTINCT FROM p.{name}" for name in self.values) or "true"
+        equal = f"{self.match('n', 'p')} AND {same}"
+        new = f"SELECT {inner}, 1 AS _diff FROM fresh n WHERE NOT EXISTS (SELECT 1 FROM old p WHERE {equal})"
+        old = f"SELECT {inner}, -1 AS _diff FROM old n WHERE NOT EXISTS (SELECT 1 FROM fresh p WHERE {equal})"
+        return (
+            f"SELECT {stored}, CAST(_diff AS BIGINT) AS _diff, CAST({version} AS BIGINT) AS _version,"
+            f" {timestamp(str(now))} AS _at FROM ({new} UNION ALL {old})"
+        )
+
+    def shown(self, paths: list[str]) -> str:
+        """What changes add up to, by group."""
+        columns = ", ".join(name for _, name in self._outputs())
+        items = []
+        for output in self.view.direct:
+            column = quoted(output.name)
+            if output.kind == "key":
+                index = next(i for i, each in enumerate(self.panes.keys) if each.name == output.source)
+                items.append(f"{column} AS k{index}")
+            elif output.kind == "value":
+                items.append(f"{column} AS o{self.results.index(output)}")
+            else:
+                items.append(f"{_start_of(column, output.kind, self.size)} AS w")
+        sources = self.view.narrows[0].columns if self.view.narrows else ()
+        for field, name in zip(self.view.keys, sources, strict=True):
+            if field in self.view.hidden and name is not None:
+                if name in {each.name for each in self.panes.keys}:
+                    index = next(i for i, each in enumerate(self.panes.keys) if each.name == name)
+                    items.append(f"{quoted(field.name)} AS k{index}")
+                else:
+                    items.append(f"{_start_of(quoted(field.name), name, self.size)} AS w")
+        unique = {item.rsplit(" AS ", 1)[1]: item for item in items}
+        net = f"SELECT {columns} FROM read_parquet({path_list(paths)}) GROUP BY {columns} HAVING sum(_diff) > 0"
+        return f"SELECT {', '.join(unique.values())} FROM ({net})"
+
+    def nothing_shown(self) -> str:
+        kinds = dict(self.columns())
+        items = [f"CAST(NULL AS {kinds[name]}) AS {name}" for name in self.groups]
+        items += [f"CAST(NULL AS {duckdb_type(each.type)}) AS o{i}" for i, each in enumerate(self.results)]
+        return f"SELECT {', '.join(items) or '1'} WHERE false"
+
+
+def _start_of(column: str, kind: str, size: int) -> str:
+    """The start of a window in microseconds, from one of its bounds."""
+    shift = {"window_start": 0, "window_end": size, "window_time": size - 1_000}[kind]
+    return f"epoch_us({column}) - {shift}"
