@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+engine = settings(settings.get_profile("engine"), max_examples=4)
+
 STREAMS = "CREATE STREAM a (id INT, c STRING, n INT); CREATE STREAM b (aid INT, p INT)"
 ROWS_A = st.tuples(st.sampled_from([1, 2, 3, None]), st.sampled_from(["x", "y", None]), st.integers(0, 4))
 ROWS_B = st.tuples(st.sampled_from([1, 2, 4, None]), st.integers(0, 4))
@@ -71,7 +73,7 @@ def _piece(below: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 QUERIES = st.recursive(LEAVES, _piece, max_leaves=4).filter(lambda text: "FROM (" in text).map(lambda text: text[1:-1])
 
 
-@settings(max_examples=4)
+@engine
 @given(data=st.data())
 def test_changes_add_up_to_the_batch_answer(spark: SparkSession, tmp_path_factory, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
     folder: Path = tmp_path_factory.mktemp("changes")
