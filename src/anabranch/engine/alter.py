@@ -56,7 +56,8 @@ class Alterer:
         if statement.dry_run:
             return NOTHING if attempt.compared.same else "\n".join([*attempt.lists.lines(), "dry run: nothing is done"])
         attempt.check(statement)
-        if attempt.compared.view.emit != "read":
+        nodes = (*attempt.compared.kept, *attempt.compared.made, attempt.compared.view)
+        if any(each.emit != "read" for each in nodes):
             self.definer.keep_below(statement.text, statement.query)
         streams = attempt.merged.sources_of(attempt.compared.view) | core.catalog().sources_of(view)
         with stream_locks(core, streams), core.ledger.commit_lock:
@@ -76,8 +77,9 @@ class Alterer:
                 change.give_up()
                 raise
             finally:
-                core.hot.forget(view.id)
-                core.timers.forget(view.id)
+                for each in (view, *attempt.compared.gone):
+                    core.hot.forget(each.id)
+                    core.timers.forget(each.id)
         return "\n".join([f"view {view.name} altered", *attempt.lists.lines()])
 
     def _attempt(self, statement: AlterView, view: View, sql: str, snapshot: Snapshot) -> _Attempt:

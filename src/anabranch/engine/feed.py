@@ -75,6 +75,10 @@ class Feed:
         snapshot = self.core.snapshot()
         if self.position is None:
             catalog = self.core.catalog(snapshot)
+            now = catalog.view(self.view.id)
+            if now.shown_fields != self.view.shown_fields:
+                raise self._other_columns(snapshot.version)
+            self.view = now
             table = read.shown_frame(self.core, catalog, self.view, snapshot).toArrow()
             self.position = snapshot.version
             yield Batch.at(self.core, snapshot, self.streams, inserted(table))
