@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from anabranch.engine.hot import Hot
+    from anabranch.engine.local import Local
     from anabranch.engine.trigger import Timers
 
 SOURCES = ("files", "rate")
@@ -57,6 +58,7 @@ class Core:
         self._catalog: tuple[Mapping[str, Any], Catalog] | None = None
         self._timers: Timers | None = None
         self._hot: Hot | None = None
+        self._local: Local | None = None
 
     # ---- Spark
 
@@ -108,6 +110,15 @@ class Core:
 
             self._hot = Hot(self)
         return self._hot
+
+    @property
+    def local(self) -> Local:
+        """Which nodes DuckDB can compute."""
+        if self._local is None:
+            from anabranch.engine.local import Local
+
+            self._local = Local()
+        return self._local
 
     def close(self) -> None:
         if self._hot is not None:
