@@ -18,12 +18,14 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine import lookup, queries, reduce
+from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.change import Changer
 from anabranch.engine.core import Core
@@ -42,6 +44,7 @@ from anabranch.sql.lexer import normal_form, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
     Advance,
+    AlterView,
     Copy,
     CreateStream,
     CreateTable,
@@ -200,6 +203,7 @@ class Session:
         self._temporary = temporary
         self._runner = Runner(core)
         self._definer = Definer(core, self._runner)
+        self._alterer = Alterer(core, self._definer, self._runner)
         self._changer = Changer(core, self._runner)
         self._capture = Capture(core, self._runner)
         if core.ledger.writable:
@@ -212,9 +216,14 @@ class Session:
         results = [Result(message="nothing to do"), *self.execute(text)]
         return results[-1]
 
-    def execute(self, text: str, *, live: bool = False) -> Iterator[Result]:
-        """Carry out statements in order, giving the result of each. With `live`, a SELECT on streams gives changes."""
+    def execute(self, text: str, *, live: bool = False, dry_run: bool = False) -> Iterator[Result]:
+        """Carry out statements in order, giving the result of each. With `live`, a SELECT on streams gives changes.
+
+        With `dry_run`, ALTER VIEW only says what it would do.
+        """
         for statement in parse(text):
+            if dry_run and isinstance(statement, AlterView):
+                statement = replace(statement, dry_run=True)
             yield self._carry_out(statement, live=live, script=None)
 
     def run(self, text: str, *, until_idle: bool = False, on_run: OnRun | None = None) -> None:
@@ -327,6 +336,8 @@ class Session:
             return Result(message=self._definer.create_table(statement, again_is_fine=again))
         if isinstance(statement, CreateView):
             return Result(message=self._definer.create_view(statement, again_is_fine=again))
+        if isinstance(statement, AlterView):
+            return Result(message=self._alterer.alter(statement))
         if isinstance(statement, Drop):
             return Result(message=self._definer.drop(statement))
         if isinstance(statement, Refresh):

@@ -106,6 +106,13 @@ def test_options_reach_the_engine(run_cli: Any, session: Any, monkeypatch: pytes
     assert session.opened_with[0] is None
 
 
+def test_a_dry_run_is_asked_for(run_cli: Any, session: Any) -> None:
+    assert run_cli("ALTER VIEW v AS SELECT 1").code == 0
+    assert session.dry_run is False
+    assert run_cli("--dry-run", "ALTER VIEW v AS SELECT 1").code == 0
+    assert session.dry_run is True
+
+
 @pytest.mark.parametrize("output", ["stream-json", "live-csv", "live-table"])
 def test_live_outputs_ask_for_changes(run_cli: Any, session: Any, make: Any, output: str) -> None:
     session.results = [make.changes({"a": [1], "_diff": [1]})]
@@ -318,7 +325,7 @@ class Result:
     def toArrow(self): return pa.table({"a": list(range(200000))})
 class Session:
     stop = threading.Event()
-    def execute(self, text, live): yield Result()
+    def execute(self, text, live, dry_run): yield Result()
     def cancel(self): pass
     def __enter__(self): return self
     def __exit__(self, *_): pass

@@ -182,6 +182,7 @@ def cli() -> None:
 )
 @click.option("--to", metavar="FILE", help="Where -o arrow or -o parquet writes; '-' is stdout (arrow's default).")
 @click.option("--overwrite", is_flag=True, help="Replace the file of --to if it exists.")
+@click.option("--dry-run", is_flag=True, help="ALTER VIEW only says what it would keep, rebuild and refuse.")
 @home_option
 @spark_options
 @run_rows_option
@@ -194,6 +195,7 @@ def query(
     output: str | None,
     to: str | None,
     overwrite: bool,
+    dry_run: bool,
     home: str | None,
     master: str | None,
     conf: dict[str, str],
@@ -213,7 +215,7 @@ def query(
     text = sql[0] if file is None else read_text(file)
     from anabranch.cli import work
 
-    target = work.Target(output, to, overwrite)
+    target = work.Target(output, to, overwrite, dry_run)
     return work.execute(console, text, target, work.Settings(home, master, conf, run_rows))
 
 

@@ -47,6 +47,7 @@ class Target:
     output: str | None = None
     to: str | None = None
     overwrite: bool = False
+    dry_run: bool = False  # ALTER VIEW says what it would do
 
 
 def open_session(settings: Settings) -> Session:
@@ -78,7 +79,7 @@ def execute(console: Console, text: str, target: Target, settings: Settings) -> 
         open_session(settings) as session,
         Interrupts(console, session.stop, session.cancel, graceful=False) as interrupts,
     ):
-        if show_results(console, session, text, target.output, interrupts, export):
+        if show_results(console, session, text, target.output, interrupts, export, dry_run=target.dry_run):
             return INTERRUPTED
     return 0
 
@@ -90,10 +91,12 @@ def show_results(
     output: str | None,
     interrupts: Interrupts,
     export: Export | None = None,
+    *,
+    dry_run: bool = False,
 ) -> bool:
     """Carry out statements and print what they answer; True if Ctrl-C ended one that goes on for ever."""
     statements = parse_all(text)
-    for number, result in enumerate(session.execute(text, live=output in LIVE)):
+    for number, result in enumerate(session.execute(text, live=output in LIVE, dry_run=dry_run)):
         # Spark has been started by now, and has taken the signal for itself.
         interrupts.install()
         if result.message:

@@ -248,11 +248,15 @@ def emit_changes(
     schemas: dict[str, Any],
     watch: Stopwatch,
     made: frozenset[str] = frozenset(),
+    only: frozenset[str] | None = None,
 ) -> None:
-    """Add the changes of every view whose changes are kept to the tables of a commit; `made` are new views."""
+    """Add the changes of every view whose changes are kept to the tables of a commit.
+
+    `made` are new views: they are filled, and no other view changes. `only` are all that can change.
+    """
     kept = [view for view in catalog.in_order() if view.kept and catalog.sources_of(view) & set(bounds)]
-    if made:
-        kept = [view for view in kept if view.id in made]
+    if made or only is not None:
+        kept = [view for view in kept if view.id in (made or only or ())]
     if not kept:
         return
     maintainer = Maintainer(core, catalog, snapshot, dict(added), bounds, core.now())

@@ -211,12 +211,17 @@ class View:
     stream: bool = False  # a read shows the changes themselves
     times: Mapping[str, int] = field(default_factory=dict)  # column -> what to add to it for the end of its window
     counted: str | None = None  # the placeholder of the stream whose rows a trigger counts one by one
+    remade: int = 0  # how often its own tables were begun anew, because their columns had changed
 
     kind = "view"
 
     @property
     def pending_table(self) -> str:
-        return f"{self.id}.pending"
+        return f"{self.id}.pending{self._remade}"
+
+    @property
+    def _remade(self) -> str:
+        return f"_{self.remade}" if self.remade else ""
 
     @property
     def kept(self) -> bool:
@@ -236,7 +241,7 @@ class View:
 
     @property
     def changes_table(self) -> str:
-        return f"{self.id}.changes"
+        return f"{self.id}.changes{self._remade}"
 
 
 Object = Stream | Table | Panes | Rows | View

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from anabranch.errors import NotSupported, SyntaxProblem
-from anabranch.sql.creation import take_create
+from anabranch.sql.creation import take_alter, take_create
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.expressions import check_expressions
 from anabranch.sql.lexer import CLOSING, OPENING, SYMBOL, Span, Token, check_brackets, split_statements, tokenize
@@ -36,11 +36,11 @@ from anabranch.sql.windows import refuse_bracket_windows
 
 #: Words a statement can start with; an unknown first word is compared with these.
 STATEMENTS = (
-    "SELECT", "WITH", "VALUES", "CREATE", "DROP", "INSERT", "UPDATE", "DELETE", "COPY", "ADVANCE", "REFRESH",
+    "SELECT", "WITH", "VALUES", "CREATE", "ALTER", "DROP", "INSERT", "UPDATE", "DELETE", "COPY", "ADVANCE", "REFRESH",
     "SHOW", "DESCRIBE", "EXPLAIN", "SET", "SUBSCRIBE",
 )  # fmt: skip
 SHOWABLE = ("STREAMS", "VIEWS", "TABLES", "ALL")
-_LATER = {"SUSPEND", "RESUME", "SNAPSHOT", "BEGIN", "COMMIT", "ROLLBACK", "ALTER"}
+_LATER = {"SUSPEND", "RESUME", "SNAPSHOT", "BEGIN", "COMMIT", "ROLLBACK"}
 
 
 def parse(text: str) -> list[Statement]:
@@ -273,6 +273,7 @@ def _set(cursor: Cursor) -> Statement:
 
 _RULES: dict[str, Callable[[Cursor], Statement]] = {
     "CREATE": take_create,
+    "ALTER": take_alter,
     "DROP": _drop,
     "INSERT": _insert,
     "UPDATE": _update,

@@ -330,6 +330,13 @@ class CreateView(Statement):
 
 
 @dataclass(frozen=True)
+class AlterView(Statement):
+    name: Name
+    query: Query
+    dry_run: bool
+
+
+@dataclass(frozen=True)
 class Drop(Statement):
     kind: Literal["stream", "table", "view"]
     name: Name
