@@ -49,13 +49,14 @@ class Target:
     overwrite: bool = False
 
 
-def open_session(settings: Settings) -> Session:
+def open_session(settings: Settings, console: Console) -> Session:
     """The engine, from here on."""
     import anabranch
 
     session: Session = anabranch.connect(
         settings.home, master=settings.master, conf=dict(settings.conf), run_rows=settings.run_rows
     )
+    session.on_warning(console.warning)
     return session
 
 
@@ -75,7 +76,7 @@ def execute(console: Console, text: str, target: Target, settings: Settings) -> 
     if export is not None:
         check_single(export, statements)
     with (
-        open_session(settings) as session,
+        open_session(settings, console) as session,
         Interrupts(console, session.stop, session.cancel, graceful=False) as interrupts,
     ):
         if show_results(console, session, text, target.output, interrupts, export):
@@ -141,7 +142,7 @@ def run(console: Console, text: str, until_idle: bool, settings: Settings) -> in
         raise UsageError("there is no statement in the script")
     reporter = Reporter(console)
     with (
-        open_session(settings) as session,
+        open_session(settings, console) as session,
         Interrupts(console, session.stop, session.cancel, graceful=True) as interrupts,
     ):
 
@@ -217,7 +218,7 @@ def check(console: Console, text: str) -> int:
 
 def compact(console: Console, settings: Settings) -> int:
     """Reduce the tables of a home now."""
-    with open_session(settings) as session:
+    with open_session(settings, console) as session:
         console.message(session.compact())
     return 0
 
@@ -229,7 +230,7 @@ def shell(console: Console, settings: Settings) -> int:
     from anabranch.cli.line_editor import LineEditor
     from anabranch.cli.shell import Shell
 
-    with open_session(settings) as session:
+    with open_session(settings, console) as session:
         console.message("Statements end with ;   \\? for help, \\q to leave")
         Shell(console, session, LineEditor(Path.home() / HISTORY, session.names)).run()
     return 0

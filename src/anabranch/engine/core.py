@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from anabranch.engine.hot import Hot
+    from anabranch.engine.sinks import Sinks
     from anabranch.engine.trigger import Timers
 
 SOURCES = ("files", "rate")
@@ -57,6 +59,9 @@ class Core:
         self._catalog: tuple[Mapping[str, Any], Catalog] | None = None
         self._timers: Timers | None = None
         self._hot: Hot | None = None
+        self._sinks: Sinks | None = None
+        #: Told of what went wrong but stops nothing.
+        self.warn: Callable[[str], None] = lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     # ---- Spark
 
@@ -108,6 +113,15 @@ class Core:
 
             self._hot = Hot(self)
         return self._hot
+
+    @property
+    def sinks(self) -> Sinks:
+        """What moves the sinks."""
+        if self._sinks is None:
+            from anabranch.engine.sinks import Sinks
+
+            self._sinks = Sinks(self)
+        return self._sinks
 
     def close(self) -> None:
         if self._hot is not None:
