@@ -15,9 +15,10 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow import parquet
 
+import anabranch
 from anabranch.errors import AnabranchError
 from anabranch.plan.catalog import Sink
-from anabranch.testing import Harness
+from anabranch.testing import Harness, crashing
 
 pytestmark = pytest.mark.spark
 
@@ -167,7 +168,7 @@ def test_a_delta_table_of_changes(home: Harness, tmp_path: Path) -> None:
 @pytest.mark.parametrize("view", ["totals", "plain", "hidden"])
 def test_a_delta_table_of_what_is_shown(home: Harness, tmp_path: Path, view: str) -> None:
     home.sql(f"{STREAM}; {TOTALS}; {PLAIN}; {HIDDEN}")
-    folder = tmp_path / "out [it's] *"
+    folder = tmp_path / "out it's *"
     make(home, folder, "delta(path => \"{path}\", mode => 'table')", view)
     for rows in ([("a", 1), ("b", 2), (None, 3)], [("a", 1), ("a", 1), ("c", 2)], [("b", 7)], [(None, 1)]):
         home.insert("s", rows)
@@ -195,6 +196,36 @@ def test_a_version_of_a_delta_table_is_not_written_twice(home: Harness, tmp_path
     changes = parquet.read_table(DeltaTable(str(tmp_path / "out")).file_uris()[0]).drop_columns(["_version"])
     target.apply(position, changes)
     assert delta_rows(tmp_path / "out") == before
+
+
+def one_insert(home: str, values: str) -> None:
+    """In a process of its own, which may be killed before the insert has gone to all sinks."""
+    with anabranch.connect(home) as session:
+        session.sql(f"INSERT INTO s VALUES {values}")
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["before-sink-file", "after-sink-file", "before-sink-commit", "after-sink-commit"])
+def test_a_process_killed_while_it_writes_sinks_loses_and_doubles_nothing(
+    home: Harness, tmp_path: Path, point: str
+) -> None:
+    home.sql(f"{STREAM}; {TOTALS}")
+    home.sql(f"CREATE SINK one FROM totals INTO files(path => '{tmp_path / 'one'}')")
+    home.sql(f"CREATE SINK two FROM totals INTO delta(path => '{tmp_path / 'two'}')")
+    home.sql(f"CREATE SINK three FROM totals INTO delta(path => '{tmp_path / 'three'}', mode => 'table')")
+    home.insert("s", [("a", 1), ("b", 1)])
+    home.session.close()
+    assert crashing(point, one_insert, str(home.session.home), "('a', 2)")
+    home.reopen()
+    home.insert("s", [("b", 5)])
+    answer = shown(home, "totals")
+    assert answer == Counter({("a", 3): 1, ("b", 6): 1})
+    assert all_changes(tmp_path / "one") == added_up(delta_rows(tmp_path / "two")) == answer
+    assert Counter(tuple(row.values()) for row in delta_rows(tmp_path / "three")) == answer
+    assert len(written(tmp_path / "one")) == 3
+    for folder in (tmp_path / "two", tmp_path / "three"):
+        assert len(delta_versions(folder)) == len(set(delta_versions(folder))) == 4
 
 
 def test_a_sink_that_fails_holds_nobody_up(home: Harness, tmp_path: Path) -> None:
@@ -313,6 +344,7 @@ def _nothing(folder: Path) -> None:
         ("files(path => '{path}')", _file, "is a file"),
         ("files(path => '{path}')", _full, "holds something already: mine.txt"),
         ("delta(path => '{path}')", _full, "holds something already: mine.txt"),
+        ("delta(path => '{path}[1]')", _nothing, r"there is a \[ in the path"),
         ("files(path => '{path}/../home/x')", _nothing, "is in the home"),
     ],
 )

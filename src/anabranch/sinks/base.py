@@ -171,11 +171,14 @@ def explained(folder: Path) -> Iterator[None]:
         yield
     except AnabranchError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        # delta-rs has panics that are no Exception; Ctrl-C is not one of them.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise _told(folder, error) from error
 
 
-def _told(folder: Path, error: Exception) -> SinkError:
+def _told(folder: Path, error: BaseException) -> SinkError:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     if files.is_disk_full(error):
         return SinkError(f"the disk of {folder} is full", hint="make space; what is missing is written then")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 LOG = "_delta_log"
+#: delta-rs takes paths for addresses, and fails over these.
+ODD_SIGNS = "[]^|\\%"
 #: A column for the name of a row's file; no view has one of this name.
 FILE = "__anabranch_file"
 
@@ -40,6 +42,12 @@ class _Delta:
         self.owner = owner
 
     def check(self, fields: Sequence[Field]) -> None:
+        odd = next((sign for sign in ODD_SIGNS if sign in str(self.folder.path)), None)
+        if odd is not None:
+            raise SinkError(
+                f"a Delta table cannot be in {self.folder.path}: there is a {odd} in the path",
+                hint="give a path without it",
+            )
         self.folder.claim()
 
     def tidy(self) -> None:
