@@ -89,6 +89,10 @@ class SourceError(AnabranchError):
     """A source cannot be read."""
 
 
+class SinkError(AnabranchError):
+    """A sink cannot be written."""
+
+
 class QueryFailed(AnabranchError):
     """Spark refused or failed a query for a reason that has no place in the SQL text."""
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import lookup, queries, reduce
+from anabranch.engine import lookup, queries, reduce, system
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.change import Changer
@@ -46,6 +46,7 @@ from anabranch.sql.syntax import (
     Advance,
     AlterView,
     Copy,
+    CreateSink,
     CreateStream,
     CreateTable,
     CreateView,
@@ -240,6 +241,7 @@ class Session:
             key = f"{hashlib.sha256(normal.encode()).hexdigest()[:24]}:{seen[normal]}"
             seen[normal] += 1
             self._carry_out(statement, live=False, script=key)
+        self._core.sinks.move()
         streams = [stream for stream in self._core.catalog().of(Stream) if stream.source is not None]
         if not streams and not until_idle:
             self._core.stop.wait()
@@ -251,6 +253,7 @@ class Session:
         before = sum(len(files) for files in self._core.snapshot().files.values())
         for table in list(self._core.snapshot().files):
             reduce.reduce_table(self._core, table, everything=True)
+        self._core.sinks.move()
         deleted = reduce.vacuum(self._core)
         after = sum(len(files) for files in self._core.snapshot().files.values())
         return f"{before:,} files reduced to {after:,}; {deleted:,} old files deleted"
@@ -270,6 +273,13 @@ class Session:
     def stop(self) -> threading.Event:
         """Set it to stop between two runs."""
         return self._core.stop
+
+    def on_warning(self, tell: Callable[[str], None]) -> None:
+        """Have somebody told of what goes wrong but stops nothing, such as a sink that cannot be written.
+
+        Without it, such things are warnings of Python's.
+        """
+        self._core.warn = tell
 
     @property
     def version(self) -> int:
@@ -338,12 +348,16 @@ class Session:
             return Result(message=self._definer.create_view(statement, again_is_fine=again))
         if isinstance(statement, AlterView):
             return Result(message=self._alterer.alter(statement))
+        if isinstance(statement, CreateSink):
+            return Result(message=self._definer.create_sink(statement, again_is_fine=again))
         if isinstance(statement, Drop):
             return Result(message=self._definer.drop(statement))
         if isinstance(statement, Refresh):
             return Result(message=self._definer.refresh(statement))
         if isinstance(statement, Advance):
-            return Result(message=self._changer.advance(statement))
+            message = self._changer.advance(statement)
+            self._core.sinks.move()
+            return Result(message=message)
         applied: tuple[str, ...] = ()
         if script is not None:
             if script in self._core.snapshot().applied:
@@ -459,6 +473,8 @@ class Session:
     def _show(self, statement: Show) -> Result:
         import pyarrow as pa
 
+        if statement.what == "sinks":
+            return self._show_sinks()
         catalog = self._core.catalog()
         kinds: dict[str, tuple[type[Any], ...]] = {
             "streams": (Stream,),
@@ -474,6 +490,16 @@ class Session:
         ]  # fmt: skip
         names = ("name", "kind", "columns")
         return Result(table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)}))
+
+    def _show_sinks(self) -> Result:
+        import pyarrow as pa
+
+        rows = system.sinks(self._core, self._core.snapshot())
+        columns = {
+            field.name: pa.array([row[at] for row in rows], pa.int64() if field.type == "bigint" else pa.string())
+            for at, field in enumerate(system.FIELDS["sinks"])
+        }
+        return Result(table=pa.table(columns))
 
     def _describe(self, statement: Describe) -> Result:
         import pyarrow as pa

@@ -99,6 +99,9 @@ class FakeSession:
     def cancel(self) -> None:
         self.cancelled = True
 
+    def on_warning(self, tell: Callable[[str], None]) -> None:
+        self.tell = tell
+
     def compact(self) -> str:
         return "3 tables reduced"
 

@@ -48,6 +48,9 @@ GOOD = [
     "SELECT count(*) FILTER (WHERE price > 1) AS c, percentile_cont(0.5) WITHIN GROUP (ORDER BY price) FROM bids",
     "SELECT * FROM sys.runs; DESCRIBE bids; SHOW STREAMS; EXPLAIN bids",
     "SELECT window.start, count(*) FROM bids GROUP BY window(ts, '1 minute')",
+    "CREATE VIEW v AS SELECT auction FROM bids; CREATE SINK k FROM v INTO files('out/', format => 'csv');"
+    " CREATE SINK IF NOT EXISTS k FROM v INTO delta(path => 'out/'); SELECT version FROM sys.sinks; SHOW SINKS;"
+    " DROP SINK k; DROP VIEW v",
     "SELECT auction AS a FROM bids GROUP BY a",
     "SELECT mask('x', lowerChar => 'y'), current_date, `count(1)` FROM (SELECT count(1) FROM bids)",
     "SELECT auction FROM bids UNION ALL SELECT id FROM hosts ORDER BY auction",
@@ -379,6 +382,27 @@ BAD = [
         UnknownName,
         "there is no stream, view or table sys.run",
         "did you mean sys.runs?",
+    ),
+    (
+        "CREATE VIEW v AS SELECT auction FROM bids; CREATE SINK k FROM v INTO delta(path => 'o', format => 'csv')",
+        "format => 'csv'",
+        UnknownName,
+        "delta has no option format",
+        "there is: mode, path",
+    ),
+    (
+        "CREATE VIEW v AS SELECT auction FROM bids; CREATE SINK k FROM v INTO delta('o'); DROP VIEW v",
+        "v",
+        SqlError,
+        "v is read by k",
+        "drop them first, or add CASCADE to drop them too",
+    ),
+    (
+        "CREATE SINK k FROM bids INTO delta('o')",
+        "bids",
+        SqlError,
+        "bids is a stream, not a view",
+        None,
     ),
     (
         "SELECT * FROM csv('x.csv', haeder => true)",

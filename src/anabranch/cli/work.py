@@ -50,13 +50,14 @@ class Target:
     dry_run: bool = False  # ALTER VIEW says what it would do
 
 
-def open_session(settings: Settings) -> Session:
+def open_session(settings: Settings, console: Console) -> Session:
     """The engine, from here on."""
     import anabranch
 
     session: Session = anabranch.connect(
         settings.home, master=settings.master, conf=dict(settings.conf), run_rows=settings.run_rows
     )
+    session.on_warning(console.warning)
     return session
 
 
@@ -76,7 +77,7 @@ def execute(console: Console, text: str, target: Target, settings: Settings) -> 
     if export is not None:
         check_single(export, statements)
     with (
-        open_session(settings) as session,
+        open_session(settings, console) as session,
         Interrupts(console, session.stop, session.cancel, graceful=False) as interrupts,
     ):
         if show_results(console, session, text, target.output, interrupts, export, dry_run=target.dry_run):
@@ -144,7 +145,7 @@ def run(console: Console, text: str, until_idle: bool, settings: Settings) -> in
         raise UsageError("there is no statement in the script")
     reporter = Reporter(console)
     with (
-        open_session(settings) as session,
+        open_session(settings, console) as session,
         Interrupts(console, session.stop, session.cancel, graceful=True) as interrupts,
     ):
 
@@ -220,7 +221,7 @@ def check(console: Console, text: str) -> int:
 
 def compact(console: Console, settings: Settings) -> int:
     """Reduce the tables of a home now."""
-    with open_session(settings) as session:
+    with open_session(settings, console) as session:
         console.message(session.compact())
     return 0
 
@@ -232,7 +233,7 @@ def shell(console: Console, settings: Settings) -> int:
     from anabranch.cli.line_editor import LineEditor
     from anabranch.cli.shell import Shell
 
-    with open_session(settings) as session:
+    with open_session(settings, console) as session:
         console.message("Statements end with ;   \\? for help, \\q to leave")
         Shell(console, session, LineEditor(Path.home() / HISTORY, session.names)).run()
     return 0

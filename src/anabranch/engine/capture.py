@@ -94,8 +94,9 @@ class Capture:
         return record
 
     def after_run(self, record: Record) -> None:
-        """Keep the number of files small, piggy-backed on runs."""
+        """Keep the number of files small, piggy-backed on runs, and move the sinks on."""
         reduce.reduce_due(self.core, record.tables)
+        self.core.sinks.move()
         self._runs += 1
         if self._runs % VACUUM_EVERY == 0:
             reduce.vacuum(self.core)
@@ -121,18 +122,25 @@ class Capture:
 
     def end(self, stream: Stream) -> Record | None:
         """A finite source has nothing more: all its windows close."""
-        return self.runner.move(stream.id, lambda _, state: progress_algebra.end(state), "end")
+        return self._moved(self.runner.move(stream.id, lambda _, state: progress_algebra.end(state), "end"))
 
     def tick(self, stream: Stream) -> Record | None:
         """Let the clock move progress past idle partitions."""
         if not stream.live or not stream.policy.follows_rows:
             return None
         now = self.core.now()
-        return self.runner.move(stream.id, lambda each, state: progress_algebra.tick(each.policy, state, now), "idle")
+        record = self.runner.move(stream.id, lambda each, state: progress_algebra.tick(each.policy, state, now), "idle")
+        return self._moved(record)
 
     def fire_due(self) -> Record | None:
         """Let the delays of triggers fire that are over."""
-        return self.runner.fire_due()
+        return self._moved(self.runner.fire_due())
+
+    def _moved(self, record: Record | None) -> Record | None:
+        """Progress has moved, if there is a record: what that showed goes to the sinks."""
+        if record is not None:
+            self.core.sinks.move()
+        return record
 
     def run_all(self, streams: list[Stream], *, until_idle: bool, on_run: OnRun | None) -> None:
         """Feed several streams at the same time until told to stop, or until their sources have nothing more."""

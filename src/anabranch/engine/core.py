@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from anabranch.engine.hot import Hot
     from anabranch.engine.local import Local
+    from anabranch.engine.sinks import Sinks
     from anabranch.engine.trigger import Timers
 
 SOURCES = ("files", "rate")
@@ -59,6 +61,9 @@ class Core:
         self._timers: Timers | None = None
         self._hot: Hot | None = None
         self._local: Local | None = None
+        self._sinks: Sinks | None = None
+        #: Told of what went wrong but stops nothing.
+        self.warn: Callable[[str], None] = lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     # ---- Spark
 
@@ -119,6 +124,15 @@ class Core:
 
             self._local = Local()
         return self._local
+
+    @property
+    def sinks(self) -> Sinks:
+        """What moves the sinks."""
+        if self._sinks is None:
+            from anabranch.engine.sinks import Sinks
+
+            self._sinks = Sinks(self)
+        return self._sinks
 
     def close(self) -> None:
         if self._hot is not None:

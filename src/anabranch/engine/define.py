@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,17 +14,29 @@ from anabranch.engine import backfill, queries
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, fields_of, struct
 from anabranch.engine.run import Runner
+from anabranch.engine.sinks import target_of
 from anabranch.engine.writing import write_frame
-from anabranch.errors import AnabranchError, NotSupported, SourceError, SqlError, UnknownName, WrongType, did_you_mean
+from anabranch.errors import (
+    AnabranchError,
+    NotSupported,
+    SinkError,
+    SourceError,
+    SqlError,
+    UnknownName,
+    WrongType,
+    did_you_mean,
+)
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
 from anabranch.plan.bind import Binder
-from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, Table, View, to_json
+from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, to_json
 from anabranch.plan.nodes import plan
 from anabranch.plan.views import Surroundings
-from anabranch.sql.definitions import check_event_time
+from anabranch.sinks.base import CHANGE_COLUMNS
+from anabranch.sql.definitions import check_event_time, check_sink
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
+    CreateSink,
     CreateStream,
     CreateTable,
     CreateView,
@@ -357,19 +371,66 @@ class Definer:
             self._new_id,
         )
 
+    # ---- sinks
+
+    def create_sink(self, statement: CreateSink, *, again_is_fine: bool) -> str:
+        """Define a sink, in one commit, and write the answer as it is."""
+        core = self.core
+        name = self._free_name(statement, statement.name, "sink", again_is_fine)
+        if name is None:
+            return f"sink {statement.name} is there already"
+        options = check_sink(statement)
+        options["path"] = os.path.abspath(options["path"].removeprefix("file://"))
+        view = self.find(statement, statement.view, View)
+        # Folders say whose they are, so an id is not given again when a sink is made anew under its old name.
+        id = self._new_id(f"{name[:31]}_{uuid.uuid4().hex[:8]}")
+        sink = Sink(id, name, statement.sql, view.id, statement.into.kind, options)
+        try:
+            self._check_columns(view)
+            self._check_place(Path(options["path"]))
+            target_of(sink, core.ledger.id).check(view.fields)
+        except SinkError as error:
+            raise _at(statement, statement.into.span, error) from error
+        self.keep_changes(view)
+        with core.ledger.commit_lock:
+            core.ledger.commit(Draft("create", catalog={sink.id: to_json(sink)}))
+        core.sinks.move()
+        return f"sink {name} created"
+
+    def _check_columns(self, view: View) -> None:
+        taken = [field.name for field in view.fields if field.name.lower() in CHANGE_COLUMNS]
+        if taken:
+            raise SinkError(
+                f"view {view.name} has a column {taken[0]}, and that is what a sink calls one of its own",
+                hint="give it another name with AS",
+            )
+
+    def _check_place(self, path: Path) -> None:
+        """A sink has a folder of its own, away from the home and from other sinks."""
+        core = self.core
+        taken = {core.ledger.home: f"the home {core.ledger.home}"}
+        for other in core.catalog().of(Sink):
+            taken[Path(str(other.options["path"]))] = f"the folder of sink {other.name}"
+        for folder, what in taken.items():
+            inside = path.resolve().is_relative_to(folder.resolve())
+            if inside or folder.resolve().is_relative_to(path.resolve()):
+                raise SinkError(
+                    f"{path} {'is in' if inside else 'holds'} {what}", hint="give the sink a folder of its own"
+                )
+
     # ---- DROP
 
     def drop(self, statement: Drop) -> str:
         snapshot = self.core.snapshot()
         catalog = self.core.catalog(snapshot)
-        found = catalog.find(statement.name.last)
+        found = catalog.find_any(statement.name.last)
         if found is None or found.kind != statement.kind:
             if statement.if_exists:
                 return f"there is no {statement.kind} {statement.name}"
             raise self.no_such(statement, statement.name, statement.kind, found)
         readers = catalog.readers_of(found.id)
         if readers and not statement.cascade:
-            names = ", ".join(view.name for view in readers)
+            names = ", ".join(reader.name for reader in readers)
             raise SqlError(
                 f"{found.name} is read by {names}",
                 text=statement.text,
@@ -378,16 +439,19 @@ class Definer:
                 hint="drop them first, or add CASCADE to drop them too",
             )
         streams = catalog.sources_of(found) if isinstance(found, View) else {s.id for s in catalog.of(Stream)}
+        if isinstance(found, Sink):
+            self.core.ledger.commit(self.drop_draft(catalog, found))
+            return f"sink {found.name} dropped; what it wrote stays in {found.options['path']}"
         with stream_locks(self.core, streams), self.core.ledger.commit_lock:
             self.core.ledger.commit(self.drop_draft(self.core.catalog(), found))
         self.core.forget_source(found.id)
         return f"{statement.kind} {found.name} dropped"
 
-    def drop_draft(self, catalog: Catalog, found: Stream | Table | View, *, alone: bool = False) -> Draft:
+    def drop_draft(self, catalog: Catalog, found: Stream | Table | View | Sink, *, alone: bool = False) -> Draft:
         """Take out an object, what reads it (unless `alone`), and the state that nobody needs any more."""
         doomed: dict[str, Any] = {}
 
-        def doom(each: Stream | Table | View) -> None:
+        def doom(each: Stream | Table | View | Sink) -> None:
             if each.id not in doomed:
                 doomed[each.id] = each
                 for reader in () if alone else catalog.readers_of(each.id):
@@ -465,15 +529,17 @@ class Definer:
                 end=name.span.end,
                 hint="use one plain word without a leading underscore",
             )
-        found = self.core.catalog().find(name.last)
-        if found is None or statement.or_replace:
+        found = self.core.catalog().find_any(name.last)
+        if found is None or (statement.or_replace and not isinstance(found, Sink)):
             return name.last
         if statement.if_not_exists:
             return None
         if again_is_fine and same_text(found.sql, statement.sql):
             return None
         hint = f"DROP {found.kind.upper()} {found.name} first, or use CREATE OR REPLACE"
-        if again_is_fine:
+        if "sink" in (kind, found.kind):
+            hint = f"DROP {found.kind.upper()} {found.name} first, or take another name"
+        elif again_is_fine:
             hint = f"its definition differs from the one in the home; CREATE OR REPLACE {kind.upper()} makes it anew"
             if isinstance(statement, CreateView) and isinstance(found, View) and str(statement.start) == found.start:
                 query = statement.query.span.of(statement.text)
@@ -487,14 +553,15 @@ class Definer:
         )
 
     def find(self, statement: Statement, name: Name, kind: type[Any]) -> Any:
-        found = self.core.catalog().find(name.last) if len(name.parts) == 1 else None
+        found = self.core.catalog().find_any(name.last) if len(name.parts) == 1 else None
         if not isinstance(found, kind):
             raise self.no_such(statement, name, kind.kind, found)
         return found
 
     def no_such(self, statement: Statement, name: Name, kind: str, found: Any) -> SqlError:
         catalog = self.core.catalog()
-        names = [each for each in catalog.names() if (o := catalog.find(each)) is not None and o.kind == kind]
+        known = [*catalog.names(), *(sink.name for sink in catalog.of(Sink))]
+        names = [each for each in known if (o := catalog.find_any(each)) is not None and o.kind == kind]
         message = f"there is no {kind} {name}" if found is None else f"{name} is a {found.kind}, not a {kind}"
         return UnknownName(
             message,

@@ -161,5 +161,9 @@ def pinned(core: Core) -> set[tuple[str, int]]:
 
 
 def vacuum(core: Core) -> int:
-    """Delete files that nobody can ask for any more."""
-    return core.ledger.vacuum(pinned=pinned(core))
+    """Delete files that nobody can ask for any more; those that a sink has still to read stay."""
+    needed = core.sinks.needed()
+    keep = core.ledger.keep_versions
+    if needed is not None:
+        keep = max(keep, core.ledger.version - needed + 1)
+    return core.ledger.vacuum(keep, pinned=pinned(core))

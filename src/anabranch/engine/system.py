@@ -10,7 +10,7 @@ from anabranch.engine.frames import arrow_schema
 from anabranch.engine.late import LATE_ROW_FIELDS, LATE_ROWS
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS
 from anabranch.ledger import Snapshot
-from anabranch.plan.catalog import Field, Stream, View
+from anabranch.plan.catalog import Field, Sink, Stream, View
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,6 +57,15 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("delta_version", "bigint"),
         Field("path", "string"),
     ),
+    "sinks": (
+        Field("name", "string"),
+        Field("view", "string"),
+        Field("into", "string"),
+        Field("mode", "string"),
+        Field("path", "string"),
+        Field("version", "bigint"),
+        Field("error", "string"),
+    ),
     "bad_rows": BAD_ROW_FIELDS,
     "late_rows": LATE_ROW_FIELDS,
 }
@@ -79,7 +88,9 @@ def frame(core: Core, name: str, snapshot: Snapshot) -> DataFrame:
         return core.table_frame(LATE_ROWS, LATE_ROW_FIELDS, snapshot)
     import pyarrow as pa
 
-    rows = {"runs": _runs, "progress": _progress, "views": _views, "tables": _tables}[name](core, snapshot)
+    rows = {"runs": _runs, "progress": _progress, "views": _views, "tables": _tables, "sinks": sinks}[name](
+        core, snapshot
+    )
     schema = arrow_schema(FIELDS[name])
     columns = [[row[index] for row in rows] for index in range(len(FIELDS[name]))]
     arrays = [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
@@ -152,6 +163,22 @@ def _tables(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         )
         for id, files in sorted(snapshot.files.items())
     ]
+
+
+def sinks(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
+    """The sinks with the last version that each has written, read where it was written."""
+    catalog = core.catalog(snapshot)
+    rows: list[tuple[Any, ...]] = []
+    for sink in sorted(catalog.of(Sink), key=lambda each: each.name):
+        error = core.sinks.errors.get(sink.id)
+        version: int | None = None
+        try:
+            version = core.sinks.position(sink)
+        except Exception as problem:
+            error = error or str(problem)
+        view = catalog.view(sink.view).name
+        rows.append((sink.name, view, sink.into, sink.options["mode"], sink.options["path"], version, error))
+    return rows
 
 
 def _shown(bound: int | None) -> int | None:

@@ -1,5 +1,5 @@
-"""What the catalog holds: streams, tables and views, and the state tables under the views. Plain values with a JSON
-form; the ledger stores them, ids never change and names in the ledger are ids."""
+"""What the catalog holds: streams, tables, views and sinks, and the state tables under the views. Plain values with a
+JSON form; the ledger stores them, ids never change and names in the ledger are ids."""
 
 from __future__ import annotations
 
@@ -244,8 +244,22 @@ class View:
         return f"{self.id}.changes{self._remade}"
 
 
-Object = Stream | Table | Panes | Rows | View
-_KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in (Stream, Table, Panes, Rows, View)}
+@dataclass(frozen=True)
+class Sink:
+    """A place outside that the changes of a view go to, or what it shows."""
+
+    id: str  # never used again in its home, for folders say whose they are
+    name: str
+    sql: str
+    view: str
+    into: str  # "files" or "delta"
+    options: Mapping[str, Any]
+
+    kind = "sink"
+
+
+Object = Stream | Table | Panes | Rows | View | Sink
+_KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in (Stream, Table, Panes, Rows, View, Sink)}
 _NESTED: dict[str, type[Any]] = {
     "fields": Field,
     "keys": Key,
@@ -296,11 +310,18 @@ class Catalog:
             if isinstance(each, Stream | Table) or (isinstance(each, View) and each.owner is None)
         }
 
+        self._sinks = {each.name.lower(): each for each in self.objects.values() if isinstance(each, Sink)}
+
     def __getitem__(self, id: str) -> Object:
         return self.objects[id]
 
     def find(self, name: str) -> Stream | Table | View | None:
+        """What can be read under a name."""
         return self._named.get(name.lower())
+
+    def find_any(self, name: str) -> Stream | Table | View | Sink | None:
+        """What has a name; sinks share their names with what can be read."""
+        return self.find(name) or self._sinks.get(name.lower())
 
     def names(self) -> list[str]:
         return sorted(each.name for each in self._named.values())
@@ -334,9 +355,9 @@ class Catalog:
             found |= self.sources_of(self.view(id))
         return found
 
-    def readers_of(self, id: str) -> list[View]:
-        """The views that read a stream, table or view."""
-        found = []
+    def readers_of(self, id: str) -> list[View | Sink]:
+        """The views that read a stream, table or view, and the sinks that a view goes to."""
+        found: list[View | Sink] = [sink for sink in self.of(Sink) if sink.view == id]
         for view in self.of(View):
             used = {*view.streams.values(), *view.tables.values(), *view.views.values()}
             for block in view.blocks:
@@ -347,8 +368,8 @@ class Catalog:
                 used |= {rows.stream, *rows.statics.values()}
             if id in used:
                 found.append(self.view(view.owner) if view.owner is not None else view)
-        distinct = {view.id: view for view in found if view.id != id}
-        return sorted(distinct.values(), key=lambda view: view.name)
+        distinct = {each.id: each for each in found if each.id != id}
+        return sorted(distinct.values(), key=lambda each: each.name)
 
     def nodes_of(self, view: View) -> list[View]:
         """The hidden views that a view owns."""

@@ -19,7 +19,15 @@ from anabranch.plan.views import refuse_volatile
 from anabranch.sql import syntax
 from anabranch.sql.calls import split_commas
 from anabranch.sql.columns import Columns, Resolver, Scope
-from anabranch.sql.definitions import FILE_KINDS, check_event_time, check_file_options, check_source, no_column, wrong
+from anabranch.sql.definitions import (
+    FILE_KINDS,
+    check_event_time,
+    check_file_options,
+    check_sink,
+    check_source,
+    no_column,
+    wrong,
+)
 from anabranch.sql.lexer import Span, normal_form, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import ColumnDefinition, Name, Query, Statement
@@ -29,7 +37,7 @@ from anabranch.sql.syntax import ColumnDefinition, Name, Query, Statement
 class Known:
     """An object a statement made."""
 
-    kind: str  # "stream", "table", "view"
+    kind: str  # "stream", "table", "view", "sink"
     name: str
     statement: Statement
     columns: Columns | None
@@ -64,6 +72,8 @@ class _Script:
             self._create_view(statement)
         elif isinstance(statement, syntax.AlterView):
             self._alter_view(statement)
+        elif isinstance(statement, syntax.CreateSink):
+            self._create_sink(statement)
         elif isinstance(statement, syntax.Drop):
             self._drop(statement)
         elif isinstance(statement, syntax.Insert):
@@ -173,9 +183,14 @@ class _Script:
                 )
         return columns, reads
 
+    def _create_sink(self, statement: syntax.CreateSink) -> None:
+        check_sink(statement)
+        reads = {self._find(statement, statement.view, "view").name.lower()}
+        self._add(statement, statement.name, Known("sink", statement.name.last, statement, None, reads, True))
+
     def _add(
         self,
-        statement: syntax.CreateStream | syntax.CreateTable | syntax.CreateView,
+        statement: syntax.CreateStream | syntax.CreateTable | syntax.CreateView | syntax.CreateSink,
         name: Name,
         made: Known,
     ) -> None:
@@ -195,7 +210,8 @@ class _Script:
                     statement,
                     name.span,
                     f"there is a {before.kind} {before.name} already",
-                    f"DROP {before.kind.upper()} {before.name} first, or use CREATE OR REPLACE",
+                    f"DROP {before.kind.upper()} {before.name} first"
+                    + ("" if "sink" in (before.kind, made.kind) else ", or use CREATE OR REPLACE"),
                 )
             self._said.append(f"{made.kind} {made.name} is created twice in the same way")
         self.known[name.last.lower()] = made
@@ -329,6 +345,8 @@ class _Script:
         if self._catalog is None:
             made: dict[str, Stream | Table | View] = {}
             for key, each in self.known.items():
+                if each.kind == "sink":
+                    continue
                 if each.kind == "stream":
                     made[key] = _stream(key, each)
                 elif each.kind == "table":

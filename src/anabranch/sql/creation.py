@@ -1,4 +1,4 @@
-"""The grammar of CREATE and ALTER: streams, tables and views, in our spelling and in others'."""
+"""The grammar of CREATE and ALTER: streams, tables, views and sinks, in our spelling and in others'."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from anabranch.sql.query import at_query, parse_query
 from anabranch.sql.syntax import (
     AlterView,
     ColumnDefinition,
+    CreateSink,
     CreateStream,
     CreateTable,
     CreateView,
@@ -35,20 +36,32 @@ def take_create(cursor: Cursor) -> Statement:
     cursor.take("MATERIALIZED")
     foreign = cursor.take("FOREIGN")
     kind = cursor.current.upper
-    if kind not in ("STREAM", "SOURCE", "TABLE", "VIEW"):
-        if kind in ("SAMPLE", "SINK"):
+    if kind not in ("STREAM", "SOURCE", "TABLE", "VIEW", "SINK"):
+        if kind == "SAMPLE":
             raise NotSupported(
                 f"CREATE {kind} is not supported yet",
                 text=cursor.text,
                 start=cursor.current.start,
                 end=cursor.current.end,
             )
-        raise cursor.problem("expected STREAM, TABLE or VIEW", known=("STREAM", "TABLE", "VIEW", "SOURCE"))
+        raise cursor.problem(
+            "expected STREAM, TABLE, VIEW or SINK", known=("STREAM", "TABLE", "VIEW", "SINK", "SOURCE")
+        )
+    if kind == "SINK" and or_replace:
+        raise NotSupported(
+            "a sink cannot be replaced: what it wrote would stay",
+            text=cursor.text,
+            start=cursor.current.start,
+            end=cursor.current.end,
+            hint="DROP SINK first, and give the new one an empty folder",
+        )
     cursor.advance()
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.dotted_name(f"the name of the {kind.lower()}")
     if kind == "VIEW" or (kind == "STREAM" and cursor.at("AS")):
         return _create_view(cursor, name, if_not_exists, or_replace)
+    if kind == "SINK":
+        return _create_sink(cursor, name, if_not_exists)
     columns, watermark = _columns(cursor) if cursor.at("(") and not at_query(cursor) else ((), None)
     if kind == "TABLE" and not foreign:
         return _create_table(cursor, name, columns, watermark, if_not_exists, or_replace)
@@ -92,6 +105,14 @@ def _create_view(cursor: Cursor, name: Name, if_not_exists: bool, or_replace: bo
         else:
             raise cursor.problem("expected BEGINNING, NOW or VERSION n", known=("BEGINNING", "NOW", "VERSION"))
     return CreateView(cursor.text, cursor.whole, name, query, start, if_not_exists, or_replace)
+
+
+def _create_sink(cursor: Cursor, name: Name, if_not_exists: bool) -> Statement:
+    cursor.expect("FROM")
+    view = cursor.dotted_name("the view to write")
+    cursor.expect("INTO")
+    into = _call(cursor, "a sink, as in files(path => 'out/', format => 'parquet')")
+    return CreateSink(cursor.text, cursor.whole, name, view, into, if_not_exists)
 
 
 def _create_table(
@@ -226,7 +247,12 @@ def _source(cursor: Cursor) -> SourceSpec:
     if cursor.current.kind == STRING:  # FROM 'path' is FROM files(path => 'path')
         token = cursor.advance()
         return SourceSpec("files", {"path": token.value}, token.span, {"path": token.span})
-    kind = cursor.expect_name("a source, as in files(path => 'in/*.csv')")
+    return _call(cursor, "a source, as in files(path => 'in/*.csv')")
+
+
+def _call(cursor: Cursor, expected: str) -> SourceSpec:
+    """kind(name => value, ...); an argument without a name is the path."""
+    kind = cursor.expect_name(expected)
     arguments = take_arguments(cursor)
     options: dict[str, str | int | float | bool] = {}
     spans: dict[str, Span] = {}

@@ -72,6 +72,43 @@ def check_source(statement: Statement, source: SourceSpec, kinds: tuple[str, ...
         raise wrong(statement, source.span, error.message, error.hint) from error
 
 
+def check_sink(statement: syntax.CreateSink) -> dict[str, str]:
+    """The options of a sink, those included that were not given; the path as it is written."""
+    from anabranch.sinks.base import CHOICES, OPTIONS
+
+    into = statement.into
+    if into.kind not in OPTIONS:
+        raise UnknownName(
+            f"there is no sink {into.kind}",
+            text=statement.text,
+            start=into.span.start,
+            end=into.span.start + len(into.kind),
+            hint=did_you_mean(into.kind, OPTIONS),
+        )
+    known = OPTIONS[into.kind]
+    for name in into.options:
+        if name not in known:
+            raise _no_option(statement, into.kind, name, into.spans.get(name, into.span), known)
+    path = into.options.get("path")
+    if not isinstance(path, str) or not path.strip() or "\0" in path:
+        raise wrong(
+            statement, into.spans.get("path", into.span), f"{into.kind} needs the path of a folder", "path => 'out/'"
+        )
+    if "://" in path and not path.startswith("file://"):
+        raise wrong(
+            statement, into.spans["path"], f"a sink writes to a local folder, not to {path}", "a mounted one will do"
+        )
+    options = {"path": path}
+    for name in known:
+        if name in CHOICES:
+            given = into.options.get(name, CHOICES[name][0])
+            if given not in CHOICES[name]:
+                choices = " or ".join(f"'{choice}'" for choice in CHOICES[name])
+                raise wrong(statement, into.spans[name], f"the {name} of a sink cannot be {given}", f"it is {choices}")
+            options[name] = str(given)
+    return options
+
+
 def _no_spark() -> Any:
     raise AssertionError("a source that is only looked at starts no Spark")
 

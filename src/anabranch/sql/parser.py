@@ -39,7 +39,7 @@ STATEMENTS = (
     "SELECT", "WITH", "VALUES", "CREATE", "ALTER", "DROP", "INSERT", "UPDATE", "DELETE", "COPY", "ADVANCE", "REFRESH",
     "SHOW", "DESCRIBE", "EXPLAIN", "SET", "SUBSCRIBE",
 )  # fmt: skip
-SHOWABLE = ("STREAMS", "VIEWS", "TABLES", "ALL")
+SHOWABLE = ("STREAMS", "VIEWS", "TABLES", "SINKS", "ALL")
 _LATER = {"SUSPEND", "RESUME", "SNAPSHOT", "BEGIN", "COMMIT", "ROLLBACK"}
 
 
@@ -95,14 +95,15 @@ def _drop(cursor: Cursor) -> Statement:
     cursor.advance()
     cursor.take("MATERIALIZED")
     kind = cursor.current.upper
-    kinds: dict[str, Literal["stream", "table", "view"]] = {
+    kinds: dict[str, Literal["stream", "table", "view", "sink"]] = {
         "STREAM": "stream",
         "SOURCE": "stream",
         "TABLE": "table",
         "VIEW": "view",
+        "SINK": "sink",
     }
     if kind not in kinds:
-        raise cursor.problem("expected STREAM, TABLE or VIEW", known=tuple(kinds))
+        raise cursor.problem("expected STREAM, TABLE, VIEW or SINK", known=tuple(kinds))
     cursor.advance()
     if_exists = cursor.take("IF", "EXISTS")
     name = cursor.dotted_name(f"the name of the {kinds[kind]}")
@@ -198,7 +199,7 @@ def _show(cursor: Cursor) -> Statement:
     cursor.advance()
     word = cursor.current.upper
     if word not in SHOWABLE:
-        raise cursor.problem("expected STREAMS, VIEWS or TABLES", known=SHOWABLE)
+        raise cursor.problem("expected STREAMS, VIEWS, TABLES or SINKS", known=SHOWABLE)
     cursor.advance()
     return Show(cursor.text, cursor.whole, word.lower())
 

@@ -337,8 +337,19 @@ class AlterView(Statement):
 
 
 @dataclass(frozen=True)
+class CreateSink(Statement):
+    """CREATE SINK name FROM view INTO kind(name => value, ...)."""
+
+    name: Name
+    view: Name
+    into: SourceSpec
+    if_not_exists: bool
+    or_replace: bool = False  # refused by the parser: what was written would stay
+
+
+@dataclass(frozen=True)
 class Drop(Statement):
-    kind: Literal["stream", "table", "view"]
+    kind: Literal["stream", "table", "view", "sink"]
     name: Name
     if_exists: bool
     cascade: bool
