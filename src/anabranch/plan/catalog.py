@@ -3,7 +3,7 @@ form; the ledger stores them, ids never change and names in the ledger are ids."
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
@@ -290,6 +290,10 @@ class Catalog:
             for each in self.objects.values()
             if isinstance(each, Stream | Table) or (isinstance(each, View) and each.owner is None)
         }
+
+    def with_objects(self, objects: Iterable[Object]) -> Catalog:
+        """The same catalog with more definitions, or others in their place."""
+        return Catalog({id: to_json(each) for id, each in self.objects.items()} | {o.id: to_json(o) for o in objects})
 
     def __getitem__(self, id: str) -> Object:
         return self.objects[id]
