@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import lookup, queries, reduce, system
+from anabranch.engine import figures, lookup, queries, reduce, system
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.change import Changer
@@ -36,7 +36,7 @@ from anabranch.engine.live import Following, Live, Subscription
 from anabranch.engine.run import Runner
 from anabranch.errors import AnabranchError, UsageError
 from anabranch.ledger import Ledger, Record
-from anabranch.plan import explain
+from anabranch.plan import explain, render
 from anabranch.plan.bind import Binder, Bound
 from anabranch.plan.catalog import Catalog, Stream, Table, View
 from anabranch.plan.lookups import find_lookup
@@ -464,11 +464,21 @@ class Session:
         self._capture.catch_up(self._streams(bound, catalog), end=self._temporary is not None)
 
     def _explain(self, statement: Explain) -> Result:
-        catalog = self._core.catalog()
-        bound = Binder(statement.text, catalog, statement.query).bind()
-        fields = tuple(queries.analyze(self._core, bound, catalog, statement.text))
-        lines = explain.explain(statement.text, statement.query, catalog, self._definer.surroundings(), fields)
-        return _text_result("plan", lines)
+        snapshot = self._core.snapshot()
+        catalog = self._core.catalog(snapshot)
+        world = self._definer.surroundings()
+        named = catalog.find(statement.view.last) if statement.view and len(statement.view.parts) == 1 else None
+        if isinstance(named, View):
+            told = explain.explain_view(named, catalog, world)
+        elif statement.analyze:
+            assert statement.view is not None
+            raise self._definer.no_such(statement, statement.view, "view", named)
+        else:
+            bound = Binder(statement.text, catalog, statement.query).bind()
+            fields = tuple(queries.analyze(self._core, bound, catalog, statement.text))
+            told = explain.explain_query(statement.text, statement.query, catalog, world, fields)
+        counted = figures.of_nodes(self._core, told.nodes, snapshot) if statement.analyze else None
+        return _text_result("plan", render.rendered(told, statement.format, counted))
 
     def _show(self, statement: Show) -> Result:
         import pyarrow as pa

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import click
 
 from anabranch import __version__
-from anabranch.cli.console import Console, describe
+from anabranch.cli.console import Console
+from anabranch.cli.console import describe as describe_error
 from anabranch.errors import AnabranchError, nearest
 
 FAILED = 1
@@ -22,6 +23,8 @@ INTERRUPTED = 130
 #: Where `run`, `compact` and `doctor` look when no home is given; a one-off query uses a temporary home.
 DEFAULT_HOME = ".anabranch"
 OUTPUTS = ("batch-table", "batch-csv", "stream-json", "live-table", "live-csv", "arrow", "parquet")
+#: How `describe` tells what it has to tell.
+PICTURES = ("text", "json", "dot", "svg", "mermaid")
 QUERY = "query"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -277,6 +280,41 @@ def check(console: Console, script: str) -> int:
 
 
 @cli.command()
+@click.argument("sql")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(PICTURES),
+    default=PICTURES[0],
+    show_default=True,
+    help="Words, a JSON document, or a picture of the nodes.",
+)
+@click.option("--to", metavar="FILE", help="Write it to a file.")
+@click.option("--overwrite", is_flag=True, help="Replace the file of --to if it exists.")
+@home_option
+@spark_options
+@console_options
+@click.pass_obj
+def describe(
+    console: Console,
+    sql: str,
+    form: str,
+    to: str | None,
+    overwrite: bool,
+    home: str | None,
+    master: str | None,
+    conf: dict[str, str],
+) -> int:
+    """Tell what a query would do, or what a view does: its nodes, their keys and their state.
+
+    SQL is a query, a CREATE VIEW or the name of a view. It is not carried out; statements before it are.
+    """
+    from anabranch.cli import work
+
+    return work.describe(console, sql, form, work.Target(None, to, overwrite), work.Settings(home, master, conf))
+
+
+@cli.command()
 @home_option
 @spark_options
 @console_options
@@ -362,7 +400,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except Exception as error:
         console.trace(error)
-        console.error(describe(error))
+        console.error(describe_error(error))
         if not console.debug:
             console.message("  --debug shows where it happened")
         return FAILED

@@ -410,7 +410,7 @@ def _refusals(catalog: Catalog, compared: Comparison) -> list[str]:
     waiting = [
         reader.name
         for reader in readers
-        if any(each.triggers is not None for each in (reader, *catalog.nodes_of(reader)))
+        if isinstance(reader, View) and any(each.triggers is not None for each in (reader, *catalog.nodes_of(reader)))
     ]
     if waiting and compared.old.times != compared.view.times:
         return [f"the windows of {compared.old.name}: {', '.join(waiting)} waits for them to close"]

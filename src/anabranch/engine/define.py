@@ -349,7 +349,9 @@ class Definer:
                 self.keep_changes(catalog.view(reference.target))
 
     def surroundings(self) -> Surroundings:
-        return self.world(self.core.snapshot(), "beginning")
+        """The world for a plan that is only looked at: the ids it is given stay free."""
+        given = set(self._given)
+        return replace(self.world(self.core.snapshot(), "beginning"), new_id=lambda name: self._new_id(name, given))
 
     def world(self, snapshot: Snapshot, start: str | int) -> Surroundings:
         def first_run(stream: Stream) -> int:
@@ -571,17 +573,18 @@ class Definer:
             hint=did_you_mean(str(name), names) if found is None else None,
         )
 
-    def _new_id(self, name: str) -> str:
-        """A readable id that was never used in this home."""
+    def _new_id(self, name: str, given: set[str] | None = None) -> str:
+        """A readable id that was never used in this home, nor `given` before."""
+        given = self._given if given is None else given
         base = re.sub(r"[^A-Za-z0-9_]+", "_", name)[:40] or "x"
         snapshot = self.core.snapshot()
-        taken = {*snapshot.catalog, *snapshot.files, *snapshot.removed, *self._given}
+        taken = {*snapshot.catalog, *snapshot.files, *snapshot.removed, *given}
         number = 1
         id = base
         while id in taken or f"{id}.rows" in taken or f"{id}.changes" in taken or f"{id}.pending" in taken:
             number += 1
             id = f"{base}_{number}"
-        self._given.add(id)
+        given.add(id)
         return id
 
 

@@ -277,7 +277,7 @@ def emit_changes(
             if view.changes_table not in snapshot.files:
                 _ = core.frames  # it is Spark's parser that reads the types of columns
                 schemas[view.changes_table] = arrow_schema(change_fields(view, panes))
-        watch.lap("changes")
+        watch.lap("changes", view.name)
     if maintainer.late:
         tables[late.LATE_ROWS] = TableChange(add=late.write(core, maintainer.late, snapshot.version + 1, core.now()))
         if late.LATE_ROWS not in snapshot.files:

@@ -3,7 +3,7 @@ JSON form; the ledger stores them, ids never change and names in the ledger are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
@@ -311,6 +311,10 @@ class Catalog:
         }
 
         self._sinks = {each.name.lower(): each for each in self.objects.values() if isinstance(each, Sink)}
+
+    def with_objects(self, objects: Iterable[Object]) -> Catalog:
+        """The same catalog with more definitions, or others in their place."""
+        return Catalog({id: to_json(each) for id, each in self.objects.items()} | {o.id: to_json(o) for o in objects})
 
     def __getitem__(self, id: str) -> Object:
         return self.objects[id]

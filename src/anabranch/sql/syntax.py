@@ -410,7 +410,12 @@ class Describe(Statement):
 
 @dataclass(frozen=True)
 class Explain(Statement):
+    """What a query would do; `view` is set where it is just the name of something there is."""
+
     query: Query
+    view: Name | None = None
+    analyze: bool = False
+    format: Literal["text", "json", "dot", "mermaid", "svg"] = "text"
 
 
 @dataclass(frozen=True)
