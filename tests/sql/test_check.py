@@ -138,7 +138,7 @@ BAD = [
         "EMIT ON WINDOW CLOSE",
         NotSupported,
         "no window closes in this query",
-        "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE or HOP",
+        "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE, HOP or CUMULATE",
     ),
     (
         "CREATE STREAM bids (a INT)",

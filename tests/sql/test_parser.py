@@ -471,7 +471,6 @@ def test_clauses_that_say_nothing(clause: str, message: str) -> None:
         "SELECT * FROM s <VISIBLE '5 minutes' ADVANCE '1 minute'>",
         "SELECT * FROM STREAM(s, 'CUT BY 1000 ROWS')",
         "SELECT * FROM a ASOF JOIN b ON a.x = b.x",
-        "SELECT * FROM v INCLUDING PROVISIONAL",
         "BEGIN",
         "CREATE SINK k FROM v INTO files(path => 'x')",
         "CREATE STREAM s (a INT) KEEP 7 DAYS",

@@ -127,7 +127,7 @@ class Live(Following):
         bound = Binder(statement.text, catalog, statement.query).bind()
         self.view: View | None = None
         self.feed: Feed | None = None
-        if all(r.kind in ("stream", "view", "table") and r.version is None for r in bound.references.values()):
+        if all(reference.plain for reference in bound.references.values()):
             name = f"{PREFIX}{uuid.uuid4().hex[:12]}"
             position = core.snapshot().version
             self.view = definer.make_view(name, statement.text, statement.sql, statement.query, "beginning", feed=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.engine import read
 from anabranch.engine.core import Core
 from anabranch.engine.frames import fields_of
+from anabranch.engine.tables import FINAL
 from anabranch.errors import AnabranchError, SqlError
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound
@@ -30,6 +31,7 @@ def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field
             target = catalog[reference.target]
             assert isinstance(target, Stream | Table | View)
             fields = target.shown_fields if isinstance(target, View) else target.fields
+            fields = (*target.fields, FINAL) if reference.provisional else fields
             relations[placeholder] = core.frames.empty(fields)
     return fields_of(core.frames.sql(bound.text, relations, source=text))
 

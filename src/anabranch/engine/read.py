@@ -45,6 +45,8 @@ def relation(core: Core, reference: Reference, snapshot: Snapshot) -> DataFrame:
     if isinstance(found, Table):
         return core.table_frame(found.id, found.fields, snapshot)
     assert isinstance(found, View)
+    if reference.provisional:
+        return provisional_frame(core, catalog, found, snapshot)
     return view_frame(core, catalog, found, snapshot)
 
 
@@ -214,6 +216,24 @@ def stream_of_changes(core: Core, catalog: Catalog, view: View, snapshot: Snapsh
         f" FROM {copied}"
     )
     return core.frames.sql(text, {"@changes": frame})
+
+
+def provisional_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
+    """The answer over all rows there are, and of each row whether it is one that has fired."""
+    fresh = view_query(core, catalog, view, snapshot)
+    if view.emit in ("read", "feed"):
+        return fresh.selectExpr("*", "true AS _final")
+    shown = shown_frame(core, catalog, view, snapshot)
+    columns = ", ".join(quote_name(field.name) for field in view.fields)
+    counted = (
+        f"SELECT {columns}, sum(_fresh) AS _fresh, sum(1 - _fresh) AS _shown FROM (SELECT {columns}, 1 AS _fresh FROM"
+        f" `@fresh` UNION ALL SELECT {columns}, 0 AS _fresh FROM `@shown`) GROUP BY {columns} HAVING sum(_fresh) > 0"
+    )
+    text = (
+        f"SELECT {columns}, __copy <= _shown AS _final FROM ({counted})"
+        " LATERAL VIEW explode(sequence(1, CAST(_fresh AS INT))) __copies AS __copy"
+    )
+    return core.frames.sql(text, {"@fresh": fresh, "@shown": shown})
 
 
 def archive_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:

@@ -79,6 +79,11 @@ def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot
     paths = [str(folder / file.path) for file in chosen]
     panes = catalog.objects.get(table_id)
     time = _time_column(core, table_id, snapshot)
+    for view in catalog.of(View):
+        if table_id == view.changes_table and view.node and not view.stream:
+            return copy_to_table(core, connection(core), _net_text(view, paths), table_id, time)
+        if table_id == view.pending_table:
+            return copy_to_table(core, connection(core), _last_text(view, paths), table_id, time)
     if not isinstance(panes, Panes):
         order = f" ORDER BY {quoted(time)}" if time is not None else ""
         text = f"SELECT * FROM read_parquet({path_list(paths)}, union_by_name = true){order}"
@@ -99,6 +104,23 @@ def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot
     staged = core.ledger.stage()
     frame.write.mode("append").parquet(str(staged))
     return adopt_folder(core.ledger, table_id, staged, time)
+
+
+def _net_text(view: View, paths: list[str]) -> str:
+    """Changes added up: a row that was given out and taken back is gone. Who follows them reads the files of old."""
+    columns = ", ".join(quoted(field.name) for field in (*view.fields, *view.hidden))
+    return (
+        f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff, max(_version) AS _version, max(_at) AS _at"
+        f" FROM read_parquet({path_list(paths)}, union_by_name = true) GROUP BY {columns} HAVING sum(_diff) <> 0"
+    )
+
+
+def _last_text(view: View, paths: list[str]) -> str:
+    """The last line of each key."""
+    keys = ", ".join(f"k{index}" for index in range(len(view.keys)))
+    apart = f"PARTITION BY {keys} " if keys else ""
+    files = f"read_parquet({path_list(paths)}, union_by_name = true)"
+    return f"SELECT * FROM {files} QUALIFY row_number() OVER ({apart}ORDER BY _version DESC) = 1"
 
 
 def _reduce_text(panes: Panes, paths: list[str]) -> str:

@@ -18,6 +18,7 @@ DIFF = Field("_diff", "bigint")
 VERSION = Field("_version", "bigint")
 WINDOW = Field("_window", "timestamp")
 AT = Field("_at", "timestamp")
+FINAL = Field("_final", "boolean")
 
 
 def pane_fields(panes: Panes) -> tuple[Field, ...]:

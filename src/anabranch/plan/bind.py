@@ -37,6 +37,12 @@ class Reference:
     target: str  # id, path or name of a system table
     version: int | None = None
     relation: Relation | None = None
+    provisional: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a stream, table or view as it is now, and so something that a view can read."""
+        return self.kind in ("stream", "table", "view") and self.version is None and not self.provisional
 
 
 @dataclass(frozen=True)
@@ -142,7 +148,11 @@ class Binder:
             raise self._unknown(relation, [*self.catalog.names(), *(name for name in self.ctes)])
         kind = "stream" if isinstance(found, Stream) else "table" if isinstance(found, Table) else "view"
         at = "" if relation.version is None else f":{relation.version}"
-        return Reference(f"@{kind[0]}:{found.id}{at}", kind, found.id, relation.version, relation)
+        if relation.provisional:
+            if kind != "view":
+                raise self._error(relation, f"{found.name} is a {kind}: all of it is final", "only views wait")
+            at = ":provisional"
+        return Reference(f"@{kind[0]}:{found.id}{at}", kind, found.id, relation.version, relation, relation.provisional)
 
     def _check_watermark(self, relation: Relation, mark: Watermark) -> None:
         """A watermark function stands for a stream that declares this very watermark."""

@@ -67,7 +67,7 @@ def find_lookup(query: Query, catalog: Catalog) -> Lookup | None:
     if not select.group_plain or len(select.relations) != 1:
         return None
     relation = select.relations[0]
-    if relation.kind != "name" or relation.window is not None or relation.version is not None or relation.reshaped:
+    if relation.kind != "name" or relation.window is not None or relation.version_span is not None or relation.reshaped:
         return None
     if relation.watermarks or relation.alias_columns or relation.name is None or len(relation.name.parts) > 1:
         return None

@@ -42,15 +42,12 @@ def plan(
         "catalog": catalog, "world": world,
     }  # fmt: skip
     if not inner and not feed and (emission is None or _closes_panes(emission)):
-        try:
-            planned = plan_view(**arguments)
-        except Exception:
-            if emission is None:
-                raise
-        else:
-            if emission is None or planned.view.direct:
-                late = emission.late if emission is not None else "correct"
-                return replace(planned, view=replace(planned.view, late=late, times=_window_columns(planned.view)))
+        planned = plan_view(**arguments)
+        view = planned.view
+        if emission is None:
+            return planned
+        if view.direct and view.blocks[0].windows is not None:
+            return replace(planned, view=replace(view, late=emission.late, times=_window_columns(view)))
     refuse_volatile(text, query)
     tree = _Tree(text, catalog, world, id, name, start)
     root = tree.root(query, sql, fields, "feed" if feed or emission is not None else "read")
@@ -168,7 +165,7 @@ class _Tree:
                 self.text,
                 emission.span,
                 "not every part of this query has a window that closes",
-                "group by window_start, window_end of TUMBLE, HOP or CUMULATE, or leave the clause out",
+                "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE, HOP or CUMULATE",
             )
         triggers = {
             "counting": emission.counting,
@@ -483,7 +480,7 @@ class _Build:
 
         views = {**of("view"), **{placeholder: view.id for placeholder, view in self.views.items()}}
         for reference in references.values():
-            if reference.kind in ("file", "system") or reference.version is not None:
+            if not reference.plain:
                 relation = reference.relation
                 raise refuse(
                     self.text,

@@ -99,14 +99,6 @@ def plan_view(
     planner = Placer(catalog, world)
     stateless = _stateless(query, binder)
     if stateless is not None:
-        if emit == "close":
-            assert query.emission is not None
-            raise refuse(
-                text,
-                query.emission.span,
-                "no window closes in this query",
-                "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE or HOP",
-            )
         rows = planner.rows_table(stateless, text, query, binder, fields)
         view = View(id, name, sql, "", fields, (), rows.id, {}, {}, {}, emit, start)
         return Planned(view, (rows,), {}, (rows.id,), ())
@@ -126,21 +118,12 @@ def plan_view(
         placed = planner.place(found, f"@p:{len(blocks)}")
         blocks.append((found, placed))
         edits += read_edits(found, text, quote_name(placed.use.placeholder), placed.finals, placed.use.presence)
-    if emit == "close":
-        assert query.emission is not None
-        if not blocks or any(placed.use.windows is None for _, placed in blocks) or reasons:
-            raise refuse(
-                text,
-                query.emission.span,
-                "not every part of this query has a window that closes",
-                "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE or HOP",
-            )
     bound = Binder(text, catalog, query).bind(extra=edits)
     streams = {r.placeholder: r.target for r in bound.references.values() if r.kind == "stream"}
     tables = {r.placeholder: r.target for r in bound.references.values() if r.kind == "table"}
     views = {r.placeholder: r.target for r in bound.references.values() if r.kind == "view"}
     for reference in bound.references.values():
-        if reference.kind in ("file", "system") or reference.version is not None:
+        if not reference.plain:
             relation = reference.relation
             span = relation.span if relation is not None else query.span
             raise refuse(
@@ -371,7 +354,7 @@ def _stateless(query: Query, binder: Binder) -> Relation | None:
     stream: Relation | None = None
     for relation in select.relations:
         reference = binder.resolve(relation)
-        if reference is None or reference.version is not None:
+        if reference is None or not reference.plain:
             return None
         if relation.window is not None and not relation.window.by_row:
             return None

@@ -14,7 +14,7 @@ from anabranch.errors import (
     did_you_mean,
 )
 from anabranch.plan.bind import Binder
-from anabranch.plan.catalog import Catalog, Stream, Table, View, to_json
+from anabranch.plan.catalog import STREAM_FIELDS, Catalog, Stream, Table, View, to_json
 from anabranch.plan.views import refuse_volatile
 from anabranch.sql import syntax
 from anabranch.sql.calls import split_commas
@@ -130,10 +130,12 @@ class _Script:
         what = f"view {statement.name}"
         columns, reads = self._query(statement, statement.query, what)
         refuse_volatile(statement.text, statement.query)
+        if columns is not None and statement.query.emission is not None and statement.query.emission.stream:
+            columns = {**columns, **{field.name: field.type for field in STREAM_FIELDS}}
         for relation in statement.query.relations():
             system = relation.name is not None and relation.name.parts[0].lower() == "sys"
             outside = relation.kind == "path" or relation.function in FILE_KINDS or system
-            if outside or relation.version is not None:
+            if outside or relation.version_span is not None:
                 raise NotSupported(
                     "a view reads streams, views and tables",
                     text=statement.text,
@@ -278,15 +280,16 @@ class _Script:
 
     def _check_closing(self, statement: Statement, query: Query, what: str, reads: set[str]) -> None:
         assert query.emission is not None
-        windowed = any(relation.window is not None and relation.window.sliding for relation in query.relations())
-        grouped = any(select.group for select, _ in query.selects())
+        windowed = any(relation.window is not None and relation.window.by_row for relation in query.relations())
+        windowed = windowed or any(self.known[name].kind == "view" for name in reads)
+        grouped = any(select.group or select.distinct for select, _ in query.selects())
         if not windowed or not grouped:
             raise NotSupported(
                 "no window closes in this query",
                 text=statement.text,
                 start=query.emission.span.start,
                 end=query.emission.span.end,
-                hint="EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE or HOP",
+                hint="EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE, HOP or CUMULATE",
             )
         self._closing += [(what, name) for name in sorted(reads)]
 

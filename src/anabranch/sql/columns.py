@@ -140,6 +140,8 @@ class Resolver:
                 if column.last.lower() not in {each.lower() for each in columns}:
                     raise self.unknown(column.last, column.span, columns)
             columns = {**columns, **WINDOW_COLUMNS}
+        if relation.provisional and columns is not None:
+            columns = {**columns, "_final": "boolean"}
         return _renamed(columns, relation.alias_columns)
 
     def time_column(self, name: str, span: Span, columns: Columns) -> None:

@@ -144,12 +144,14 @@ def _bracketed(cursor: Cursor, join: str) -> Relation:
 
 def _as_of(cursor: Cursor, relation: Relation) -> Relation:
     if cursor.at("INCLUDING", "PROVISIONAL"):
-        raise NotSupported(
-            "INCLUDING PROVISIONAL is not supported yet",
-            text=cursor.text,
-            start=cursor.current.start,
-            end=cursor.ahead(1).end,
-        )
+        start = cursor.advance().start
+        cursor.advance()
+        span = Span(start, cursor.previous.end)
+        if relation.kind != "name" or relation.version is not None:
+            raise SyntaxProblem(
+                "only a view has answers that are not final", text=cursor.text, start=span.start, end=span.end
+            )
+        return replace(relation, provisional=True, version_span=span)
     if not (cursor.at("AS", "OF") or cursor.at("FOR", "SYSTEM_TIME")):
         return relation
     start = cursor.current.start

@@ -100,7 +100,8 @@ class Relation:
     arguments: tuple[Argument, ...] = ()
     subquery: Query | None = None
     version: int | None = None
-    version_span: Span | None = None
+    version_span: Span | None = None  # of AS OF VERSION n or INCLUDING PROVISIONAL
+    provisional: bool = False  # what has not fired yet as well
     window: WindowSpec | None = None
     watermarks: tuple[Watermark, ...] = ()
     join: str = ""  # "" for the first, "," or the words of the join ("LEFT OUTER JOIN")

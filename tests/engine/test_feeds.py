@@ -1,0 +1,176 @@
+"""Changes that are kept: subscribers, views on views, groups in memory, and what is not final yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from anabranch.errors import AnabranchError
+from anabranch.testing import Harness
+
+pytestmark = pytest.mark.spark
+
+SUMS = "SELECT k, count(*) AS n, sum(v) AS total FROM s GROUP BY k"
+
+
+def changes(batch: Any) -> list[tuple[Any, ...]]:
+    return sorted(zip(*(column.to_pylist() for column in batch.changes.columns), strict=True), key=repr)
+
+
+def start(home: Harness, clause: str = "") -> None:
+    home.sql(f"CREATE STREAM s (k STRING, v INT); CREATE VIEW v AS {SUMS}{clause}")
+
+
+# ---- subscribers
+
+
+def test_a_subscriber_gets_the_answer_first_and_then_each_change_once(home: Harness) -> None:
+    start(home)
+    home.insert("s", [("a", 1), ("b", 2)])
+    first = list(home.session.subscribe("v"))
+    assert changes(first[0]) == [("a", 1, 1, 1), ("b", 1, 2, 1)]
+    seen = first[-1].version
+    home.insert("s", [("a", 5)])
+    home.compact()  # merges the files of the changes
+    home.insert("s", [("c", 7)])
+    home.reopen()
+    second = [batch for batch in home.session.subscribe("v", seen) if batch.changes.num_rows]
+    assert [changes(batch) for batch in second] == [[("a", 1, 1, -1), ("a", 2, 6, 1)], [("c", 1, 7, 1)]]
+    assert [batch for batch in home.session.subscribe("v", second[-1].version) if batch.changes.num_rows] == []
+
+
+def test_changes_add_up_however_often_a_reader_stops(home: Harness) -> None:
+    start(home, " EMIT CHANGES")
+    held: Counter[tuple[Any, ...]] = Counter()
+    seen = home.session.version
+    for run in ([("a", 1)], [("a", -1), (None, 4)], [("a", 3), ("b", None)]):
+        home.insert("s", run)
+        for batch in home.session.subscribe("v", seen):
+            seen = batch.version
+            for *row, diff in changes(batch):
+                held[tuple(row)] += diff
+        home.compact()
+    assert sorted((row for row, count in held.items() if count), key=repr) == sorted(home.table("v"), key=repr)
+    assert set(held.values()) <= {0, 1}
+
+
+def test_subscribe_as_a_statement(home: Harness) -> None:
+    start(home, " EMIT CHANGES")
+    version = home.session.version
+    home.insert("s", [("a", 1)])
+    result = home.session.sql(f"SUBSCRIBE TO v FROM VERSION {version}")
+    assert result.columns == ["k", "n", "total"]
+    assert [changes(batch) for batch in result] == [[("a", 1, 1, 1)]]
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SUBSCRIBE TO w", "there is no view w"),
+        ("SUBSCRIBE TO s", "s is a stream, not a view"),
+        ("SUBSCRIBE TO v FROM VERSION 99", "there is no version 99 yet"),
+    ],
+)
+def test_what_cannot_be_subscribed_to(home: Harness, sql: str, message: str) -> None:
+    start(home)
+    with pytest.raises(AnabranchError, match=message):
+        home.session.sql(sql)
+
+
+# ---- views on views
+
+
+def test_views_on_views_change_in_the_same_commit(home: Harness) -> None:
+    start(home)
+    home.sql(
+        "CREATE VIEW sizes AS SELECT n, count(*) AS keys FROM v GROUP BY n EMIT CHANGES;"
+        "CREATE VIEW largest AS SELECT n, keys FROM sizes ORDER BY n DESC LIMIT 1 EMIT CHANGES"
+    )
+    home.insert("s", [("a", 1), ("b", 1)])
+    home.insert("s", [("a", 1)])
+    version = home.session.version
+    assert home.table("sizes") == [(1, 1), (2, 1)]
+    assert home.table("largest") == [(2, 1)]
+    assert {change.version for change in home.changes("largest")[-2:]} == {version}
+    assert home.table("largest", version - 1) == [(1, 2)]
+    with pytest.raises(AnabranchError, match="is read by sizes"):
+        home.sql("DROP VIEW v")
+    home.sql("DROP VIEW v CASCADE")
+    assert home.query("SELECT name FROM sys.views") == []
+    assert not [table for (table,) in home.query("SELECT id FROM sys.tables") if "changes" in table]
+
+
+def test_a_view_on_one_that_waits_reads_what_has_fired(home: Harness) -> None:
+    home.sql(
+        "CREATE STREAM s (k STRING);"
+        "CREATE VIEW pairs AS SELECT k, count(*) AS n FROM s GROUP BY k TRIGGER COUNTING 2;"
+        "CREATE VIEW total AS SELECT sum(n) AS n FROM pairs EMIT CHANGES;"
+        "CREATE VIEW total_read AS SELECT sum(n) AS n FROM pairs"
+    )
+    home.insert("s", [("a",), ("a",), ("a",), ("b",)])
+    assert home.table("total") == home.table("total_read") == [(2,)]
+    home.insert("s", [("b",)])
+    assert home.table("total") == home.table("total_read") == [(4,)]
+
+
+# ---- groups in memory
+
+
+def test_groups_in_memory_follow_the_ledger(home: Harness) -> None:
+    start(home, " EMIT CHANGES")
+    core = home.session._core
+    view = core.catalog().find("v")
+    home.insert("s", [("a", 1), (None, 2)])
+    home.insert("s", [("a", 1), ("b", 2)])
+    assert core.hot.groups(view) == 3  # type: ignore[arg-type]
+    home.compact()
+    home.insert("s", [("b", 2), ("c", None)])
+    assert core.hot.groups(view) == 4  # type: ignore[arg-type]
+    home.reopen()
+    home.insert("s", [("c", 3)])
+    expected = [("a", 2, 2), ("b", 2, 4), ("c", 2, 3), (None, 1, 2)]
+    assert sorted(home.table("v"), key=repr) == sorted(expected, key=repr)
+    assert home.emitted("v") == home.table("v")
+
+
+def test_closed_windows_leave_memory_and_late_rows_find_them(home: Harness) -> None:
+    home.sql(
+        "CREATE STREAM s (k STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS);"
+        "CREATE VIEW v AS SELECT k, window_end, count(*) AS n, avg(length(k)) AS l"
+        " FROM HOP(s, ts, INTERVAL 5 SECONDS, INTERVAL 10 SECONDS) GROUP BY k, window_start, window_end EMIT CHANGES"
+    )
+    core = home.session._core
+    view = core.catalog().find("v")
+    times = [datetime(2026, 1, 1, 0, minute, second) for minute, second in ((0, 1), (0, 7), (1, 0), (0, 3), (1, 2))]
+    for time in times[:3]:
+        home.insert("s", [("a", time), ("bb", time)])
+    assert core.hot.groups(view) == 4  # type: ignore[arg-type]
+    for time in times[3:]:
+        home.insert("s", [("a", time)])
+    query = view.sql.split(" AS ", 1)[1].removesuffix(" EMIT CHANGES")  # type: ignore[union-attr]
+    rows = [(key, time) for time in times[:3] for key in ("a", "bb")] + [("a", time) for time in times[3:]]
+    assert home.table("v") == home.emitted("v") == home.batch(query, s=rows)
+
+
+# ---- what is not final
+
+
+def test_provisional_rows_say_so(home: Harness) -> None:
+    home.sql(
+        "CREATE STREAM s (k STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS);"
+        "CREATE VIEW v AS SELECT k, window_end, count(*) AS n FROM TUMBLE(s, ts, INTERVAL 10 SECONDS)"
+        " GROUP BY k, window_end EMIT ON WINDOW CLOSE;"
+        "CREATE VIEW pairs AS SELECT k, count(*) AS n FROM s GROUP BY k TRIGGER COUNTING 2"
+    )
+    home.insert("s", [("a", datetime(2026, 1, 1, 0, 0, second)) for second in (1, 2, 17)])
+    rows = home.query("SELECT k, window_end, n, _final FROM v INCLUDING PROVISIONAL ORDER BY window_end")
+    assert [(row[1].second, *row[2:]) for row in rows] == [(10, 2, True), (20, 1, False)]
+    assert home.query("SELECT * FROM pairs") == [("a", 2)]
+    assert home.query("SELECT * FROM pairs INCLUDING PROVISIONAL") == [("a", 3, False)]
+    home.insert("s", [("a", datetime(2026, 1, 1, 0, 0, 18))])
+    assert home.query("SELECT * FROM pairs INCLUDING PROVISIONAL") == [("a", 4, True)]
+    with pytest.raises(AnabranchError, match="all of it is final"):
+        home.query("SELECT * FROM s INCLUDING PROVISIONAL")
