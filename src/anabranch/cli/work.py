@@ -238,7 +238,7 @@ def describe(console: Console, text: str, form: str, target: Target, settings: S
     named = target.to if target.to != STDOUT else None
     path = place(named, target.overwrite) if named is not None else None
     with (
-        open_session(settings) as session,
+        open_session(settings, console) as session,
         Interrupts(console, session.stop, session.cancel, graceful=False) as interrupts,
     ):
         for result in session.execute(asked, live=False):
