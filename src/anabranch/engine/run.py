@@ -244,8 +244,7 @@ class Runner:
         with core.ledger.commit_lock:
             snapshot = core.ledger.snapshot()
             catalog = core.catalog(snapshot)
-            stale = {view.id for view in catalog.of(View) if view.kept and table in view.tables.values()}
-            stale = {id for id in stale if catalog.view(id).node in ("keyed", "whole")}
+            stale = {view.id for view in catalog.of(View) if _grows_stale(catalog, view, table)}
             if not stale:
                 return None
             bounds = {each.id: (core.progress(snapshot, each.id).bound,) * 2 for each in catalog.of(Stream)}
@@ -305,6 +304,21 @@ def emit_changes(
         tables[late.LATE_ROWS] = TableChange(add=late.write(core, maintainer.late, snapshot.version + 1, core.now()))
         if late.LATE_ROWS not in snapshot.files:
             schemas[late.LATE_ROWS] = arrow_schema(late.LATE_ROW_FIELDS)
+
+
+def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:
+    """Whether what a view has shown depends on a static table as it was. Rows of a stream meet it once, and stay."""
+    return (
+        view.kept
+        and bool(view.node)
+        and not (view.node == "stateless" and view.streams)
+        and _meets(catalog, view, table)
+    )
+
+
+def _meets(catalog: Catalog, view: View, table: str) -> bool:
+    below = [catalog.view(id) for id in view.views.values()]
+    return table in view.tables.values() or any(not each.kept and _meets(catalog, each, table) for each in below)
 
 
 def _was_small(snapshot: Snapshot, table: str) -> bool:
