@@ -20,11 +20,12 @@ demo: java $(STAMP)
 bench: java $(STAMP)
 	$(BIN)/anabranch bench $(ARGS)
 
+# Two at a time, each with a Spark session of its own: a test waits for Spark's driver most of the time.
 test: java $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -m "not slow" $(ARGS)
+	$(BIN)/pytest -m "not slow" -n 2 --dist loadfile $(ARGS)
 
 # The whole bench on a few rows, every question of the law at once, kills at random moments: tens of minutes.
 soak: java $(STAMP)

@@ -152,6 +152,11 @@ class Result:
         return [field.type for field in fields_of(self.df)] if self.kind == "rows" and framed else []
 
     @property
+    def times(self) -> Mapping[str, int]:
+        """The columns of a live answer that are event times, and how long after each one progress has passed it."""
+        return self._live.times if self._live is not None else {}
+
+    @property
     def df(self) -> DataFrame:
         """The answer as a Spark DataFrame, at the version the statement saw."""
         if self._frame is None and self._make_frame is not None:

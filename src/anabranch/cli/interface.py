@@ -6,7 +6,7 @@ The command line is written and tested against these; no file of it imports the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -53,6 +53,11 @@ class Result(Protocol):
     def types(self) -> list[str]: ...
     @property
     def endless(self) -> bool: ...
+    @property
+    def times(self) -> Mapping[str, int]:
+        """The columns that are event times, and how long after each one progress has passed it."""
+        ...
+
     def toArrow(self) -> ArrowTable: ...
     def __iter__(self) -> Iterator[Batch]: ...
 

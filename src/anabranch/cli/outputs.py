@@ -15,6 +15,7 @@ from anabranch.cli.console import Console
 from anabranch.cli.interface import ArrowTable, Result
 from anabranch.cli.net import NetTable
 from anabranch.cli.ordering import UNORDERED, Order
+from anabranch.cli.release import InOrder
 from anabranch.cli.values import column_texts, is_number, json_formatter, json_text, plain_values
 
 if TYPE_CHECKING:
@@ -41,19 +42,28 @@ def make_output(
     if name == "batch-csv":
         return BatchCsv(console, order)
     if name == "stream-json":
-        return StreamJson(console)
+        return StreamJson(console, order)
     if name == "live-csv":
-        return LiveCsv(console)
+        return LiveCsv(console, order)
     from anabranch.cli.live import LiveTable
 
     return LiveTable(console, clock, order)
 
 
-def _deltas(result: Result) -> Iterator[ArrowTable]:
-    """The changes of a result, run by run, whatever its kind; `_diff` is the last column."""
+def _deltas(result: Result, order: Order) -> Iterator[ArrowTable]:
+    """The changes of a result, run by run, whatever its kind; `_diff` is the last column.
+
+    Those of a query that is ordered by its event time come in that order, as progress passes.
+    """
     if result.kind == "changes" or result.endless:
+        held = InOrder.of(order, result.columns, result.times) if order.columns else None
         for batch in result:
-            yield batch.changes
+            if held is None:
+                yield batch.changes
+            else:
+                yield from held.take(batch)
+        if held is not None:
+            yield from held.rest()
         return
     import pyarrow as pa
 
@@ -126,13 +136,14 @@ class BatchCsv:
 class LiveCsv:
     """A header, then changes as they come, with `_diff` as the last column."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, order: Order = UNORDERED) -> None:
         self._console = console
+        self._order = order
 
     def show(self, result: Result) -> None:
         self._console.line(csv_line([*result.columns, DIFF]))
         self._console.flush()
-        for changes in _deltas(result):
+        for changes in _deltas(result, self._order):
             _write_csv(self._console, changes)
             self._console.flush()
 
@@ -140,11 +151,12 @@ class LiveCsv:
 class StreamJson:
     """One JSON object a change, a line each."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, order: Order = UNORDERED) -> None:
         self._console = console
+        self._order = order
 
     def show(self, result: Result) -> None:
-        for changes in _deltas(result):
+        for changes in _deltas(result, self._order):
             for line in json_lines(changes):
                 self._console.line(line)
             self._console.flush()

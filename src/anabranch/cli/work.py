@@ -128,14 +128,14 @@ def choose_output(
 
 
 def order_for(console: Console, name: str, result: Result, statement: Statement | None) -> Order:
-    """The order of a query, for outputs that add up changes: those come in none."""
+    """The order of a query, for outputs that add up changes or hold them back: those come in none."""
     from anabranch.sql.syntax import SelectStatement
 
-    added_up = result.kind == "changes" or (result.endless and name == "live-table")
-    if not added_up or name in ("stream-json", "live-csv") or not isinstance(statement, SelectStatement):
+    live = result.kind == "changes" or (result.endless and name == "live-table")
+    if not live or not isinstance(statement, SelectStatement):
         return UNORDERED
     order = order_of(statement.text, statement.query, result.columns)
-    if order.left_out is not None:
+    if order.left_out is not None and name not in ("stream-json", "live-csv"):
         console.warning(f"{name} cannot sort by {clean(order.left_out)}: it is no column of the answer")
     return order
 

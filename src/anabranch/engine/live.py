@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine import queries, read
@@ -33,6 +34,7 @@ class Following:
     """Runs of some streams, and after each the changes of what is followed."""
 
     fields: tuple[Field, ...]
+    times: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, core: Core, capture: Capture, streams: set[str], *, end: bool) -> None:
         self.core = core
@@ -102,6 +104,7 @@ class Subscription(Following):
         super().__init__(core, capture, core.catalog().sources_of(view), end=end)
         self.feed = Feed(core, view, position)
         self.fields = view.fields
+        self.times = view.times
 
     def _changes(self) -> Iterator[Batch]:
         yield from self.feed.batches()
@@ -134,6 +137,7 @@ class Live(Following):
             position = core.snapshot().version
             self.view = definer.make_view(name, statement.text, statement.sql, statement.query, "beginning", feed=True)
             self.fields = self.view.shown_fields
+            self.times = self.view.times
             if not self.view.stream:
                 self.feed = Feed(core, self.view, position)
         else:

@@ -655,6 +655,8 @@ class _Build:
             if node is None:
                 reference = self.binder.resolve(each.relation)
                 known = self.tree.catalog.objects.get(reference.target) if reference is not None else None
+                if isinstance(known, Stream) and known.time is not None and known.time.lower() == parts[-1]:
+                    return 1  # progress has passed a moment when it is behind it
                 node = known if isinstance(known, View) else None
             if node is not None:
                 for name, shift in node.times.items():
