@@ -108,7 +108,7 @@ def test_a_terminal_gets_no_arrow_stream() -> None:
 
 def _result(table: pa.Table) -> Any:
     class Result:
-        kind, message, endless = "rows", None, False
+        kind, message, endless, times = "rows", None, False, {}
 
         def toArrow(self) -> pa.Table:
             return table
@@ -199,7 +199,7 @@ def test_a_file_that_appears_in_the_meantime_is_left_alone(tmp_path: Path) -> No
 @pytest.mark.parametrize("error", [QueryFailed("division by zero"), KeyboardInterrupt()])
 def test_a_failing_query_leaves_nothing(run_cli: Any, session: Any, tmp_path: Path, error: BaseException) -> None:
     class Failing:
-        kind, message, endless = "rows", None, False
+        kind, message, endless, times = "rows", None, False, {}
 
         def toArrow(self) -> Any:
             raise error
@@ -245,12 +245,13 @@ import pyarrow as pa
 import anabranch
 from anabranch.cli.main import main
 class Result:
-    kind, message, endless = "rows", None, False
+    kind, message, endless, times = "rows", None, False, {}
     def toArrow(self): return pa.table({"a": list(range(2_000_000))})
 class Session:
     stop = threading.Event()
     def execute(self, text, live, dry_run): yield Result()
     def cancel(self): pass
+    def on_warning(self, tell): pass
     def __enter__(self): return self
     def __exit__(self, *_): pass
 anabranch.connect = lambda *a, **k: Session()

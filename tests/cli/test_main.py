@@ -321,12 +321,13 @@ import pyarrow as pa
 import anabranch
 from anabranch.cli.main import main
 class Result:
-    kind, message, endless = "rows", None, False
+    kind, message, endless, times = "rows", None, False, {}
     def toArrow(self): return pa.table({"a": list(range(200000))})
 class Session:
     stop = threading.Event()
     def execute(self, text, live, dry_run): yield Result()
     def cancel(self): pass
+    def on_warning(self, tell): pass
     def __enter__(self): return self
     def __exit__(self, *_): pass
 anabranch.connect = lambda *a, **k: Session()
