@@ -168,7 +168,6 @@ def test_aggregates_of_aggregates_before_the_reducer(home: Harness) -> None:
         home.compact()
 
 
-@pytest.mark.xfail(reason="the reducer sorts the changes by a column that they do not have", strict=True)
 def test_changes_that_are_read_as_a_stream_survive_the_reducer(home: Harness) -> None:
     home.sql(f"{STREAM}; CREATE VIEW v AS {VIEWS['impsn_count']} EMIT STREAM")
     for run in RUNS[:2]:

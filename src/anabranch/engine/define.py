@@ -255,6 +255,7 @@ class Definer:
                     at = {**each.statics_at, table.id: (version, own)}
                     changed[each.id] = to_json(replace(each, statics_at=at))
             self.core.ledger.commit(Draft("refresh", tables=tables, catalog=changed, staged=tuple(staged)))
+            self.runner.renew(table.id)
         return f"table {table.name} refreshed; views read it as it is now, for rows from here on"
 
     # ---- views
