@@ -169,6 +169,13 @@ def test_a_window_that_is_shown_once_is_append_only(world: World, clause: str, a
     assert {"window_start", "window_end"} <= set(node.event_time)
 
 
+def test_rows_of_a_view_meet_a_static_table_again_when_it_is_refreshed(world: World) -> None:
+    world.make("CREATE VIEW plain AS SELECT k, n FROM s EMIT CHANGES")
+    joined = "SELECT {0}.k, label FROM {0} JOIN names ON names.k = {0}.k EMIT CHANGES"
+    assert world.nodes(joined.format("s"))["query"].append_only
+    assert not world.nodes(joined.format("plain"))["query"].append_only
+
+
 def test_progress_is_the_least_of_the_inputs(world: World) -> None:
     nodes = world.nodes("SELECT s.k, r.n FROM s JOIN r ON s.k = r.k EMIT CHANGES")
     assert nodes["s"].progress == "5 seconds behind the highest ts"

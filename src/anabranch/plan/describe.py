@@ -94,7 +94,11 @@ def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
 def append_only(view: View, catalog: Catalog) -> bool:
     """Whether no row of a view is ever taken back."""
     if kind_of(view) == "stateless":
-        return all(append_only(catalog.view(id), catalog) for id in view.views.values())
+        below = [catalog.view(id) for id in view.views.values()]
+        # Rows of a stream meet a static table once; those of a view meet it again when it is refreshed.
+        if below and (view.tables or any(each.tables and not each.kept for each in below)):
+            return False
+        return all(append_only(each, catalog) for each in below)
     return _closes(view) and view.late in LEFT_ALONE
 
 
