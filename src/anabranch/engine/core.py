@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from anabranch.engine.hot import Hot
+    from anabranch.engine.local import Local
     from anabranch.engine.sinks import Sinks
     from anabranch.engine.trigger import Timers
 
@@ -59,6 +60,7 @@ class Core:
         self._catalog: tuple[Mapping[str, Any], Catalog] | None = None
         self._timers: Timers | None = None
         self._hot: Hot | None = None
+        self._local: Local | None = None
         self._sinks: Sinks | None = None
         #: Told of what went wrong but stops nothing.
         self.warn: Callable[[str], None] = lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
@@ -113,6 +115,15 @@ class Core:
 
             self._hot = Hot(self)
         return self._hot
+
+    @property
+    def local(self) -> Local:
+        """Which nodes DuckDB can compute."""
+        if self._local is None:
+            from anabranch.engine.local import Local
+
+            self._local = Local()
+        return self._local
 
     @property
     def sinks(self) -> Sinks:

@@ -288,6 +288,7 @@ def connection(core: Core) -> duckdb.DuckDBPyConnection:
         for setting in ("TimeZone = 'UTC'", "preserve_insertion_order = false", "memory_limit = '4GB'"):
             duck.execute(f"SET {setting}")
         duck.execute("SET autoinstall_known_extensions = false")
+        duck.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")  # as in Spark
         _connections.duck = duck
     return duck  # type: ignore[no-any-return]
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import combine
-from anabranch.engine import read
+from anabranch.engine import local, read
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.late import LateRows
@@ -85,6 +85,11 @@ class Maintainer:
             return self._fire(view)
         if not self.touches(view):
             return ()
+        if not (view.node == "keyed" and view.direct):
+            files = local.changes(self, view)
+            if files is not None:
+                self.added[view.changes_table] = files
+                return files
         if view.node == "stateless":
             changed = self.delta_of(view)
             return () if changed is None else self._write(view, changed)

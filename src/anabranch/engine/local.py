@@ -1,0 +1,315 @@
+"""Changes of a node beside the files of the ledger, by DuckDB: for queries that mean the same there, and small runs.
+
+The same difference as Spark computes, f(state | touched keys) - shown, in one statement of milliseconds. What DuckDB
+cannot do, or does not do alike, is left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from anabranch.engine.emit import connection, copy_to_table, pane_relation, path_list, quoted, timestamp, window_text
+from anabranch.ledger import DataFile, Snapshot
+from anabranch.plan.catalog import BlockUse, Catalog, Field, Table, View
+from anabranch.plan.local import local_text
+from anabranch.plan.views import duckdb_type
+
+if TYPE_CHECKING:
+    from anabranch.engine.maintain import Maintainer
+
+#: More rows than this are Spark's, on every core there is.
+MOST_ROWS = 200_000
+MOST_STATE = 20_000_000
+
+
+class Local:
+    """What DuckDB can compute of the nodes of one catalog; asked once a node."""
+
+    def __init__(self) -> None:
+        self._fits: dict[str, tuple[View, bool]] = {}
+
+    def fits(self, maintainer: Maintainer, view: View) -> bool:
+        known = self._fits.get(view.id)
+        if known is None or known[0] != view:
+            known = (view, _Query(maintainer, view).fits())
+            self._fits[view.id] = known
+        return known[1]
+
+
+def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
+    """The changes of a node for a commit; None if they are Spark's to compute."""
+    import duckdb
+
+    if not maintainer.core.local.fits(maintainer, view):
+        return None
+    query = _Query(maintainer, view)
+    if query.new_rows() > MOST_ROWS or query.state_rows() > MOST_STATE:
+        return None
+    try:
+        text = query.text()
+        duck = connection(maintainer.core)
+        return copy_to_table(maintainer.core, duck, text, view.changes_table, None) if text is not None else ()
+    except duckdb.Error:
+        return None  # an overflow, say: Spark tells of it in its own words
+
+
+class _Query:
+    """The statement of one node for one commit."""
+
+    def __init__(self, maintainer: Maintainer, view: View) -> None:
+        self.maintainer = maintainer
+        self.catalog: Catalog = maintainer.catalog
+        self.view = view
+
+    # ---- whether it can be
+
+    def fits(self) -> bool:
+        """Whether DuckDB knows the types and gives the query the same columns."""
+        import duckdb
+
+        view = self.view
+        if view.emit == "triggers" or view.counted or view.node not in ("keyed", "whole", "stateless"):
+            return False
+        if any(duckdb_type(field.type) is None for field in self._all_fields(view)):
+            return False
+        empty = local_text(view.text, lambda placeholder: self._empty(view, placeholder))
+        touches = [local_text(touch.text, lambda placeholder: self._empty(view, placeholder)) for touch in view.touches]
+        if empty is None or any(touch is None for touch in touches):
+            return False
+        try:
+            duck = connection(self.maintainer.core)
+            made = duck.sql(empty)
+            kinds = [str(kind) for kind in made.types]
+            for touch in touches:
+                duck.sql(touch or "")
+        except duckdb.Error:
+            return False
+        wanted = [duckdb_type(field.type) or "" for field in (*view.fields, *view.hidden)]
+        return len(kinds) == len(wanted) and all(map(_alike, kinds, wanted))
+
+    def _all_fields(self, view: View) -> list[Field]:
+        fields = [*view.fields, *view.hidden]
+        for id in view.streams.values():
+            fields += self.catalog.stream(id).fields
+        for id in view.views.values():
+            fields += self.catalog.view(id).fields
+        for id in view.tables.values():
+            table = self.catalog[id]
+            assert isinstance(table, Table)
+            fields += table.fields
+        for use in view.blocks:
+            panes = self.catalog.panes(use.panes)
+            if not all(panes.column(name).duckdb for name in use.columns):
+                return [Field("?", "?")]
+            fields += [Field(key.name, key.type) for key in panes.keys]
+            fields += [Field(name, panes.column(name).type) for name in use.columns]
+        return fields
+
+    # ---- relations
+
+    def _fields(self, view: View, placeholder: str) -> tuple[Field, ...] | None:
+        if placeholder in view.streams:
+            return self.catalog.stream(view.streams[placeholder]).fields
+        if placeholder in view.views:
+            return self.catalog.view(view.views[placeholder]).fields
+        if placeholder in view.tables:
+            table = self.catalog[view.tables[placeholder]]
+            return table.fields if isinstance(table, Table) else None
+        for use in view.blocks:
+            if use.placeholder == placeholder:
+                panes = self.catalog.panes(use.panes)
+                fields = [Field(key.name, key.type) for key in panes.keys]
+                fields += [Field(name, panes.column(name).type) for name in use.columns]
+                if use.sliding is not None:
+                    fields += [Field(name, "timestamp") for name in ("window_start", "window_end", "window_time")]
+                return tuple(fields)
+        return None
+
+    def _empty(self, view: View, placeholder: str) -> str | None:
+        fields = self._fields(view, placeholder)
+        if fields is None:
+            return None
+        items = ", ".join(f"CAST(NULL AS {duckdb_type(field.type)}) AS {quoted(field.name)}" for field in fields)
+        return f"(SELECT {items} WHERE false)"
+
+    def _rows(self, paths: list[str], fields: Sequence[Field]) -> str:
+        """Files of rows as a relation with these columns."""
+        if not paths:
+            items = ", ".join(f"CAST(NULL AS {duckdb_type(field.type)}) AS {quoted(field.name)}" for field in fields)
+            return f"(SELECT {items} WHERE false)"
+        items = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields)
+        return f"(SELECT {items} FROM read_parquet({path_list(paths)}, union_by_name = true))"
+
+    def _panes(self, use: BlockUse, paths: list[str]) -> str | None:
+        panes = self.catalog.panes(use.panes)
+        fields = [quoted(name) for name in use.columns]
+        keys = [f"k{index} AS {quoted(key.name)}" for index, key in enumerate(panes.keys)]
+        windows = use.sliding
+        bounds = []
+        if windows is not None:
+            names = ("window_start", "window_end", "window_time")
+            bounds = [f"{window_text(name, windows.size)} AS {name}" for name in names]
+        if not paths:
+            return None
+        items = ", ".join([*keys, *bounds, *fields])
+        return f"(WITH {pane_relation('__panes', panes, use, paths)} SELECT {items} FROM __panes)"
+
+    def relation(self, view: View, placeholder: str, snapshot: Snapshot) -> str | None:
+        """What stands behind a placeholder, at a snapshot."""
+        ledger = self.maintainer.core.ledger
+        if placeholder in view.streams:
+            stream = self.catalog.stream(view.streams[placeholder])
+            return self._rows(snapshot.table_paths(ledger, stream.rows_table), stream.fields)
+        for use in view.blocks:
+            if use.placeholder == placeholder:
+                paths = snapshot.table_paths(ledger, use.panes)
+                return self._panes(use, paths) or self._empty(view, placeholder)
+        if placeholder in view.tables:
+            id = view.tables[placeholder]
+            table = self.catalog[id]
+            assert isinstance(table, Table)
+            at = ledger.snapshot(view.statics_at[id][0])
+            return self._rows(at.table_paths(ledger, id), table.fields)
+        if placeholder not in view.views:
+            return None
+        below = self.catalog.view(view.views[placeholder])
+        if not below.kept:
+            inner = local_text(below.text, lambda each: self.relation(below, each, snapshot))
+            return None if inner is None else f"(SELECT {_columns(below.fields)} FROM ({inner}))"
+        if below.emit == "read" or below.late == "archive" or below.stream:
+            return None
+        paths = snapshot.table_paths(ledger, below.changes_table)
+        if not paths:
+            return self._rows([], below.fields)
+        columns = _columns(below.fields)
+        changed = self._rows(paths, (*below.fields, Field("_diff", "bigint")))
+        net = f"SELECT {columns}, sum(_diff) AS _n FROM {changed} GROUP BY {columns} HAVING sum(_diff) > 0"
+        return f"(SELECT {columns} FROM (SELECT *, unnest(range(CAST(_n AS BIGINT))) FROM ({net})))"
+
+    # ---- new rows
+
+    def _paths(self, table: str) -> list[str]:
+        return self.maintainer._paths(table)
+
+    def delta(self, view: View, placeholder: str, sign: int) -> str | None:
+        """New rows behind a placeholder: those given (sign 1), taken back (-1) or both (0); None for none."""
+        if placeholder in view.streams:
+            stream = self.catalog.stream(view.streams[placeholder])
+            paths = self._paths(stream.rows_table)
+            return self._rows(paths, stream.fields) if paths and sign >= 0 else None
+        for use in view.blocks:
+            if use.placeholder == placeholder:
+                return self._panes(use, self._paths(use.panes)) if sign >= 0 else None
+        below = self.catalog.view(view.views[placeholder])
+        if not below.kept:
+            return self._through(below, sign)
+        paths = self._paths(below.changes_table)
+        if not paths:
+            return None
+        columns = _columns(below.fields)
+        changed = self._rows(paths, (*below.fields, Field("_diff", "bigint")))
+        where = {1: " WHERE _diff > 0", -1: " WHERE _diff < 0", 0: ""}[sign]
+        return f"(SELECT {columns} FROM (SELECT *, unnest(range(abs(_diff))) FROM {changed}{where}))"
+
+    def _through(self, view: View, sign: int) -> str | None:
+        """New rows through the SQL of a stateless node."""
+        only = next(iter((*(use.placeholder for use in view.blocks), *view.streams, *view.views)))
+        new = self.delta(view, only, sign)
+        if new is None:
+            return None
+        before = self.maintainer.before
+        text = local_text(view.text, lambda each: new if each == only else self.relation(view, each, before))
+        return None if text is None else f"(SELECT {_columns(view.fields)} FROM ({text}))"
+
+    def new_rows(self) -> int:
+        return self.maintainer._new_rows(self.view)
+
+    def state_rows(self) -> int:
+        view, after = self.view, self.maintainer.after
+        tables = [use.panes for use in view.blocks] + [view.changes_table]
+        tables += [self.catalog.stream(id).rows_table for id in view.streams.values()]
+        tables += [self.catalog.view(id).changes_table for id in view.views.values()]
+        return sum(file.rows for table in tables for file in after.files.get(table, {}).values())
+
+    # ---- the statement
+
+    def text(self) -> str | None:
+        """The changes of this commit as a query; None if there are none."""
+        view = self.view
+        if view.node == "stateless":
+            parts = []
+            for sign in (1, -1):
+                rows = self._through(view, sign)
+                if rows is not None:
+                    parts.append(f"SELECT {_columns(view.fields)}, CAST({sign} AS BIGINT) AS _diff FROM {rows}")
+            return self._stamped(" UNION ALL ".join(parts), view.fields) if parts else None
+        fields = (*view.fields, *view.hidden)
+        columns = _columns(fields)
+        ctes: list[str] = []
+        if view.node == "keyed":
+            parts = []
+            names = ", ".join(f"CAST(k{i} AS {duckdb_type(key.type)}) AS k{i}" for i, key in enumerate(view.keys))
+            for touch in view.touches:
+                new = self.delta(view, touch.input, 0)
+                if new is None:
+                    continue
+                text = self._touching(touch.text, touch.input, new)
+                parts.append(f"SELECT {names} FROM ({text})")
+            if not parts:
+                return None
+            ctes.append(f"__touched AS MATERIALIZED (SELECT DISTINCT * FROM ({' UNION ALL '.join(parts)}))")
+        fresh = local_text(view.text, self._narrowed)
+        given = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields)
+        renamed = ", ".join(quoted(field.name) for field in fields)
+        ctes.append(f"__fresh AS (SELECT {given} FROM ({fresh}) AS __f({renamed}))")
+        shown = self._rows(
+            self.maintainer.before.table_paths(self.maintainer.core.ledger, view.changes_table),
+            (*fields, Field("_diff", "bigint")),
+        )
+        keyed = ""
+        if view.node == "keyed":
+            same = " AND ".join(f"r.{quoted(key.name)} IS NOT DISTINCT FROM t.k{i}" for i, key in enumerate(view.keys))
+            keyed = f" WHERE EXISTS (SELECT 1 FROM __touched t WHERE {same})"
+        both = (
+            f"SELECT {columns}, 1 AS _diff FROM __fresh r{keyed}"
+            f" UNION ALL SELECT {columns}, -_diff FROM {shown} r{keyed}"
+        )
+        net = (
+            f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM ({both}) GROUP BY {columns}"
+            " HAVING sum(_diff) <> 0"
+        )
+        return self._stamped(net, fields, f"WITH {', '.join(ctes)} ")
+
+    def _touching(self, text: str, placeholder: str, new: str) -> str:
+        before = self.maintainer.before
+        found = local_text(text, lambda each: new if each == placeholder else self.relation(self.view, each, before))
+        assert found is not None
+        return found
+
+    def _narrowed(self, placeholder: str) -> str | None:
+        whole = self.relation(self.view, placeholder, self.maintainer.after)
+        columns = next((each.columns for each in self.view.narrows if each.input == placeholder), ())
+        pairs = [f"r.{quoted(name)} IS NOT DISTINCT FROM t.k{i}" for i, name in enumerate(columns) if name is not None]
+        if whole is None or not pairs:
+            return whole
+        return f"(SELECT * FROM {whole} r WHERE EXISTS (SELECT 1 FROM __touched t WHERE {' AND '.join(pairs)}))"
+
+    def _stamped(self, text: str, fields: Sequence[Field], ctes: str = "") -> str:
+        items = [f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields]
+        version = self.maintainer.before.version + 1
+        return (
+            f"{ctes}SELECT {', '.join(items)}, CAST(_diff AS BIGINT) AS _diff, CAST({version} AS BIGINT) AS _version,"
+            f" {timestamp(str(self.maintainer.now))} AS _at FROM ({text})"
+        )
+
+
+def _columns(fields: Sequence[Field]) -> str:
+    return ", ".join(quoted(field.name) for field in fields)
+
+
+def _alike(given: str, wanted: str) -> bool:
+    """Whether values of one type are those of the other, at most in another width."""
+    whole = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"}
+    given = given.replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ")
+    return given == wanted or (given in whole and wanted in whole)

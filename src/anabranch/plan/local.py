@@ -1,0 +1,106 @@
+"""The part of Spark SQL that means the same in DuckDB, so that small changes need no Spark job.
+
+A text of it is made of columns, whole numbers, texts, comparisons, AND, OR, NOT, + and -, joins, grouping, plain
+aggregates and row numbers. Whatever else stands in a query leaves it to Spark. Names keep their quotes, texts their
+characters; nothing else is rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from anabranch.plan.views import duckdb_type
+from anabranch.sql.calls import closing
+from anabranch.sql.lexer import NUMBER, QUOTED, STRING, WORD, Token, tokenize, words
+
+_KEYWORDS = {
+    word.upper()
+    for word in words(
+        """select distinct all from where group by having as and or not between is null in on using join inner left
+        right full outer cross semi anti over partition order asc desc nulls first last rows range unbounded preceding
+        following current row union case when then else end true false interval second seconds minute minutes hour
+        hours day days with intersect except exists limit"""
+    )
+}
+_CALLS = words("count sum min max row_number rank dense_rank coalesce __rows")
+_AGGREGATES = words("sum min max count")
+_SYMBOLS = frozenset({"(", ")", ",", ".", "=", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "=="})
+#: Words that begin something that only looks like a name.
+_TYPED = words("timestamp date timestamp_ntz timestamp_ltz time array map struct named_struct x decimal")
+
+
+def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
+    """The text for DuckDB, or None. `relation` gives what to write for a placeholder."""
+    tokens = tokenize(text)[:-1]
+    pieces: list[str] = []
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        following = tokens[index + 1].text if index + 1 < len(tokens) else ""
+        if token.upper == "CAST" and following == "(":
+            inside = _plain_cast(tokens, index)
+            if inside is None:
+                return None
+            pieces.append(inside)
+            index = closing(tokens, index + 1) + 1
+            continue
+        if token.upper == "LEFT" and following.upper() in ("SEMI", "ANTI"):  # DuckDB has no other
+            index += 1
+            continue
+        piece = _piece(tokens, index, following, relation)
+        if piece is None:
+            return None
+        pieces.append(piece)
+        index += 1
+    return " ".join(pieces)
+
+
+def _piece(tokens: Sequence[Token], index: int, following: str, relation: Callable[[str], str | None]) -> str | None:
+    token = tokens[index]
+    if token.kind == QUOTED:
+        return relation(token.name) if token.name.startswith("@") else _quoted(token.name)
+    if token.kind == STRING:
+        return None if token.text[0] in "rRxX" else "'" + token.value.replace("'", "''") + "'"
+    if token.kind == NUMBER:
+        return token.text if token.text.isdigit() and int(token.text) < 2**31 else None
+    if token.kind == WORD:
+        return _word(token, following)
+    if token.text == "==":
+        return "="
+    return token.text if token.text in _SYMBOLS else None
+
+
+def _word(token: Token, following: str) -> str | None:
+    if token.upper in _KEYWORDS:
+        return token.text
+    if following == "(":
+        return token.text if token.text.lower() in _CALLS else None
+    if token.text.lower() in _TYPED or following.startswith(("'", '"')):
+        return None
+    return _quoted(token.name)
+
+
+def _plain_cast(tokens: Sequence[Token], index: int) -> str | None:
+    """A cast around an aggregate, as the finals of partials have it: it changes the width of a number only."""
+    end = closing(tokens, index + 1)
+    as_index = next((i for i in range(end - 1, index, -1) if tokens[i].upper == "AS"), None)
+    if as_index is None:
+        return None
+    kind = duckdb_type("".join(token.text.lower() for token in tokens[as_index + 1 : end]))
+    first = tokens[index + 2]
+    inner = tokens[index + 2 : as_index]
+    if kind is None:
+        return None
+    if first.upper == "CAST":
+        text = _plain_cast(tokens, index + 2) if closing(tokens, index + 3) == as_index - 1 else None
+    elif first.text.lower() in _AGGREGATES and closing(tokens, index + 3) == as_index - 1:
+        behind = [*(token.text for token in inner[1:]), ""]
+        parts = [_piece(inner, i, behind[i], lambda _: None) for i in range(len(inner))]
+        text = None if any(part is None for part in parts) else " ".join(part for part in parts if part is not None)
+    else:
+        return None
+    return None if text is None else f"CAST({text} AS {kind})"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
