@@ -18,12 +18,14 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import lookup, queries, reduce, system
+from anabranch.engine import figures, lookup, queries, reduce, system
+from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.change import Changer
 from anabranch.engine.core import Core
@@ -34,7 +36,7 @@ from anabranch.engine.live import Following, Live, Subscription
 from anabranch.engine.run import Runner
 from anabranch.errors import AnabranchError, UsageError
 from anabranch.ledger import Ledger, Record
-from anabranch.plan import explain
+from anabranch.plan import explain, render
 from anabranch.plan.bind import Binder, Bound
 from anabranch.plan.catalog import Catalog, Stream, Table, View
 from anabranch.plan.lookups import find_lookup
@@ -42,6 +44,7 @@ from anabranch.sql.lexer import normal_form, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
     Advance,
+    AlterView,
     Copy,
     CreateSink,
     CreateStream,
@@ -201,6 +204,7 @@ class Session:
         self._temporary = temporary
         self._runner = Runner(core)
         self._definer = Definer(core, self._runner)
+        self._alterer = Alterer(core, self._definer, self._runner)
         self._changer = Changer(core, self._runner)
         self._capture = Capture(core, self._runner)
         if core.ledger.writable:
@@ -213,9 +217,14 @@ class Session:
         results = [Result(message="nothing to do"), *self.execute(text)]
         return results[-1]
 
-    def execute(self, text: str, *, live: bool = False) -> Iterator[Result]:
-        """Carry out statements in order, giving the result of each. With `live`, a SELECT on streams gives changes."""
+    def execute(self, text: str, *, live: bool = False, dry_run: bool = False) -> Iterator[Result]:
+        """Carry out statements in order, giving the result of each. With `live`, a SELECT on streams gives changes.
+
+        With `dry_run`, ALTER VIEW only says what it would do.
+        """
         for statement in parse(text):
+            if dry_run and isinstance(statement, AlterView):
+                statement = replace(statement, dry_run=True)
             yield self._carry_out(statement, live=live, script=None)
 
     def run(self, text: str, *, until_idle: bool = False, on_run: OnRun | None = None) -> None:
@@ -337,6 +346,8 @@ class Session:
             return Result(message=self._definer.create_table(statement, again_is_fine=again))
         if isinstance(statement, CreateView):
             return Result(message=self._definer.create_view(statement, again_is_fine=again))
+        if isinstance(statement, AlterView):
+            return Result(message=self._alterer.alter(statement))
         if isinstance(statement, CreateSink):
             return Result(message=self._definer.create_sink(statement, again_is_fine=again))
         if isinstance(statement, Drop):
@@ -453,11 +464,21 @@ class Session:
         self._capture.catch_up(self._streams(bound, catalog), end=self._temporary is not None)
 
     def _explain(self, statement: Explain) -> Result:
-        catalog = self._core.catalog()
-        bound = Binder(statement.text, catalog, statement.query).bind()
-        fields = tuple(queries.analyze(self._core, bound, catalog, statement.text))
-        lines = explain.explain(statement.text, statement.query, catalog, self._definer.surroundings(), fields)
-        return _text_result("plan", lines)
+        snapshot = self._core.snapshot()
+        catalog = self._core.catalog(snapshot)
+        world = self._definer.surroundings()
+        named = catalog.find(statement.view.last) if statement.view and len(statement.view.parts) == 1 else None
+        if isinstance(named, View):
+            told = explain.explain_view(named, catalog, world)
+        elif statement.analyze:
+            assert statement.view is not None
+            raise self._definer.no_such(statement, statement.view, "view", named)
+        else:
+            bound = Binder(statement.text, catalog, statement.query).bind()
+            fields = tuple(queries.analyze(self._core, bound, catalog, statement.text))
+            told = explain.explain_query(statement.text, statement.query, catalog, world, fields)
+        counted = figures.of_nodes(self._core, told.nodes, snapshot) if statement.analyze else None
+        return _text_result("plan", render.rendered(told, statement.format, counted))
 
     def _show(self, statement: Show) -> Result:
         import pyarrow as pa

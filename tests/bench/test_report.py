@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.bench import main, report
-from anabranch.bench.figures import Figure, Outcome, Totals, at_least, at_most
+from anabranch.bench import _measure_names, main, report
+from anabranch.bench.figures import Curve, Figure, Outcome, Totals, at_least, at_most
 
 FAST = Figure("a", "tumbling & more", "Structured Streaming", 1_500_000, 750_000, "rows/s", at_least(1.5))
 SLOW = Figure("c", "run of 2,000 rows", "bare foreachBatch", 240, 100, "ms", at_most(1.2))
@@ -73,10 +73,42 @@ def test_the_chart_is_well_formed_and_has_a_bar_for_every_figure_and_a_mark_for_
     assert all(float(each.get("x", "0")) + float(each.get("width", "0")) <= width for each in root.iter(f"{name}rect"))
 
 
+def test_notes_are_said_once() -> None:
+    noted = [Figure("live", what, "native", 1, 2, "ms", note="update mode") for what in ("one", "two")]
+    assert report.notes_text([FAST, *noted]) == "(live) native: update mode."
+
+
+def test_a_curve_is_a_picture_with_a_line_for_each_side(tmp_path: Path) -> None:
+    sides = {
+        "Anabranch": [(10_000.0, 210.0), (1_000_000.0, 260.0)],
+        "native": [(10_000.0, 235.0), (1_000_000.0, 507.0)],
+    }
+    curve = Curve("keys", "A run & its changes", "keys", "ms", sides)
+    plain, _, picture = report.write(tmp_path, [Outcome((), curves=(curve,))], ABOUT)
+    assert json.loads(plain.read_text(encoding="utf-8"))["curves"][0]["lines"]["native"][1] == [1_000_000, 507]
+    assert picture.name == "keys.svg"
+    root = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
+    name = "{http://www.w3.org/2000/svg}"
+    assert len(list(root.iter(f"{name}polyline"))) == 2
+    places = [(float(each.get("cx", "0")), float(each.get("cy", "0"))) for each in root.iter(f"{name}circle")]
+    assert len(places) == 4 and places[1][1] > places[3][1]  # the slower stands higher
+    texts = [each.text for each in root.iter(f"{name}text")]
+    assert {"Anabranch", "native", "A run & its changes", "10,000", "1,000,000", "600 ms"} <= set(texts)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("a,c", ["a", "c"]), ("ac", ["a", "c"]), ("live", ["live"]), ("F, nexmark", ["f", "nexmark"]), ("lve", ["lve"])],
+)
+def test_measures_are_chosen_by_letters_and_names(text: str, names: list[str]) -> None:
+    assert _measure_names(text) == names
+
+
 def test_wrong_options_are_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, said in (
         (["--only", "a,z"], "no measure z"),
-        (["--only", ","], "the measures are a to f"),
+        (["--only", ","], "the measures are a to f, live and nexmark"),
+        (["--events", "100"], "events are too few"),
         (["--rows", "100"], "too few for 40 files"),
         (["--rows", "-5"], "not a positive number"),
     ):

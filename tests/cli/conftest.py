@@ -73,14 +73,15 @@ class FakeSession:
         self.reports: list[FakeReport] = []
         self.opened_with: tuple[Any, dict[str, Any]] | None = None
         self.live: bool | None = None
+        self.dry_run: bool | None = None
         self.text: str | None = None
         self.until_idle: bool | None = None
         self.closed = False
         self.cancelled = False
         self.during_run: Callable[[int], None] | None = None
 
-    def execute(self, text: str, *, live: bool) -> Iterator[Any]:
-        self.text, self.live = text, live
+    def execute(self, text: str, *, live: bool, dry_run: bool = False) -> Iterator[Any]:
+        self.text, self.live, self.dry_run = text, live, dry_run
         for result in self.results:
             if isinstance(result, BaseException):
                 raise result

@@ -249,9 +249,8 @@ class Result:
     def toArrow(self): return pa.table({"a": list(range(2_000_000))})
 class Session:
     stop = threading.Event()
-    def execute(self, text, live): yield Result()
+    def execute(self, text, live, dry_run): yield Result()
     def cancel(self): pass
-    def on_warning(self, tell): pass
     def __enter__(self): return self
     def __exit__(self, *_): pass
 anabranch.connect = lambda *a, **k: Session()

@@ -106,6 +106,13 @@ def test_options_reach_the_engine(run_cli: Any, session: Any, monkeypatch: pytes
     assert session.opened_with[0] is None
 
 
+def test_a_dry_run_is_asked_for(run_cli: Any, session: Any) -> None:
+    assert run_cli("ALTER VIEW v AS SELECT 1").code == 0
+    assert session.dry_run is False
+    assert run_cli("--dry-run", "ALTER VIEW v AS SELECT 1").code == 0
+    assert session.dry_run is True
+
+
 @pytest.mark.parametrize("output", ["stream-json", "live-csv", "live-table"])
 def test_live_outputs_ask_for_changes(run_cli: Any, session: Any, make: Any, output: str) -> None:
     session.results = [make.changes({"a": [1], "_diff": [1]})]
@@ -318,9 +325,8 @@ class Result:
     def toArrow(self): return pa.table({"a": list(range(200000))})
 class Session:
     stop = threading.Event()
-    def execute(self, text, live): yield Result()
+    def execute(self, text, live, dry_run): yield Result()
     def cancel(self): pass
-    def on_warning(self, tell): pass
     def __enter__(self): return self
     def __exit__(self, *_): pass
 anabranch.connect = lambda *a, **k: Session()
@@ -341,3 +347,30 @@ sys.exit(main(["SELECT 1", "-o", "batch-csv"]))
 def test_every_command_is_in_the_help_and_has_a_sentence() -> None:
     for name, command in cli.commands.items():
         assert command.help, name
+
+
+def test_describe_asks_about_the_last_statement(run_cli: Any, session: Any, make: Any, tmp_path: Path) -> None:
+    """What stands before it is carried out; the answer is printed as it is, or written."""
+    plan = make.rows(plan=["stream s", "  state: none"])
+    session.results = [make.result(message="made"), plan]
+    ended = run_cli("describe", "CREATE STREAM s (a INT); SELECT a FROM s")
+    assert (ended.code, ended.out, ended.err) == (0, "stream s\n  state: none\n", "made\n")
+    assert session.text == "CREATE STREAM s (a INT); EXPLAIN (FORMAT TEXT) SELECT a FROM s"
+    session.results = [plan]
+    to = tmp_path / "plan.dot"
+    assert run_cli("describe", "v", "--format", "dot", "--to", str(to)).code == 0
+    assert session.text == "EXPLAIN (GRAPH dot) v"
+    assert to.read_text() == "stream s\n  state: none\n"
+    assert run_cli("describe", "v", "--to", str(to)).code == 2
+    assert run_cli("describe", "v", "--to", str(to), "--overwrite").code == 0
+
+
+def test_describe_of_nothing_or_of_no_query(run_cli: Any, session: Any) -> None:
+    assert run_cli("describe", " ").code == 2
+    assert run_cli("describe", "DROP VIEW v").code == 1
+    assert session.opened_with is None
+
+
+def test_describe_prints_json_over_lines(run_cli: Any, session: Any, make: Any) -> None:
+    session.results = [make.rows(plan=['{"nodes": []}'])]
+    assert run_cli("describe", "v", "--format", "json").out == '{\n  "nodes": []\n}\n'

@@ -116,6 +116,22 @@ def test_a_view_on_one_that_waits_reads_what_has_fired(home: Harness) -> None:
     assert home.table("total") == home.table("total_read") == [(4,)]
 
 
+def test_a_static_table_that_is_refreshed_reaches_what_is_shown(home: Harness) -> None:
+    home.sql(
+        "CREATE STREAM s (k STRING, v INT); CREATE TABLE names (k STRING, name STRING);"
+        "INSERT INTO names VALUES ('a', 'first');"
+        "CREATE VIEW v AS SELECT s.k, n.name, row_number() OVER (PARTITION BY s.k ORDER BY v) AS r"
+        " FROM s LEFT JOIN names n ON n.k = s.k EMIT CHANGES"
+    )
+    home.insert("s", [("a", 1), ("b", 2)])
+    home.sql("INSERT INTO names VALUES ('b', 'second')")
+    home.insert("s", [("c", 3)])
+    assert home.table("v") == [("a", "first", 1), ("b", None, 1), ("c", None, 1)]
+    home.sql("REFRESH TABLE names")
+    assert home.table("v") == [("a", "first", 1), ("b", "second", 1), ("c", None, 1)]
+    assert home.emitted("v") == home.table("v")
+
+
 # ---- groups in memory
 
 

@@ -11,6 +11,7 @@ from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
     Advance,
+    AlterView,
     Copy,
     CreateSink,
     CreateStream,
@@ -71,6 +72,8 @@ def relation(sql: str) -> Relation:
         ("CREATE TABLE t AS SELECT 1", CreateTable),
         ("CREATE VIEW v AS SELECT 1", CreateView),
         ("CREATE MATERIALIZED VIEW v AS SELECT 1", CreateView),
+        ("ALTER VIEW v AS SELECT 1", AlterView),
+        ("ALTER VIEW v AS SELECT a FROM s DRY RUN", AlterView),
         ("DROP STREAM s", Drop),
         ("INSERT INTO s VALUES (1)", Insert),
         ("UPDATE t SET a = 1", Update),
@@ -147,6 +150,18 @@ def test_create_table_and_view() -> None:
         view = one(f"CREATE VIEW v AS SELECT a FROM s {words}")
         assert view.start == start
         assert view.query.span.of(view.text).strip() == "SELECT a FROM s"
+
+
+def test_alter_view() -> None:
+    statement = one("ALTER VIEW v AS SELECT a FROM s dry")
+    assert isinstance(statement, AlterView)
+    assert (str(statement.name), statement.dry_run) == ("v", False)
+    statement = one("ALTER VIEW v AS SELECT a FROM s GROUP BY a DRY RUN")
+    assert isinstance(statement, AlterView)
+    assert statement.dry_run
+    assert statement.query.span.of(statement.text) == "SELECT a FROM s GROUP BY a"
+    with pytest.raises(NotSupported, match="only a view can be altered"):
+        parse("ALTER STREAM s AS SELECT 1")
 
 
 def test_statements_that_change_rows() -> None:

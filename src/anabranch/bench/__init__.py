@@ -1,6 +1,8 @@
 """The bench: Anabranch beside Structured Streaming, Spark batch and DuckDB, on one machine, in one run.
 
     anabranch bench --quick --only a,c
+    anabranch bench --only live
+    anabranch bench --only nexmark --events 20000
 
 Nothing heavy is imported before the options are known to be right.
 """
@@ -23,8 +25,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from anabranch.bench.figures import Measure, Outcome
 
-MEASURES = "abcdef"
+#: Those on bids have letters; the others bring their own rows.
+ON_BIDS = "abcdef"
+MEASURES = (*ON_BIDS, "live", "nexmark")
 ROWS, QUICK_ROWS, FILES, REPEAT = 10_000_000, 1_000_000, 40, 3
+EVENTS, QUICK_EVENTS, FEWEST_EVENTS = 1_000_000, 100_000, 5_000
+ALL = "a to f, live and nexmark"
 
 
 def main(arguments: list[str]) -> int:
@@ -37,6 +43,9 @@ def main(arguments: list[str]) -> int:
     outcomes, about = measure(options, _say)
     figures = [figure for outcome in outcomes for figure in outcome.figures]
     print(report.table(figures))
+    notes = report.notes_text(figures)
+    if notes:
+        print(f"\n{notes}")
     told = report.totals_text([each for outcome in outcomes for each in outcome.totals])
     if told:
         print(f"\n{told}")
@@ -52,20 +61,36 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--rows", type=_positive, help=f"bids to generate (default {ROWS:,})")
     parser.add_argument("--files", type=_positive, default=FILES, help=f"files they come in (default {FILES})")
-    parser.add_argument("--only", default=MEASURES, help="measures to take, as in a,c (default: all, a to f)")
-    parser.add_argument("--out", default="bench", help="folder for results.json and chart.svg (default bench)")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} bids")
+    parser.add_argument("--events", type=_positive, help=f"events of NEXMark to generate (default {EVENTS:,})")
+    parser.add_argument(
+        "--only", default=",".join(MEASURES), help=f"measures to take, as in a,live (default: all, {ALL})"
+    )
+    parser.add_argument("--out", default="bench", help="folder for results.json and the charts (default bench)")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} bids, {QUICK_EVENTS:,} events")
     parser.add_argument("--repeat", type=_positive, default=REPEAT, help=f"medians of so many (default {REPEAT})")
     parser.add_argument("--master", help="where Spark runs (default local[*])")
     options = parser.parse_args(arguments)
     options.rows = options.rows or (QUICK_ROWS if options.quick else ROWS)
-    options.only = list(options.only.replace(",", "").replace(" ", "").lower())
+    options.events = options.events or (QUICK_EVENTS if options.quick else EVENTS)
+    options.only = _measure_names(options.only)
     unknown = sorted(set(options.only) - set(MEASURES))
     if unknown or not options.only:
-        parser.error(f"there is no measure {', '.join(unknown) or 'of that name'}: the measures are a to f")
+        parser.error(f"there is no measure {', '.join(unknown) or 'of that name'}: the measures are {ALL}")
     if options.rows < 10 * options.files:
         parser.error(f"{options.rows:,} rows are too few for {options.files} files")
+    if options.events < FEWEST_EVENTS:
+        parser.error(f"{options.events:,} events are too few: NEXMark wants {FEWEST_EVENTS:,}")
     return options
+
+
+def _measure_names(text: str) -> list[str]:
+    """The names in a list; letters can also stand together.
+
+    >>> _measure_names("ac, live")
+    ['a', 'c', 'live']
+    """
+    words = text.replace(",", " ").lower().split()
+    return [name for word in words for name in ([word] if word in MEASURES or set(word) - set(ON_BIDS) else word)]
 
 
 def _positive(text: str) -> int:
@@ -80,7 +105,7 @@ def _say(text: str) -> None:
 
 
 def measures() -> dict[str, Measure]:
-    from anabranch.bench import late, reading, views, windows
+    from anabranch.bench import late, live, nexmark, reading, views, windows
 
     return {
         "a": windows.tumbling,
@@ -89,6 +114,8 @@ def measures() -> dict[str, Measure]:
         "d": views.many_views,
         "e": reading.one_window,
         "f": late.late_runs,
+        "live": live.live_changes,
+        "nexmark": nexmark.five_queries,
     }
 
 
@@ -102,16 +129,19 @@ def measure(options: argparse.Namespace, say: Callable[[str], None]) -> tuple[li
     begin = time.perf_counter()
     work = Path(tempfile.mkdtemp(prefix="anabranch-bench-"))
     try:
-        say(f"generating {options.rows:,} bids in {options.files} files")
-        generate(work / "bids", Bids(options.rows, options.files))
+        if set(options.only) & set(ON_BIDS):
+            say(f"generating {options.rows:,} bids in {options.files} files")
+            generate(work / "bids", Bids(options.rows, options.files))
         spark = spark_sessions.start(options.master, {"spark.sql.shuffle.partitions": "2"})
         setting = Setting(
-            spark, streaming_session(spark), options.rows, options.files, options.repeat, work / "bids", work, say
-        )
-        outcomes = [measures()[name](setting) for name in sorted(set(options.only))]
+            spark, streaming_session(spark), options.rows, options.events, options.files, options.repeat,
+            work / "bids", work, say,
+        )  # fmt: skip
+        outcomes = [measures()[name](setting) for name in MEASURES if name in options.only]
         about = {
             "date": date.today().isoformat(),
             "rows": options.rows,
+            "events": options.events,
             "files": options.files,
             "repeat": options.repeat,
             "cores": spark.sparkContext.defaultParallelism,

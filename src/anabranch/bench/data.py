@@ -57,12 +57,16 @@ def generate(folder: Path, bids: Bids) -> list[Path]:
             path = folder / f"bids-{bids.start // SECOND}-{number:05d}.parquet"
             duck.execute(f"COPY ({rows_sql(bids, low, high)}) TO {quoted(path)} (FORMAT parquet)")
             paths.append(path)
-    # Readers take files in the order of their times of change; writing is quicker than some file systems' clocks.
+    in_order(paths)
+    return paths
+
+
+def in_order(paths: list[Path]) -> None:
+    """Readers take files in the order of their times of change; writing is quicker than some file systems' clocks."""
     now = paths[-1].stat().st_mtime_ns
     for number, path in enumerate(paths):
         at = now - (len(paths) - number) * 1_000_000_000
         os.utime(path, ns=(at, at))
-    return paths
 
 
 def rows_sql(bids: Bids, low: int, high: int) -> str:

@@ -46,7 +46,7 @@ class Figure:
     peer: str
     ours: float
     theirs: float
-    unit: str  # "rows/s" or "ms"
+    unit: str  # "ms", or something a second
     target: Target | None = None
     note: str = ""
 
@@ -90,6 +90,20 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """How a figure goes with another: a line of (x, y) for each side."""
+
+    name: str
+    title: str
+    x: str
+    y: str
+    lines: dict[str, list[tuple[float, float]]]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """All that one measure found."""
 
@@ -97,6 +111,7 @@ class Outcome:
     totals: tuple[Totals, ...] = ()
     #: Milliseconds per phase of Anabranch's runs, for whoever wants to make them faster.
     phases: dict[str, dict[str, float]] | None = None
+    curves: tuple[Curve, ...] = ()
 
 
 #: Below this many rows a bench is only tried out.
@@ -110,6 +125,7 @@ class Setting:
     spark: SparkSession
     streaming: SparkSession
     rows: int
+    events: int
     files: int
     repeat: int
     folder: Path

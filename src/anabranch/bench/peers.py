@@ -130,6 +130,54 @@ def bare_batches(spark: SparkSession, folder: Path, work: Path, files_a_run: int
     return _finish(query)
 
 
+def files_stream(spark: SparkSession, folder: Path) -> DataFrame:
+    """The rows of a folder, one file a run."""
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", "1").parquet(str(folder))
+
+
+def grouped(frame: DataFrame, keys: list[str], aggregates: tuple[str, ...]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return frame.groupBy(*(F.expr(each) for each in keys)).agg(*(F.expr(each) for each in aggregates))
+
+
+def joined(one: DataFrame, other: DataFrame, condition: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return one.join(other, F.expr(condition))
+
+
+def each_run(frame: DataFrame, work: Path, mode: str) -> Streamed:
+    """What every micro-batch of a query gives out, written as Parquet into a folder of its own."""
+    shutil.rmtree(work, ignore_errors=True)
+
+    def write(batch: DataFrame, number: int) -> None:
+        batch.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
+        batch.write.parquet(str(work / "changes" / f"run={number}"))
+
+    query = (
+        frame.writeStream.foreachBatch(write)
+        .outputMode(mode)
+        .option("checkpointLocation", str(work / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    return _finish(query)
+
+
+def latest(work: Path, keys: list[str], values: list[str]) -> Any:
+    """The last row of every key that `each_run` wrote: what the query says in the end."""
+    import duckdb
+
+    written = f"read_parquet({quoted(work / 'changes' / '*' / '*.parquet')}, hive_partitioning = true)"
+    items = ", ".join([*keys, *(f"arg_max({name}, run) AS {name}" for name in values)])
+    with duckdb.connect(":memory:") as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        text = f"SELECT {items} FROM {written} GROUP BY {', '.join(keys)}"
+        return connection.sql(text).to_arrow_table()
+
+
 def _finish(query: Any) -> Streamed:
     query.awaitTermination()
     progress = [each for each in query.recentProgress if each["durationMs"].get("addBatch") is not None]

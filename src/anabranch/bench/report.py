@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from anabranch.bench.figures import Figure, Outcome, Totals
+from anabranch.bench.figures import Curve, Figure, Outcome, Totals
 
 HEADER = ("", "measure", "Anabranch", "beside", "", "ratio", "target", "")
 _RIGHT = (2, 4, 5)
@@ -48,6 +49,12 @@ def table(figures: Sequence[Figure]) -> str:
     return "\n".join(lines)
 
 
+def notes_text(figures: Sequence[Figure]) -> str:
+    """What must be known of how figures came about, each thing said once."""
+    notes = dict.fromkeys(f"({each.measure}) {each.peer}: {each.note}." for each in figures if each.note)
+    return "\n".join(notes)
+
+
 def totals_text(totals: Sequence[Totals]) -> str:
     """What became of the rows, on each side."""
     lines = []
@@ -66,19 +73,27 @@ def results(outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> dict[str, 
         "about": dict(about),
         "figures": [each.to_json() for outcome in outcomes for each in outcome.figures],
         "totals": [each.to_json() for outcome in outcomes for each in outcome.totals],
+        "curves": [each.to_json() for outcome in outcomes for each in outcome.curves],
         "phases": {name: values for outcome in outcomes for name, values in (outcome.phases or {}).items()},
     }
 
 
 def write(out: Path, outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> list[Path]:
-    """Write results.json and chart.svg; their paths."""
+    """Write results.json, chart.svg and a picture of each curve; their paths."""
     out.mkdir(parents=True, exist_ok=True)
     found = results(outcomes, about)
     plain, picture = out / "results.json", out / "chart.svg"
     plain.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    subtitle = f"{about['rows']:,} bids, {about['cores']} cores, medians of {about['repeat']}, {about['date']}"
+    machine = f"{about['cores']} cores, medians of {about['repeat']}, {about['date']}"
+    # The measures with a name bring their own rows, and say how many.
+    on_bids = any(len(figure.measure) == 1 for outcome in outcomes for figure in outcome.figures)
+    subtitle = f"{about['rows']:,} bids, {machine}" if on_bids else machine
     picture.write_text(chart([f for each in outcomes for f in each.figures], subtitle), encoding="utf-8")
-    return [plain, picture]
+    paths = [plain, picture]
+    for curve in (each for outcome in outcomes for each in outcome.curves):
+        paths.append(out / f"{curve.name}.svg")
+        paths[-1].write_text(plot(curve, machine), encoding="utf-8")
+    return paths
 
 
 # ---------------------------------------------------------------------------------------------- the chart
@@ -109,13 +124,16 @@ def chart(figures: Sequence[Figure], subtitle: str) -> str:
             body += _bar(each, y)
             y += LINE
         y += LINE // 2
-    height = y + 8
+    return _picture(y + 8, "Anabranch beside its peers", f"{subtitle}; a black mark is the target", body)
+
+
+def _picture(height: int, title: str, subtitle: str, body: list[str]) -> str:
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
         ' font-family="system-ui, sans-serif" font-size="13" role="img" aria-label="Results of the bench">',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        _text(16, 28, "Anabranch beside its peers", weight="bold", size=17),
-        _text(16, 48, f"{subtitle}; a black mark is the target", fill="#57606a"),
+        _text(16, 28, title, weight="bold", size=17),
+        _text(16, 48, subtitle, fill="#57606a"),
     ]
     return "\n".join([*head, *body, "</svg>"]) + "\n"
 
@@ -135,6 +153,51 @@ def _bar(figure: Figure, y: int) -> list[str]:
     label = f"{figure.ratio:.2f} x{more} ({amount(figure.ours, figure.unit)})"
     parts.append(_text(LEFT + length + 8, y, label, size=11))
     return parts
+
+
+# --------------------------------------------------------------------------------------------- the curves
+
+PLOT_HEIGHT, PLOT_LEFT, PLOT_RIGHT, PLOT_BOTTOM = 420, 90, 210, 60
+LINE_COLOURS = ("#2f7d5b", "#7d8791", "#b5493a", "#1f2328")
+
+
+def plot(curve: Curve, subtitle: str) -> str:
+    """A line for each side; x in powers of ten, y from nothing."""
+    points = [point for line in curve.lines.values() for point in line]
+    low, high = (math.log10(pick(x for x, _ in points)) for pick in (min, max))
+    # Up to five lines at round values, the last above the highest point.
+    highest = max(y for _, y in points)
+    power = 10 ** math.floor(math.log10(highest / 5))
+    gap = next(power * each for each in (1, 2, 2.5, 5, 10) if power * each * 5 >= highest)
+
+    count = math.ceil(highest / gap)
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        across = (math.log10(x) - low) / ((high - low) or 1)
+        room = PLOT_HEIGHT - PLOT_BOTTOM - TOP
+        return PLOT_LEFT + across * (WIDTH - PLOT_LEFT - PLOT_RIGHT), PLOT_HEIGHT - PLOT_BOTTOM - y / (
+            count * gap
+        ) * room
+
+    body: list[str] = []
+    for number in range(count + 1):
+        _, y = at(10**low, number * gap)
+        right = WIDTH - PLOT_RIGHT
+        body.append(f'<line x1="{PLOT_LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="#d8dee4"/>')
+        body.append(
+            _text(PLOT_LEFT - 10, y + 4, amount(number * gap, curve.y) if number else "0", anchor="end", size=11)
+        )
+    for value in sorted({x for x, _ in points}):
+        x, y = at(value, 0)
+        body.append(_text(x, y + 20, f"{value:,.0f}", anchor="middle", size=11))
+    body.append(_text((PLOT_LEFT + WIDTH - PLOT_RIGHT) / 2, PLOT_HEIGHT - 16, curve.x, anchor="middle"))
+    for colour, (name, line) in zip(LINE_COLOURS, curve.lines.items(), strict=False):
+        places = [at(x, y) for x, y in sorted(line)]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        body.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
+        body += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>' for x, y in places]
+        body.append(_text(places[-1][0] + 12, places[-1][1] + 4, name, fill=colour, weight="bold"))
+    return _picture(PLOT_HEIGHT, curve.title, subtitle, body)
 
 
 def _text(

@@ -6,12 +6,16 @@ import shutil
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.bench.data import COLUMNS
+from anabranch.engine.tables import change_fields
 from anabranch.ledger import Record
-from anabranch.plan.catalog import Stream
+from anabranch.plan.catalog import Stream, View
 from anabranch.session import Session, connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 TUMBLE = "TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL 1 MINUTE)"
 HOP_10 = "HOP(TABLE bids, DESCRIPTOR(ts), INTERVAL 10 SECONDS, INTERVAL 60 SECONDS)"
@@ -29,26 +33,32 @@ ON_CLOSE = " EMIT ON WINDOW CLOSE"
 
 
 class Subject:
-    """One home with the stream `bids` over a folder and some views; gone when it is closed."""
+    """One home with streams (if not said otherwise `bids` over a folder) and views; gone when it is closed."""
 
-    def __init__(self, home: Path, spark: Any, folder: Path, views: dict[str, str]) -> None:
+    def __init__(
+        self, home: Path, spark: Any, folder: Path, views: dict[str, str], streams: dict[str, str] | None = None
+    ) -> None:
         self.home = home
         shutil.rmtree(home, ignore_errors=True)
         self.session: Session = connect(home, spark)
-        self.session.sql(
+        bids = (
             f"CREATE STREAM bids ({COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)"
             f" FROM parquet(path => '{folder}/*.parquet')"
         )
+        for text in (streams or {"bids": bids}).values():
+            self.session.sql(text)
         for name, query in views.items():
             self.session.sql(f"CREATE VIEW {name} AS {query}")
-        self.stream: Stream = next(iter(self.session._core.catalog().of(Stream)))
+        self.streams = {stream.name: stream for stream in self.session._core.catalog().of(Stream)}
+        self.stream: Stream = next(iter(self.streams.values()))
         #: The records of all runs so far.
         self.records: list[Record] = []
 
-    def step(self, max_rows: int | None = None) -> float | None:
+    def step(self, max_rows: int | None = None, *, stream: str | None = None) -> float | None:
         """One run; how many seconds it took, None if there was nothing to take."""
         begin = time.perf_counter()
-        record = self.session._capture.step(self.stream, max_rows=max_rows)
+        taking = self.stream if stream is None else self.streams[stream]
+        record = self.session._capture.step(taking, max_rows=max_rows)
         if record is None:
             return None
         self.records.append(record)
@@ -83,6 +93,16 @@ class Subject:
     def ask(self, text: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.session.sql(text).toArrow().to_pylist()
         return rows
+
+    def changes(self, view: str) -> DataFrame:
+        """All changes that a view has given out, from the ledger's own table."""
+        core = self.session._core
+        snapshot = core.snapshot()
+        catalog = core.catalog(snapshot)
+        found = catalog.find(view)
+        assert isinstance(found, View) and found.kept
+        panes = catalog.panes(found.blocks[0].panes) if found.blocks else None
+        return core.table_frame(found.changes_table, change_fields(found, panes), snapshot)
 
     def __enter__(self) -> Subject:
         return self

@@ -65,22 +65,30 @@ def prepare(console: Console, output: str | None, to: str | None, overwrite: boo
                 hint="send it on (| PROGRAM, > FILE), or name a file: --to FILE",
             )
         return Export(output, None)
-    # What a link points to is written, not the link.
-    export = Export(output, Path(os.path.realpath(to)), overwrite)
-    _check_place(export, to)
-    return export
+    return Export(output, place(to, overwrite, hint="-o arrow writes to standard output: --to -"), overwrite)
 
 
-def _check_place(export: Export, named: str) -> None:
-    assert export.path is not None
-    if export.path.is_dir():
-        raise UsageError(f"{named} is a folder", hint="name a file in it")
-    if not export.path.parent.is_dir():
-        raise UsageError(f"{named} cannot be written: there is no folder {export.path.parent}")
-    if export.path.exists() and not export.path.is_file():
-        raise UsageError(f"{named} is no plain file", hint="-o arrow writes to standard output: --to -")
-    if export.path.exists() and not export.overwrite:
-        raise _exists(named)
+def place(to: str, overwrite: bool, hint: str | None = None) -> Path:
+    """Where a file of this name goes, if it can be written; what a link points to is written, not the link."""
+    path = Path(os.path.realpath(to))
+    if path.is_dir():
+        raise UsageError(f"{to} is a folder", hint="name a file in it")
+    if not path.parent.is_dir():
+        raise UsageError(f"{to} cannot be written: there is no folder {path.parent}")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{to} is no plain file", hint=hint)
+    if path.exists() and not overwrite:
+        raise _exists(to)
+    return path
+
+
+def write_text(path: Path, text: str, *, overwrite: bool) -> None:
+    """A file of text, whole or not at all."""
+    try:
+        with _whole_file(path, overwrite) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise AnabranchError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _exists(named: object) -> UsageError:

@@ -25,7 +25,7 @@ WORDS = sorted(
         DISTINCT WITH AS CASE WHEN THEN ELSE END AND OR NOT IN EXISTS BETWEEN LIKE IS NULL INTERVAL TIMESTAMP CREATE
         STREAM TABLE VIEW REPLACE DROP CASCADE INSERT INTO VALUES UPDATE SET DELETE COPY REFRESH ADVANCE TO WATERMARK
         FOR EMIT WINDOW CLOSE TRIGGER SHOW STREAMS TABLES VIEWS DESCRIBE EXPLAIN TUMBLE HOP CUMULATE SESSION DESCRIPTOR
-        window_start window_end window_time sys.runs sys.progress sys.views sys.tables sys.bad_rows"""
+        window_start window_end window_time sys.runs sys.progress sys.views sys.nodes sys.tables sys.bad_rows"""
     )
 )
 _WORD = re.compile(r"[\w.\\]+$")

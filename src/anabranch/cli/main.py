@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import click
 
 from anabranch import __version__
-from anabranch.cli.console import Console, describe
+from anabranch.cli.console import Console
+from anabranch.cli.console import describe as describe_error
 from anabranch.errors import AnabranchError, nearest
 
 FAILED = 1
@@ -22,6 +23,8 @@ INTERRUPTED = 130
 #: Where `run`, `compact` and `doctor` look when no home is given; a one-off query uses a temporary home.
 DEFAULT_HOME = ".anabranch"
 OUTPUTS = ("batch-table", "batch-csv", "stream-json", "live-table", "live-csv", "arrow", "parquet")
+#: How `describe` tells what it has to tell.
+PICTURES = ("text", "json", "dot", "svg", "mermaid")
 QUERY = "query"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -182,6 +185,7 @@ def cli() -> None:
 )
 @click.option("--to", metavar="FILE", help="Where -o arrow or -o parquet writes; '-' is stdout (arrow's default).")
 @click.option("--overwrite", is_flag=True, help="Replace the file of --to if it exists.")
+@click.option("--dry-run", is_flag=True, help="ALTER VIEW only says what it would keep, rebuild and refuse.")
 @home_option
 @spark_options
 @run_rows_option
@@ -194,6 +198,7 @@ def query(
     output: str | None,
     to: str | None,
     overwrite: bool,
+    dry_run: bool,
     home: str | None,
     master: str | None,
     conf: dict[str, str],
@@ -213,7 +218,7 @@ def query(
     text = sql[0] if file is None else read_text(file)
     from anabranch.cli import work
 
-    target = work.Target(output, to, overwrite)
+    target = work.Target(output, to, overwrite, dry_run)
     return work.execute(console, text, target, work.Settings(home, master, conf, run_rows))
 
 
@@ -272,6 +277,41 @@ def check(console: Console, script: str) -> int:
     from anabranch.cli import work
 
     return work.check(console, text)
+
+
+@cli.command()
+@click.argument("sql")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(PICTURES),
+    default=PICTURES[0],
+    show_default=True,
+    help="Words, a JSON document, or a picture of the nodes.",
+)
+@click.option("--to", metavar="FILE", help="Write it to a file.")
+@click.option("--overwrite", is_flag=True, help="Replace the file of --to if it exists.")
+@home_option
+@spark_options
+@console_options
+@click.pass_obj
+def describe(
+    console: Console,
+    sql: str,
+    form: str,
+    to: str | None,
+    overwrite: bool,
+    home: str | None,
+    master: str | None,
+    conf: dict[str, str],
+) -> int:
+    """Tell what a query would do, or what a view does: its nodes, their keys and their state.
+
+    SQL is a query, a CREATE VIEW or the name of a view. It is not carried out; statements before it are.
+    """
+    from anabranch.cli import work
+
+    return work.describe(console, sql, form, work.Target(None, to, overwrite), work.Settings(home, master, conf))
 
 
 @cli.command()
@@ -360,7 +400,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except Exception as error:
         console.trace(error)
-        console.error(describe(error))
+        console.error(describe_error(error))
         if not console.debug:
             console.message("  --debug shows where it happened")
         return FAILED

@@ -5,13 +5,14 @@ Heavy imports happen here, inside functions, and only after the text has been pa
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.cli.console import Console
-from anabranch.cli.exports import Export, ExportOutput, check_single, prepare
+from anabranch.cli.exports import STDOUT, Export, ExportOutput, check_single, place, prepare, write_text
 from anabranch.cli.interface import Result, RunReport, Session
 from anabranch.cli.ordering import UNORDERED, Order, order_of
 from anabranch.cli.outputs import LIVE, Output, make_output
@@ -47,6 +48,7 @@ class Target:
     output: str | None = None
     to: str | None = None
     overwrite: bool = False
+    dry_run: bool = False  # ALTER VIEW says what it would do
 
 
 def open_session(settings: Settings, console: Console) -> Session:
@@ -79,7 +81,7 @@ def execute(console: Console, text: str, target: Target, settings: Settings) -> 
         open_session(settings, console) as session,
         Interrupts(console, session.stop, session.cancel, graceful=False) as interrupts,
     ):
-        if show_results(console, session, text, target.output, interrupts, export):
+        if show_results(console, session, text, target.output, interrupts, export, dry_run=target.dry_run):
             return INTERRUPTED
     return 0
 
@@ -91,10 +93,12 @@ def show_results(
     output: str | None,
     interrupts: Interrupts,
     export: Export | None = None,
+    *,
+    dry_run: bool = False,
 ) -> bool:
     """Carry out statements and print what they answer; True if Ctrl-C ended one that goes on for ever."""
     statements = parse_all(text)
-    for number, result in enumerate(session.execute(text, live=output in LIVE)):
+    for number, result in enumerate(session.execute(text, live=output in LIVE, dry_run=dry_run)):
         # Spark has been started by now, and has taken the signal for itself.
         interrupts.install()
         if result.message:
@@ -213,6 +217,41 @@ def check(console: Console, text: str) -> int:
     for warning in check_script(text):
         console.warning(warning)
     console.line("ok: 1 statement" if count == 1 else f"ok: {count} statements")
+    return 0
+
+
+#: What EXPLAIN is told so that it answers in a form.
+_EXPLAIN = {"text": "FORMAT TEXT", "json": "FORMAT JSON"}
+
+
+def describe(console: Console, text: str, form: str, target: Target, settings: Settings) -> int:
+    """Print or write what a query or a view does. Statements before it are carried out first."""
+    from anabranch.sql.lexer import split_statements, tokenize
+
+    statements = split_statements(tokenize(text))
+    if not statements:
+        raise UsageError("there is nothing to describe", hint='give a query: anabranch describe "SELECT ..."')
+    at = statements[-1][0].start
+    before = text[:at]
+    asked = f"{before}EXPLAIN ({_EXPLAIN.get(form, f'GRAPH {form}')}) {text[at:]}"
+    parse_all(asked)
+    named = target.to if target.to != STDOUT else None
+    path = place(named, target.overwrite) if named is not None else None
+    with (
+        open_session(settings, console) as session,
+        Interrupts(console, session.stop, session.cancel, graceful=False) as interrupts,
+    ):
+        for result in session.execute(asked, live=False):
+            interrupts.install()
+            if result.message:
+                console.message(result.message)
+        answer = "\n".join(result.toArrow().column("plan").to_pylist())
+    if form == "json":
+        answer = json.dumps(json.loads(answer), indent=2, ensure_ascii=False)
+    if path is None:
+        console.line(answer)
+    else:
+        write_text(path, answer + "\n", overwrite=target.overwrite)
     return 0
 
 

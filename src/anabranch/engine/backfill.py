@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,13 @@ from anabranch.engine.writing import write_frame
 from anabranch.errors import NotSupported
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, View, to_json
+from anabranch.plan.catalog import Catalog, Panes, Rows, Stream, View, to_json
 from anabranch.plan.views import Planned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    History = Callable[[Panes | Rows | Stream], DataFrame | None]
 
 
 def draft(
@@ -35,15 +38,15 @@ def draft(
     staged: list[Path] = []
     files: dict[str, tuple[DataFile, ...]] = {}
     schemas: dict[str, Any] = {}
+
+    def history(each: Panes | Rows | Stream) -> DataFrame | None:
+        # The stream as it was: one that keeps its rows from now on has none to give.
+        if isinstance(each, Stream):
+            return _history(core, catalog.stream(each.id), snapshot, "beginning")
+        return _history(core, catalog.stream(each.stream), snapshot, start)
+
     try:
-        for each in planned.objects:
-            if isinstance(each, View):
-                continue
-            table, fields, time, frame = _past(core, stream_part, planned, merged, snapshot, start, each)
-            schemas[table] = arrow_schema(fields)
-            files[table] = ()
-            if frame is not None:
-                files[table] = write_frame(core.ledger, table, frame, small=False, time=time, staged=staged)
+        fill(core, stream_part, planned, merged, history, files, schemas, staged)
         reach("after-backfill")
         tables = {table: TableChange(add=added) for table, added in files.items()}
         made = frozenset(each.id for each in (*planned.objects, planned.view) if isinstance(each, View))
@@ -56,24 +59,37 @@ def draft(
     return Draft("create", tables=tables, catalog=definitions, schemas=schemas, staged=tuple(staged))
 
 
-def _past(
+def fill(
     core: Core,
     stream_part: StreamPart,
     planned: Planned,
     catalog: Catalog,
-    snapshot: Snapshot,
-    start: str | int,
-    each: Panes | Rows | Stream,
-) -> tuple[str, tuple[Field, ...], str | None, DataFrame | None]:
-    """A table that a view needs: its id, its columns, its time, and the rows of the past that go into it."""
-    if isinstance(each, Stream):
-        return each.rows_table, each.fields, each.time, _history(core, each, snapshot, "beginning")
-    history = _history(core, catalog.stream(each.stream), snapshot, start)
-    if isinstance(each, Rows):
-        return each.id, each.fields, None, None if history is None else stream_part.rows(each, catalog, history)
-    columns = planned.fill_columns.get(each.id, ())
-    frame = stream_part.partials(each, catalog, history, columns) if history is not None and columns else None
-    return each.id, pane_fields(each), PANE if each.time is not None else None, frame
+    history: History,
+    files: dict[str, tuple[DataFile, ...]],
+    schemas: dict[str, Any],
+    staged: list[Path],
+) -> None:
+    """Write what the state tables of a plan start with; `history` gives the rows of the past for each of them."""
+    for each in planned.objects:
+        if isinstance(each, View):
+            continue
+        time = None
+        frame: DataFrame | None
+        if isinstance(each, Stream):
+            table, fields, time, frame = each.rows_table, each.fields, each.time, history(each)
+        elif isinstance(each, Rows):
+            rows = history(each)
+            table, fields = each.id, each.fields
+            frame = None if rows is None else stream_part.rows(each, catalog, rows)
+        else:
+            table, fields, time = each.id, pane_fields(each), PANE if each.time is not None else None
+            columns = planned.fill_columns.get(each.id, ())
+            rows = history(each) if columns else None
+            frame = None if rows is None else stream_part.partials(each, catalog, rows, columns)
+        schemas[table] = arrow_schema(fields)
+        files[table] = ()
+        if frame is not None:
+            files[table] = write_frame(core.ledger, table, frame, small=False, time=time, staged=staged)
 
 
 def _history(core: Core, stream: Stream, snapshot: Snapshot, start: str | int) -> DataFrame | None:

@@ -219,9 +219,11 @@ class Stopwatch:
         self.milliseconds: dict[str, float] = {}
         self._begin = self._last = time.perf_counter()
 
-    def lap(self, phase: str) -> None:
+    def lap(self, phase: str, part: str | None = None) -> None:
+        """The time since the last lap belongs to a phase; with `part`, to that part of it as well."""
         now = time.perf_counter()
-        self.milliseconds[phase] = round(self.milliseconds.get(phase, 0.0) + (now - self._last) * 1000, 1)
+        for name in (phase,) if part is None else (phase, f"{phase} {part}"):
+            self.milliseconds[name] = round(self.milliseconds.get(name, 0.0) + (now - self._last) * 1000, 1)
         self._last = now
 
     def total(self) -> dict[str, float]:

@@ -223,7 +223,7 @@ class Definer:
         return {"header": True, **options} if text and not declared else options
 
     def refresh(self, statement: Refresh) -> str:
-        table = self._find(statement, statement.target, Table)
+        table = self.find(statement, statement.target, Table)
         with self.core.ledger.commit_lock:
             snapshot = self.core.snapshot()
             staged: list[Path] = []
@@ -255,6 +255,7 @@ class Definer:
                     at = {**each.statics_at, table.id: (version, own)}
                     changed[each.id] = to_json(replace(each, statics_at=at))
             self.core.ledger.commit(Draft("refresh", tables=tables, catalog=changed, staged=tuple(staged)))
+            self.runner.renew(table.id)
         return f"table {table.name} refreshed; views read it as it is now, for rows from here on"
 
     # ---- views
@@ -283,14 +284,14 @@ class Definer:
         """
         core = self.core
         if feed or query.emits:
-            self._keep_below(text, query)
+            self.keep_below(text, query)
         snapshot = core.snapshot()
         catalog = core.catalog(snapshot)
         if isinstance(statement, CreateView) and statement.or_replace:
             catalog = self._without(catalog, statement.name.last)
         bound = Binder(text, catalog, query).bind()
         fields = tuple(queries.analyze(self.core, bound, catalog, text))
-        _check_names(fields, text, query)
+        check_names(fields, text, query)
         streams = {r.target for r in bound.references.values() if r.kind == "stream"}
         with stream_locks(core, streams), core.ledger.commit_lock:
             # Read again under the lock: another thread may have added columns to a pane table that this view shares.
@@ -300,7 +301,7 @@ class Definer:
                 catalog = self._without(catalog, statement.name.last)
             planned = plan(
                 id=self._new_id(name), name=name, text=text, sql=sql, query=query, start=str(start), fields=fields,
-                catalog=catalog, world=self._world(snapshot, start), feed=feed,
+                catalog=catalog, world=self.world(snapshot, start), feed=feed,
             )  # fmt: skip
             draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, start)
             try:
@@ -320,7 +321,7 @@ class Definer:
             return view
         statement = parse(view.sql)[0]
         assert isinstance(statement, CreateView | SelectStatement)
-        self._keep_below(statement.text, statement.query)
+        self.keep_below(statement.text, statement.query)
         with stream_locks(core, core.catalog().sources_of(view)), core.ledger.commit_lock:
             snapshot = core.snapshot()
             catalog = core.catalog(snapshot)
@@ -328,7 +329,7 @@ class Definer:
             old = self.drop_draft(catalog, view, alone=True)
             planned = plan(
                 id=view.id, name=view.name, text=statement.text, sql=view.sql, query=statement.query, start=view.start,
-                fields=view.fields, catalog=catalog, world=self._world(snapshot, view.start), feed=True,
+                fields=view.fields, catalog=catalog, world=self.world(snapshot, view.start), feed=True,
             )  # fmt: skip
             draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, view.start)
             catalog_changes = {
@@ -340,7 +341,7 @@ class Definer:
             core.ledger.commit(replace(draft, catalog=catalog_changes, tables={**tables, **draft.tables}))
         return planned.view
 
-    def _keep_below(self, text: str, query: Query) -> None:
+    def keep_below(self, text: str, query: Query) -> None:
         """The changes of the views that a view reads are needed for its own."""
         catalog = self.core.catalog()
         bound = Binder(text, catalog, query).bind()
@@ -349,9 +350,11 @@ class Definer:
                 self.keep_changes(catalog.view(reference.target))
 
     def surroundings(self) -> Surroundings:
-        return self._world(self.core.snapshot(), "beginning")
+        """The world for a plan that is only looked at: the ids it is given stay free."""
+        given = set(self._given)
+        return replace(self.world(self.core.snapshot(), "beginning"), new_id=lambda name: self._new_id(name, given))
 
-    def _world(self, snapshot: Snapshot, start: str | int) -> Surroundings:
+    def world(self, snapshot: Snapshot, start: str | int) -> Surroundings:
         def first_run(stream: Stream) -> int:
             state = snapshot.streams.get(stream.id)
             runs = state.runs if state is not None else 0
@@ -381,7 +384,7 @@ class Definer:
             return f"sink {statement.name} is there already"
         options = check_sink(statement)
         options["path"] = os.path.abspath(options["path"].removeprefix("file://"))
-        view = self._find(statement, statement.view, View)
+        view = self.find(statement, statement.view, View)
         # Folders say whose they are, so an id is not given again when a sink is made anew under its old name.
         id = self._new_id(f"{name[:31]}_{uuid.uuid4().hex[:8]}")
         sink = Sink(id, name, statement.sql, view.id, statement.into.kind, options)
@@ -460,25 +463,14 @@ class Definer:
                     doom(node)
 
         doom(found)
-        changes: dict[str, Any] = dict.fromkeys(doomed)
-        tables: dict[str, TableChange] = {}
         snapshot = self.core.snapshot()
         left = [view for view in catalog.of(View) if view.id not in doomed]
-        for state in catalog.of(Panes):
-            uses = [use for view in left for use in view.blocks if use.panes == state.id]
-            if state.stream in doomed or not uses:
-                changes[state.id] = None
-                tables[state.id] = TableChange(drop=True)
-            else:
-                needed = {name for use in uses for name in use.columns}
-                kept = tuple(column for column in state.columns if column.name in needed)
-                if kept != state.columns:
-                    # A condition that only the dropped views had would only let more rows in: that is harmless.
-                    changes[state.id] = to_json(replace(state, columns=kept))
-        for rows in catalog.of(Rows):
-            if not any(view.rows == rows.id for view in left):
-                changes[rows.id] = None
-                tables[rows.id] = TableChange(drop=True)
+        changes: dict[str, Any] = {**dict.fromkeys(doomed), **unneeded(catalog, left)}
+        tables = {
+            id: TableChange(drop=True)
+            for id, definition in changes.items()
+            if definition is None and isinstance(catalog[id], Panes | Rows)
+        }
         for each in doomed.values():
             own = [each.id] if isinstance(each, Table) else []
             own += [each.rows_table] if isinstance(each, Stream) else []
@@ -552,6 +544,9 @@ class Definer:
             hint = f"DROP {found.kind.upper()} {found.name} first, or take another name"
         elif again_is_fine:
             hint = f"its definition differs from the one in the home; CREATE OR REPLACE {kind.upper()} makes it anew"
+            if isinstance(statement, CreateView) and isinstance(found, View) and str(statement.start) == found.start:
+                query = statement.query.span.of(statement.text)
+                hint = f"its query differs from the one in the home; to change it: ALTER VIEW {found.name} AS {query}"
         raise SqlError(
             f"there is a {found.kind} {found.name} already",
             text=statement.text,
@@ -560,7 +555,7 @@ class Definer:
             hint=hint,
         )
 
-    def _find(self, statement: Statement, name: Name, kind: type[Any]) -> Any:
+    def find(self, statement: Statement, name: Name, kind: type[Any]) -> Any:
         found = self.core.catalog().find_any(name.last) if len(name.parts) == 1 else None
         if not isinstance(found, kind):
             raise self.no_such(statement, name, kind.kind, found)
@@ -579,18 +574,37 @@ class Definer:
             hint=did_you_mean(str(name), names) if found is None else None,
         )
 
-    def _new_id(self, name: str) -> str:
-        """A readable id that was never used in this home."""
+    def _new_id(self, name: str, given: set[str] | None = None) -> str:
+        """A readable id that was never used in this home, nor `given` before."""
+        given = self._given if given is None else given
         base = re.sub(r"[^A-Za-z0-9_]+", "_", name)[:40] or "x"
         snapshot = self.core.snapshot()
-        taken = {*snapshot.catalog, *snapshot.files, *snapshot.removed, *self._given}
+        taken = {*snapshot.catalog, *snapshot.files, *snapshot.removed, *given}
         number = 1
         id = base
         while id in taken or f"{id}.rows" in taken or f"{id}.changes" in taken or f"{id}.pending" in taken:
             number += 1
             id = f"{base}_{number}"
-        self._given.add(id)
+        given.add(id)
         return id
+
+
+def unneeded(catalog: Catalog, left: list[View]) -> dict[str, Any]:
+    """The state that the views that are left do not need: None for a table, fewer columns for one of partials."""
+    changes: dict[str, Any] = {}
+    for state in catalog.of(Panes):
+        uses = [use for view in left for use in view.blocks if use.panes == state.id]
+        needed = {name for use in uses for name in use.columns}
+        kept = tuple(column for column in state.columns if column.name in needed)
+        if not uses:
+            changes[state.id] = None
+        elif kept != state.columns:
+            # A condition that only views had that are gone would only let more rows in: that is harmless.
+            changes[state.id] = to_json(replace(state, columns=kept))
+    for rows in catalog.of(Rows):
+        if not any(view.rows == rows.id for view in left):
+            changes[rows.id] = None
+    return changes
 
 
 def _unreserved(fields: tuple[Field, ...]) -> tuple[Field, ...]:
@@ -617,7 +631,7 @@ def _at(statement: Statement, span: Span, error: AnabranchError) -> SqlError:
     return SqlError(error.message, text=statement.text, start=span.start, end=span.end, hint=error.hint)
 
 
-def _check_names(fields: tuple[Field, ...], text: str, query: Query) -> None:
+def check_names(fields: tuple[Field, ...], text: str, query: Query) -> None:
     seen: set[str] = set()
     for field in fields:
         if field.name.lower() in seen:

@@ -7,7 +7,7 @@ on from there, and meets each change once.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.algebra.progress import END, combine
@@ -16,7 +16,7 @@ from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema
 from anabranch.errors import AnabranchError
 from anabranch.ledger import DataFile, Record, Snapshot
-from anabranch.plan.catalog import View
+from anabranch.plan.catalog import View, from_json
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,17 @@ class Feed:
         snapshot = self.core.snapshot()
         if self.position is None:
             catalog = self.core.catalog(snapshot)
+            now = catalog.view(self.view.id)
+            if now.shown_fields != self.view.shown_fields:
+                raise self._other_columns(snapshot.version)
+            self.view = now
             table = read.shown_frame(self.core, catalog, self.view, snapshot).toArrow()
             self.position = snapshot.version
             yield Batch.at(self.core, snapshot, self.streams, inserted(table))
             return
         moved = False
         for record in self.core.ledger.records(self.position + 1, snapshot.version):
+            self._follow(record)
             self.position = record.version
             changes = self.changes_of(record)
             moved = True
@@ -93,19 +98,48 @@ class Feed:
 
     def changes_of(self, record: Record) -> Any:
         """The changes that a commit brought, retractions first; None for none."""
-        change = record.tables.get(self.view.changes_table)
-        if change is None or not change.add or record.kind == "reduce":
+        if record.kind == "reduce":
             return None
-        table = self._read(change.add)
-        return table.sort_by([("_diff", "ascending")])
+        for remade in range(self.view.remade, -1, -1):
+            name = replace(self.view, remade=remade).changes_table
+            change = record.tables.get(name)
+            if change is not None and change.add:
+                table = self._read(name, change.add, record.version)
+                return table.sort_by([("_diff", "ascending")])
+        return None
 
-    def _read(self, files: tuple[DataFile, ...]) -> Any:
+    def _follow(self, record: Record) -> None:
+        """Take notice of an ALTER VIEW: the changes go on, unless the columns are others."""
+        definition = record.catalog.get(self.view.id)
+        if definition is not None:
+            now = from_json(definition)
+            assert isinstance(now, View)
+            if now.shown_fields != self.view.shown_fields and record.kind == "alter":
+                raise self._other_columns(record.version)
+            self.view = replace(now, remade=max(now.remade, self.view.remade))
+
+    def _other_columns(self, version: int) -> AnabranchError:
+        return AnabranchError(
+            f"view {self.view.name} has other columns since version {version}",
+            hint="subscribe again; without FROM VERSION the whole answer comes first",
+        )
+
+    def _read(self, name: str, files: tuple[DataFile, ...], version: int) -> Any:
         import pyarrow as pa
+        import pyarrow.compute as compute
         from pyarrow import parquet
 
-        folder = self.core.ledger.table_folder(self.view.changes_table)
+        folder = self.core.ledger.table_folder(name)
         names = [field.name for field in self.view.fields]
         _ = self.core.frames
         schema = arrow_schema(self.view.fields).append(pa.field("_diff", pa.int64()))
-        parts = [parquet.read_table(folder / file.path, columns=[*names, "_diff"]) for file in files]
-        return pa.concat_tables([part.select([*names, "_diff"]).cast(schema) for part in parts])
+        parts = []
+        for file in files:
+            there = parquet.ParquetFile(folder / file.path)
+            if not set(names) <= set(there.schema_arrow.names):
+                raise self._other_columns(version)
+            part = there.read(columns=[*names, "_diff", "_version"])
+            # A table that was begun anew starts with what was shown before.
+            part = part.filter(compute.equal(part.column("_version"), version))
+            parts.append(part.select([*names, "_diff"]).cast(schema))
+        return pa.concat_tables(parts)

@@ -69,6 +69,12 @@ class Hot:
             shutil.rmtree(self._spill, ignore_errors=True)
             self._duck = None
 
+    def forget(self, view_id: str) -> None:
+        """Let go of the groups of a view whose query is another one now."""
+        hot = self._tables.pop(view_id, None)
+        if hot is not None:
+            self.duck.execute(f"DROP TABLE IF EXISTS {hot.name}")
+
     def merged(self, table: str, removed: Iterable[str], added: Iterable[DataFile]) -> None:
         """Files of a table were merged into others: what they hold is the same."""
         gone, new = frozenset(removed), frozenset(file.path for file in added)

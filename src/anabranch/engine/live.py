@@ -127,7 +127,9 @@ class Live(Following):
         bound = Binder(statement.text, catalog, statement.query).bind()
         self.view: View | None = None
         self.feed: Feed | None = None
-        if all(reference.plain for reference in bound.references.values()):
+        shown = [catalog[r.target] for r in bound.references.values() if r.kind == "view"]
+        logs = any(isinstance(each, View) and each.stream for each in shown)
+        if not logs and all(reference.plain for reference in bound.references.values()):
             name = f"{PREFIX}{uuid.uuid4().hex[:12]}"
             position = core.snapshot().version
             self.view = definer.make_view(name, statement.text, statement.sql, statement.query, "beginning", feed=True)

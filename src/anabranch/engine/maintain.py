@@ -79,6 +79,12 @@ class Maintainer:
                 self.filling = False
         return self._write(view, self._signed(read.view_query(self.core, self.catalog, view, self.after, hidden=True)))
 
+    def renew(self, view: View) -> tuple[DataFile, ...]:
+        """The changes of a node after something was changed under it that brings no new rows; what waits goes on."""
+        if view.emit == "triggers":
+            return ()
+        return self._difference(view, None)
+
     def changes(self, view: View) -> tuple[DataFile, ...]:
         """What a node shows now and did not, and the other way round."""
         if view.emit == "triggers":

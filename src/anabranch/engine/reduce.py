@@ -147,7 +147,7 @@ def _time_column(core: Core, table_id: str, snapshot: Snapshot) -> str | None:
             return stream.time
     for view in catalog.of(View):
         if view.changes_table == table_id:
-            return "_window" if view.direct else None
+            return "_window" if view.direct and not view.node else None
     return None
 
 

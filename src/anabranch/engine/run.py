@@ -237,6 +237,24 @@ class Runner:
             emit_changes(core, catalog, snapshot, bounds, {}, tables, schemas, watch)
             return core.ledger.commit(Draft("delay", tables=tables, schemas=schemas, milliseconds=watch.total()))
 
+    def renew(self, table: str) -> Record | None:
+        """Bring views up to date that keep their changes and read a static table that was refreshed."""
+        core = self.core
+        watch = Stopwatch()
+        with core.ledger.commit_lock:
+            snapshot = core.ledger.snapshot()
+            catalog = core.catalog(snapshot)
+            stale = {view.id for view in catalog.of(View) if _grows_stale(catalog, view, table)}
+            if not stale:
+                return None
+            bounds = {each.id: (core.progress(snapshot, each.id).bound,) * 2 for each in catalog.of(Stream)}
+            tables: dict[str, TableChange] = {}
+            schemas: dict[str, Any] = {}
+            emit_changes(
+                core, catalog, snapshot, bounds, {}, tables, schemas, watch, renewed=frozenset(stale)
+            )  # fmt: skip
+            return core.ledger.commit(Draft("refresh", tables=tables, schemas=schemas, milliseconds=watch.total()))
+
 
 def emit_changes(
     core: Core,
@@ -248,17 +266,25 @@ def emit_changes(
     schemas: dict[str, Any],
     watch: Stopwatch,
     made: frozenset[str] = frozenset(),
+    only: frozenset[str] | None = None,
+    renewed: frozenset[str] = frozenset(),
 ) -> None:
-    """Add the changes of every view whose changes are kept to the tables of a commit; `made` are new views."""
+    """Add the changes of every view whose changes are kept to the tables of a commit.
+
+    `made` are new views: they are filled, and no other view changes. `only` are all that can change.
+    """
     kept = [view for view in catalog.in_order() if view.kept and catalog.sources_of(view) & set(bounds)]
-    if made:
-        kept = [view for view in kept if view.id in made]
+    if made or only is not None:
+        kept = [view for view in kept if view.id in (made or only or ())]
     if not kept:
         return
     maintainer = Maintainer(core, catalog, snapshot, dict(added), bounds, core.now())
     for view in kept:
         if view.node:
-            files = maintainer.fill(view) if view.id in made else maintainer.changes(view)
+            if view.id in renewed:
+                files = maintainer.renew(view)
+            else:
+                files = maintainer.fill(view) if view.id in made else maintainer.changes(view)
         else:
             files = emit.changes(core, catalog, view, snapshot, bounds, added, maintainer.late)
             maintainer.added[view.changes_table] = files
@@ -273,11 +299,26 @@ def emit_changes(
             if view.changes_table not in snapshot.files:
                 _ = core.frames  # it is Spark's parser that reads the types of columns
                 schemas[view.changes_table] = arrow_schema(change_fields(view, panes))
-        watch.lap("changes")
+        watch.lap("changes", view.name)
     if maintainer.late:
         tables[late.LATE_ROWS] = TableChange(add=late.write(core, maintainer.late, snapshot.version + 1, core.now()))
         if late.LATE_ROWS not in snapshot.files:
             schemas[late.LATE_ROWS] = arrow_schema(late.LATE_ROW_FIELDS)
+
+
+def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:
+    """Whether what a view has shown depends on a static table as it was. Rows of a stream meet it once, and stay."""
+    return (
+        view.kept
+        and bool(view.node)
+        and not (view.node == "stateless" and view.streams)
+        and _meets(catalog, view, table)
+    )
+
+
+def _meets(catalog: Catalog, view: View, table: str) -> bool:
+    below = [catalog.view(id) for id in view.views.values()]
+    return table in view.tables.values() or any(not each.kept and _meets(catalog, each, table) for each in below)
 
 
 def _was_small(snapshot: Snapshot, table: str) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, reached
+from anabranch.engine import figures
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.late import LATE_ROW_FIELDS, LATE_ROWS
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import Field, Sink, Stream, View
+from anabranch.plan.describe import append_only, keys_of, kind_of, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,6 +50,16 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("reads", "array<string>"),
         Field("state", "array<string>"),
         Field("sql", "string"),
+    ),
+    "nodes": (
+        Field("view", "string"),
+        Field("node", "string"),
+        Field("kind", "string"),
+        Field("keys", "array<string>"),
+        Field("append_only", "boolean"),
+        Field("reason", "string"),
+        Field("state_rows", "bigint"),
+        Field("state_bytes", "bigint"),
     ),
     "tables": (
         Field("id", "string"),
@@ -88,9 +100,15 @@ def frame(core: Core, name: str, snapshot: Snapshot) -> DataFrame:
         return core.table_frame(LATE_ROWS, LATE_ROW_FIELDS, snapshot)
     import pyarrow as pa
 
-    rows = {"runs": _runs, "progress": _progress, "views": _views, "tables": _tables, "sinks": sinks}[name](
-        core, snapshot
-    )
+    makers = {
+        "runs": _runs,
+        "progress": _progress,
+        "views": _views,
+        "nodes": _nodes,
+        "tables": _tables,
+        "sinks": sinks,
+    }
+    rows = makers[name](core, snapshot)
     schema = arrow_schema(FIELDS[name])
     columns = [[row[index] for row in rows] for index in range(len(FIELDS[name]))]
     arrays = [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
@@ -149,6 +167,18 @@ def _views(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
             )
         )
     return rows
+
+
+def _nodes(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
+    """The nodes of each view; state that several share is counted for each."""
+    catalog = core.catalog(snapshot)
+    rows: list[tuple[Any, ...]] = []
+    for view in catalog.in_order():
+        owner = catalog.view(view.owner).name if view.owner is not None else view.name
+        kept = figures.held(snapshot, tables_of(view))
+        keys = list(keys_of(view, catalog))
+        rows.append((owner, view.name, kind_of(view), keys, append_only(view, catalog), view.reason or None, *kept))
+    return sorted(rows, key=lambda row: row[0])
 
 
 def _tables(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:

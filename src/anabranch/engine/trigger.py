@@ -64,6 +64,10 @@ class Timers:
             self._kept[view.id] = known
         return known[1]
 
+    def forget(self, view_id: str) -> None:
+        """Let go of the pending keys of a view whose query is another one now."""
+        self._kept.pop(view_id, None)
+
     def due(self, view: View, snapshot: Snapshot, now: int) -> bool:
         """Whether a delay is over."""
         waiting = self.pending(view, snapshot).values()

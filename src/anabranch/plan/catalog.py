@@ -3,7 +3,7 @@ JSON form; the ledger stores them, ids never change and names in the ledger are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
@@ -211,12 +211,17 @@ class View:
     stream: bool = False  # a read shows the changes themselves
     times: Mapping[str, int] = field(default_factory=dict)  # column -> what to add to it for the end of its window
     counted: str | None = None  # the placeholder of the stream whose rows a trigger counts one by one
+    remade: int = 0  # how often its own tables were begun anew, because their columns had changed
 
     kind = "view"
 
     @property
     def pending_table(self) -> str:
-        return f"{self.id}.pending"
+        return f"{self.id}.pending{self._remade}"
+
+    @property
+    def _remade(self) -> str:
+        return f"_{self.remade}" if self.remade else ""
 
     @property
     def kept(self) -> bool:
@@ -236,7 +241,7 @@ class View:
 
     @property
     def changes_table(self) -> str:
-        return f"{self.id}.changes"
+        return f"{self.id}.changes{self._remade}"
 
 
 @dataclass(frozen=True)
@@ -306,6 +311,10 @@ class Catalog:
         }
 
         self._sinks = {each.name.lower(): each for each in self.objects.values() if isinstance(each, Sink)}
+
+    def with_objects(self, objects: Iterable[Object]) -> Catalog:
+        """The same catalog with more definitions, or others in their place."""
+        return Catalog({id: to_json(each) for id, each in self.objects.items()} | {o.id: to_json(o) for o in objects})
 
     def __getitem__(self, id: str) -> Object:
         return self.objects[id]

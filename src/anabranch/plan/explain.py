@@ -1,107 +1,120 @@
-"""What a query will do, in words: its canonical form, which part lives on which state, and why."""
+"""What a query will do: its nodes as planned, and as they would be if somebody subscribed to its changes.
+
+Plans, and looks at the plan; nothing is made. How it is told is the business of `render`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
+from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Binder
-from anabranch.plan.catalog import Catalog, Field, Panes, Rows, View
-from anabranch.plan.views import Planned, Surroundings, plan_view
-from anabranch.sql.durations import duration_text
-from anabranch.sql.syntax import Query
+from anabranch.plan.catalog import Catalog, Field, View
+from anabranch.plan.describe import PlanNode, describe, kind_of
+from anabranch.plan.nodes import plan
+from anabranch.plan.views import Planned, Surroundings
+from anabranch.sql.parser import parse
+from anabranch.sql.syntax import CreateView, Query, SelectStatement
+
+#: What a query without a name is called.
+NAME = "query"
 
 
-def explain(text: str, query: Query, catalog: Catalog, world: Surroundings, fields: tuple[Field, ...]) -> list[str]:
-    """The lines of EXPLAIN."""
-    bound = Binder(text, catalog, query).bind()
-    kinds = {reference.kind for reference in bound.references.values()}
+@dataclass(frozen=True)
+class Explanation:
+    """A query or view: its nodes, and those it would have if its changes were kept, where they are not."""
+
+    heading: str
+    fields: tuple[Field, ...]
+    nodes: tuple[PlanNode, ...] = ()
+    kept: tuple[PlanNode, ...] = ()
+    refused: str = ""  # why its changes cannot be kept
+
+
+def explain_query(
+    text: str, query: Query, catalog: Catalog, world: Surroundings, fields: tuple[Field, ...]
+) -> Explanation:
+    """What a query would do as a view."""
+    references = Binder(text, catalog, query).bind().references.values()
+    kinds = {reference.kind for reference in references}
     if not kinds & {"stream", "view"}:
-        return ["batch query: it reads no stream", *_outputs(fields)]
-    if kinds <= {"view", "table"}:
-        lines = ["query over views: computed when read, from their state"]
-        for reference in bound.references.values():
-            if reference.kind == "view":
-                lines += _view_lines(catalog.view(reference.target), catalog)
-        return [*lines, *_outputs(fields)]
-    planned = plan_view(
-        id="_explained", name="_explained", text=text, sql=query.span.of(text), query=query, start="beginning",
-        fields=fields, catalog=catalog, world=world,
-    )  # fmt: skip
-    objects = {each.id: each for each in planned.objects}
-    return [*_plan_lines(planned, catalog, objects), *_outputs(fields)]
+        return Explanation("batch query: it reads no stream", fields)
+    only_views = kinds <= {"view", "table", "system", "file"}
+    heading = "query over views: computed when read, from their state" if only_views and not query.emits else ""
+    subject = _Subject(world.new_id(NAME), NAME, text, query.span.of(text), query, "beginning", fields)
+    try:
+        planned = subject.plan(catalog, world)
+    except AnabranchError:
+        if not heading:
+            raise
+        # No view could be made of it, but it can be read: from an older version, or beside a file.
+        views = [catalog.view(each.target) for each in references if each.kind == "view"]
+        return Explanation(heading, fields, tuple(describe(catalog, views)))
+    nodes = _nodes(planned, catalog)
+    kept, refused = _kept(subject, planned.view, catalog, world)
+    return Explanation(heading, fields, nodes, kept, refused)
 
 
-def _plan_lines(planned: Planned, catalog: Catalog, objects: Mapping[str, object]) -> list[str]:
+def explain_view(view: View, catalog: Catalog, world: Surroundings) -> Explanation:
+    """What a view does."""
+    reasons: dict[str, str] = {}
+    subject = _subject(view)
+    if view.emit == "read" and kind_of(view) == "recomputed" and view.streams:
+        reasons[view.id] = "; ".join(dict.fromkeys(subject.plan(catalog, world).reasons))
+    kept, refused = _kept(subject, view, catalog, world)
+    return Explanation("", view.shown_fields, tuple(describe(catalog, [view], reasons)), kept, refused)
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What is planned."""
+
+    id: str
+    name: str
+    text: str
+    sql: str
+    query: Query
+    start: str
+    fields: tuple[Field, ...]
+
+    def plan(self, catalog: Catalog, world: Surroundings, *, feed: bool = False) -> Planned:
+        return plan(
+            id=self.id, name=self.name, text=self.text, sql=self.sql, query=self.query, start=self.start,
+            fields=self.fields, catalog=catalog, world=world, feed=feed,
+        )  # fmt: skip
+
+
+def _subject(view: View) -> _Subject:
+    statement = parse(view.sql)[0]
+    assert isinstance(statement, CreateView | SelectStatement)
+    return _Subject(view.id, view.name, statement.text, view.sql, statement.query, view.start, view.fields)
+
+
+def _nodes(planned: Planned, catalog: Catalog) -> tuple[PlanNode, ...]:
     view = planned.view
-    lines: list[str] = []
-    for use in view.blocks:
-        panes = objects.get(use.panes, catalog.objects.get(use.panes))
-        assert isinstance(panes, Panes)
-        lines += _panes_lines(view, use.panes, panes, catalog)
-    if view.rows is not None:
-        rows = objects.get(view.rows)
-        assert isinstance(rows, Rows)
-        lines.append(f"stateless: each row of {catalog.stream(rows.stream).name} is filtered and projected on its own")
-        lines.append("  append-only; state: the rows of the view itself, UNBOUNDED")
-    for reason in planned.reasons:
-        lines.append(f"computed over rows at each read, because {reason}")
-    for id in view.streams.values():
-        lines.append(f"  state: the rows of stream {catalog.stream(id).name}, UNBOUNDED")
-    for id in view.views.values():
-        lines.append(f"over view {catalog.view(id).name}: computed when read, from its state")
-    if view.emit == "close":
-        lines.append("emits when a window closes; late rows correct it: retract the row shown, insert the new one")
-        how = "on the driver, beside the files of the ledger" if view.direct else "by Spark, over all closed windows"
-        lines.append(f"  changes computed {how}")
-    else:
-        lines.append("emits every change; a read shows the state after the last run")
-    return lines
+    reasons = {view.id: "; ".join(dict.fromkeys(planned.reasons))} if not view.node else {}
+    return tuple(describe(catalog.with_objects((*planned.objects, view)), [view], reasons))
 
 
-def _view_lines(view: View, catalog: Catalog) -> list[str]:
-    lines = [f"view {view.name}"]
-    for use in view.blocks:
-        lines += [f"  {line}" for line in _panes_lines(view, use.panes, catalog.panes(use.panes), catalog)]
-    if view.rows is not None:
-        lines.append("  stateless: its rows are appended run by run")
-    for id in view.streams.values():
-        lines.append(f"  computed over the rows of stream {catalog.stream(id).name}")
-    for id in view.views.values():
-        lines += [f"  {line}" for line in _view_lines(catalog.view(id), catalog)]
-    if view.emit == "close":
-        lines.append("  emits when a window closes")
-    return lines
+def _kept(subject: _Subject, view: View, catalog: Catalog, world: Surroundings) -> tuple[tuple[PlanNode, ...], str]:
+    """The nodes of a query that is computed when read, if its changes were kept; or why they cannot be."""
+    if view.emit != "read":
+        return (), ""
+    try:
+        below = _with_kept_below(subject, catalog, world)
+        return _nodes(subject.plan(below, world, feed=True), below), ""
+    except AnabranchError as error:
+        return (), error.message
 
 
-def _panes_lines(view: View, id: str, panes: Panes, catalog: Catalog) -> list[str]:
-    stream = catalog.stream(panes.stream)
-    use = next(each for each in view.blocks if each.panes == id)
-    keys = ", ".join(key.name for key in panes.keys) or "none"
-    lines = [f"partial aggregate of stream {stream.name} in pane table {id}: keys {keys}"]
-    windows = use.sliding
-    if windows is not None:
-        kind = "TUMBLE" if windows.tumbling else "HOP"
-        slide = "" if windows.tumbling else f" every {duration_text(windows.slide)}"
-        panes_each = windows.size // panes.grain
-        lines.append(
-            f"  {kind} {duration_text(windows.size)}{slide}; pane {duration_text(panes.grain)},"
-            f" {panes_each} pane{'' if panes_each == 1 else 's'} a window"
-        )
-        lines.append("  state: one row a run, pane and key, reduced to one a pane and key; grows with time")
-    else:
-        lines.append("  state: one row a run and key, reduced to one a key; bounded by the number of keys")
-    for name in use.columns:
-        lines.append(f"  {name} = {panes.column(name).partial}")
-    others = sorted(
-        other.name for other in catalog.of(View) if other.id != view.id and any(b.panes == id for b in other.blocks)
-    )
-    if others:
-        lines.append(f"  shared with {', '.join(others)}")
-    for table in panes.statics.values():
-        found = catalog[table]
-        lines.append(f"  joined with static table {getattr(found, 'name', table)}, read once")
-    return lines
-
-
-def _outputs(fields: tuple[Field, ...]) -> list[str]:
-    return ["output: " + ", ".join(f"{field.name} {field.type}" for field in fields)]
+def _with_kept_below(subject: _Subject, catalog: Catalog, world: Surroundings) -> Catalog:
+    """A catalog in which the changes of the views that a query reads are kept."""
+    for reference in Binder(subject.text, catalog, subject.query).bind().references.values():
+        if reference.kind == "view" and reference.plain:
+            view = catalog.view(reference.target)
+            if view.emit == "read":
+                inner = _subject(view)
+                catalog = _with_kept_below(inner, catalog, world)
+                planned = inner.plan(catalog, world, feed=True)
+                catalog = catalog.with_objects((*planned.objects, planned.view))
+    return catalog

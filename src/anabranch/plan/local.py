@@ -22,7 +22,7 @@ _KEYWORDS = {
         hours day days with intersect except exists limit"""
     )
 }
-_CALLS = words("count sum min max row_number rank dense_rank coalesce __rows")
+_CALLS = words("count sum avg min max row_number rank dense_rank coalesce __rows")
 _AGGREGATES = words("sum min max count")
 _SYMBOLS = frozenset({"(", ")", ",", ".", "=", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "=="})
 #: Words that begin something that only looks like a name.

@@ -418,6 +418,13 @@ class _Build:
             return node.fields, False
         reference = self.binder.resolve(relation)
         found = self.tree.catalog.objects.get(reference.target) if reference is not None else None
+        if isinstance(found, View) and found.stream and self.cut:
+            raise refuse(
+                self.text,
+                relation.span,
+                f"{found.name} shows changes, and changes of changes are not kept",
+                "read the query that it shows the changes of, or leave the emission clause out",
+            )
         if isinstance(found, Stream | View):
             return found.fields, False
         return (found.fields, True) if isinstance(found, Table) else ((), True)

@@ -70,6 +70,8 @@ class _Script:
             self._create_table(statement)
         elif isinstance(statement, syntax.CreateView):
             self._create_view(statement)
+        elif isinstance(statement, syntax.AlterView):
+            self._alter_view(statement)
         elif isinstance(statement, syntax.CreateSink):
             self._create_sink(statement)
         elif isinstance(statement, syntax.Drop):
@@ -137,6 +139,32 @@ class _Script:
         self._add(statement, statement.name, Known("table", statement.name.last, statement, columns, set(), fed))
 
     def _create_view(self, statement: syntax.CreateView) -> None:
+        columns, reads = self._view_query(statement)
+        self._add(statement, statement.name, Known("view", statement.name.last, statement, columns, reads, True))
+
+    def _alter_view(self, statement: syntax.AlterView) -> None:
+        found = self._find(statement, statement.name, "view")
+        columns, reads = self._view_query(statement)
+        key = statement.name.last.lower()
+        if key in self._all_reads(reads):
+            raise wrong(statement, statement.name.span, f"view {found.name} would read itself", None)
+        if not statement.dry_run:
+            found.columns, found.reads = columns, reads
+            self._catalog = None
+
+    def _all_reads(self, reads: set[str]) -> set[str]:
+        """What is read, through views too."""
+        found: set[str] = set()
+        waiting = list(reads)
+        while waiting:
+            key = waiting.pop()
+            if key not in found:
+                found.add(key)
+                waiting += self.known[key].reads if key in self.known else ()
+        return found
+
+    def _view_query(self, statement: syntax.CreateView | syntax.AlterView) -> tuple[Columns | None, set[str]]:
+        """The columns of a view, and what it reads."""
         what = f"view {statement.name}"
         columns, reads = self._query(statement, statement.query, what)
         refuse_volatile(statement.text, statement.query)
@@ -153,7 +181,7 @@ class _Script:
                     end=relation.span.end,
                     hint="make a table of the file first: CREATE TABLE t FROM files(path => '...')",
                 )
-        self._add(statement, statement.name, Known("view", statement.name.last, statement, columns, reads, True))
+        return columns, reads
 
     def _create_sink(self, statement: syntax.CreateSink) -> None:
         check_sink(statement)

@@ -1,4 +1,4 @@
-"""The grammar of CREATE: streams, tables, views and sinks, in our spelling and in others'."""
+"""The grammar of CREATE and ALTER: streams, tables, views and sinks, in our spelling and in others'."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from anabranch.sql.cursor import Cursor
 from anabranch.sql.lexer import STRING, Span, words
 from anabranch.sql.query import at_query, parse_query
 from anabranch.sql.syntax import (
+    AlterView,
     ColumnDefinition,
     CreateSink,
     CreateStream,
@@ -65,6 +66,29 @@ def take_create(cursor: Cursor) -> Statement:
     if kind == "TABLE" and not foreign:
         return _create_table(cursor, name, columns, watermark, if_not_exists, or_replace)
     return _create_stream(cursor, name, columns, watermark, if_not_exists, or_replace)
+
+
+def take_alter(cursor: Cursor) -> Statement:
+    """ALTER VIEW v AS query [DRY RUN]"""
+    # What stands last is looked at first: behind a FROM clause the words would be taken for an alias.
+    dry_run = [token.upper for token in cursor.tokens[-3:-1]] == ["DRY", "RUN"]
+    if dry_run:
+        del cursor.tokens[-3:-1]
+    cursor.advance()
+    cursor.take("MATERIALIZED")
+    if cursor.current.upper in ("STREAM", "SOURCE", "TABLE"):
+        raise NotSupported(
+            "only a view can be altered",
+            text=cursor.text,
+            start=cursor.current.start,
+            end=cursor.current.end,
+            hint="ALTER VIEW v AS SELECT ...",
+        )
+    cursor.expect("VIEW")
+    name = cursor.dotted_name("the name of the view")
+    cursor.expect("AS")
+    query = parse_query(cursor)
+    return AlterView(cursor.text, cursor.whole, name, query, dry_run)
 
 
 def _create_view(cursor: Cursor, name: Name, if_not_exists: bool, or_replace: bool) -> Statement:

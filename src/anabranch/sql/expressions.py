@@ -19,6 +19,7 @@ from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import NUMBER, QUOTED, STRING, SYMBOL, WORD, Token, words
 from anabranch.sql.syntax import (
     Advance,
+    AlterView,
     CreateTable,
     CreateView,
     Delete,
@@ -71,7 +72,7 @@ _Part = tuple[str, Sequence[Token]]
 
 def _expressions(statement: Statement) -> Iterator[_Part]:
     """Every expression, with the words that make it a statement of its own."""
-    if isinstance(statement, SelectStatement | CreateView | CreateTable | Explain | Insert):
+    if isinstance(statement, SelectStatement | CreateView | AlterView | CreateTable | Explain | Insert):
         if statement.query is not None:
             yield from _of_query(statement.query)
     elif isinstance(statement, Update):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, cast
 
 from anabranch.errors import NotSupported, SyntaxProblem
-from anabranch.sql.creation import take_create
+from anabranch.sql.creation import take_alter, take_create
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.expressions import check_expressions
-from anabranch.sql.lexer import CLOSING, OPENING, SYMBOL, Span, Token, check_brackets, split_statements, tokenize
+from anabranch.sql.lexer import CLOSING, END, OPENING, SYMBOL, Span, Token, check_brackets, split_statements, tokenize
 from anabranch.sql.query import at_query, parse_query
 from anabranch.sql.syntax import (
     Advance,
@@ -36,11 +36,11 @@ from anabranch.sql.windows import refuse_bracket_windows
 
 #: Words a statement can start with; an unknown first word is compared with these.
 STATEMENTS = (
-    "SELECT", "WITH", "VALUES", "CREATE", "DROP", "INSERT", "UPDATE", "DELETE", "COPY", "ADVANCE", "REFRESH",
+    "SELECT", "WITH", "VALUES", "CREATE", "ALTER", "DROP", "INSERT", "UPDATE", "DELETE", "COPY", "ADVANCE", "REFRESH",
     "SHOW", "DESCRIBE", "EXPLAIN", "SET", "SUBSCRIBE",
 )  # fmt: skip
 SHOWABLE = ("STREAMS", "VIEWS", "TABLES", "SINKS", "ALL")
-_LATER = {"SUSPEND", "RESUME", "SNAPSHOT", "BEGIN", "COMMIT", "ROLLBACK", "ALTER"}
+_LATER = {"SUSPEND", "RESUME", "SNAPSHOT", "BEGIN", "COMMIT", "ROLLBACK"}
 
 
 def parse(text: str) -> list[Statement]:
@@ -212,14 +212,8 @@ def _describe(cursor: Cursor) -> Statement:
 
 def _explain(cursor: Cursor) -> Statement:
     cursor.advance()
-    if cursor.at("ANALYZE") or cursor.at("GRAPH"):
-        raise NotSupported(
-            f"EXPLAIN {cursor.current.upper} is not supported yet",
-            text=cursor.text,
-            start=cursor.current.start,
-            end=cursor.current.end,
-        )
-    if cursor.at("CREATE"):
+    analyze, form = _explain_options(cursor)
+    if cursor.at("CREATE") and not analyze:
         statement = take_create(cursor)
         if not isinstance(statement, CreateView):
             raise SyntaxProblem(
@@ -228,19 +222,66 @@ def _explain(cursor: Cursor) -> Statement:
                 start=statement.span.start,
                 end=statement.span.end,
             )
-        return Explain(cursor.text, cursor.whole, statement.query)
+        return Explain(cursor.text, cursor.whole, statement.query, format=form)
     if cursor.current.is_name and not at_query(cursor):
-        return _explain_view(cursor)
+        return _explain_view(cursor, analyze, form)
+    if analyze:
+        raise NotSupported(
+            "EXPLAIN ANALYZE tells what a view did, and a query has done nothing yet",
+            text=cursor.text,
+            start=cursor.current.start,
+            end=cursor.current.end,
+            hint="name a view, or leave ANALYZE out",
+        )
     query = parse_query(cursor)
-    return Explain(cursor.text, cursor.whole, query)
+    return Explain(cursor.text, cursor.whole, query, format=form)
 
 
-def _explain_view(cursor: Cursor) -> Statement:
+_Form = Literal["text", "json", "dot", "mermaid", "svg"]
+_FORMS: dict[str, tuple[_Form, ...]] = {"FORMAT": ("text", "json"), "GRAPH": ("mermaid", "dot", "svg")}
+
+
+def _explain_options(cursor: Cursor) -> tuple[bool, _Form]:
+    """ANALYZE, GRAPH, or a list of options in brackets. A view may have these names: then nothing follows them."""
+    if cursor.ahead(1).kind != END and cursor.take("ANALYZE"):
+        return True, "text"
+    if cursor.ahead(1).kind != END and cursor.take("GRAPH"):
+        return False, "mermaid"
+    analyze = False
+    form: _Form = "text"
+    if not (cursor.current.text == "(" and cursor.ahead(1).upper in ("ANALYZE", *_FORMS)):
+        return analyze, form
+    cursor.advance()
+    while True:
+        option = cursor.current.upper
+        if cursor.take("ANALYZE"):
+            analyze = True
+        elif option in _FORMS:
+            cursor.advance()
+            known = _FORMS[option]
+            if option == "GRAPH" and cursor.current.text in (",", ")"):
+                form = known[0]
+            elif cursor.current.text.lower() in known:
+                form = cast(_Form, cursor.advance().text.lower())
+            else:
+                words = tuple(each.upper() for each in known)
+                raise cursor.problem(f"expected {', '.join(words[:-1])} or {words[-1]}", known=words)
+        else:
+            raise cursor.problem("expected ANALYZE, FORMAT or GRAPH", known=("ANALYZE", *_FORMS))
+        if not cursor.take(","):
+            break
+    cursor.expect(")")
+    return analyze, form
+
+
+def _explain_view(cursor: Cursor, analyze: bool, form: _Form) -> Statement:
     """EXPLAIN v is EXPLAIN SELECT * FROM v; the statement carries the text in that form."""
     name = cursor.dotted_name("a query or a view")
     text = f"{cursor.text[: name.span.start]}SELECT * FROM {name.span.of(cursor.text)}"
     tokens = [token for token in tokenize(text) if token.start >= name.span.start]
-    return Explain(text, Span(cursor.tokens[0].start, len(text)), parse_query(Cursor(text, tokens)))
+    query = parse_query(Cursor(text, tokens))
+    there = next(query.relations()).name  # the same name, where it stands in this text
+    return Explain(text, Span(cursor.tokens[0].start, len(text)), query, there, analyze, form)
 
 
 def _subscribe(cursor: Cursor) -> Statement:
@@ -274,6 +315,7 @@ def _set(cursor: Cursor) -> Statement:
 
 _RULES: dict[str, Callable[[Cursor], Statement]] = {
     "CREATE": take_create,
+    "ALTER": take_alter,
     "DROP": _drop,
     "INSERT": _insert,
     "UPDATE": _update,

@@ -330,6 +330,13 @@ class CreateView(Statement):
 
 
 @dataclass(frozen=True)
+class AlterView(Statement):
+    name: Name
+    query: Query
+    dry_run: bool
+
+
+@dataclass(frozen=True)
 class CreateSink(Statement):
     """CREATE SINK name FROM view INTO kind(name => value, ...)."""
 
@@ -403,7 +410,12 @@ class Describe(Statement):
 
 @dataclass(frozen=True)
 class Explain(Statement):
+    """What a query would do; `view` is set where it is just the name of something there is."""
+
     query: Query
+    view: Name | None = None
+    analyze: bool = False
+    format: Literal["text", "json", "dot", "mermaid", "svg"] = "text"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,421 @@
+"""ALTER VIEW: another query for a view, in one commit, with as much of its state as means the same.
+
+The plans are compared in `plan.alter`; here the new plan's own tables are filled, the difference between the old answer
+and the new one becomes the view's changes of this commit, and the views that read it take it as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.engine import backfill, queries, read
+from anabranch.engine.core import Core, Stopwatch
+from anabranch.engine.define import Definer, check_names, same_text, stream_locks, unneeded
+from anabranch.engine.run import Runner, emit_changes
+from anabranch.engine.tables import AT, DIFF, VERSION, change_fields
+from anabranch.engine.trigger import pending_fields
+from anabranch.engine.writing import SMALL_ROWS, write_frame
+from anabranch.errors import NotSupported, SqlError
+from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
+from anabranch.ledger.crash import reach
+from anabranch.plan.alter import Comparison, Lists, beginnings, compare, lists, missing
+from anabranch.plan.bind import Binder
+from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, View, to_json
+from anabranch.plan.nodes import plan, said
+from anabranch.sql.lexer import quote_name
+from anabranch.sql.parser import parse
+from anabranch.sql.syntax import AlterView, CreateView, SelectStatement
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NOTHING = "nothing changes"
+#: Columns of a change that say when it came, not what it is.
+_STAMPS = (DIFF, VERSION, AT)
+
+
+class Alterer:
+    """Changes the queries of views."""
+
+    def __init__(self, core: Core, definer: Definer, runner: Runner) -> None:
+        self.core = core
+        self.definer = definer
+        self.runner = runner
+
+    def alter(self, statement: AlterView) -> str:
+        """Give a view another query; the three lists as text. A dry run gives the lists only."""
+        core = self.core
+        view: View = self.definer.find(statement, statement.name, View)
+        sql = _with_query(view, statement)
+        if same_text(sql, view.sql):
+            return NOTHING
+        attempt = self._attempt(statement, view, sql, core.snapshot())
+        if statement.dry_run:
+            return NOTHING if attempt.compared.same else "\n".join([*attempt.lists.lines(), "dry run: nothing is done"])
+        attempt.check(statement)
+        nodes = (*attempt.compared.kept, *attempt.compared.made, attempt.compared.view)
+        if any(each.emit != "read" for each in nodes):
+            self.definer.keep_below(statement.text, statement.query)
+        streams = attempt.merged.sources_of(attempt.compared.view) | core.catalog().sources_of(view)
+        with stream_locks(core, streams), core.ledger.commit_lock:
+            # Again under the locks: runs may have come in between, or columns of a table that this view shares.
+            snapshot = core.snapshot()
+            attempt = self._attempt(statement, core.catalog(snapshot).view(view.id), sql, snapshot)
+            attempt.check(statement)
+            if attempt.compared.same:
+                # Another text for the same plan: what a script says is to be found again.
+                definition = {view.id: to_json(replace(attempt.compared.old, sql=sql))}
+                core.ledger.commit(Draft("alter", catalog=definition))
+                return NOTHING
+            change = _Change(self, attempt, snapshot)
+            try:
+                core.ledger.commit(change.draft())
+            except BaseException:
+                change.give_up()
+                raise
+            finally:
+                for each in (view, *attempt.compared.gone):
+                    core.hot.forget(each.id)
+                    core.timers.forget(each.id)
+        return "\n".join([f"view {view.name} altered", *attempt.lists.lines()])
+
+    def _attempt(self, statement: AlterView, view: View, sql: str, snapshot: Snapshot) -> _Attempt:
+        """The new plan beside the old one."""
+        core = self.core
+        catalog = core.catalog(snapshot)
+        bound = Binder(statement.text, catalog, statement.query).bind()
+        for reference in bound.references.values():
+            if reference.kind == "view" and view.id in _reads(catalog, reference.target):
+                raise SqlError(
+                    f"view {view.name} would read itself",
+                    text=statement.text,
+                    start=statement.query.span.start,
+                    end=statement.query.span.start + 6,
+                )
+        fields = tuple(queries.analyze(core, bound, catalog, statement.text))
+        check_names(fields, statement.text, statement.query)
+        begins = _Begins(core, catalog, view, snapshot)
+        planned = plan(
+            id=view.id, name=view.name, text=statement.text, sql=sql, query=statement.query, start=view.start,
+            fields=fields, catalog=catalog,
+            world=replace(self.definer.world(snapshot, view.start), first_run=begins.first_run),
+            feed=view.emit != "read" and said(statement.query) is None,
+        )  # fmt: skip
+        compared = compare(catalog, view, planned)
+        found = lists(catalog, compared, begins.lacks)
+        readers = _refusals(catalog, compared)
+        return _Attempt(catalog, compared, replace(found, refused=(*found.refused, *readers)), begins)
+
+
+class _Begins:
+    """From which run on a view has the rows of a stream, and whether they can be had again."""
+
+    def __init__(self, core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> None:
+        self.core = core
+        self.view = view
+        self.snapshot = snapshot
+        self.catalog = catalog
+        self.known = beginnings(catalog, view)
+        #: A view of single rows that began with what came then: which run that was is written nowhere.
+        self.unknown = {self._rows().stream} if view.rows is not None and view.start == "now" else set()
+
+    def _rows(self) -> Rows:
+        rows = self.catalog[self.view.rows or ""]
+        assert isinstance(rows, Rows)
+        return rows
+
+    def runs(self, stream: str) -> int:
+        state = self.snapshot.streams.get(stream)
+        return state.runs if state is not None else 0
+
+    def first_run(self, stream: Stream) -> int:
+        if stream.id in self.known:
+            return self.known[stream.id]
+        if self.view.start == "beginning":
+            return 0
+        if self.view.start == "now":
+            return self.runs(stream.id)
+        earlier = self.core.ledger.snapshot(int(self.view.start)).streams.get(stream.id)
+        return earlier.runs if earlier is not None else 0
+
+    def lacks(self, stream: Stream) -> str | None:
+        """Why the rows cannot be had again; None if they can."""
+        runs = self.runs(stream.id)
+        if stream.id in self.unknown and runs:
+            return f"the view began with START AT NOW, and with which run of stream {stream.name} is not known"
+        return missing(stream, runs, self.first_run(stream))
+
+    def history(self, each: Panes | Rows | Stream) -> DataFrame | None:
+        """The rows of the past for a state table; None for none."""
+        stream = self.catalog.stream(each.id if isinstance(each, Stream) else each.stream)
+        first = self.first_run(stream)
+        if self.runs(stream.id) <= first:
+            return None
+        source = self.core.source(stream)
+        if source is None or first == 0 or isinstance(each, Stream):
+            return read.stream_frame(self.core, stream, self.snapshot)
+        return read.source_frame(self.core, stream, source, self.snapshot, first)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A comparison with its lists, and the catalog that it was made in."""
+
+    catalog: Catalog
+    compared: Comparison
+    lists: Lists
+    begins: _Begins
+
+    @property
+    def merged(self) -> Catalog:
+        """The catalog with the new plan in it, and without what nobody needs any more."""
+        objects = {id: to_json(each) for id, each in self.catalog.objects.items()}
+        for node in self.compared.gone:
+            del objects[node.id]
+        objects |= {each.id: to_json(each) for each in (*self.compared.planned.objects, self.compared.view)}
+        merged = Catalog(objects)
+        for id, definition in unneeded(merged, list(merged.of(View))).items():
+            if definition is None:
+                del objects[id]
+            else:
+                objects[id] = definition
+        return Catalog(objects)
+
+    def check(self, statement: AlterView) -> None:
+        if self.lists.refused:
+            raise NotSupported(
+                f"view {self.compared.old.name} cannot be altered: {self.lists.refused[0]}",
+                text=statement.text,
+                start=statement.name.span.start,
+                end=statement.name.span.end,
+                hint="\n  ".join(self.lists.lines()),
+            )
+
+
+class _Change:
+    """The commit of one ALTER VIEW."""
+
+    def __init__(self, alterer: Alterer, attempt: _Attempt, snapshot: Snapshot) -> None:
+        self.core = alterer.core
+        self.stream_part = alterer.runner.stream_part
+        self.attempt = attempt
+        self.snapshot = snapshot
+        self.old = attempt.compared.old
+        self.catalog = self._named(attempt.merged)
+        self.view = self.catalog.view(self.old.id)
+        self.files: dict[str, tuple[DataFile, ...]] = {}
+        self.tables: dict[str, TableChange] = {}
+        self.schemas: dict[str, Any] = {}
+        self.staged: list[Path] = []
+        self.watch = Stopwatch()
+
+    def _named(self, merged: Catalog) -> Catalog:
+        """The catalog with names for the view's own tables: new ones where the old do not fit."""
+        view = merged.view(self.old.id)
+        fits = self.attempt.compared.same_columns and _form(merged, view) == _form(self.attempt.catalog, self.old)
+        fits = fits and (pending_fields(view) == pending_fields(self.old) or self.old.triggers is None)
+        remade = self.old.remade if fits or not self.old.kept else self.old.remade + 1
+        objects = {id: to_json(each) for id, each in merged.objects.items()}
+        return Catalog({**objects, view.id: to_json(replace(view, remade=remade))})
+
+    def draft(self) -> Draft:
+        core, compared = self.core, self.attempt.compared
+        try:
+            objects = [self.catalog.objects.get(each.id) for each in compared.planned.objects]
+            needed = tuple(each for each in objects if isinstance(each, Panes | Rows | Stream | View))
+            planned = replace(compared.planned, view=self.view, objects=needed)
+            history = self.attempt.begins.history
+            backfill.fill(core, self.stream_part, planned, self.catalog, history, self.files, self.schemas, self.staged)
+            self.tables = {table: TableChange(add=added) for table, added in self.files.items()}
+            reach("after-backfill")
+            self._fill_nodes()
+            if self.old.kept:
+                self._follow_on()
+            self._drop()
+        except BaseException:
+            self.give_up()
+            raise
+        return Draft(
+            "alter",
+            tables=self.tables,
+            catalog=self._definitions(),
+            schemas=self.schemas,
+            staged=tuple(self.staged),
+            milliseconds=self.watch.total(),
+        )
+
+    def give_up(self) -> None:
+        added = {table: change.add for table, change in self.tables.items()}
+        self.core.ledger.give_up({**self.files, **added}, self.staged)
+
+    def _fill_nodes(self) -> None:
+        """The first changes of the new nodes and of the view, as if it had shown nothing so far."""
+        made = frozenset(each.id for each in (*self.attempt.compared.made, self.view))
+        own = (self.view.changes_table, self.view.pending_table)
+        blank = replace(
+            self.snapshot, files={table: files for table, files in self.snapshot.files.items() if table not in own}
+        )
+        bounds = {id: (None, self._bound(id)) for id in self.catalog.sources_of(self.view)}
+        emit_changes(
+            self.core, self.catalog, blank, bounds, self.files, self.tables, self.schemas, self.watch, made
+        )  # fmt: skip
+
+    def _bound(self, stream: str) -> int | None:
+        return self.core.progress(self.snapshot, stream).bound
+
+    # ---- what was shown before
+
+    def _follow_on(self) -> None:
+        """Make the new answer a change of the old one."""
+        name = self.view.changes_table
+        if self.attempt.compared.same_columns:
+            fresh = self.tables[name].add if name in self.tables else ()
+            before = self._carried_over()
+            correction = self._correction(fresh, before)
+            self.tables[name] = TableChange(add=(*before, *correction))
+            self.core.ledger.give_up({name: fresh})
+            self._correct_readers(before, correction)
+        old_pending = self.snapshot.files.get(self.view.pending_table)
+        if old_pending is not None and self.view.pending_table in self.tables:
+            added = self.tables[self.view.pending_table].add
+            self.tables[self.view.pending_table] = TableChange(add=added, remove=tuple(old_pending))
+
+    def _carried_over(self) -> tuple[DataFile, ...]:
+        """What was shown, in the form of a table that is begun anew; nothing where the table goes on."""
+        if self.view.remade == self.old.remade:
+            return ()
+        form = _form(self.catalog, self.view)
+        shown = read.changes_frame(self.core, self.attempt.catalog, self.old, self.snapshot)
+        columns = ", ".join(quote_name(each.name) for each in self.view.fields)
+        stamp = f"CAST({self.snapshot.version} AS BIGINT)"
+        text = (
+            f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff, {stamp} AS _version FROM `@shown`"
+            f" GROUP BY {columns} HAVING sum(_diff) <> 0"
+        )
+        if self.view.stream and AT.name in shown.columns:  # its answer are the changes themselves
+            text = f"SELECT {columns}, _diff, _version, _at FROM `@shown`"
+        net = self.core.frames.sql(text, {"@shown": shown})
+        return self._write(net.selectExpr(*_items(form, net.columns)), self._rows_shown())
+
+    def _correction(self, fresh: tuple[DataFile, ...], before: tuple[DataFile, ...]) -> tuple[DataFile, ...]:
+        """The new answer minus what was shown."""
+        form = _form(self.catalog, self.view)
+        snapshot = self._with_own(self.snapshot, before)
+        shown = self.core.table_frame(self.view.changes_table, form, snapshot)
+        folder = self.core.ledger.table_folder(self.view.changes_table)
+        new = self.core.frames.parquet([str(folder / file.path) for file in fresh], form)
+        columns = ", ".join(quote_name(each.name) for each in form if each not in _STAMPS)
+        text = (
+            f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff,"
+            f" CAST({self.snapshot.version + 1} AS BIGINT) AS _version, timestamp_micros({self.core.now()}) AS _at FROM"
+            f" (SELECT {columns}, _diff FROM `@new` UNION ALL SELECT {columns}, -_diff FROM `@shown`)"
+            f" GROUP BY {columns} HAVING sum(_diff) <> 0"
+        )
+        changed = self.core.frames.sql(text, {"@new": new, "@shown": shown})
+        rows = sum(file.rows for file in fresh) + self._rows_shown()
+        return self._write(changed.selectExpr(*_items(form, changed.columns)), rows)
+
+    def _rows_shown(self) -> int:
+        return sum(file.rows for file in self.snapshot.files.get(self.old.changes_table, {}).values())
+
+    def _write(self, frame: DataFrame, rows: int) -> tuple[DataFile, ...]:
+        small = rows <= SMALL_ROWS
+        table = self.view.changes_table
+        return write_frame(self.core.ledger, table, frame, small=small, time=None, staged=self.staged)
+
+    def _with_own(self, snapshot: Snapshot, before: tuple[DataFile, ...]) -> Snapshot:
+        """A snapshot in which the view's changes are those before this commit."""
+        if self.view.remade == self.old.remade:
+            return snapshot
+        own: Mapping[str, DataFile] = {file.path: file for file in before}
+        return replace(snapshot, files={**snapshot.files, self.view.changes_table: dict(own)})
+
+    def _correct_readers(self, before: tuple[DataFile, ...], correction: tuple[DataFile, ...]) -> None:
+        """The changes of the views above, from those of this one."""
+        above = frozenset(each.id for each in self.catalog.of(View) if self.view.id in _reads(self.catalog, each.id))
+        above -= {self.view.id}
+        if not correction or not above:
+            return
+        streams = {id for each in above for id in self.catalog.sources_of(self.catalog.view(each))}
+        bounds = {id: (self._bound(id),) * 2 for id in streams}
+        emit_changes(
+            self.core, self.catalog, self._with_own(self.snapshot, before), bounds,
+            {self.view.changes_table: correction}, self.tables, self.schemas, self.watch, only=above,
+        )  # fmt: skip
+
+    # ---- what is gone
+
+    def _drop(self) -> None:
+        gone = [table for node in self.attempt.compared.gone for table in (node.changes_table, node.pending_table)]
+        gone += [id for id in self.attempt.catalog.objects if id not in self.catalog.objects]
+        gone += [
+            table
+            for table in (self.old.changes_table, self.old.pending_table)
+            if table not in (self.view.changes_table, self.view.pending_table)
+        ]
+        if self.view.triggers is None:
+            gone.append(self.old.pending_table)
+        for table in gone:
+            if table in self.snapshot.files:
+                self.tables[table] = TableChange(drop=True)
+
+    def _definitions(self) -> dict[str, Any]:
+        """What is another definition now than it was, or gone."""
+        before = self.attempt.catalog.objects
+        changed: dict[str, Any] = {id: None for id in before if id not in self.catalog.objects}
+        changed |= {id: to_json(each) for id, each in self.catalog.objects.items() if before.get(id) != each}
+        return changed
+
+
+def _form(catalog: Catalog, view: View) -> tuple[Field, ...]:
+    """The columns of a view's changes."""
+    return change_fields(view, catalog.panes(view.blocks[0].panes) if view.blocks else None)
+
+
+def _items(form: tuple[Field, ...], there: list[str]) -> list[str]:
+    """Columns in a form; NULL for those that are not there."""
+    return [
+        f"CAST({quote_name(each.name) if each.name in there else 'NULL'} AS {each.type}) AS {quote_name(each.name)}"
+        for each in form
+    ]
+
+
+def _reads(catalog: Catalog, id: str) -> set[str]:
+    """The ids of a view and of all views below it."""
+    found = {id}
+    for below in catalog.view(id).views.values():
+        found |= _reads(catalog, below)
+    return found
+
+
+def _with_query(view: View, statement: AlterView) -> str:
+    """The statement that would make the view as it is to be."""
+    made = parse(view.sql)[0]
+    assert isinstance(made, CreateView | SelectStatement)
+    query = statement.query.span.of(statement.text)
+    return f"{made.text[: made.query.span.start]}{query}{made.text[made.query.span.end :]}"
+
+
+def _refusals(catalog: Catalog, compared: Comparison) -> list[str]:
+    """Why those who read the view cannot go on."""
+    readers = catalog.readers_of(compared.old.id)
+    if not readers:
+        return []
+    names = ", ".join(reader.name for reader in readers)
+    if not compared.same_columns:
+        return [f"the columns of {compared.old.name}: it is read by {names}, and they would be {_shown(compared.view)}"]
+    waiting = [
+        reader.name
+        for reader in readers
+        if isinstance(reader, View) and any(each.triggers is not None for each in (reader, *catalog.nodes_of(reader)))
+    ]
+    if waiting and compared.old.times != compared.view.times:
+        return [f"the windows of {compared.old.name}: {', '.join(waiting)} waits for them to close"]
+    return []
+
+
+def _shown(view: View) -> str:
+    return ", ".join(f"{each.name} {each.type.upper()}" for each in view.shown_fields)

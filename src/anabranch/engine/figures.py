@@ -1,0 +1,65 @@
+"""What nodes did and what they keep, from the records and files of the ledger; for EXPLAIN ANALYZE and sys.nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from anabranch.engine.core import Core
+from anabranch.ledger import Record, Snapshot
+from anabranch.plan.catalog import Stream, View
+from anabranch.plan.describe import Figures, PlanNode, tables_of
+
+#: So many records are read at a time, from the newest back.
+_AT_A_TIME = 64
+#: Commits that write a table anew without changing what it says.
+_SAME_ANSWER = ("reduce",)
+
+
+def of_nodes(core: Core, nodes: Iterable[PlanNode], snapshot: Snapshot) -> dict[str, Figures]:
+    """The figures of streams and views, by id."""
+    catalog = core.catalog(snapshot)
+    found: dict[str, Figures] = {}
+    waiting: dict[str, Stream | View] = {}
+    for node in nodes:
+        known = catalog[node.id]
+        if isinstance(known, Stream | View):
+            waiting[node.id] = known
+            tables = [known.rows_table] if isinstance(known, Stream) else tables_of(known)
+            found[node.id] = Figures(None, 0, None, *held(snapshot, tables))
+    for record in _newest_first(core, snapshot.version):
+        for id, each in list(waiting.items()):
+            last = _in_stream(each, record) if isinstance(each, Stream) else _in_view(each, record)
+            if last is not None:
+                kept = found[id]
+                found[id] = Figures(record.version, *last, kept.state_rows, kept.state_bytes)
+                del waiting[id]
+        if not waiting:
+            break
+    return found
+
+
+def held(snapshot: Snapshot, tables: Iterable[str]) -> tuple[int, int]:
+    """The rows and bytes of tables."""
+    files = [file for table in tables for file in snapshot.files.get(table, {}).values()]
+    return sum(file.rows for file in files), sum(file.bytes for file in files)
+
+
+def _newest_first(core: Core, version: int) -> Iterator[Record]:
+    while version > 0:
+        first = max(1, version - _AT_A_TIME + 1)
+        yield from reversed(list(core.ledger.records(first, version)))
+        version = first - 1
+
+
+def _in_stream(stream: Stream, record: Record) -> tuple[int, float | None] | None:
+    run = record.streams.get(stream.id)
+    return (run.rows, record.milliseconds.get("total")) if run is not None and run.rows else None
+
+
+def _in_view(view: View, record: Record) -> tuple[int, float | None] | None:
+    """The rows of a view's changes; of one that keeps none, those of its state."""
+    if record.kind in _SAME_ANSWER:
+        return None
+    tables = (view.changes_table,) if view.kept else tables_of(view)
+    added = [file for table in tables if table in record.tables for file in record.tables[table].add]
+    return (sum(file.rows for file in added), record.milliseconds.get(f"changes {view.name}")) if added else None

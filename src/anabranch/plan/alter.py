@@ -1,0 +1,335 @@
+"""What a view keeps when its query is changed: the old plan and the new one, compared by fingerprints of their state.
+
+    kept       partials, rows and hidden nodes that mean the same in both plans: their tables stay as they are
+    rebuilt    what is filled anew from the rows that there are
+    refused    what cannot be: the rows of the past are gone
+
+A fingerprint says all that the state of a node depends on and nothing else: not the ids that were given out, not the
+places of placeholders, not blanks or comments. Knows plans and nothing of tables or Spark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from anabranch.plan.catalog import Catalog, Narrow, Object, Panes, Rows, Stream, Touch, View
+from anabranch.plan.views import Planned
+from anabranch.sql.lexer import QUOTED, Span, normal_form, quote_name, tokenize
+from anabranch.sql.splice import Edit, splice
+
+MOST_LETTERS = 60
+
+
+# ------------------------------------------------------------------------------------------------ fingerprints
+
+
+def fingerprint(view: View, states: Mapping[str, Object], below: Mapping[str, str]) -> str:
+    """The fingerprint of a node; `below` has those of the nodes that it reads, other views go by their ids."""
+    names = {use.placeholder: f"@p:{index}" for index, use in enumerate(view.blocks)}
+    names |= {placeholder: f"@v:{below.get(id, id)}" for placeholder, id in view.views.items()}
+
+    def named(placeholder: str | None) -> str | None:
+        return names.get(placeholder, placeholder) if placeholder is not None else None
+
+    return _hash(
+        {
+            "text": _normal(view.text, names),
+            "fields": view.fields,
+            "keys": view.keys,
+            "emit": [view.emit, view.triggers, view.late, view.stream, view.ordered, view.node, named(view.counted)],
+            "times": view.times,
+            "direct": view.direct,
+            "touches": sorted([named(each.input), _normal(each.text, names)] for each in view.touches),
+            "narrows": sorted([named(each.input), [str(c) for c in each.columns]] for each in view.narrows),
+            "blocks": [_block(view, index, states) for index in range(len(view.blocks))],
+            "rows": _rows(states[view.rows]) if view.rows is not None else None,
+            "streams": sorted(set(view.streams.values())),
+            "statics": _contents(view.statics_at),
+        }
+    )
+
+
+def _block(view: View, index: int, states: Mapping[str, Object]) -> Any:
+    use = view.blocks[index]
+    panes = states[use.panes]
+    assert isinstance(panes, Panes)
+    columns = [[each.name, each.partial, each.since] for each in map(panes.column, use.columns)]
+    return [panes.id, panes.signature, use.windows, use.presence, columns, _contents(panes.statics_at)]
+
+
+def _rows(rows: Object) -> Any:
+    assert isinstance(rows, Rows)
+    return [rows.stream, _normal(rows.text, {}), rows.fields, _contents(rows.statics_at)]
+
+
+def _contents(statics_at: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+    """Static tables as they were read: one that did not change since is the same, whatever the version."""
+    return {table: own for table, (_, own) in statics_at.items()}
+
+
+def _hash(parts: Any) -> str:
+    text = json.dumps(parts, sort_keys=True, default=asdict)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _normal(text: str, names: Mapping[str, str]) -> str:
+    return normal_form(tokenize(_swapped(text, names)))
+
+
+def _swapped(text: str, names: Mapping[str, str]) -> str:
+    """A text with other placeholders; strings and comments that look like one are left alone."""
+    tokens = tokenize(text)
+    edits = [Edit(t.span, quote_name(names[t.name])) for t in tokens if t.kind == QUOTED and t.name in names]
+    return splice(text, Span(0, len(text)), edits).text if edits else text
+
+
+# ------------------------------------------------------------------------------------------------ two plans
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A new plan that goes on with what it can of the old one.
+
+    `planned` names kept nodes by their old ids and holds only what has to be made; `gone` are the old nodes that it
+    does not go on with.
+    """
+
+    old: View
+    planned: Planned
+    kept: tuple[View, ...]
+    gone: tuple[View, ...]
+    same: bool
+
+    @property
+    def view(self) -> View:
+        return self.planned.view
+
+    @property
+    def made(self) -> tuple[View, ...]:
+        """The hidden nodes that have to be made."""
+        return tuple(each for each in self.planned.objects if isinstance(each, View))
+
+    @property
+    def same_columns(self) -> bool:
+        return self.old.shown_fields == self.view.shown_fields
+
+
+def compare(catalog: Catalog, old: View, planned: Planned) -> Comparison:
+    """Match the nodes of a new plan of a view with those that it has."""
+    states: dict[str, Object] = {**catalog.objects, **{each.id: each for each in planned.objects}}
+    nodes = _in_order(catalog.nodes_of(old))
+    prints: dict[str, str] = {}
+    for node in nodes:
+        prints[node.id] = fingerprint(node, catalog.objects, prints)
+    same_as: dict[str, str] = {}  # id in the new plan -> id that it goes on with
+    kept: list[View] = []
+    objects: list[Any] = []
+    names = _free_names(old, nodes)
+    for each in planned.objects:
+        if isinstance(each, Rows) and old.rows is not None and _hash(_rows(each)) == _hash(_rows(catalog[old.rows])):
+            same_as[each.id] = old.rows
+        elif isinstance(each, View):
+            renamed = _renamed(each, same_as)
+            match = _match(renamed, nodes, states, prints, taken=kept)
+            if match is None:
+                objects.append(replace(renamed, name=next(names)))
+            else:
+                same_as[each.id] = match.id
+                kept.append(match)
+        else:
+            objects.append(each)
+    root = _renamed(planned.view, same_as)
+    fill_rows = tuple(id for id in planned.fill_rows if id not in same_as)
+    same = fingerprint(root, states, prints) == fingerprint(old, catalog.objects, prints)
+    gone = tuple(node for node in nodes if node not in kept)
+    trimmed = replace(planned, view=root, objects=tuple(objects), fill_rows=fill_rows)
+    return Comparison(old, trimmed, tuple(kept), gone, same)
+
+
+def _match(
+    node: View, nodes: Sequence[View], states: Mapping[str, Object], prints: Mapping[str, str], taken: Sequence[View]
+) -> View | None:
+    """The old node with the same fingerprint, over the very same nodes."""
+    wanted = fingerprint(node, states, prints)
+    reads = sorted(node.views.values())
+    for each in nodes:
+        if prints[each.id] == wanted and each not in taken and sorted(each.views.values()) == reads:
+            return each
+    return None
+
+
+def _renamed(view: View, ids: Mapping[str, str]) -> View:
+    """A node over the nodes that it goes on with."""
+    names = {placeholder: f"@v:{ids[id]}" for placeholder, id in view.views.items() if id in ids}
+    rows = ids.get(view.rows, view.rows) if view.rows is not None else None
+    return replace(
+        view,
+        text=_swapped(view.text, names),
+        views={names.get(placeholder, placeholder): ids.get(id, id) for placeholder, id in view.views.items()},
+        touches=tuple(Touch(names.get(t.input, t.input), _swapped(t.text, names)) for t in view.touches),
+        narrows=tuple(Narrow(names.get(n.input, n.input), n.columns) for n in view.narrows),
+        rows=rows,
+    )
+
+
+def _in_order(nodes: Sequence[View]) -> list[View]:
+    """Nodes, each behind those it reads."""
+    known = {node.id: node for node in nodes}
+    done: dict[str, View] = {}
+
+    def add(node: View) -> None:
+        for id in node.views.values():
+            if id in known and id not in done:
+                add(known[id])
+        done.setdefault(node.id, node)
+
+    for node in nodes:
+        add(node)
+    return list(done.values())
+
+
+def _free_names(old: View, nodes: Sequence[View]) -> Iterator[str]:
+    """Names for new nodes that no old one has."""
+    taken = {node.name for node in nodes}
+    number = 0
+    while True:
+        number += 1
+        name = f"{old.name}/{number}"
+        if name not in taken:
+            yield name
+
+
+# ------------------------------------------------------------------------------------------------ where rows begin
+
+
+def beginnings(catalog: Catalog, view: View) -> dict[str, int]:
+    """The first run of each stream that a view has in its state, where that can be told."""
+    found: dict[str, int] = {}
+
+    def note(stream: str, since: int) -> None:
+        found[stream] = min(since, found.get(stream, since))
+
+    for each in (view, *catalog.nodes_of(view)):
+        for use in each.blocks:
+            panes = catalog.panes(use.panes)
+            for name in use.columns:
+                note(panes.stream, panes.column(name).since)
+        for id in each.streams.values():
+            stream = catalog.stream(id)
+            if stream.source is None and stream.kept_since is not None:
+                note(id, stream.kept_since)
+    return found
+
+
+def missing(stream: Stream, runs: int, since: int) -> str | None:
+    """Why the rows of a stream cannot be had again from a run on; None if they can.
+
+    >>> stream = Stream("s", "s", "", (), None, None, None, None, None, {}, "nothing", False)
+    >>> missing(stream, 3, 0)
+    'stream s keeps no rows of the past'
+    >>> missing(stream, 3, 3) is None
+    True
+    """
+    if runs <= since or stream.source is not None or stream.kept_since == since:
+        return None
+    if stream.kept_since is None:
+        return f"stream {stream.name} keeps no rows of the past"
+    if stream.kept_since > since:
+        return f"stream {stream.name} keeps its rows from run {stream.kept_since} on, and run {since} is needed"
+    return f"the view starts with run {since} of stream {stream.name}, whose rows do not say which run they came in"
+
+
+# ------------------------------------------------------------------------------------------------ three lists
+
+
+@dataclass(frozen=True)
+class Lists:
+    """What becomes of the state of a view."""
+
+    kept: tuple[str, ...] = ()
+    rebuilt: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """
+        >>> print("\\n".join(Lists(kept=("node v/1",)).lines()))
+        kept: node v/1
+        rebuilt: nothing
+        refused: nothing
+        """
+        named = (("kept", self.kept), ("rebuilt", self.rebuilt), ("refused", self.refused))
+        return [f"{name}: {item}" for name, items in named for item in items or ("nothing",)]
+
+
+def lists(catalog: Catalog, compared: Comparison, lacks: Callable[[Stream], str | None]) -> Lists:
+    """The three lists; `lacks` says why the rows of a stream cannot be had again."""
+    planned = compared.planned
+    states: dict[str, Object] = {**catalog.objects, **{each.id: each for each in planned.objects}}
+    views = (*compared.kept, *compared.made, compared.view)
+    kept: list[str] = []
+    rebuilt: list[str] = []
+    refused: list[str] = []
+
+    def rebuild(what: str, stream_id: str) -> None:
+        stream = catalog.stream(stream_id)
+        reason = lacks(stream)
+        if reason is None:
+            rebuilt.append(f"{what}, from the rows of {stream.name}")
+        else:
+            refused.append(f"{what}: {reason}")
+
+    for id, columns in _columns(views).items():
+        panes = states[id]
+        assert isinstance(panes, Panes)
+        new = [name for name in columns if name in planned.fill_columns.get(id, ())]
+        there = [name for name in columns if name not in new]
+        if there:
+            kept.append(f"partials {id} ({', '.join(there)})")
+        if new:
+            rebuild(f"partials {id} ({', '.join(new)})", panes.stream)
+    for each in planned.objects:
+        if isinstance(each, Rows):
+            rebuild(f"rows {each.id}", each.stream)
+        elif isinstance(each, Stream):
+            rebuild(f"rows kept of stream {each.name}", each.id)
+    if compared.view.rows is not None and compared.view.rows == compared.old.rows:
+        kept.append(f"rows {compared.view.rows}")
+    begun = {each.id for each in planned.objects if isinstance(each, Stream)}
+    for id in dict.fromkeys(id for view in views for id in view.streams.values() if id not in begun):
+        stream = catalog.stream(id)
+        reason = lacks(stream) if stream.kept_since is None or _reads_more(compared, id) else None
+        (kept if reason is None else refused).append(
+            f"rows kept of stream {stream.name}" + (f": {reason}" if reason is not None else "")
+        )
+    kept += [_described(node) for node in compared.kept]
+    rebuilt += [_described(node) for node in compared.made]
+    if compared.view.emit != "read":
+        if compared.old.emit == "read" or not compared.same_columns:
+            rebuilt.append(f"changes of {compared.old.name}, begun anew")
+        else:
+            rebuilt.append(f"changes of {compared.old.name}, with the difference between the old and the new answer")
+    return Lists(tuple(dict.fromkeys(kept)), tuple(dict.fromkeys(rebuilt)), tuple(dict.fromkeys(refused)))
+
+
+def _columns(views: Iterable[View]) -> dict[str, tuple[str, ...]]:
+    """The columns of each pane table that views use."""
+    found: dict[str, dict[str, None]] = {}
+    for view in views:
+        for use in view.blocks:
+            found.setdefault(use.panes, {}).update(dict.fromkeys(use.columns))
+    return {id: tuple(names) for id, names in found.items()}
+
+
+def _reads_more(compared: Comparison, stream: str) -> bool:
+    """Whether the new plan reads rows of a stream that no node did before."""
+    before = {id for node in (compared.old, *compared.kept, *compared.gone) for id in node.streams.values()}
+    return stream not in before
+
+
+def _described(node: View) -> str:
+    text = " ".join(node.sql.split())
+    return f"node {node.name} ({text if len(text) <= MOST_LETTERS else text[:MOST_LETTERS] + '…'})"

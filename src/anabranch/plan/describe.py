@@ -1,0 +1,362 @@
+"""What there is to say about each node of a plan: how it is kept up to date, what keys it, what state it needs and why.
+
+Plain values from definitions: starts nothing, opens nothing, and knows no way of writing them down. The nodes come in
+the order of the rows: streams and tables first, what reads them behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch.plan.catalog import BlockUse, Catalog, Panes, Rows, Stream, Table, View
+from anabranch.sql.durations import duration_text
+
+#: Policies under which rows that come late leave alone what was shown.
+LEFT_ALONE = ("drop", "archive", "fail")
+WHEN_READ = "computed when read"
+
+
+@dataclass(frozen=True)
+class State:
+    """What is kept for a node, in which table of the ledger, and what bounds it."""
+
+    table: str
+    what: str
+    bounded: bool
+
+
+@dataclass(frozen=True)
+class PlanNode:
+    """One node. `kind`: stream, table, stateless, keyed, partial (kept as partials) or recomputed (and why)."""
+
+    id: str
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    append_only: bool
+    keys: tuple[str, ...] = ()
+    event_time: tuple[str, ...] = ()
+    progress: str = ""
+    emits: str = ""
+    reason: str = ""
+    state: tuple[State, ...] = ()
+    how: tuple[str, ...] = ()  # how it is computed, in sentences
+
+    @property
+    def bounded(self) -> bool:
+        return all(each.bounded for each in self.state)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a node did in the last commit that changed it, and what is kept for it now."""
+
+    version: int | None = None
+    rows: int = 0
+    milliseconds: float | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+
+
+def describe(catalog: Catalog, roots: Iterable[View], reasons: Mapping[str, str] | None = None) -> list[PlanNode]:
+    """The nodes that views consist of and read, each behind those whose rows it takes.
+
+    `reasons` says for views that are computed when read what keeps them from living on partials.
+    """
+    describer = _Describer(catalog, reasons or {})
+    for view in roots:
+        describer.add(view)
+    return list(describer.done.values())
+
+
+def kind_of(view: View) -> str:
+    """How the answer of a view is kept up to date."""
+    if view.node == "stateless" or view.rows is not None:
+        return "stateless"
+    if view.blocks and not view.streams:
+        return "partial"
+    return "keyed" if view.node == "keyed" else "recomputed"
+
+
+def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
+    """The columns that tell which of its answers new rows touch."""
+    if view.node:
+        return tuple(_shown_key(view, index) for index in range(len(view.keys)))
+    found: dict[str, None] = {}
+    for use in view.blocks if not view.streams else ():
+        if use.windows is not None:
+            found.update(dict.fromkeys(("window_start", "window_end")))
+        found.update({key.name: None for key in catalog.panes(use.panes).keys})
+    return tuple(found)
+
+
+def append_only(view: View, catalog: Catalog) -> bool:
+    """Whether no row of a view is ever taken back."""
+    if kind_of(view) == "stateless":
+        return all(append_only(catalog.view(id), catalog) for id in view.views.values())
+    return _closes(view) and view.late in LEFT_ALONE
+
+
+def tables_of(view: View) -> tuple[str, ...]:
+    """The tables of the ledger that are a view's own or shared with others of its kind; not the rows of streams."""
+    found = [use.panes for use in view.blocks]
+    if view.rows is not None:
+        found.append(view.rows)
+    if view.kept:
+        found.append(view.changes_table)
+    if view.emit == "triggers":
+        found.append(view.pending_table)
+    return tuple(dict.fromkeys(found))
+
+
+def use_of(view: View, panes: Panes) -> BlockUse | None:
+    """How a view reads a pane table, if it does."""
+    return next((use for use in view.blocks if use.panes == panes.id), None)
+
+
+def progress_rule(stream: Stream) -> str:
+    """How the progress of a stream follows from its rows."""
+    if stream.time is None:
+        return "none: the stream has no event time"
+    if stream.percentile is not None:
+        share = f"{stream.percentile.percentile:g}"
+        every = stream.percentile.frequency
+        again = "with each row" if every == 1 else f"every {every} rows"
+        rule = f"{share} percent of the last {stream.percentile.events} rows lie above it, taken anew {again}"
+    elif stream.delay is None:
+        return "moves by ADVANCE alone: the stream has no WATERMARK"
+    elif stream.delay == 0:
+        rule = f"the highest {stream.time}"
+    else:
+        rule = f"{duration_text(stream.delay)} behind the highest {stream.time}"
+    if stream.live and stream.idle is not None:
+        rule += f"; a partition that is silent for {duration_text(stream.idle)} is not waited for"
+    if stream.live and stream.ahead is not None:
+        rule += f"; a row more than {duration_text(stream.ahead)} ahead of the clock does not move it"
+    return rule
+
+
+def _closes(view: View) -> bool:
+    """Whether a key is shown once, when its window closes, and again only for late rows."""
+    if view.emit == "close":
+        return True
+    triggers = view.triggers
+    if view.emit != "triggers" or triggers is None:
+        return False
+    return bool(triggers["watermark"]) and triggers["counting"] is None and triggers["delay"] is None
+
+
+def _shown_key(view: View, index: int) -> str:
+    """The name of a column of the key; one that the view does not show has its name from what it is read from."""
+    key = view.keys[index]
+    if key not in view.hidden:
+        return key.name
+    return next((each.columns[index] or key.name for each in view.narrows if each.columns[index]), key.name)
+
+
+def _words(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+class _Describer:
+    def __init__(self, catalog: Catalog, reasons: Mapping[str, str]) -> None:
+        self.catalog = catalog
+        self.reasons = reasons
+        self.done: dict[str, PlanNode] = {}
+
+    # ---- what a node reads
+
+    def add(self, view: View) -> None:
+        if view.id in self.done:
+            return
+        inputs: list[str] = []
+        for use in view.blocks:
+            panes = self.catalog.panes(use.panes)
+            inputs += [self._stream(panes.stream), *map(self._table, panes.statics.values())]
+        if view.rows is not None:
+            rows = self._rows(view)
+            inputs += [self._stream(rows.stream), *map(self._table, rows.statics.values())]
+        inputs += [self._stream(id) for id in view.streams.values()]
+        inputs += [self._table(id) for id in view.tables.values()]
+        for id in view.views.values():
+            self.add(self.catalog.view(id))
+            inputs.append(id)
+        self.done[view.id] = self._node(view, tuple(dict.fromkeys(inputs)))
+
+    def _rows(self, view: View) -> Rows:
+        rows = self.catalog[view.rows or ""]
+        assert isinstance(rows, Rows)
+        return rows
+
+    def _stream(self, id: str) -> str:
+        stream = self.catalog.stream(id)
+        state: tuple[State, ...] = ()
+        if stream.kept_since is not None:
+            since = f" since run {stream.kept_since}" if stream.kept_since else ""
+            state = (State(stream.rows_table, f"the rows of stream {stream.name}{since}, UNBOUNDED", False),)
+        time = (stream.time,) if stream.time is not None else ()
+        source = f"rows come from {stream.source}" if stream.source is not None else "rows come by INSERT and COPY"
+        self.done[id] = PlanNode(
+            id, stream.name, "stream", (), True, event_time=time, progress=progress_rule(stream), state=state,
+            how=(source,),
+        )  # fmt: skip
+        return id
+
+    def _table(self, id: str) -> str:
+        table = self.catalog[id]
+        assert isinstance(table, Table)
+        how = ("static: read when the view is made, and again on REFRESH",)
+        state = (State(id, "its rows; they change by statements alone", True),)
+        self.done[id] = PlanNode(id, table.name, "table", (), True, state=state, how=how)
+        return id
+
+    # ---- what there is to say about it
+
+    def _node(self, view: View, inputs: tuple[str, ...]) -> PlanNode:
+        return PlanNode(
+            view.id,
+            view.name,
+            kind_of(view),
+            inputs,
+            append_only(view, self.catalog),
+            keys_of(view, self.catalog),
+            tuple(view.times),
+            self._progress(inputs),
+            _emits(view),
+            view.reason or self.reasons.get(view.id, ""),
+            tuple(self._state(view)),
+            tuple(self._how(view)),
+        )
+
+    def _progress(self, inputs: tuple[str, ...]) -> str:
+        names = [self.done[id].name for id in inputs if self.done[id].kind != "table"]
+        if len(names) == 1:
+            return f"that of {names[0]}"
+        return f"the least of {_words(names)}" if names else ""
+
+    def _how(self, view: View) -> list[str]:
+        lines: list[str] = []
+        for use in view.blocks:
+            lines += self._panes_lines(view, use, self.catalog.panes(use.panes))
+        kind = kind_of(view)
+        read = self._read_names(view)
+        if kind == "stateless":
+            lines.append(f"each row of {_words(read)} is filtered and projected on its own")
+        elif not view.node:
+            if view.emit == "close":
+                how = "on the driver, beside the files of the ledger" if view.direct else "by Spark"
+                lines.append(f"changes computed {how}")
+            for id in view.views.values():
+                lines.append(f"over view {self.catalog.view(id).name}: computed when read, from its state")
+        elif view.node == "keyed":
+            where = "in memory, on the driver" if view.direct and view.emit == "feed" else "by Spark"
+            lines.append(f"after a run, the keys that its rows touch are computed anew, {where}")
+        else:
+            lines.append("after a run that touches it, its whole answer is computed anew and compared with the last")
+        return lines
+
+    def _read_names(self, view: View) -> list[str]:
+        found = [self._rows(view).stream] if view.rows is not None else list(view.streams.values())
+        names = [self.catalog.stream(id).name for id in found]
+        return names + [self.catalog.view(id).name for id in view.views.values()]
+
+    def _panes_lines(self, view: View, use: BlockUse, panes: Panes) -> list[str]:
+        stream = self.catalog.stream(panes.stream)
+        keys = ", ".join(key.name for key in panes.keys) or "none"
+        lines = [f"partial aggregate of stream {stream.name} in pane table {panes.id}: keys {keys}"]
+        windows = use.sliding
+        if windows is not None:
+            kind = "TUMBLE" if windows.tumbling else "HOP"
+            slide = "" if windows.tumbling else f" every {duration_text(windows.slide)}"
+            count = windows.size // panes.grain
+            lines.append(
+                f"{kind} {duration_text(windows.size)}{slide}; pane {duration_text(panes.grain)},"
+                f" {count} pane{'' if count == 1 else 's'} a window"
+            )
+        lines += [f"{name} = {panes.column(name).partial}" for name in use.columns]
+        family = view.owner or view.id
+        others = {other.owner or other.id for other in self.catalog.of(View) if use_of(other, panes) is not None}
+        shared = sorted(self.catalog.view(id).name for id in others - {family})
+        if shared:
+            lines.append(f"shared with {', '.join(shared)}")
+        for id in panes.statics.values():
+            lines.append(f"joined with static table {getattr(self.catalog[id], 'name', id)}, read once")
+        return lines
+
+    # ---- state
+
+    def _state(self, view: View) -> Iterable[State]:
+        for use in view.blocks:
+            if use.windows is not None:
+                what = "one row a run, pane and key, reduced to one a pane and key; grows with time"
+            else:
+                what = "one row a run and key, reduced to one a key; bounded by the number of keys"
+            yield State(use.panes, what, use.windows is None)
+        for id in dict.fromkeys(view.streams.values()):
+            stream = self.catalog.stream(id)
+            yield State(stream.rows_table, f"the rows of stream {stream.name}, UNBOUNDED", False)
+        if view.rows is not None:
+            yield State(view.rows, "the rows of the view itself, UNBOUNDED", False)
+        if view.kept:
+            yield self._shown(view)
+        if view.emit == "triggers":
+            bound = "grows with time" if view.times else "bounded by the number of keys"
+            yield State(view.pending_table, f"what waits to fire: one row a key; {bound}", not view.times)
+
+    def _shown(self, view: View) -> State:
+        """What a view shows is kept as its changes; where nobody reads the changes as such, they are added up."""
+        what, bounded = self._shown_rows(view)
+        if not append_only(view, self.catalog) and (view.stream or not view.node):
+            what, bounded = f"{what}, and every change of them", False
+        return State(view.changes_table, f"what is shown: {what}", bounded)
+
+    def _shown_rows(self, view: View) -> tuple[str, bool]:
+        if kind_of(view) == "stateless":
+            return "every row, UNBOUNDED", False
+        if view.times:
+            return "the rows of each window; grows with time", False
+        if kind_of(view) == "partial":
+            return "one row a key; bounded by the number of keys", True
+        return "its rows; as many as its answer has", False
+
+
+# ---- when it emits
+
+
+def _emits(view: View) -> str:
+    if view.emit == "read":
+        return WHEN_READ
+    if view.emit == "feed":
+        return "emits every change; a read shows the state after the last run"
+    if view.emit == "close":
+        return f"emits when a window closes; {_late(view)}"
+    triggers = view.triggers or {}
+    fires: list[str] = []
+    if triggers.get("watermark"):
+        fires.append("when its window closes")
+    if triggers.get("counting") is not None:
+        count = triggers["counting"]
+        fires.append("with every record" if count == 1 else f"with every {count} records")
+    if triggers.get("delay") is not None:
+        since = "the first change since it was shown" if triggers.get("first") else "its last change"
+        fires.append(f"{duration_text(triggers['delay'])} after {since}")
+    if triggers.get("end"):
+        fires.append("at the end of the stream")
+    key = "a key" if view.keys else "the answer"
+    if triggers.get("watermark") and len(fires) == 1:
+        return f"emits when a window closes; {_late(view)}"
+    said = f"emits {key} {', '.join(fires[:-1])}{' and ' if len(fires) > 1 else ''}{fires[-1]}" if fires else ""
+    return f"{said}; {_late(view)}" if triggers.get("watermark") else said
+
+
+_LATE = {
+    "correct": "late rows correct it: retract the row shown, insert the new one",
+    "drop": "late rows are left out (LATE DROP)",
+    "archive": "late rows change what a read shows, and emit nothing (LATE ARCHIVE)",
+    "fail": "a late row stops the run (LATE FAIL)",
+}
+
+
+def _late(view: View) -> str:
+    return _LATE[view.late]

@@ -1,0 +1,160 @@
+"""An explanation in words, as JSON, or as boxes and arrows for a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anabranch.plan import graph
+from anabranch.plan.describe import WHEN_READ, Figures, PlanNode
+from anabranch.plan.explain import Explanation
+
+AllFigures = Mapping[str, Figures]
+SUBSCRIBED = "if somebody subscribes, its changes are kept:"
+
+
+def rendered(explanation: Explanation, format: str, figures: AllFigures | None = None) -> list[str]:
+    """An explanation as lines of text, a JSON document, or a picture in dot, Mermaid or SVG."""
+    figures = figures or {}
+    if format == "json":
+        return [json.dumps(document(explanation, figures), ensure_ascii=False)]
+    if format == "text":
+        return lines(explanation, figures)
+    draw = {"dot": graph.dot, "mermaid": graph.mermaid, "svg": graph.svg}[format]
+    return draw(boxes(explanation.nodes, figures)).rstrip("\n").split("\n")
+
+
+# ---- words
+
+
+def lines(explanation: Explanation, figures: AllFigures) -> list[str]:
+    """What EXPLAIN says."""
+    told = [explanation.heading] if explanation.heading else []
+    names = {node.id: node.name for node in (*explanation.nodes, *explanation.kept)}
+    for node in explanation.nodes:
+        told += _node_lines(node, names, figures.get(node.id))
+    if explanation.kept:
+        told.append(SUBSCRIBED)
+        for node in explanation.kept:
+            if node not in explanation.nodes:
+                told += [f"  {line}" for line in _node_lines(node, names, None)]
+    elif explanation.refused:
+        told.append(f"nobody can subscribe: {explanation.refused}")
+    return [*told, "output: " + ", ".join(f"{field.name} {field.type}" for field in explanation.fields)]
+
+
+def _node_lines(node: PlanNode, names: Mapping[str, str], figures: Figures | None) -> list[str]:
+    if node.kind in ("stream", "table"):
+        told = [f"{node.kind} {node.name}" + (": append-only" if node.kind == "stream" else "")]
+    else:
+        told = [f"{node.kind}: {node.name}{_keyed(node)}; {_appends(node)}"]
+        told.append(f"  reads {', '.join(names[id] for id in node.inputs)}")
+    told += [f"  {line}" for line in node.how]
+    at_reads = node.kind == "recomputed" and node.emits == WHEN_READ
+    if at_reads and node.state:
+        told.append("  computed over rows at each read" + (f", because {node.reason}" if node.reason else ""))
+    elif node.reason:
+        told.append(f"  {node.reason}, so that no key tells what a run changes")
+    if node.event_time:
+        told.append(f"  event time: {', '.join(node.event_time)}")
+    if node.progress:
+        told.append(f"  progress: {node.progress}")
+    if node.emits and not at_reads:
+        told.append(f"  {node.emits}")
+    told += [f"  state: {each.what}" for each in node.state]
+    if not node.state and node.kind not in ("stream", "table"):
+        told.append("  state: none of its own")
+    return told + ([f"  {line}" for line in _figure_lines(figures)] if figures is not None else [])
+
+
+def _keyed(node: PlanNode) -> str:
+    if node.keys:
+        return f", keyed by {', '.join(node.keys)}"
+    return ", without a key" if node.kind in ("partial", "recomputed") else ""
+
+
+def _appends(node: PlanNode) -> str:
+    return "append-only" if node.append_only else "its rows can change"
+
+
+def _figure_lines(figures: Figures) -> list[str]:
+    told = []
+    if figures.version is not None:
+        took = f", {figures.milliseconds:,.1f} ms" if figures.milliseconds is not None else ""
+        told.append(f"last changed by version {figures.version}: {_rows(figures.rows)}{took}")
+    told.append(f"kept now: {_rows(figures.state_rows)}, {figures.state_bytes:,} bytes")
+    return told
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
+# ---- JSON
+
+
+def document(explanation: Explanation, figures: AllFigures) -> dict[str, Any]:
+    """An explanation as JSON values. Nodes name those whose rows they take by id, and come behind them."""
+    found: dict[str, Any] = {}
+    if explanation.heading:
+        found["note"] = explanation.heading
+    found["nodes"] = [_node_document(node, figures.get(node.id)) for node in explanation.nodes]
+    if explanation.kept:
+        found["if_subscribed"] = [_node_document(node, None) for node in explanation.kept]
+    if explanation.refused:
+        found["cannot_subscribe"] = explanation.refused
+    found["output"] = [{"name": field.name, "type": field.type} for field in explanation.fields]
+    return found
+
+
+def _node_document(node: PlanNode, figures: Figures | None) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "id": node.id,
+        "name": node.name,
+        "kind": node.kind,
+        "inputs": list(node.inputs),
+        "keys": list(node.keys),
+        "append_only": node.append_only,
+        "event_time": list(node.event_time),
+        "progress": node.progress or None,
+        "emits": node.emits or None,
+        "reason": node.reason or None,
+        "state": [{"table": each.table, "what": each.what, "bounded": each.bounded} for each in node.state],
+        "bounded": node.bounded,
+        "how": list(node.how),
+    }
+    if figures is not None:
+        found["figures"] = {
+            "version": figures.version,
+            "rows": figures.rows,
+            "milliseconds": figures.milliseconds,
+            "state_rows": figures.state_rows,
+            "state_bytes": figures.state_bytes,
+        }
+    return found
+
+
+# ---- pictures
+
+
+def boxes(nodes: Sequence[PlanNode], figures: AllFigures) -> list[graph.GraphNode]:
+    """Nodes as boxes: the little that fits."""
+    return [graph.GraphNode(n.id, n.kind, n.name, tuple(_box_lines(n, figures.get(n.id))), n.inputs) for n in nodes]
+
+
+def _box_lines(node: PlanNode, figures: Figures | None) -> list[str]:
+    found: list[str] = []
+    if node.kind == "table":
+        return found
+    if node.keys:
+        found.append(f"keyed by {', '.join(node.keys)}")
+    if node.kind == "stream":
+        found += [f"event time {', '.join(node.event_time)}"] if node.event_time else []
+        found.append(f"progress: {node.progress.split(';')[0]}")
+    else:
+        found.append(_appends(node))
+        found += [node.reason] if node.reason else []
+        found.append(node.emits.split(";")[0])
+    found += [f"state: {each.what.removeprefix('what is shown: ').split(';')[0]}" for each in node.state]
+    return found + (_figure_lines(figures) if figures is not None else [])

@@ -1,0 +1,257 @@
+"""ALTER VIEW: the new answer is that of the new query over all rows, and what means the same is not made again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.errors import NotSupported, SqlError, UnknownName
+from anabranch.plan.catalog import Catalog, Panes, View
+from anabranch.testing import Harness, assert_same_rows
+
+pytestmark = pytest.mark.spark
+
+STREAM = "CREATE STREAM s (k STRING, n INT)"
+TIMED = "CREATE STREAM s (k STRING, n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts)"
+SUMS = "SELECT k, sum(n) AS n FROM s GROUP BY k"
+ROWS = [("a", 1), ("b", 2), ("a", 3), ("c", -4), (None, 5)]
+MORE = [("a", 10), ("d", 1), ("c", 4)]
+
+
+def alter(home: Harness, text: str) -> list[str]:
+    message = home.session.sql(f"ALTER VIEW {text}").message
+    assert message is not None
+    return message.splitlines()
+
+
+def catalog(home: Harness) -> Catalog:
+    return home.session._core.catalog()
+
+
+def check(home: Harness, view: str, query: str) -> None:
+    """The answer is that of the batch query, before and after more rows."""
+    assert_same_rows(home.table(view), home.batch(query, s=ROWS))
+    home.insert("s", MORE)
+    assert_same_rows(home.table(view), home.batch(query, s=[*ROWS, *MORE]))
+
+
+def test_an_aggregate_more_keeps_the_others_and_fills_the_new_one_only(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS}")
+    home.insert_runs("s", [ROWS[:3], ROWS[3:]])
+    query = "SELECT k, sum(n) AS n, max(n) AS most FROM s GROUP BY k"
+    (panes,) = catalog(home).of(Panes)
+    before = home.session._core.snapshot().files[panes.id]
+    assert alter(home, f"v AS {query}") == [
+        "view v altered",
+        "kept: partials s_by_k (rows, sum_n_sum)",
+        "rebuilt: partials s_by_k (max_n_value), from the rows of s",
+        "refused: nothing",
+    ]
+    (panes,) = catalog(home).of(Panes)
+    after = home.session._core.snapshot().files[panes.id]
+    assert set(before) < set(after)
+    import pyarrow.parquet as parquet
+
+    folder = home.session._core.ledger.table_folder(panes.id)
+    for path in set(after) - set(before):
+        assert parquet.read_schema(folder / path).names == ["k", "max_n_value"]
+    check(home, "v", query)
+
+
+def test_another_filter_rebuilds_and_takes_out_what_nobody_needs(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS}")
+    home.insert("s", ROWS)
+    query = "SELECT k, sum(n) AS n FROM s WHERE n > 0 GROUP BY k"
+    lines = alter(home, f"v AS {query}")
+    assert "kept: nothing" in lines
+    assert any(line.startswith("rebuilt: partials s_by_k") for line in lines)
+    (panes,) = catalog(home).of(Panes)
+    assert all("FILTER" in column.partial for column in panes.columns)
+    check(home, "v", query)
+
+
+def test_a_query_of_single_rows_and_one_of_groups_become_each_other(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS SELECT k, n FROM s WHERE n > 1")
+    home.insert("s", ROWS)
+    alter(home, f"v AS {SUMS}")
+    assert_same_rows(home.table("v"), home.batch(SUMS, s=ROWS))
+    query = "SELECT k, n * 2 AS twice FROM s"
+    alter(home, f"v AS {query}")
+    assert not list(catalog(home).of(Panes))
+    check(home, "v", query)
+
+
+def test_an_inner_node_that_is_equal_is_kept(home: Harness) -> None:
+    inner = "SELECT k, sum(n) AS n FROM s GROUP BY k"
+    home.sql(
+        f"{STREAM}; CREATE VIEW v AS SELECT n % 2 AS odd, count(*) AS c FROM ({inner}) GROUP BY n % 2 EMIT CHANGES"
+    )
+    home.insert("s", ROWS)
+    (node,) = catalog(home).nodes_of(_view(home, "v"))
+    files = home.session._core.snapshot().files[node.changes_table]
+    query = f"SELECT n % 3 AS odd, count(*) AS c FROM ( {inner.lower()} ) GROUP BY n % 3"
+    lines = alter(home, f"v AS {query} EMIT CHANGES")
+    assert any(line.startswith("kept: node v/1 (SELECT k, sum(n)") for line in lines)
+    assert catalog(home).nodes_of(_view(home, "v")) == [node]
+    assert home.session._core.snapshot().files[node.changes_table] == files
+    check(home, "v", query)
+    assert_same_rows(home.emitted("v"), home.batch(query, s=[*ROWS, *MORE]))
+    other = "SELECT n % 3 AS odd, count(*) AS c FROM (SELECT k, max(n) AS n FROM s GROUP BY k) GROUP BY n % 3"
+    lines = alter(home, f"v AS {other} EMIT CHANGES")
+    assert any(line.startswith("rebuilt: node v/2") for line in lines)
+    assert node.changes_table not in home.session._core.snapshot().files
+    assert_same_rows(home.table("v"), home.batch(other, s=[*ROWS, *MORE]))
+
+
+def test_rows_that_are_gone_refuse_and_nothing_is_done(home: Harness) -> None:
+    home.sql(f"{STREAM} KEEP NOTHING; CREATE VIEW v AS SELECT k, sum(n) AS n, max(n) AS m FROM s GROUP BY k")
+    home.insert("s", ROWS)
+    version = home.session.version
+    for query in (
+        "SELECT k, sum(n) AS n, min(n) AS m FROM s GROUP BY k",
+        "SELECT k, sum(n) AS n, max(n) AS m FROM s WHERE n > 0 GROUP BY k",
+        "SELECT k, n FROM s",
+        "SELECT k, n, row_number() OVER (PARTITION BY k ORDER BY n) AS m FROM s",
+    ):
+        with pytest.raises(NotSupported, match="stream s keeps no rows of the past"):
+            alter(home, f"v AS {query}")
+        assert any(line.startswith("refused: ") and "past" in line for line in alter(home, f"v AS {query} DRY RUN"))
+    assert home.session.version == version
+    lines = alter(home, f"v AS {SUMS}")  # fewer columns need no rows
+    assert lines[1:] == ["kept: partials s_by_k (rows, sum_n_sum)", "rebuilt: nothing", "refused: nothing"]
+    check(home, "v", SUMS)
+
+
+def test_a_dry_run_and_an_equal_query_do_nothing(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS}")
+    home.insert("s", ROWS)
+    version = home.session.version
+    assert alter(home, f"v AS {SUMS}") == ["nothing changes"]
+    assert alter(home, "v AS select k, sum(n)  AS n from s -- the same\n group by k") == ["nothing changes"]
+    lines = alter(home, "v AS SELECT k, max(n) AS n FROM s GROUP BY k DRY RUN")
+    assert lines[0] == "kept: partials s_by_k (rows)"
+    assert lines[-1] == "dry run: nothing is done"
+    (result,) = home.session.execute("ALTER VIEW v AS SELECT k, max(n) AS n FROM s GROUP BY k", dry_run=True)
+    assert result.message is not None and result.message.splitlines() == lines
+    assert home.session.version == version
+    assert_same_rows(home.table("v"), home.batch(SUMS, s=ROWS))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, sum(n) AS n FROM s WHERE n > 1 GROUP BY k",
+        "SELECT upper(k) AS k, sum(n) AS n FROM s GROUP BY k, n % 2",
+        "SELECT k, CAST(count(*) AS BIGINT) AS n FROM (SELECT DISTINCT k, n FROM s) GROUP BY k",
+    ],
+)
+def test_changes_go_on_with_a_correction(home: Harness, query: str) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS} EMIT CHANGES; CREATE VIEW w AS SELECT max(n) AS n FROM v EMIT CHANGES")
+    home.insert("s", ROWS)
+    subscription = home.session.subscribe("v", home.session.version)
+    alter(home, f"v AS {query} EMIT CHANGES")
+    version = home.session.version
+    old, new = home.batch(SUMS, s=ROWS), home.batch(query, s=ROWS)
+    held = _added(old, subscription)
+    assert_same_rows(held, new)
+    assert_same_rows(home.emitted("v"), new)
+    top = f"SELECT max(n) AS n FROM ({query})"
+    assert_same_rows(home.table("w"), home.batch(top, s=ROWS))
+    home.insert("s", MORE)
+    home.reopen()
+    home.insert("s", [("b", 7)])
+    rows = [*ROWS, *MORE, ("b", 7)]
+    for name, text in (("v", query), ("w", top)):
+        assert_same_rows(home.table(name), home.batch(text, s=rows))
+        assert_same_rows(home.emitted(name), home.batch(text, s=rows))
+    assert [change for change in home.changes("v") if change.version == version]
+
+
+def test_windows_that_have_closed_are_corrected(home: Harness) -> None:
+    def sums(call: str) -> str:
+        return (
+            f"SELECT window_start, k, {call} AS n FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE)"
+            " GROUP BY window_start, window_end, k"
+        )
+
+    home.sql(f"{TIMED}; CREATE VIEW v AS {sums('sum(n)')} EMIT ON WINDOW CLOSE")
+    rows = [("a", 1, "2026-01-01 00:00:05"), ("a", 2, "2026-01-01 00:00:30"), ("b", 3, "2026-01-01 00:01:10")]
+    home.insert("s", rows)
+    closed = [row for row in home.batch(sums("sum(n)"), s=rows) if row[1] == "a"]
+    assert_same_rows(home.table("v"), closed)
+    alter(home, f"v AS {sums('sum(n * 2)')} EMIT ON WINDOW CLOSE")
+    assert_same_rows(home.emitted("v"), [(start, k, 2 * n) for start, k, n in closed])
+    late = ("a", 5, "2026-01-01 00:00:40")
+    home.insert("s", [late])
+    home.advance("s")
+    assert_same_rows(home.table("v"), home.batch(sums("sum(n * 2)"), s=[*rows, late]))
+    lines = alter(home, f"v AS {sums('sum(n * 2) + 1')} EMIT ON WINDOW CLOSE")
+    assert any(line.startswith("kept: partials") for line in lines)
+    assert_same_rows(home.table("v"), home.batch(sums("sum(n * 2) + 1"), s=[*rows, late]))
+    assert_same_rows(home.emitted("v"), home.batch(sums("sum(n * 2) + 1"), s=[*rows, late]))
+
+
+def test_other_columns_need_that_nobody_reads_the_view(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS} EMIT CHANGES; CREATE VIEW w AS SELECT max(n) AS n FROM v")
+    home.insert("s", ROWS)
+    query = "SELECT k, sum(n) AS n, count(*) AS c FROM s GROUP BY k"
+    with pytest.raises(NotSupported, match="it is read by w"):
+        alter(home, f"v AS {query} EMIT CHANGES")
+    home.sql("DROP VIEW w")
+    lines = alter(home, f"v AS {query} EMIT CHANGES")
+    assert "rebuilt: changes of v, begun anew" in lines
+    check(home, "v", query)
+    assert_same_rows(home.emitted("v"), home.batch(query, s=[*ROWS, *MORE]))
+
+
+def test_what_cannot_be_is_said_at_its_place(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS}; CREATE VIEW w AS SELECT max(n) AS n FROM v")
+    with pytest.raises(SqlError, match="view v would read itself"):
+        alter(home, "v AS SELECT 'x' AS k, n FROM w")
+    with pytest.raises(UnknownName, match="there is no view x"):
+        alter(home, f"x AS {SUMS}")
+    with pytest.raises(SqlError, match="there is no column m"):
+        alter(home, "v AS SELECT m FROM s")
+    changed = "SELECT k, sum(n * 2) AS n FROM s GROUP BY k"
+    with pytest.raises(SqlError, match="ALTER VIEW v AS SELECT k, sum"):
+        home.session.run(f"CREATE VIEW v AS {changed}", until_idle=True)
+    alter(home, f"v AS {changed}")
+    home.session.run(f"CREATE VIEW v AS {changed}", until_idle=True)  # the home says what the script says
+
+
+def test_a_source_is_read_again(tmp_path: Path, home: Harness) -> None:
+    (tmp_path / "0.csv").write_text("a,1\nb,2\n")
+    home.sql(f"CREATE STREAM s (k STRING, n INT) FROM files(path => '{tmp_path}/*.csv'); CREATE VIEW v AS {SUMS}")
+    assert home.table("v") == [("a", 1), ("b", 2)]
+    alter(home, "v AS SELECT k, n, row_number() OVER (ORDER BY k DESC) AS r FROM s")
+    (tmp_path / "1.csv").write_text("c,3\n")
+    assert home.table("v") == [("a", 1, 3), ("b", 2, 2), ("c", 3, 1)]
+
+
+def test_a_view_that_starts_now_goes_on_with_what_it_has_seen(home: Harness) -> None:
+    home.sql(STREAM)
+    home.insert("s", [("a", 100)])
+    home.sql("CREATE VIEW v AS SELECT k, sum(n) AS n, count(*) AS c FROM s GROUP BY k START AT NOW")
+    home.insert("s", [("a", 1)])
+    alter(home, f"v AS {SUMS}")
+    assert home.table("v") == [("a", 1)]
+    with pytest.raises(NotSupported, match="starts with run 1"):
+        alter(home, "v AS SELECT k, max(n) AS n FROM s GROUP BY k")
+
+
+def _view(home: Harness, name: str) -> View:
+    found = catalog(home).find(name)
+    assert isinstance(found, View)
+    return found
+
+
+def _added(rows: list[tuple[object, ...]], batches: object) -> list[tuple[object, ...]]:
+    """What a subscriber holds that had these rows."""
+    held = list(rows)
+    for batch in batches:  # type: ignore[attr-defined]
+        for change in batch.changes.to_pylist():
+            *row, diff = change.values()
+            for _ in range(abs(diff)):
+                (held.append if diff > 0 else held.remove)(tuple(row))
+    return held

@@ -1,0 +1,155 @@
+"""What two plans of a view have in common, found without Spark: fingerprints, matching nodes, the three lists."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.plan.alter import Comparison, beginnings, compare, fingerprint, lists, missing
+from anabranch.plan.catalog import (
+    BlockUse,
+    Catalog,
+    Field,
+    Key,
+    Panes,
+    PartialColumn,
+    Stream,
+    Touch,
+    View,
+    to_json,
+)
+from anabranch.plan.views import Planned
+
+STREAM = Stream("s", "s", "", (Field("k", "string"),), None, None, None, None, None, {}, "all", False, 0)
+COLUMNS = tuple(
+    PartialColumn(name, f"{name}(n)", "sum({c})", True, None, "bigint", 0) for name in ("count", "sum", "max")
+)
+PANES = Panes("p", "s", "s|k", "`@stream`", {}, (Key("k", "k", "string"),), None, 0, 0, COLUMNS, (None,))
+FIELDS = (Field("k", "string"), Field("n", "bigint"))
+
+
+def node(id: str, *, place: str = "@p:0", columns: tuple[str, ...] = ("count", "sum"), text: str = "") -> View:
+    """A group over partials."""
+    text = text or f"SELECT k, sum(`sum`) AS n FROM `{place}` GROUP BY k"
+    use = BlockUse(place, "p", None, "count", columns)
+    touch = Touch(place, f"SELECT DISTINCT k AS `k0` FROM `{place}`")
+    return View(
+        id, f"v/{id[-1]}", "SELECT k, sum(n) AS n FROM s GROUP BY k", text, FIELDS, (use,), None, {}, {}, {}, "feed",
+        "beginning", node="keyed", keys=FIELDS[:1], touches=(touch,), owner="v",
+    )  # fmt: skip
+
+
+def above(below: View, text: str = "SELECT max(n) AS m FROM {}") -> View:
+    placeholder = f"@v:{below.id}"
+    return View(
+        "v", "v", "", text.format(f"`{placeholder}`"), (Field("m", "bigint"),), (), None, {}, {},
+        {placeholder: below.id}, "feed", "beginning", node="whole",
+    )  # fmt: skip
+
+
+def compared(old: View, new: View, old_node: View, new_node: View) -> tuple[Catalog, Comparison]:
+    catalog = Catalog({each.id: to_json(each) for each in (STREAM, PANES, old_node, old)})
+    return catalog, compare(catalog, catalog.view("v"), Planned(new, (PANES, new_node), {}, (), ()))
+
+
+def test_a_fingerprint_minds_meaning_and_not_names() -> None:
+    states = {"p": PANES}
+    one = fingerprint(node("v_1"), states, {})
+    assert fingerprint(node("v_7", place="@p:3"), states, {}) == one
+    spaced = "SELECT k,  sum(`sum`) AS n /* all */ FROM `@p:0`\nGROUP  BY k"
+    assert fingerprint(node("v_1", text=spaced.replace("SELECT", "select")), states, {}) == one
+    for other in (
+        node("v_1", columns=("count", "max")),
+        node("v_1", text="SELECT k, sum(`sum`) + 1 AS n FROM `@p:0` GROUP BY k"),
+        replace(node("v_1"), fields=(FIELDS[0], Field("n", "int"))),
+        replace(node("v_1"), late="drop"),
+        replace(node("v_1"), emit="triggers", triggers={"counting": 2}),
+        replace(node("v_1"), tables={"@t:t": "t"}, statics_at={"t": (3, 1)}),
+    ):
+        assert fingerprint(other, states, {}) != one
+    later = {"p": replace(PANES, columns=tuple(replace(each, since=2) for each in COLUMNS))}
+    assert fingerprint(node("v_1"), later, {}) != one
+
+
+def test_static_tables_count_by_what_is_in_them() -> None:
+    def at(version: int, own: int) -> str:
+        view = replace(node("v_1"), tables={"@t:t": "t"}, statics_at={"t": (version, own)})
+        return fingerprint(view, {"p": PANES}, {})
+
+    assert at(3, 1) == at(9, 1) != at(9, 2)
+
+
+def test_a_string_that_looks_like_a_placeholder_is_a_string() -> None:
+    below = node("v_1")
+    plain = above(below, "SELECT max(n) AS m, '`@v:v_1`' AS t FROM {}")
+    _, found = compared(
+        plain, replace(above(node("v_2"), "SELECT max(n) AS m, '`@v:v_1`' AS t FROM {}")), below, node("v_2")
+    )
+    assert found.same
+    assert found.view.text == plain.text
+
+
+def test_an_equal_node_is_gone_on_with_under_its_old_id() -> None:
+    old, new = node("v_1"), node("v_2", place="@p:5")
+    catalog, found = compared(above(old), above(new, "SELECT min(n) AS m FROM {}"), old, new)
+    assert found.kept == (catalog.view("v_1"),)
+    assert (found.made, found.gone, found.same) == ((), (), False)
+    assert found.view.text == "SELECT min(n) AS m FROM `@v:v_1`"
+    assert found.view.views == {"@v:v_1": "v_1"}
+    assert lists(catalog, found, lambda _: None).lines() == [
+        "kept: partials p (count, sum)",
+        "kept: node v/1 (SELECT k, sum(n) AS n FROM s GROUP BY k)",
+        "rebuilt: changes of v, with the difference between the old and the new answer",
+        "refused: nothing",
+    ]
+
+
+def test_the_same_plan_is_the_same() -> None:
+    old, new = node("v_1"), node("v_2")
+    _, found = compared(above(old), above(new), old, new)
+    assert found.same
+
+
+def test_another_node_is_made_and_the_old_one_goes() -> None:
+    old, new = node("v_1"), node("v_1_2", columns=("count", "max"))
+    catalog, found = compared(above(old), above(new), old, new)
+    assert [each.name for each in found.made] == ["v/2"]
+    assert found.gone == (catalog.view("v_1"),)
+    assert not found.same
+
+
+def test_new_columns_are_refused_where_rows_are_gone() -> None:
+    old, new = node("v_1"), node("v_2", columns=("count", "max"))
+    catalog = Catalog({each.id: to_json(each) for each in (STREAM, PANES, old, above(old))})
+    found = compare(catalog, catalog.view("v"), Planned(above(new), (PANES, new), {"p": ("max",)}, (), ()))
+    said = lists(catalog, found, lambda stream: f"stream {stream.name} keeps no rows of the past")
+    assert said.kept == ("partials p (count)",)
+    assert said.refused == ("partials p (max): stream s keeps no rows of the past",)
+    assert lists(catalog, found, lambda _: None).rebuilt[0] == "partials p (max), from the rows of s"
+
+
+@pytest.mark.parametrize(
+    ("source", "kept_since", "runs", "since", "words"),
+    [
+        (None, 0, 5, 0, None),
+        (None, None, 0, 0, None),
+        (None, None, 5, 5, None),
+        (None, None, 5, 0, "keeps no rows of the past"),
+        (None, 3, 5, 0, "from run 3 on"),
+        (None, 0, 5, 3, "starts with run 3"),
+        ("files", None, 5, 0, None),
+        ("files", None, 5, 3, None),
+    ],
+)
+def test_which_rows_can_be_had_again(
+    source: str | None, kept_since: int | None, runs: int, since: int, words: str | None
+) -> None:
+    reason = missing(replace(STREAM, source=source, kept_since=kept_since), runs, since)
+    assert reason is None if words is None else reason is not None and words in reason
+
+
+def test_a_view_begins_where_its_columns_do() -> None:
+    panes = replace(PANES, columns=tuple(replace(each, since=4) for each in COLUMNS))
+    catalog = Catalog({each.id: to_json(each) for each in (STREAM, panes, node("v_1"), above(node("v_1")))})
+    assert beginnings(catalog, catalog.view("v")) == {"s": 4}

@@ -1,0 +1,367 @@
+"""EXPLAIN: what is said about each node of a plan, in words, as JSON and as a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from itertools import count
+
+import pytest
+import sqlglot
+from sqlglot.optimizer.qualify import qualify
+
+from anabranch.algebra.progress import Percentile
+from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
+from anabranch.plan.describe import Figures, PlanNode, progress_rule
+from anabranch.plan.explain import Explanation, explain_query, explain_view
+from anabranch.plan.nodes import plan
+from anabranch.plan.render import SUBSCRIBED, rendered
+from anabranch.plan.views import Surroundings
+from anabranch.sql.parser import parse
+from anabranch.sql.syntax import CreateView, Explain, SelectStatement
+from anabranch.testing import Harness
+
+WINDOW = "window_start, window_end"
+TUMBLE = f"SELECT {WINDOW}, k, sum(n) AS n FROM TUMBLE(s, ts, INTERVAL 1 MINUTE) GROUP BY {WINDOW}, k"
+FIELDS = (Field("k", "string"), Field("n", "bigint"), Field("ts", "timestamp"))
+
+
+def stream(name: str, **others: object) -> Stream:
+    values: dict[str, object] = {
+        "id": name, "name": name, "sql": "", "fields": FIELDS, "time": "ts", "delay": 5_000_000, "idle": None,
+        "ahead": None, "source": None, "options": {}, "keep": "all", "fail_on_bad": False, "kept_since": 0,
+    }  # fmt: skip
+    return Stream(**{**values, **others})  # type: ignore[arg-type]
+
+
+def analyze(text: str, schemas: Mapping[str, Iterable[Field]]) -> list[Field]:
+    """The columns of a query as Spark's analyser would name them; their types matter to no test here."""
+    query = sqlglot.parse_one(text, dialect="spark")
+    if query.is_star:
+        known = {name: {field.name: field.type for field in fields} for name, fields in schemas.items()}
+        query = qualify(query, schema=known, dialect="spark", validate_qualify_columns=False)
+    types = {field.name: field.type for fields in schemas.values() for field in fields}
+    return [Field(name, types.get(name, "bigint")) for name in query.named_selects]
+
+
+class World:
+    """A catalog and the views that were made in it, without an engine."""
+
+    def __init__(self) -> None:
+        names = Table("names", "names", "", (Field("k", "string"), Field("label", "string")), None, {}, None)
+        self.catalog = Catalog({each.id: to_json(each) for each in (stream("s"), stream("r"), names)})
+        numbers = count()
+        self.surroundings = Surroundings(
+            analyze, lambda _: 0, lambda _: False, lambda _: (1, 1), lambda name: f"{name}_{next(numbers)}"
+        )
+
+    def make(self, sql: str) -> View:
+        (statement,) = parse(sql)
+        assert isinstance(statement, CreateView)
+        planned = plan(
+            id=statement.name.last, name=statement.name.last, text=sql, sql=sql, query=statement.query,
+            start="beginning", fields=self.fields(sql), catalog=self.catalog, world=self.surroundings,
+        )  # fmt: skip
+        self.catalog = self.catalog.with_objects((*planned.objects, planned.view))
+        return planned.view
+
+    def fields(self, sql: str) -> tuple[Field, ...]:
+        from anabranch.plan.bind import Binder
+
+        (statement,) = parse(sql)
+        assert isinstance(statement, CreateView | SelectStatement)
+        bound = Binder(sql, self.catalog, statement.query).bind()
+        schemas = {}
+        for placeholder, reference in bound.references.items():
+            found = self.catalog[reference.target]
+            assert isinstance(found, Stream | Table | View)
+            schemas[placeholder] = found.fields
+        return tuple(analyze(bound.text.text, schemas))
+
+    def explain(self, sql: str) -> Explanation:
+        (statement,) = parse(sql)
+        assert isinstance(statement, SelectStatement)
+        return explain_query(sql, statement.query, self.catalog, self.surroundings, self.fields(sql))
+
+    def nodes(self, sql: str) -> dict[str, PlanNode]:
+        return {node.name: node for node in self.explain(sql).nodes}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def told(explanation: Explanation) -> str:
+    return "\n".join(rendered(explanation, "text"))
+
+
+# ---- kinds
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "keys"),
+    [
+        ("SELECT k, n FROM s WHERE n > 1", "stateless", ()),
+        ("SELECT s.k, label FROM s JOIN names ON names.k = s.k", "stateless", ()),
+        ("SELECT k, sum(n) AS n FROM s GROUP BY k", "partial", ("k",)),
+        ("SELECT sum(n) AS n FROM s", "partial", ()),
+        (TUMBLE, "partial", ("window_start", "window_end", "k")),
+        ("SELECT DISTINCT k, n FROM s", "keyed", ("k", "n")),
+        ("SELECT s.k, r.n FROM s JOIN r ON s.k = r.k", "keyed", ("k",)),
+        ("SELECT k, n FROM s ORDER BY n LIMIT 3", "recomputed", ()),
+        ("SELECT n, row_number() OVER (ORDER BY n) AS place FROM s", "recomputed", ()),
+    ],
+)
+def test_kinds(world: World, query: str, kind: str, keys: tuple[str, ...]) -> None:
+    node = world.explain(f"{query} EMIT CHANGES").nodes[-1]
+    assert (node.kind, node.keys) == (kind, keys)
+    assert node.append_only == (kind == "stateless")
+    assert bool(node.reason) == (not keys and kind != "stateless")
+
+
+def test_the_reason_why_something_is_recomputed(world: World) -> None:
+    node = world.explain("SELECT k, n FROM s ORDER BY n LIMIT 3 EMIT CHANGES").nodes[-1]
+    assert node.reason == "LIMIT looks at all rows"
+    read = told(world.explain("SELECT DISTINCT k FROM s"))
+    assert "computed over rows at each read, because it has no aggregate" in read
+
+
+def test_a_key_that_is_not_shown_has_the_name_of_its_column(world: World) -> None:
+    assert world.nodes("SELECT sum(n) AS n FROM s GROUP BY k EMIT CHANGES")["query"].keys == ("k",)
+
+
+def test_nodes_come_behind_what_they_read(world: World) -> None:
+    nodes = world.explain(
+        "SELECT a.k, a.c, names.label FROM (SELECT k, count(*) AS c FROM s GROUP BY k) a JOIN names ON names.k = a.k"
+        " EMIT CHANGES"
+    ).nodes
+    seen: set[str] = set()
+    for node in nodes:
+        assert set(node.inputs) <= seen
+        seen.add(node.id)
+    assert {node.name: node.kind for node in nodes} == {
+        "s": "stream",
+        "query/1": "partial",
+        "names": "table",
+        "query": "stateless",
+    }
+    # What reads rows that can change has such rows itself.
+    assert not nodes[-1].append_only
+
+
+# ---- append-only, event time, progress
+
+
+@pytest.mark.parametrize(
+    ("clause", "appends"),
+    [
+        ("EMIT ON WINDOW CLOSE", False),
+        ("EMIT ON WINDOW CLOSE LATE DROP", True),
+        ("EMIT ON WINDOW CLOSE LATE ARCHIVE", True),
+        ("TRIGGER ON WATERMARK, COUNTING 2 LATE DROP", False),
+        ("EMIT CHANGES", False),
+    ],
+)
+def test_a_window_that_is_shown_once_is_append_only(world: World, clause: str, appends: bool) -> None:
+    node = world.nodes(f"{TUMBLE} {clause}")["query"]
+    assert node.append_only == appends
+    assert {"window_start", "window_end"} <= set(node.event_time)
+
+
+def test_progress_is_the_least_of_the_inputs(world: World) -> None:
+    nodes = world.nodes("SELECT s.k, r.n FROM s JOIN r ON s.k = r.k EMIT CHANGES")
+    assert nodes["s"].progress == "5 seconds behind the highest ts"
+    assert nodes["query"].progress == "the least of s and r"
+
+
+@pytest.mark.parametrize(
+    ("others", "rule"),
+    [
+        ({"time": None, "delay": None}, "none: the stream has no event time"),
+        ({"delay": None}, "moves by ADVANCE alone: the stream has no WATERMARK"),
+        ({"delay": 0}, "the highest ts"),
+        (
+            {"delay": None, "percentile": Percentile(1000, 95, 100)},
+            "95 percent of the last 1000 rows lie above it, taken anew every 100 rows",
+        ),
+        (
+            {"source": "rate", "idle": 30_000_000, "ahead": 60_000_000},
+            "5 seconds behind the highest ts; a partition that is silent for 30 seconds is not waited for;"
+            " a row more than 1 minute ahead of the clock does not move it",
+        ),
+    ],
+)
+def test_the_progress_of_a_stream(others: dict[str, object], rule: str) -> None:
+    assert progress_rule(stream("s", **others)) == rule
+
+
+@pytest.mark.parametrize(
+    ("clause", "said"),
+    [
+        ("TRIGGER COUNTING 3", "emits a key with every 3 records"),
+        (
+            "TRIGGER COUNTING 1, ON WATERMARK",
+            "emits a key when its window closes and with every record; late rows corr",
+        ),
+        ("TRIGGER AFTER DELAY INTERVAL 5 SECONDS", "emits a key 5 seconds after its last change"),
+        ("EMIT ON WINDOW CLOSE LATE FAIL", "emits when a window closes; a late row stops the run (LATE FAIL)"),
+    ],
+)
+def test_what_fires(world: World, clause: str, said: str) -> None:
+    assert world.nodes(f"{TUMBLE} {clause}")["query"].emits.startswith(said)
+
+
+# ---- state
+
+
+def test_state_and_what_bounds_it(world: World) -> None:
+    def state(query: str) -> list[tuple[str, bool]]:
+        return [(each.what, each.bounded) for each in world.explain(query).nodes[-1].state]
+
+    ((plain, bounded),) = state("SELECT k, sum(n) AS n FROM s GROUP BY k")
+    assert "bounded by the number of keys" in plain and bounded
+    ((windows, bounded),) = state(TUMBLE)
+    assert "grows with time" in windows and not bounded
+    assert state("SELECT DISTINCT k FROM s") == [("the rows of stream s, UNBOUNDED", False)]
+    shown = state("SELECT k, n FROM s ORDER BY n LIMIT 3 EMIT CHANGES")[-1]
+    assert shown == ("what is shown: its rows; as many as its answer has", False)
+    assert state("SELECT k, sum(n) AS n FROM s GROUP BY k EMIT CHANGES")[-1] == (
+        "what is shown: one row a key; bounded by the number of keys",
+        True,
+    )
+    assert "every change of them" in state(f"{TUMBLE} EMIT ON WINDOW CLOSE")[-1][0]
+    assert any("waits to fire" in what for what, _ in state(f"{TUMBLE} TRIGGER COUNTING 2"))
+
+
+def test_sharing(world: World) -> None:
+    world.make(f"CREATE VIEW minutes AS {TUMBLE}")
+    assert "shared with minutes" in told(world.explain(TUMBLE))
+    assert "shared with" not in told(explain_view(world.catalog.view("minutes"), world.catalog, world.surroundings))
+
+
+# ---- queries and views
+
+
+def test_a_query_without_a_clause_also_says_how_its_changes_would_be_kept(world: World) -> None:
+    explanation = world.explain("SELECT DISTINCT k FROM s")
+    assert explanation.nodes[-1].kind == "recomputed"
+    assert explanation.kept[-1].kind == "keyed"
+    assert SUBSCRIBED in told(explanation)
+    assert SUBSCRIBED not in told(world.explain("SELECT DISTINCT k FROM s EMIT CHANGES"))
+
+
+def test_what_cannot_be_kept_says_why(world: World) -> None:
+    explanation = world.explain("SELECT k AS a, n AS a FROM s")
+    assert "nobody can subscribe: two columns of it have the same name" in told(explanation)
+
+
+def test_a_batch_query(world: World) -> None:
+    explanation = world.explain("SELECT label FROM names")
+    assert told(explanation) == "batch query: it reads no stream\noutput: label string"
+    assert rendered(explanation, "mermaid") == ["flowchart TB"]
+
+
+def test_a_view_shows_its_own_nodes(world: World) -> None:
+    view = world.make(
+        "CREATE VIEW top AS SELECT k, c FROM (SELECT k, count(*) AS c FROM s GROUP BY k) ORDER BY c DESC LIMIT 2"
+        " EMIT CHANGES"
+    )
+    explanation = explain_view(view, world.catalog, world.surroundings)
+    assert [(node.name, node.kind) for node in explanation.nodes] == [
+        ("s", "stream"),
+        ("top/1", "partial"),
+        ("top", "recomputed"),
+    ]
+    assert not explanation.kept
+
+
+def test_a_query_over_a_view(world: World) -> None:
+    world.make(f"CREATE VIEW minutes AS {TUMBLE}")
+    explanation = world.explain("SELECT k, n FROM minutes WHERE n > 1")
+    assert explanation.heading.startswith("query over views")
+    assert [node.name for node in explanation.nodes] == ["s", "minutes", "query"]
+    kept = {node.name: node for node in explanation.kept}
+    assert kept["minutes"].emits.startswith("emits every change")
+    assert kept["query"].kind == "stateless" and not kept["query"].append_only
+
+
+# ---- forms
+
+
+def test_json(world: World) -> None:
+    figures = {"s": Figures(7, 2, 1.5, 10, 1000)}
+    explanation = world.explain(f"{TUMBLE} EMIT ON WINDOW CLOSE")
+    (line,) = rendered(explanation, "json", figures)
+    document = json.loads(line)
+    assert [node["kind"] for node in document["nodes"]] == ["stream", "partial"]
+    first, last = document["nodes"]
+    assert first["figures"] == {"version": 7, "rows": 2, "milliseconds": 1.5, "state_rows": 10, "state_bytes": 1000}
+    assert last["inputs"] == [first["id"]] and last["keys"] == ["window_start", "window_end", "k"]
+    assert [column["name"] for column in document["output"]] == ["window_start", "window_end", "k", "n"]
+    assert "if_subscribed" not in document
+
+
+def test_figures_in_words(world: World) -> None:
+    figures = {"s": Figures(7, 1, 1234.5, 10, 1000), "r": Figures()}
+    lines = rendered(world.explain("SELECT s.k FROM s JOIN r ON s.k = r.k EMIT CHANGES"), "text", figures)
+    assert "  last changed by version 7: 1 row, 1,234.5 ms" in lines
+    assert "  kept now: 10 rows, 1,000 bytes" in lines and "  kept now: 0 rows, 0 bytes" in lines
+
+
+@pytest.mark.parametrize(("form", "first"), [("dot", "digraph plan {"), ("mermaid", "flowchart TB"), ("svg", "<svg ")])
+def test_pictures(world: World, form: str, first: str) -> None:
+    lines = rendered(world.explain(TUMBLE), form)
+    assert lines[0].startswith(first)
+    assert any("keyed by window" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("options", "analyze", "form"),
+    [
+        ("v", False, "text"),
+        ("(FORMAT JSON) SELECT 1", False, "json"),
+        ("(FORMAT TEXT) v", False, "text"),
+        ("ANALYZE v", True, "text"),
+        ("(ANALYZE, FORMAT JSON) v", True, "json"),
+        ("GRAPH SELECT 1", False, "mermaid"),
+        ("(GRAPH) v", False, "mermaid"),
+        ("(GRAPH SVG) v", False, "svg"),
+        ("(graph dot, analyze) v", True, "dot"),
+        ("(SELECT 1)", False, "text"),
+        ("graph", False, "text"),
+        ("analyze", False, "text"),
+    ],
+)
+def test_options(options: str, analyze: bool, form: str) -> None:
+    (statement,) = parse(f"EXPLAIN {options}")
+    assert isinstance(statement, Explain)
+    assert (statement.analyze, statement.format) == (analyze, form)
+
+
+# ---- in a home
+
+
+@pytest.mark.spark
+def test_analyze_has_the_figures_of_the_last_commit(home: Harness) -> None:
+    home.sql("CREATE STREAM s (k STRING, n INT)")
+    home.sql(
+        "CREATE VIEW top AS SELECT k, c FROM (SELECT k, count(*) AS c FROM s GROUP BY k) ORDER BY c DESC, k LIMIT 1"
+        " EMIT CHANGES"
+    )
+    home.sql("CREATE VIEW plain AS SELECT k FROM s WHERE n > 1")
+    home.insert("s", [("a", 1), ("b", 2)])
+    ((line,),) = home.query("EXPLAIN (ANALYZE, FORMAT JSON) top")
+    nodes = {node["name"]: node for node in json.loads(line)["nodes"]}
+    assert {name: node["figures"]["rows"] for name, node in nodes.items()} == {"s": 2, "top/1": 2, "top": 1}
+    assert nodes["top/1"]["figures"]["state_rows"] == 4  # a row a key in its partials, and in what is shown
+    assert all(node["figures"]["milliseconds"] > 0 for node in nodes.values())
+    ((times,),) = home.query("SELECT milliseconds FROM sys.runs ORDER BY version DESC LIMIT 1")
+    phases = dict(times)
+    parts = phases["changes top"] + phases["changes top/1"]
+    assert phases["changes"] == pytest.approx(parts, abs=1)
+    assert home.query("SELECT view, node, kind, keys, append_only, reason FROM sys.nodes") == [
+        ("plain", "plain", "stateless", [], True, None),
+        ("top", "top/1", "partial", ["k"], False, None),
+        ("top", "top", "recomputed", [], False, "LIMIT looks at all rows"),
+    ]
