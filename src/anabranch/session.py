@@ -358,7 +358,9 @@ class Session:
         if isinstance(statement, Drop):
             return Result(message=self._definer.drop(statement))
         if isinstance(statement, Refresh):
-            return Result(message=self._definer.refresh(statement))
+            message = self._definer.refresh(statement)
+            self._core.sinks.move()
+            return Result(message=message)
         if isinstance(statement, Advance):
             message = self._changer.advance(statement)
             self._core.sinks.move()

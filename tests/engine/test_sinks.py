@@ -295,6 +295,17 @@ def test_windows_that_close_by_progress_go_out(home: Harness, tmp_path: Path) ->
     assert len(written(tmp_path / "out")) == 1
 
 
+def test_a_refreshed_table_goes_out(home: Harness, tmp_path: Path) -> None:
+    (tmp_path / "names.csv").write_text("k,name\na,ann\n")
+    home.sql(f"{STREAM}; CREATE TABLE names FROM files(path => '{tmp_path / 'names.csv'}', header => true)")
+    home.sql("CREATE VIEW named AS SELECT k, name FROM s JOIN names USING (k)")
+    make(home, tmp_path / "out", "files(path => '{path}')", "named")
+    home.insert("s", [("a", 1)])
+    (tmp_path / "names.csv").write_text("k,name\na,ada\n")
+    home.sql("REFRESH TABLE names")
+    assert all_changes(tmp_path / "out") == shown(home, "named")
+
+
 def test_dropping_and_showing(home: Harness, tmp_path: Path) -> None:
     home.sql(f"{STREAM}; {TOTALS}")
     make(home, tmp_path / "out", "files(path => '{path}', mode => 'table')")
