@@ -227,33 +227,26 @@ class Runner:
         ]
         if not any(core.timers.due(view, core.ledger.snapshot(), core.now()) for view in views):
             return None
-        watch = Stopwatch()
         with core.ledger.commit_lock:
-            snapshot = core.ledger.snapshot()
-            catalog = core.catalog(snapshot)
-            bounds = {each.id: (core.progress(snapshot, each.id).bound,) * 2 for each in catalog.of(Stream)}
-            tables: dict[str, TableChange] = {}
-            schemas: dict[str, Any] = {}
-            emit_changes(core, catalog, snapshot, bounds, {}, tables, schemas, watch)
-            return core.ledger.commit(Draft("delay", tables=tables, schemas=schemas, milliseconds=watch.total()))
+            return self._without_rows("delay", frozenset())
 
     def renew(self, table: str) -> Record | None:
         """Bring views up to date that keep their changes and read a static table that was refreshed."""
-        core = self.core
-        watch = Stopwatch()
-        with core.ledger.commit_lock:
-            snapshot = core.ledger.snapshot()
-            catalog = core.catalog(snapshot)
-            stale = {view.id for view in catalog.of(View) if _grows_stale(catalog, view, table)}
-            if not stale:
-                return None
-            bounds = {each.id: (core.progress(snapshot, each.id).bound,) * 2 for each in catalog.of(Stream)}
-            tables: dict[str, TableChange] = {}
-            schemas: dict[str, Any] = {}
-            emit_changes(
-                core, catalog, snapshot, bounds, {}, tables, schemas, watch, renewed=frozenset(stale)
-            )  # fmt: skip
-            return core.ledger.commit(Draft("refresh", tables=tables, schemas=schemas, milliseconds=watch.total()))
+        with self.core.ledger.commit_lock:
+            catalog = self.core.catalog(self.core.ledger.snapshot())
+            stale = frozenset(view.id for view in catalog.of(View) if _grows_stale(catalog, view, table))
+            return self._without_rows("refresh", stale) if stale else None
+
+    def _without_rows(self, kind: str, renewed: frozenset[str]) -> Record:
+        """A commit of changes that no new rows bring."""
+        core, watch = self.core, Stopwatch()
+        snapshot = core.ledger.snapshot()
+        catalog = core.catalog(snapshot)
+        bounds = {each.id: (core.progress(snapshot, each.id).bound,) * 2 for each in catalog.of(Stream)}
+        tables: dict[str, TableChange] = {}
+        schemas: dict[str, Any] = {}
+        emit_changes(core, catalog, snapshot, bounds, {}, tables, schemas, watch, renewed=renewed)
+        return core.ledger.commit(Draft(kind, tables=tables, schemas=schemas, milliseconds=watch.total()))
 
 
 def emit_changes(
@@ -271,7 +264,8 @@ def emit_changes(
 ) -> None:
     """Add the changes of every view whose changes are kept to the tables of a commit.
 
-    `made` are new views: they are filled, and no other view changes. `only` are all that can change.
+    `made` are new views: they are filled, and no other view changes. `only` are all that can change. `renewed` are
+    compared as a whole, whatever the commit brings.
     """
     kept = [view for view in catalog.in_order() if view.kept and catalog.sources_of(view) & set(bounds)]
     if made or only is not None:
