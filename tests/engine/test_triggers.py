@@ -204,6 +204,25 @@ def test_a_clause_inside_a_query(home: Harness) -> None:
     assert sorted(minutes) == [(1, "A", 3), (1, "B", 3), (1, "C", 1), (2, "A", 2), (2, "B", 1)]
 
 
+def test_progress_waits_for_rows_that_are_still_to_be_shown(home: Harness) -> None:
+    """A view above one with a delay closes a window only when that one has shown it; so nothing is late there."""
+    home.sql(
+        f"SET CLOCK {at(0)};"
+        "CREATE STREAM s (k STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS);"
+        "CREATE VIEW quiet AS SELECT window_end, k, count(*) AS n FROM TUMBLE(s, ts, INTERVAL 10 SECONDS)"
+        " GROUP BY window_end, k TRIGGER AFTER DELAY INTERVAL 1 MINUTE;"
+        "CREATE VIEW total AS SELECT window_end, sum(n) AS n FROM quiet GROUP BY window_end"
+        " EMIT ON WINDOW CLOSE LATE DROP"
+    )
+    home.insert("s", [("a", moment(1)), ("b", moment(2))])
+    home.insert("s", [("a", moment(40))])  # progress is far behind the first window
+    assert home.table("total") == []
+    home.sql(f"SET CLOCK {at(60)}")
+    assert home.table("quiet") == [(moment(10), "a", 1), (moment(10), "b", 1), (moment(50), "a", 1)]
+    assert home.table("total") == [(moment(10), 2)]
+    assert home.query("SELECT * FROM sys.late_rows") == []
+
+
 # ---- EMIT STREAM and its relatives, by the example of "One SQL to Rule Them All"
 
 BIDS = [

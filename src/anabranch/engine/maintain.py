@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.progress import combine
+from anabranch.algebra.progress import END, combine
 from anabranch.engine import local, read
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema
@@ -57,6 +57,13 @@ class Maintainer:
         self.core = core
         self.bounds = bounds
         self.filling = False
+        #: For views with triggers, the end of the first window that is still to be shown, before and after.
+        self.waits: dict[str, tuple[int | None, int | None]] = {}
+        for view in catalog.of(View):
+            if view.triggers is not None:
+                core.timers.pending(view, snapshot)
+                earliest = core.timers.earliest(view)
+                self.waits[view.id] = earliest, earliest
         self.late: list[LateRows] = []
         self.catalog = catalog
         self.before = snapshot
@@ -130,13 +137,13 @@ class Maintainer:
 
     def _fire(self, view: View) -> tuple[DataFile, ...]:
         """The changes of the keys that fire in this commit."""
-        streams = self.catalog.sources_of(view)
-        before, after = (combine(self._bound(id, which) for id in streams) for which in (0, 1))
+        before, after = self.progress(view, 0), self.progress(view, 1)
         fired = self.core.timers.fire(
             view, self.before, self._records(view), now=self.now, before=before, after=after,
             on_late=lambda end, count: self._late(view, end, count),
         )  # fmt: skip
         self.added[view.pending_table] = fired.files
+        self.waits[view.id] = self.waits[view.id][0], self.core.timers.earliest(view)
         if not fired.keys:
             return ()
         names = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keys))
@@ -144,6 +151,22 @@ class Maintainer:
             return self._minus_shown(view, self._limited(view, fired, None), None)
         touched = self.core.spark.createDataFrame(table_of(names, fired.keys))
         return self._minus_shown(view, self._limited(view, fired, touched), touched)
+
+    def progress(self, view: View, which: int) -> int | None:
+        """The progress of what a view reads, before this commit (0) or after it (1).
+
+        That of its streams, held back by views below that have rows of a window still to show.
+        """
+        bound = combine(self._bound(id, which) for id in self.catalog.sources_of(view))
+        if bound is None or bound == END:
+            return bound
+        for id in view.views.values():
+            below = self.catalog.view(id)
+            held = self.progress(below, which)
+            waiting = self.waits[below.id][which] if below.triggers is not None else None
+            held = held if waiting is None or held is None else min(held, waiting - 1)
+            bound = bound if held is None else min(bound, held)
+        return bound
 
     def _bound(self, stream: str, which: int) -> int | None:
         return self.bounds[stream][which] if stream in self.bounds else self.core.progress(self.before, stream).bound

@@ -68,6 +68,12 @@ class Timers:
         """Let go of the pending keys of a view whose query is another one now."""
         self._kept.pop(view_id, None)
 
+    def earliest(self, view: View) -> int | None:
+        """The end of the first window of which a view has something still to show."""
+        known = self._kept.get(view.id)
+        times = [_event_times(view)(key) for key in known[1]] if known is not None else []
+        return min((time for time in times if time is not None), default=None)
+
     def due(self, view: View, snapshot: Snapshot, now: int) -> bool:
         """Whether a delay is over."""
         waiting = self.pending(view, snapshot).values()
