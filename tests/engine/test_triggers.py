@@ -305,14 +305,14 @@ def test_cats_by_description(home: Harness, n: int, last: dict[str, int]) -> Non
     home.sql("CREATE STREAM cats (name STRING, description STRING)")
     query = f"SELECT c.description, COUNT(*) AS n FROM cats c GROUP BY c.description TRIGGER COUNTING {n}"
     home.sql(f"CREATE VIEW v AS {query}")
+    made = home.session.version
     for cat in CATS:
         home.insert("cats", [cat])
     expected = sorted(last.items())
     assert home.table("v") == expected
     assert sorted(home.query(query)) == expected  # a finite query shows what has fired
     if n == 1:
-        lines = [line for commit in shown(home.changes("v")) for line in commit.split(" ") if line[0] in "+-"]
-        assert len(lines) == 13
+        assert sum(batch.changes.num_rows for batch in home.session.subscribe("v", made)) == 13
 
 
 def test_times_of_changes_are_those_of_the_clock(home: Harness) -> None:
