@@ -423,7 +423,7 @@ class Session:
         view = self._core.catalog().find(statement.target.last)
         if not isinstance(view, View) or len(statement.target.parts) > 1:
             raise self._definer.no_such(statement, statement.target, "view", view)
-        return Result(live=self._subscription(view, statement.version), endless=self._endless(view))
+        return Result(live=self._subscription(view, statement.version, versions=True), endless=self._endless(view))
 
     def subscribe(self, view: str, version: int | None = None) -> Iterator[Batch]:
         """The changes of a view: its answer first, or, with a version, what came after it. Each batch says its own."""
@@ -433,9 +433,10 @@ class Session:
         self._must_write()
         return iter(self._subscription(found, version))
 
-    def _subscription(self, view: View, version: int | None) -> Subscription:
+    def _subscription(self, view: View, version: int | None, *, versions: bool = False) -> Subscription:
         view = self._definer.keep_changes(view)
-        return Subscription(self._core, self._capture, view, version, end=self._temporary is not None)
+        end = self._temporary is not None
+        return Subscription(self._core, self._capture, view, version, end=end, versions=versions)
 
     def _endless(self, view: View) -> bool:
         catalog = self._core.catalog()

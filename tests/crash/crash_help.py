@@ -361,7 +361,7 @@ def check_changes(home: Path) -> None:
             for version in sorted({row["_version"] for row in rows}):
                 for row in rows:
                     if row["_version"] == version:
-                        key = tuple(value for name, value in row.items() if name not in ("_diff", "_version"))
+                        key = tuple(value for name, value in row.items() if name not in ("_diff", "_version", "_at"))
                         shown[key] += row["_diff"]
                 assert set(shown.values()) <= {0, 1}, f"{table} at version {version}"
 

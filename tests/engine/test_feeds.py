@@ -62,8 +62,8 @@ def test_subscribe_as_a_statement(home: Harness) -> None:
     version = home.session.version
     home.insert("s", [("a", 1)])
     result = home.session.sql(f"SUBSCRIBE TO v FROM VERSION {version}")
-    assert result.columns == ["k", "n", "total"]
-    assert [changes(batch) for batch in result] == [[("a", 1, 1, 1)]]
+    assert result.columns == ["k", "n", "total", "_version"]
+    assert [changes(batch) for batch in result] == [[("a", 1, 1, version + 1, 1)]]
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,10 @@ def choose_output(
     console: Console, name: str | None, result: Result, statement: Statement | None = None
 ) -> tuple[Output, bool]:
     """The output to use, and whether it follows changes until it is told to stop."""
+    from anabranch.sql.syntax import Subscribe
+
+    if name is None and isinstance(statement, Subscribe):
+        name = "stream-json"
     if name is None:
         name = "live-table" if result.endless and console.out_is_terminal else "batch-table"
     follows = name in LIVE and (result.kind == "changes" or result.endless)

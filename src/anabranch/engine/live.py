@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from anabranch.engine.core import Core
 from anabranch.engine.define import Definer, stream_locks
 from anabranch.engine.feed import Batch, Feed
 from anabranch.engine.frames import arrow_schema, translate
+from anabranch.engine.tables import VERSION
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Field, View
 from anabranch.sql.syntax import SelectStatement
@@ -98,16 +100,26 @@ class Following:
 
 
 class Subscription(Following):
-    """A view that somebody follows from a version on."""
+    """A view that somebody follows from a version on. With `versions`, each change says which version brought it."""
 
-    def __init__(self, core: Core, capture: Capture, view: View, position: int | None, *, end: bool) -> None:
+    def __init__(
+        self, core: Core, capture: Capture, view: View, position: int | None, *, end: bool, versions: bool
+    ) -> None:
         super().__init__(core, capture, core.catalog().sources_of(view), end=end)
         self.feed = Feed(core, view, position)
-        self.fields = view.fields
+        self.versions = versions
+        self.fields = (*view.fields, VERSION) if versions else view.fields
         self.times = view.times
 
     def _changes(self) -> Iterator[Batch]:
-        yield from self.feed.batches()
+        import pyarrow as pa
+
+        for batch in self.feed.batches():
+            changes = batch.changes
+            if self.versions:
+                column = pa.array([batch.version] * changes.num_rows, pa.int64())
+                changes = changes.add_column(changes.num_columns - 1, VERSION.name, column)
+            yield replace(batch, changes=changes)
 
 
 class Live(Following):
