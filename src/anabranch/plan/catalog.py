@@ -283,6 +283,8 @@ def from_json(values: Mapping[str, Any]) -> Object:
         if name == "kind":
             continue
         nested = Field if name == "keys" and cls is View else _NESTED.get(name)
+        if name == "emit" and value == "changes":
+            value = "read"  # as homes made before changes could be kept have it
         if name == "statics_at":
             value = {table: tuple(at) for table, at in value.items()}
         if isinstance(value, list | tuple) and nested is not None and value and isinstance(value[0], dict):
