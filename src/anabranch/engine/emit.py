@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, combine
 from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_starts_sql, window_time
+from anabranch.duck import connect, path_list, quoted, quoted_text, timestamp
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
 from anabranch.engine.tables import PANE, change_fields, hidden_keys
@@ -150,7 +151,7 @@ def _by_duckdb(
     paths = snapshot.table_paths(ledger, panes.id, low, high) + fresh_paths
     if not paths:
         return ()
-    duck = connection(core)
+    duck = connection()
     closing = f"w + {windows.size} > {floor}" + ("" if after == END else f" AND w + {windows.size} <= {after}")
     keys, reduces = names.keys(), _reduces(panes, use)
     ctes = [pane_relation("exploded", panes, use, paths, low, high)]
@@ -201,7 +202,7 @@ def _late_rows(core: Core, names: _Columns, paths: list[str], before: int) -> li
         f"WITH {relation} SELECT w, CAST(sum({presence}) AS BIGINT) AS n"
         f" FROM late WHERE w + {size} <= {before} GROUP BY w HAVING n > 0 ORDER BY w"
     )
-    found = [LateRows(names.view, start, start + size, rows) for start, rows in connection(core).sql(text).fetchall()]
+    found = [LateRows(names.view, start, start + size, rows) for start, rows in connection().sql(text).fetchall()]
     for each in found:
         each.check()
     return found
@@ -278,33 +279,9 @@ def copy_to_table(
 _connections = threading.local()
 
 
-def connection(core: Core) -> duckdb.DuckDBPyConnection:
-    """A DuckDB of this thread: in memory, spilling beside the ledger, reading nothing but the files it is told."""
+def connection() -> duckdb.DuckDBPyConnection:
+    """The DuckDB of this thread."""
     duck: Any = getattr(_connections, "duck", None)
     if duck is None:
-        import duckdb
-
-        duck = duckdb.connect(":memory:")
-        for setting in ("TimeZone = 'UTC'", "preserve_insertion_order = false", "memory_limit = '4GB'"):
-            duck.execute(f"SET {setting}")
-        duck.execute("SET autoinstall_known_extensions = false")
-        duck.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")  # as in Spark
-        _connections.duck = duck
+        duck = _connections.duck = connect()
     return duck  # type: ignore[no-any-return]
-
-
-def timestamp(micros: str) -> str:
-    """Microseconds as a time of DuckDB's."""
-    return f"CAST(make_timestamp({micros}) AS TIMESTAMPTZ)"
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quoted_text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-def path_list(paths: list[str]) -> str:
-    return "[" + ", ".join(quoted_text(path) for path in paths) + "]"

@@ -13,17 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END
+from anabranch.duck import connect, path_list, quoted, timestamp
 from anabranch.engine.core import Core
-from anabranch.engine.emit import copy_to_table, pane_relation, path_list, quoted, timestamp, window_text
+from anabranch.engine.emit import copy_to_table, pane_relation, window_text
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import BlockUse, Panes, View
 from anabranch.plan.views import duckdb_type
 
 if TYPE_CHECKING:
     import duckdb
-
-#: How much memory all hot tables of a home may take before they go to disk.
-MEMORY = "4GB"
 
 
 @dataclass
@@ -48,19 +46,8 @@ class Hot:
     @property
     def duck(self) -> duckdb.DuckDBPyConnection:
         if self._duck is None:
-            import duckdb
-
-            self._duck = duckdb.connect(":memory:")
-            spill = self.core.ledger.stage()
-            for setting in (
-                "TimeZone = 'UTC'",
-                "preserve_insertion_order = false",
-                f"memory_limit = '{MEMORY}'",
-                "autoinstall_known_extensions = false",
-                f"temp_directory = '{str(spill).replace(chr(39), chr(39) * 2)}'",
-            ):
-                self._duck.execute(f"SET {setting}")
-            self._spill = spill
+            self._spill = self.core.ledger.stage()
+            self._duck = connect(self._spill)
         return self._duck
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ Where it cannot (it reads a file, or an old version), its whole answer is compar
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 PREFIX = "_live_"
 
 
-class Following:
+class Following(ABC):
     """Runs of some streams, and after each the changes of what is followed."""
 
     fields: tuple[Field, ...]
@@ -49,8 +50,6 @@ class Following:
             yield from self._batches()
         except Exception as error:
             raise translate(error) from error
-        finally:
-            self.close()
 
     def final(self) -> Any:
         """Follow to the end; the answer then."""
@@ -69,11 +68,9 @@ class Following:
         arrays = [pa.array([row[i] for row in left], type=each.type) for i, each in enumerate(schema)]
         return pa.Table.from_arrays(arrays, schema=schema)
 
-    def close(self) -> None:
-        """Nothing is followed any more."""
-
+    @abstractmethod
     def _changes(self) -> Iterator[Batch]:
-        raise NotImplementedError
+        """What came since the last call."""
 
     def _batches(self) -> Iterator[Batch]:
         catalog = self.core.catalog()
@@ -165,6 +162,12 @@ class Live(Following):
             if view.name.startswith(PREFIX) and view.owner is None:
                 core.ledger.commit(definer.drop_draft(core.catalog(), view))
 
+    def __iter__(self) -> Iterator[Batch]:
+        try:
+            yield from super().__iter__()
+        finally:
+            self._drop()
+
     def _changes(self) -> Iterator[Batch]:
         if self.feed is not None:
             yield from self.feed.batches()
@@ -202,7 +205,7 @@ class Live(Following):
         bound = Binder(self.statement.text, catalog, self.statement.query).bind()
         return queries.frame(self.core, bound, snapshot, self.statement.text)
 
-    def close(self) -> None:
+    def _drop(self) -> None:
         if self.view is None:
             return
         with stream_locks(self.core, self.streams), self.core.ledger.commit_lock:

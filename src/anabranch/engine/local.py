@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from anabranch.engine.emit import connection, copy_to_table, pane_relation, path_list, quoted, timestamp, window_text
+from anabranch.duck import path_list, quoted, timestamp
+from anabranch.engine.emit import connection, copy_to_table, pane_relation, window_text
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import BlockUse, Catalog, Field, Table, View
+from anabranch.plan.catalog import WINDOW_COLUMNS, BlockUse, Catalog, Field, Table, View
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
 
@@ -44,11 +45,11 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     if not maintainer.core.local.fits(maintainer, view):
         return None
     query = _Query(maintainer, view)
-    if query.new_rows() > MOST_ROWS or query.state_rows() > MOST_STATE:
+    if maintainer.new_rows(view) > MOST_ROWS or query.state_rows() > MOST_STATE:
         return None
     try:
         text = query.text()
-        duck = connection(maintainer.core)
+        duck = connection()
         return copy_to_table(maintainer.core, duck, text, view.changes_table, None) if text is not None else ()
     except duckdb.Error:
         return None  # an overflow, say: Spark tells of it in its own words
@@ -78,7 +79,7 @@ class _Query:
         if empty is None or any(touch is None for touch in touches):
             return False
         try:
-            duck = connection(self.maintainer.core)
+            duck = connection()
             made = duck.sql(empty)
             kinds = [str(kind) for kind in made.types]
             for touch in touches:
@@ -102,8 +103,7 @@ class _Query:
             panes = self.catalog.panes(use.panes)
             if not all(panes.column(name).duckdb for name in use.columns):
                 return [Field("?", "?")]
-            fields += [Field(key.name, key.type) for key in panes.keys]
-            fields += [Field(name, panes.column(name).type) for name in use.columns]
+            fields += use.fields(panes)
         return fields
 
     # ---- relations
@@ -118,20 +118,12 @@ class _Query:
             return table.fields if isinstance(table, Table) else None
         for use in view.blocks:
             if use.placeholder == placeholder:
-                panes = self.catalog.panes(use.panes)
-                fields = [Field(key.name, key.type) for key in panes.keys]
-                fields += [Field(name, panes.column(name).type) for name in use.columns]
-                if use.sliding is not None:
-                    fields += [Field(name, "timestamp") for name in ("window_start", "window_end", "window_time")]
-                return tuple(fields)
+                return use.fields(self.catalog.panes(use.panes))
         return None
 
     def _empty(self, view: View, placeholder: str) -> str | None:
         fields = self._fields(view, placeholder)
-        if fields is None:
-            return None
-        items = ", ".join(f"CAST(NULL AS {duckdb_type(field.type)}) AS {quoted(field.name)}" for field in fields)
-        return f"(SELECT {items} WHERE false)"
+        return None if fields is None else self._rows([], fields)
 
     def _rows(self, paths: list[str], fields: Sequence[Field]) -> str:
         """Files of rows as a relation with these columns."""
@@ -148,8 +140,7 @@ class _Query:
         windows = use.sliding
         bounds = []
         if windows is not None:
-            names = ("window_start", "window_end", "window_time")
-            bounds = [f"{window_text(name, windows.size)} AS {name}" for name in names]
+            bounds = [f"{window_text(name, windows.size)} AS {name}" for name in WINDOW_COLUMNS]
         if not paths:
             return None
         items = ", ".join([*keys, *bounds, *fields])
@@ -189,22 +180,19 @@ class _Query:
 
     # ---- new rows
 
-    def _paths(self, table: str) -> list[str]:
-        return self.maintainer._paths(table)
-
     def delta(self, view: View, placeholder: str, sign: int) -> str | None:
         """New rows behind a placeholder: those given (sign 1), taken back (-1) or both (0); None for none."""
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
-            paths = self._paths(stream.rows_table)
+            paths = self.maintainer.paths(stream.rows_table)
             return self._rows(paths, stream.fields) if paths and sign >= 0 else None
         for use in view.blocks:
             if use.placeholder == placeholder:
-                return self._panes(use, self._paths(use.panes)) if sign >= 0 else None
+                return self._panes(use, self.maintainer.paths(use.panes)) if sign >= 0 else None
         below = self.catalog.view(view.views[placeholder])
         if not below.kept:
             return self._through(below, sign)
-        paths = self._paths(below.changes_table)
+        paths = self.maintainer.paths(below.changes_table)
         if not paths:
             return None
         columns = _columns(below.fields)
@@ -214,7 +202,7 @@ class _Query:
 
     def _through(self, view: View, sign: int) -> str | None:
         """New rows through the SQL of a stateless node."""
-        only = next(iter((*(use.placeholder for use in view.blocks), *view.streams, *view.views)))
+        only = view.only_input
         new = self.delta(view, only, sign)
         if new is None:
             return None
@@ -222,15 +210,9 @@ class _Query:
         text = local_text(view.text, lambda each: new if each == only else self.relation(view, each, before))
         return None if text is None else f"(SELECT {_columns(view.fields)} FROM ({text}))"
 
-    def new_rows(self) -> int:
-        return self.maintainer._new_rows(self.view)
-
     def state_rows(self) -> int:
-        view, after = self.view, self.maintainer.after
-        tables = [use.panes for use in view.blocks] + [view.changes_table]
-        tables += [self.catalog.stream(id).rows_table for id in view.streams.values()]
-        tables += [self.catalog.view(id).changes_table for id in view.views.values()]
-        return sum(file.rows for table in tables for file in after.files.get(table, {}).values())
+        tables = [self.view.changes_table, *self.catalog.tables_read(self.view)]
+        return sum(file.rows for table in tables for file in self.maintainer.after.files.get(table, {}).values())
 
     # ---- the statement
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.duck import path_list, quoted, quoted_text, timestamp
 from anabranch.engine.core import Core
-from anabranch.engine.emit import connection, path_list, quoted, quoted_text, timestamp
+from anabranch.engine.emit import connection
 from anabranch.ledger import Snapshot
 from anabranch.plan.lookups import Comparison, Lookup
 from anabranch.plan.views import duckdb_type
@@ -22,7 +23,7 @@ def rows(core: Core, lookup: Lookup, snapshot: Snapshot) -> Any:
     if not paths:
         names = [(name, duckdb_type(field.type)) for name, field in lookup.columns]
         items = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in names)
-        return connection(core).sql(f"SELECT {items} WHERE false").to_arrow_table()
+        return connection().sql(f"SELECT {items} WHERE false").to_arrow_table()
     conditions = [_condition(each) for each in lookup.comparisons]
     conditions += [f"_window >= {timestamp(str(low))}"] if low is not None else []
     conditions += [f"_window < {timestamp(str(high))}"] if high is not None else []
@@ -30,7 +31,7 @@ def rows(core: Core, lookup: Lookup, snapshot: Snapshot) -> Any:
     columns = ", ".join(quoted(field.name) for field in lookup.view.fields)
     changes = f"SELECT {columns}, sum(_diff) AS _count FROM read_parquet({path_list(paths)}){where} GROUP BY ALL"
     copies = f"SELECT *, unnest(range(CAST(_count AS BIGINT))) AS _copy FROM ({changes}) WHERE _count > 0"
-    return connection(core).sql(f"SELECT {given} FROM ({copies})").to_arrow_table()
+    return connection().sql(f"SELECT {given} FROM ({copies})").to_arrow_table()
 
 
 def _condition(each: Comparison) -> str:

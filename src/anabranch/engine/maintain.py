@@ -10,9 +10,11 @@ so that each row taken back is one that was given out.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END, combine
 from anabranch.engine import local, read
@@ -23,8 +25,8 @@ from anabranch.engine.tables import change_fields
 from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import Catalog, Field, Stream, Table, Touch, View
-from anabranch.plan.nodes import PLACE
+from anabranch.plan.build import PLACE
+from anabranch.plan.catalog import Catalog, Field, Stream, Touch, View
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ class Maintainer:
                 self.added[view.changes_table] = files
                 return files
         if view.node == "stateless":
-            changed = self.delta_of(view)
+            changed = self._passed_on(view)
             return () if changed is None else self._write(view, changed)
         if view.node == "keyed" and view.direct:
             return self._hot(view)
@@ -123,15 +125,7 @@ class Maintainer:
 
     def touches(self, view: View) -> bool:
         """Whether this commit brings anything that a node reads."""
-        tables = [use.panes for use in view.blocks]
-        tables += [self.catalog.stream(id).rows_table for id in view.streams.values()]
-        if any(self.added.get(table) for table in tables):
-            return True
-        for id in view.views.values():
-            below = self.catalog.view(id)
-            if self.added.get(below.changes_table) if below.kept else self.touches(below):
-                return True
-        return False
+        return self.new_rows(view) > 0
 
     # ---- triggers
 
@@ -192,7 +186,7 @@ class Maintainer:
         for records in found.values():
             records.places.sort()
         if not view.touches and self.touches(view):
-            found[()] = Records(self._new_rows(view))
+            found[()] = Records(self.new_rows(view))
         return found
 
     def _limited(self, view: View, fired: Fired, touched: DataFrame | None) -> DataFrame:
@@ -223,11 +217,11 @@ class Maintainer:
         for use in view.blocks:
             if use.placeholder == placeholder:
                 panes = self.catalog.panes(use.panes)
-                paths = self._paths(panes.id)
-                return read.windowed_panes(self.core, panes, use, paths) if paths else None
+                paths = self.paths(panes.id)
+                return read.pane_frame(self.core, panes, use, paths) if paths else None
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
-            paths = self._paths(stream.rows_table)
+            paths = self.paths(stream.rows_table)
             if placeholder == view.counted:
                 return self._placed(stream, paths) if paths else None
             return self.core.frames.parquet(paths, stream.fields) if paths else None
@@ -245,12 +239,16 @@ class Maintainer:
         return self.core.spark.createDataFrame(placed)
 
     def delta_of(self, view: View) -> DataFrame | None:
-        """The changes of a view in this commit."""
-        if view.kept:
-            paths = self._paths(view.changes_table)
-            if view.node != "stateless" or paths:
-                return self.core.frames.parquet(paths, self._change_fields(view)) if paths else None
-        placeholder, new = self._only_delta(view)
+        """The changes of a view in this commit: those it keeps, or what a stateless one passes on."""
+        if not view.kept:
+            return self._passed_on(view)
+        paths = self.paths(view.changes_table)
+        return self.core.frames.parquet(paths, self._change_fields(view)) if paths else None
+
+    def _passed_on(self, view: View) -> DataFrame | None:
+        """The changes of the only thing that a stateless node reads, through its SQL."""
+        placeholder = view.only_input
+        new = self.delta(view, placeholder)
         if new is None:
             return None
         if placeholder not in view.views:
@@ -264,24 +262,10 @@ class Maintainer:
             parts.append(self._signed(self._through(view, placeholder, rows), sign))
         return parts[0].unionAll(parts[1])
 
-    def _only_delta(self, view: View) -> tuple[str, DataFrame | None]:
-        """The placeholder of the only thing that a stateless node reads, and its new rows."""
-        for placeholder in (*(use.placeholder for use in view.blocks), *view.streams, *view.views):
-            return placeholder, self.delta(view, placeholder)
-        raise AssertionError(f"{view.name} reads nothing that changes")
-
     def _through(self, view: View, placeholder: str, rows: DataFrame) -> DataFrame:
         """Rows through the SQL of a stateless node."""
-        relations = {placeholder: rows, **self._statics(view)}
+        relations = {placeholder: rows, **read.static_frames(self.core, self.catalog, view)}
         return self.core.frames.sql(view.text, relations).toDF(*(field.name for field in view.fields))
-
-    def _statics(self, view: View) -> dict[str, DataFrame]:
-        found = {}
-        for placeholder, id in view.tables.items():
-            table = self.catalog[id]
-            assert isinstance(table, Table)
-            found[placeholder] = self.core.static_frame(id, table.fields, view.statics_at[id])
-        return found
 
     def touched(self, view: View) -> DataFrame | None:
         """The keys that new rows touch, each once; None for none."""
@@ -297,7 +281,7 @@ class Maintainer:
             touched = touched.unionAll(part)
         if len(parts) > 1:
             touched = touched.distinct()
-        if self._new_rows(view) > SMALL_ROWS:
+        if self.new_rows(view) > SMALL_ROWS:
             return touched
         keys = touched.toArrow()
         return self.core.spark.createDataFrame(keys) if keys.num_rows else None
@@ -306,7 +290,7 @@ class Maintainer:
         """The keys of new rows, whatever their sign."""
         if touch.input in view.views:
             new = new.select(*self._names(self.catalog.view(view.views[touch.input])))
-        return self.core.frames.sql(text, {touch.input: new, **self._statics(view)})
+        return self.core.frames.sql(text, {touch.input: new, **read.static_frames(self.core, self.catalog, view)})
 
     def _names(self, view: View) -> list[str]:
         return [quote_name(field.name) for field in view.fields]
@@ -316,11 +300,9 @@ class Maintainer:
         items = [f"CAST(`k{i}` AS {key.type}) AS `k{i}`" for i, key in enumerate(view.keys)]
         return frame.selectExpr(*items, *([more] if more is not None and more in frame.columns else []))
 
-    def _new_rows(self, view: View) -> int:
-        tables = [use.panes for use in view.blocks]
-        tables += [self.catalog.stream(id).rows_table for id in view.streams.values()]
-        tables += [self.catalog.view(id).changes_table for id in view.views.values()]
-        return sum(file.rows for table in tables for file in self.added.get(table, ()))
+    def new_rows(self, view: View) -> int:
+        """How many rows this commit brings that a node reads."""
+        return sum(file.rows for table in self.catalog.tables_read(view) for file in self.added.get(table, ()))
 
     # ---- f(state) - shown
 
@@ -391,13 +373,15 @@ class Maintainer:
             f"CAST({self.before.version + 1} AS BIGINT) AS _version",
             f"timestamp_micros({self.now}) AS _at",
         )
-        small = self._new_rows(view) <= SMALL_ROWS
-        staged: list[Any] = []
+        small = self.new_rows(view) <= SMALL_ROWS
+        staged: list[Path] = []
         files = write_frame(self.core.ledger, view.changes_table, stamped, small=small, time=None, staged=staged)
+        for folder in staged:
+            shutil.rmtree(folder, ignore_errors=True)
         self.added[view.changes_table] = files
         return files
 
-    def _paths(self, table: str) -> list[str]:
+    def paths(self, table: str) -> list[str]:
         if self.filling:
             return self.after.table_paths(self.core.ledger, table)
         folder = self.core.ledger.table_folder(table)

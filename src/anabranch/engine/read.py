@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, combine
@@ -11,18 +11,16 @@ from anabranch.engine import system
 from anabranch.engine.core import Core
 from anabranch.engine.tables import PANE, change_fields, pane_fields
 from anabranch.errors import AnabranchError, SourceError
-from anabranch.ledger import DataFile, Snapshot
+from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Reference, bounds_sql
+from anabranch.plan.build import PLACE, TAKES
 from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
-from anabranch.plan.nodes import PLACE, TAKES
 from anabranch.sources.base import CORRUPT, Source
 from anabranch.sources.files import FilesSource, format_of, reader
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-Added = Mapping[str, tuple[DataFile, ...]]
 
 
 def relation(core: Core, reference: Reference, snapshot: Snapshot) -> DataFrame:
@@ -118,7 +116,6 @@ def view_query(
     snapshot: Snapshot,
     *,
     closed_by: int | None = None,
-    added: Added | None = None,
     narrow: Callable[[str, DataFrame], DataFrame] = lambda _, frame: frame,
     hidden: bool = False,
     takes: DataFrame | None = None,
@@ -134,13 +131,11 @@ def view_query(
         return core.table_frame(rows.id, rows.fields, snapshot)
     relations: dict[str, DataFrame] = {}
     for use in view.blocks:
-        relations[use.placeholder] = pane_relation(core, catalog.panes(use.panes), use, snapshot, closed_by, added)
+        paths = snapshot.table_paths(core.ledger, use.panes)
+        relations[use.placeholder] = pane_frame(core, catalog.panes(use.panes), use, paths, closed_by)
     for placeholder, id in view.streams.items():
         relations[placeholder] = stream_frame(core, catalog.stream(id), snapshot)
-    for placeholder, id in view.tables.items():
-        table = catalog[id]
-        assert isinstance(table, Table)
-        relations[placeholder] = core.static_frame(id, table.fields, view.statics_at[id])
+    relations |= static_frames(core, catalog, view)
     for placeholder, id in view.views.items():
         relations[placeholder] = view_frame(core, catalog, catalog.view(id), snapshot)
     relations = {placeholder: narrow(placeholder, frame) for placeholder, frame in relations.items()}
@@ -158,20 +153,18 @@ def take_fields(view: View) -> tuple[Field, ...]:
     return (*(Field(f"__k{index}", key.type) for index, key in enumerate(view.keys)), Field("__upto", "bigint"))
 
 
-def pane_relation(
-    core: Core, panes: Panes, use: BlockUse, snapshot: Snapshot, closed_by: int | None, added: Added | None
-) -> DataFrame:
-    """A pane table as the view sees it: a row for each window a pane is in, with the window's bounds."""
-    paths = snapshot.table_paths(core.ledger, panes.id)
-    folder = core.ledger.table_folder(panes.id)
-    paths += [str(folder / file.path) for file in (added or {}).get(panes.id, ())]
-    return windowed_panes(core, panes, use, paths, closed_by)
+def static_frames(core: Core, catalog: Catalog, view: View) -> dict[str, DataFrame]:
+    """The static tables that a view reads, as it reads them."""
+    found = {}
+    for placeholder, id in view.tables.items():
+        table = catalog[id]
+        assert isinstance(table, Table)
+        found[placeholder] = core.static_frame(id, table.fields, view.statics_at[id])
+    return found
 
 
-def windowed_panes(
-    core: Core, panes: Panes, use: BlockUse, paths: list[str], closed_by: int | None = None
-) -> DataFrame:
-    """Files of a pane table, with a row for each window a pane is in."""
+def pane_frame(core: Core, panes: Panes, use: BlockUse, paths: list[str], closed_by: int | None = None) -> DataFrame:
+    """Files of a pane table as a view sees them: a row for each window a pane is in, with the window's bounds."""
     frame = core.frames.parquet(paths, pane_fields(panes))
     windows = use.sliding
     names = [quote_name(name) for name in (*(key.name for key in panes.keys), *use.columns)]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from anabranch.duck import path_list, quoted
 from anabranch.engine.core import Core, Stopwatch
-from anabranch.engine.emit import connection, copy_to_table, pane_source, path_list, quoted
+from anabranch.engine.emit import connection, copy_to_table, pane_source
 from anabranch.engine.tables import PANE, pane_fields
 from anabranch.engine.writing import adopt_folder
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
@@ -81,16 +82,16 @@ def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot
     time = _time_column(core, table_id, snapshot)
     for view in catalog.of(View):
         if table_id == view.changes_table and view.node and not view.stream:
-            return copy_to_table(core, connection(core), _net_text(view, paths), table_id, time)
+            return copy_to_table(core, connection(), _net_text(view, paths), table_id, time)
         if table_id == view.pending_table:
-            return copy_to_table(core, connection(core), _last_text(view, paths), table_id, time)
+            return copy_to_table(core, connection(), _last_text(view, paths), table_id, time)
     if not isinstance(panes, Panes):
         order = f" ORDER BY {quoted(time)}" if time is not None else ""
         text = f"SELECT * FROM read_parquet({path_list(paths)}, union_by_name = true){order}"
-        return copy_to_table(core, connection(core), text, table_id, time)
+        return copy_to_table(core, connection(), text, table_id, time)
     known = all(duckdb_type(field.type) for field in pane_fields(panes))
     if known and all(column.duckdb for column in panes.columns):
-        return copy_to_table(core, connection(core), _reduce_text(panes, paths), table_id, time)
+        return copy_to_table(core, connection(), _reduce_text(panes, paths), table_id, time)
     items = [quote_name(key.name) for key in panes.keys]
     items += [PANE] if panes.time is not None else []
     grouped = list(items)

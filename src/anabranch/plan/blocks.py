@@ -14,14 +14,13 @@ from anabranch.algebra import aggregates
 from anabranch.algebra.aggregates import Aggregate
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.plan.bind import Binder, micros_sql, sliding, windowed_sql
-from anabranch.plan.catalog import Field, Stream, Table
+from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Stream, Table
 from anabranch.sql.calls import Call, aggregate_calls, chains, occurrences
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import Expression, Query, Relation, Select
 
 STREAM = "`@stream`"
-WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 #: Joins that let each row of the stream find its partners on its own.
 _JOINS = ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")
 _LEFT_JOINS = ("LEFT JOIN", "LEFT OUTER JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "SEMI JOIN", "ANTI JOIN")

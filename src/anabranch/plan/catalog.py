@@ -12,6 +12,9 @@ from anabranch.algebra.windows import SlidingWindows
 
 T = TypeVar("T")
 
+#: The columns that a window gives to the rows in it.
+WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
+
 
 @dataclass(frozen=True)
 class Field:
@@ -142,6 +145,12 @@ class BlockUse:
     presence: str
     columns: tuple[str, ...]
 
+    def fields(self, panes: Panes) -> tuple[Field, ...]:
+        """The columns of the pane table as the view sees it."""
+        keys = [Field(key.name, key.type) for key in panes.keys]
+        bounds = [Field(name, "timestamp") for name in WINDOW_COLUMNS] if self.windows is not None else []
+        return (*keys, *(Field(name, panes.column(name).type) for name in self.columns), *bounds)
+
     @property
     def sliding(self) -> SlidingWindows | None:
         return SlidingWindows(*self.windows) if self.windows is not None else None
@@ -227,6 +236,11 @@ class View:
     def kept(self) -> bool:
         """Whether its changes are in the ledger."""
         return self.emit != "read" and not (self.node == "stateless" and self.owner is not None)
+
+    @property
+    def only_input(self) -> str:
+        """The placeholder of the only thing that a stateless node reads and that changes."""
+        return next(iter((*(use.placeholder for use in self.blocks), *self.streams, *self.views)))
 
     @property
     def shown_fields(self) -> tuple[Field, ...]:
@@ -380,6 +394,15 @@ class Catalog:
     def nodes_of(self, view: View) -> list[View]:
         """The hidden views that a view owns."""
         return [each for each in self.of(View) if each.owner == view.id]
+
+    def tables_read(self, view: View) -> list[str]:
+        """The tables of the ledger that change what a view shows: panes, rows of streams, changes of views below."""
+        tables = [use.panes for use in view.blocks]
+        tables += [self.stream(id).rows_table for id in view.streams.values()]
+        for id in view.views.values():
+            below = self.view(id)
+            tables += [below.changes_table] if below.kept else self.tables_read(below)
+        return tables
 
     def in_order(self) -> list[View]:
         """All views, each behind those it reads."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from anabranch.duck import quoted
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.calls import closing
 from anabranch.sql.lexer import NUMBER, QUOTED, STRING, WORD, Token, tokenize, words
@@ -58,7 +59,7 @@ def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
 def _piece(tokens: Sequence[Token], index: int, following: str, relation: Callable[[str], str | None]) -> str | None:
     token = tokens[index]
     if token.kind == QUOTED:
-        return relation(token.name) if token.name.startswith("@") else _quoted(token.name)
+        return relation(token.name) if token.name.startswith("@") else quoted(token.name)
     if token.kind == STRING:
         return None if token.text[0] in "rRxX" else "'" + token.value.replace("'", "''") + "'"
     if token.kind == NUMBER:
@@ -77,7 +78,7 @@ def _word(token: Token, following: str) -> str | None:
         return token.text if token.text.lower() in _CALLS else None
     if token.text.lower() in _TYPED or following.startswith(("'", '"')):
         return None
-    return _quoted(token.name)
+    return quoted(token.name)
 
 
 def _plain_cast(tokens: Sequence[Token], index: int) -> str | None:
@@ -100,7 +101,3 @@ def _plain_cast(tokens: Sequence[Token], index: int) -> str | None:
     else:
         return None
     return None if text is None else f"CAST({text} AS {kind})"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -16,7 +16,6 @@ from anabranch.errors import NotSupported
 from anabranch.plan.bind import Binder, refuse, windowed_sql
 from anabranch.plan.blocks import (
     STREAM,
-    WINDOW_COLUMNS,
     Analyze,
     Block,
     aggregates_in,
@@ -24,6 +23,7 @@ from anabranch.plan.blocks import (
     read_edits,
 )
 from anabranch.plan.catalog import (
+    WINDOW_COLUMNS,
     BlockUse,
     Catalog,
     Field,

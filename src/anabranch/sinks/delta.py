@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anabranch.duck import connect, quoted
 from anabranch.errors import SinkError
 from anabranch.ledger import files
 from anabranch.ledger.crash import reach
@@ -146,13 +147,13 @@ class DeltaRows(_Delta):
                 self._append(version, repeated(rows), table)
 
     def apply(self, version: int, changes: Any) -> None:
-        with explained(self.folder.path), contextlib.closing(_duckdb()) as duck:
+        with explained(self.folder.path), contextlib.closing(connect()) as duck:
             table, done = self._begin(version)
             assert table is not None, "the answer comes first"
             if done:
                 return
             names = [name for name in changes.column_names if name != "_diff"]
-            columns = ", ".join(map(_quoted, names))
+            columns = ", ".join(map(quoted, names))
             duck.register("changes", changes)
             duck.execute(
                 f"CREATE TABLE net AS SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM changes"
@@ -170,8 +171,8 @@ class DeltaRows(_Delta):
         """One commit that takes out the files that hold a row that goes, and adds what is left of them."""
         # Addresses are quoted as in a browser; the files of this table are all in its folder.
         paths = [self._file(uri.rsplit("/", 1)[-1]) for uri in table.file_uris()]
-        columns = ", ".join(map(_quoted, names))
-        alike = " AND ".join(f"live.{name} IS NOT DISTINCT FROM net.{name}" for name in map(_quoted, names))
+        columns = ", ".join(map(quoted, names))
+        alike = " AND ".join(f"live.{name} IS NOT DISTINCT FROM net.{name}" for name in map(quoted, names))
         touched: list[str] = []
         if paths:
             hit = duck.execute(
@@ -220,18 +221,5 @@ class DeltaRows(_Delta):
         self._sync()
 
 
-def _duckdb() -> Any:
-    import duckdb
-
-    duck = duckdb.connect(":memory:")
-    for setting in ("TimeZone = 'UTC'", "autoinstall_known_extensions = false", "memory_limit = '4GB'"):
-        duck.execute(f"SET {setting}")
-    return duck
-
-
 def _arrow(result: Any, schema: Any) -> Any:
     return result.to_arrow_table().cast(schema)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -102,16 +102,13 @@ def _ctes(cursor: Cursor) -> tuple[list[tuple[str, Query]], list[tuple[str, ...]
 def _set_operation(cursor: Cursor) -> Select | SetOperation | Query | Opaque:
     start = cursor.current.start
     operands = [_query_term(cursor)]
-    plain = True
     while cursor.at_any(SET_OPERATORS):
-        union = cursor.advance().upper == "UNION"
-        every = cursor.take("ALL")
-        _ = every or cursor.take("DISTINCT")
-        plain = plain and union and every
+        cursor.advance()
+        _ = cursor.take("ALL") or cursor.take("DISTINCT")
         operands.append(_query_term(cursor))
     if len(operands) == 1:
         return operands[0]
-    return SetOperation(Span(start, cursor.previous.end), tuple(operands), plain)
+    return SetOperation(Span(start, cursor.previous.end), tuple(operands))
 
 
 def _query_term(cursor: Cursor) -> Select | Query | Opaque:

@@ -159,7 +159,6 @@ class Select:
 class SetOperation:
     span: Span
     operands: tuple[Select | Query | Opaque, ...]
-    plain: bool = False  # UNION ALL and nothing else
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,43 @@
+"""DuckDB as Anabranch uses it: set up as Spark is, reading nothing but the files it is told; and its spelling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def connect(spill: Path | None = None) -> duckdb.DuckDBPyConnection:
+    """A DuckDB in memory; what does not fit goes to the folder `spill`."""
+    import duckdb
+
+    duck = duckdb.connect(":memory:")
+    for setting in (
+        "TimeZone = 'UTC'",
+        "preserve_insertion_order = false",
+        "memory_limit = '4GB'",
+        "autoinstall_known_extensions = false",
+        "default_null_order = 'nulls_first_on_asc_last_on_desc'",  # as in Spark
+        *([f"temp_directory = {quoted_text(str(spill))}"] if spill is not None else []),
+    ):
+        duck.execute(f"SET {setting}")
+    return duck
+
+
+def timestamp(micros: str) -> str:
+    """Microseconds as a time of DuckDB's."""
+    return f"CAST(make_timestamp({micros}) AS TIMESTAMPTZ)"
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def path_list(paths: list[str]) -> str:
+    return "[" + ", ".join(quoted_text(path) for path in paths) + "]"

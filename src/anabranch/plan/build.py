@@ -1,0 +1,463 @@
+"""One node of a view: a query whose relations become placeholders, whose text is Spark SQL over them, with its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from anabranch.plan.bind import Binder, refuse, windowed_sql
+from anabranch.plan.blocks import Block, find_block, read_edits
+from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Narrow, Stream, Table, Touch, View
+from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, limited, with_hidden
+from anabranch.plan.views import Placed, direct_outputs
+from anabranch.sql.calls import chains
+from anabranch.sql.lexer import Span, quote_name, tokenize
+from anabranch.sql.splice import Edit
+from anabranch.sql.syntax import Opaque, Query, Relation, Select, SetOperation
+
+if TYPE_CHECKING:
+    from anabranch.plan.nodes import Tree
+
+KEY = "_k{}"
+#: The place of a row among those of its run, and the placeholder of the last places that a key may show.
+PLACE = "_place"
+TAKES = "@takes"
+MILLISECOND = 1_000
+#: What to add to a bound of a window to have its end; None: the size of the window.
+SHIFTS: dict[str, int | None] = {"window_start": None, "window_end": 0, "window_time": MILLISECOND}
+
+
+class Build:
+    """One node being made: its relations become placeholders, its text Spark SQL over them."""
+
+    def __init__(
+        self, tree: Tree, query: Query, ctes: Mapping[str, View], cut: bool, inline: list[tuple[str, Query]]
+    ) -> None:
+        self.tree = tree
+        self.text = tree.text
+        self.query = query
+        self.ctes = ctes
+        self.cut = cut
+        self.inline = inline
+        self.binder = Binder(tree.text, tree.catalog, query)
+        self.views: dict[str, View] = {}  # placeholder -> node below, or a view of the catalog
+        self.edits: list[Edit] = []
+        self.blocks: list[tuple[Block, Placed]] = []
+        self.counted: str | None = None
+        self.guard: list[Edit] = []
+
+    # ---- relations
+
+    def place(self, view: View) -> str:
+        placeholder = f"@v:{view.id}"
+        self.views[placeholder] = view
+        return quote_name(placeholder)
+
+    def replace_relation(self, relation: Relation) -> None:
+        """Put a node in place of a subquery or of the name of a common table expression."""
+        node: View | None = None
+        if relation.subquery is not None:
+            if not self.tree.reads_live(relation.subquery, self.ctes):
+                return
+            if not self.cut and not relation.subquery.emits:
+                return
+            node = self.tree.below(relation.subquery, self.ctes)
+        elif relation.kind == "name" and relation.name is not None and len(relation.name.parts) == 1:
+            node = self.ctes.get(relation.name.last.lower())
+        if node is None:
+            return
+        source = self.place(node)
+        if relation.window is not None:
+            source = windowed_sql(source, relation.window)
+        if relation.alias is None and relation.exposed is not None:
+            source += f" AS {quote_name(relation.exposed)}"
+        elif relation.alias is None and relation.window is None:
+            source += f" AS __n{len(self.views)}"
+        self.edits.append(Edit(relation.span, source))
+
+    def names_inside(self, query: Query) -> None:
+        """Names of common table expressions inside a query that stays where it is."""
+        shadowed = query.cte_names()
+        for relation in query.relations():
+            if relation.subquery is None and relation.name is not None and relation.name.last.lower() not in shadowed:
+                self.replace_relation(relation)
+
+    # ---- the view
+
+    def view(self, emit: str, *, counted: bool) -> View:
+        body = self.query.body
+        if isinstance(body, Select):
+            return self._select(body, emit, counted)
+        if isinstance(body, SetOperation) and self.cut and not limited(self.query):
+            return self._set_operation(body, emit)
+        if isinstance(body, SetOperation | Query):
+            for each in self.query.nested():
+                if not any(each is inner for _, inner in self.query.ctes):
+                    self.names_inside(each)
+            for operand in body.operands if isinstance(body, SetOperation) else ():
+                if isinstance(operand, Select):
+                    for relation in operand.relations:
+                        self.replace_relation(relation)
+            return self._finish(emit, Keying("whole", reason="it is computed from several queries"), None, (), ())
+        assert isinstance(body, Opaque)
+        raise refuse(self.text, body.span, "a view of values never changes", "make a table of them")
+
+    def _set_operation(self, body: SetOperation, emit: str) -> View:
+        """UNION, INTERSECT, EXCEPT: a row is touched by its equals in any operand."""
+        touches: list[tuple[str, str]] = []
+        rows: list[Select] = []
+        for operand in body.operands:
+            if isinstance(operand, Select) and self._is_stateless(operand):
+                rows.append(operand)
+            elif not isinstance(operand, Opaque):
+                query = operand if isinstance(operand, Query) else Query(operand.span, operand)
+                if self.tree.reads_live(query, self.ctes):
+                    source = self.place(self.tree.below(query, self.ctes))
+                    self.edits.append(Edit(query.span, f"SELECT * FROM {source}"))  # brackets around it stay
+                    touches.append((list(self.views)[-1], self.edits[-1].text))
+        for select in rows:
+            for relation in select.relations:
+                self.replace_relation(relation)
+        for select in rows:
+            live = next(each.relation for each in self._inputs(select, placed=True) if not each.static)
+            touches.append((self._live_placeholder(live), self.binder.bind(select.span, extra=self.edits).text.text))
+        return self._finish(emit, Keying("keyed", every_column=True), None, (), tuple(touches))
+
+    def _is_stateless(self, select: Select) -> bool:
+        if any(each.subquery is not None for each in select.relations):
+            return False
+        inputs = self._inputs(select, placed=False)
+        return find_keys(select, Query(select.span, select), inputs, self.text).kind == "stateless"
+
+    def _select(self, select: Select, emit: str, counted: bool) -> View:
+        for relation in select.relations:
+            self.replace_relation(relation)
+        for inner in select.subqueries:
+            self.names_inside(inner)
+        inputs = self._inputs(select, placed=True)
+        keying = find_keys(select, self.query, inputs, self.text)
+        if not any(not each.static for each in inputs):
+            keying = Keying("whole", reason="its FROM clause reads no stream")
+        if keying.kind != "stateless" and not counted:
+            self._place_blocks(select)
+        block = next((pair for pair in self.blocks if pair[0].select is select), None)
+        if counted:
+            self._count_rows(select, inputs, keying)
+        view = self._finish(emit, keying, select, inputs, (), block)
+        return replace(view, counted=self.counted)
+
+    def _count_rows(self, select: Select, inputs: Sequence[Input], keying: Keying) -> None:
+        """Let the node leave out rows of a run that came behind the one that fired, by their place in it."""
+        live = [each for each in inputs if not each.static]
+        reference = self.binder.resolve(live[0].relation) if len(live) == 1 else None
+        if reference is None or reference.kind != "stream" or not (select.group or keying.kind == "whole"):
+            return
+        self.counted = reference.placeholder
+        same = " AND ".join(f"__t.__k{i} <=> ({part.expression})" for i, part in enumerate(keying.parts)) or "true"
+        shown = f"coalesce({PLACE} <= (SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same}), true)"
+        if select.where is not None:
+            start, end = select.where.span.start, select.where.span.end
+            self.guard = [Edit(Span(start, start), "("), Edit(Span(end, end), f") AND {shown}")]
+        else:
+            assert select.from_span is not None
+            self.guard = [Edit(Span(select.from_span.end, select.from_span.end), f" WHERE {shown}")]
+
+    def _place_blocks(self, select: Select) -> None:
+        selects = [(select, self.query)]
+        selects += [pair for inner in select.subqueries for pair in inner.selects()]
+        for each, owner in selects:
+            if not each.relations or any(r.subquery is not None for r in each.relations):
+                continue
+            if any(self._is_cte(r) for r in each.relations):
+                continue
+            found = find_block(each, owner, self.binder, self.tree.world.analyze)
+            if isinstance(found, str):
+                continue
+            self.tree.placed += 1
+            placed = self.tree.placer.place(found, f"@p:{self.tree.placed}")
+            self.blocks.append((found, placed))
+            source = quote_name(placed.use.placeholder)
+            self.edits += read_edits(found, self.text, source, placed.finals, placed.use.presence)
+
+    def _is_cte(self, relation: Relation) -> bool:
+        return relation.name is not None and relation.name.last.lower() in self.ctes
+
+    def _inputs(self, select: Select, *, placed: bool) -> list[Input]:
+        inputs = []
+        for relation in select.relations:
+            fields, static = self._fields(relation, placed)
+            names = [each.name for each in fields]
+            if relation.alias_columns:
+                names = [*relation.alias_columns, *names[len(relation.alias_columns) :]]
+            columns = {name.lower(): field.type for name, field in zip(names, fields, strict=True)}
+            if relation.window is not None:
+                columns.update(dict.fromkeys(WINDOW_COLUMNS, "timestamp"))
+            inputs.append(Input(relation, columns, static))
+        return inputs
+
+    def _fields(self, relation: Relation, placed: bool) -> tuple[tuple[Field, ...], bool]:
+        """The columns of a relation, and whether it never changes."""
+        node = self._node(relation) if placed or relation.kind == "name" else None
+        if node is not None:
+            return node.fields, False
+        reference = self.binder.resolve(relation)
+        found = self.tree.catalog.objects.get(reference.target) if reference is not None else None
+        if isinstance(found, View) and found.stream and self.cut:
+            raise refuse(
+                self.text,
+                relation.span,
+                f"{found.name} shows changes, and changes of changes are not kept",
+                "read the query that it shows the changes of, or leave the emission clause out",
+            )
+        if isinstance(found, Stream | View):
+            return found.fields, False
+        return (found.fields, True) if isinstance(found, Table) else ((), True)
+
+    def _node(self, relation: Relation) -> View | None:
+        """The node that stands in place of a relation."""
+        for edit in self.edits:
+            if edit.span == relation.span:
+                for placeholder, view in self.views.items():
+                    if quote_name(placeholder) in edit.text:
+                        return view
+        if relation.kind == "name" and relation.name is not None and len(relation.name.parts) == 1:
+            return self.ctes.get(relation.name.last.lower())
+        return None
+
+    # ---- putting it together
+
+    def _finish(
+        self,
+        emit: str,
+        keying: Keying,
+        select: Select | None,
+        inputs: Sequence[Input],
+        touches: Sequence[tuple[str, str]],
+        block: tuple[Block, Placed] | None = None,
+    ) -> View:
+        hidden: list[tuple[str, str]] = []
+        names: list[str] = []
+        for index, part in enumerate(keying.parts):
+            names.append(part.shown or KEY.format(index))
+            if part.shown is None:
+                expression = part.expression
+                if block is not None:
+                    expression = quote_name(block[0].keys[part.position].name)
+                hidden.append((names[-1], expression))
+        extra = [*self.edits, *self._with_clause(), *self.guard]
+        plain = Binder(self.text, self.tree.catalog, self.query).bind(extra=extra)
+        schemas = self._schemas(plain.references)
+        if self.counted is not None:
+            schemas[self.counted] = (*schemas[self.counted], Field(PLACE, "bigint"))
+            takes = [Field(f"__k{index}", "string") for index in range(len(keying.parts))]
+            schemas[TAKES] = (*takes, Field("__upto", "bigint"))
+        fields = tuple(self.tree.world.analyze(plain.text.text, schemas))
+        text = plain.text.text
+        typed: dict[str, str] = {each.name: each.type for each in fields}
+        if hidden and select is not None:
+            bound = Binder(self.text, self.tree.catalog, self.query).bind(extra=[*extra, *with_hidden(select, hidden)])
+            text = bound.text.text
+            everything = self.tree.world.analyze(text, schemas)
+            typed.update({each.name: each.type for each in everything[len(fields) :]})
+        by_lower = {name.lower(): name for name in typed}
+        names = [by_lower[name.lower()] for name in names]
+        if keying.every_column:
+            names = [each.name for each in fields]
+        keys = tuple(Field(name, typed[name]) for name in names)
+        references = plain.references
+
+        def of(kind: str) -> dict[str, str]:
+            return {p: r.target for p, r in references.items() if r.kind == kind}
+
+        views = {**of("view"), **{placeholder: view.id for placeholder, view in self.views.items()}}
+        for reference in references.values():
+            if not reference.plain:
+                relation = reference.relation
+                raise refuse(
+                    self.text,
+                    relation.span if relation is not None else self.query.span,
+                    "a view reads streams, views and tables",
+                    "make a table of the file first: CREATE TABLE t FROM files(path => '...')",
+                )
+        tables = of("table")
+        uses = tuple(placed.use for _, placed in self.blocks)
+        made_touches = self._touches(keying, select, inputs, block, touches, keys)
+        direct = direct_outputs(self.query, [block], fields) if block is not None and emit == "feed" else ()
+        kind = keying.kind if emit != "read" else ""
+        return View(
+            "?", "?", self.query.span.of(self.text), text, fields, uses, None, of("stream"), tables, views, emit,
+            self.tree.start, direct, self.query.order is not None,
+            {table: self.tree.world.table_at(table) for table in tables.values()},
+            kind, keying.reason if kind else "", keys if kind else (), made_touches if kind else (),
+            self._narrows(keying, inputs, block) if kind else (), None, None, "correct", False,
+            {**self._times(select, inputs, fields), **self._key_times(keying, names, inputs)},
+        )  # fmt: skip
+
+    def _schemas(self, references: Mapping[str, Any]) -> dict[str, tuple[Field, ...]]:
+        schemas: dict[str, tuple[Field, ...]] = {p: view.fields for p, view in self.views.items()}
+        for placeholder, reference in references.items():
+            found = self.tree.catalog.objects.get(reference.target)
+            if isinstance(found, Stream | Table | View):
+                schemas[placeholder] = found.fields
+        for _, placed in self.blocks:
+            schemas[placed.use.placeholder] = placed.use.fields(self.tree.placer.panes[placed.use.panes])
+        return schemas
+
+    def _with_clause(self) -> list[Edit]:
+        """The common table expressions that stay; those that became nodes are gone."""
+        if not self.query.ctes:
+            return []
+        body = self.query.body.span
+        kept = []
+        for name, inner in self.inline:
+            bound = Binder(self.text, self.tree.catalog, self.query).bind(inner.span, extra=self.edits)
+            kept.append(f"{quote_name(name)} AS ({bound.text.text})")
+        start = Span(self.query.span.start, body.start)
+        if isinstance(self.query.body, Query):
+            start = Span(self.query.span.start, self.text.rindex("(", 0, body.start))
+        return [Edit(start, f"WITH {', '.join(kept)} " if kept else "")]
+
+    def _touches(
+        self,
+        keying: Keying,
+        select: Select | None,
+        inputs: Sequence[Input],
+        block: tuple[Block, Placed] | None,
+        given: Sequence[tuple[str, str]],
+        keys: tuple[Field, ...],
+    ) -> tuple[Touch, ...]:
+        """How to find the keys that new rows touch."""
+        if self.counted is None and keying.kind != "keyed":
+            return ()
+        if given:
+            return tuple(Touch(placeholder, _numbered(text, keys)) for placeholder, text in given)
+        assert select is not None
+        if block is not None:
+            use = block[1].use
+            columns = [quote_name(block[0].keys[part.position].name) for part in keying.parts]
+            return (Touch(use.placeholder, f"SELECT DISTINCT {items(columns)} FROM {quote_name(use.placeholder)}"),)
+        live = [index for index, each in enumerate(inputs) if not each.static]
+        if len(live) == 1:
+            placeholder = self._live_placeholder(inputs[live[0]].relation)
+            if keying.every_column:
+                bound = Binder(self.text, self.tree.catalog, self.query).bind(select.span, extra=self.edits)
+                return (Touch(placeholder, _numbered(bound.text.text, keys)),)
+            assert select.from_span is not None
+            binder = Binder(self.text, self.tree.catalog, self.query)
+            source = binder.bind(select.from_span, extra=self.edits).text.text
+            where = ""
+            if select.where is not None:
+                where = " WHERE " + binder.bind(select.where.span, extra=self.edits).text.text
+            chosen = items([part.expression for part in keying.parts])
+            if self.counted is not None:
+                chosen = f"{chosen}, {PLACE}" if chosen else PLACE
+                return (Touch(placeholder, f"SELECT {chosen} FROM {source}{where}"),)
+            return (Touch(placeholder, f"SELECT DISTINCT {chosen} FROM {source}{where}"),)
+        touches = []
+        for index in live:
+            relation = inputs[index].relation
+            placeholder = self._live_placeholder(relation)
+            source = quote_name(placeholder)
+            if relation.window is not None:
+                source = windowed_sql(source, relation.window)
+            columns = [f"__d.{quote_name(part.columns[index] or '')}" for part in keying.parts]
+            touches.append(Touch(placeholder, f"SELECT DISTINCT {items(columns)} FROM {source} AS __d"))
+        return tuple(dict.fromkeys(touches))
+
+    def _live_placeholder(self, relation: Relation) -> str:
+        node = self._node(relation)
+        if node is not None:
+            return f"@v:{node.id}"
+        reference = self.binder.resolve(relation)
+        assert reference is not None
+        return reference.placeholder
+
+    def _narrows(
+        self, keying: Keying, inputs: Sequence[Input], block: tuple[Block, Placed] | None
+    ) -> tuple[Narrow, ...]:
+        """Which rows of which input are enough for the touched keys. A relation that is read twice is read whole."""
+        if keying.kind != "keyed" or keying.every_column:
+            return ()
+        if block is not None:
+            names = tuple(block[0].keys[part.position].name for part in keying.parts)
+            return (Narrow(block[1].use.placeholder, names),)
+        found: dict[str, list[tuple[str | None, ...]]] = {}
+        for index, each in enumerate(inputs):
+            if each.static:
+                continue
+            columns = tuple(_own_column(part, index, each) for part in keying.parts)
+            found.setdefault(self._live_placeholder(each.relation), []).append(columns)
+        return tuple(
+            Narrow(placeholder, columns[0])
+            for placeholder, columns in found.items()
+            if len(set(columns)) == 1 and any(columns[0])
+        )
+
+    def _times(self, select: Select | None, inputs: Sequence[Input], fields: tuple[Field, ...]) -> dict[str, int]:
+        """The output columns that are bounds of windows."""
+        if select is None:
+            return {}
+        found: dict[str, int] = {}
+        for position, item in enumerate(select.items):
+            if item.tokens[-1].text == "*":
+                return found
+            named = list(chains(item.tokens))
+            whole = len(named) == 1 and named[0].span == item.expression
+            if whole and position < len(fields):
+                shift = self._shift([part.lower() for part in named[0].parts], inputs)
+                if shift is not None:
+                    found[fields[position].name] = shift
+        return found
+
+    def _key_times(self, keying: Keying, names: Sequence[str], inputs: Sequence[Input]) -> dict[str, int]:
+        """The columns of the key that are bounds of windows."""
+        found: dict[str, int] = {}
+        for name, part in zip(names, keying.parts, strict=False):
+            tokens = tokenize(part.expression)[:-1]
+            named = list(chains(tokens))
+            if len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end):
+                shift = self._shift([each.lower() for each in named[0].parts], inputs)
+                if shift is not None:
+                    found[name] = shift
+        return found
+
+    def _shift(self, parts: list[str], inputs: Sequence[Input]) -> int | None:
+        for each in inputs:
+            if len(parts) == 2 and each.exposed != parts[0]:
+                continue
+            window = each.relation.window
+            if window is not None and parts[-1] in WINDOW_COLUMNS:
+                if parts[-1] != "window_start":
+                    return SHIFTS[parts[-1]]
+                return window.size if window.sliding else None
+            node = self._node(each.relation)
+            if node is None:
+                reference = self.binder.resolve(each.relation)
+                known = self.tree.catalog.objects.get(reference.target) if reference is not None else None
+                if isinstance(known, Stream) and known.time is not None and known.time.lower() == parts[-1]:
+                    return 1  # progress has passed a moment when it is behind it
+                node = known if isinstance(known, View) else None
+            if node is not None:
+                for name, shift in node.times.items():
+                    if name.lower() == parts[-1]:
+                        return shift
+        return None
+
+
+def _own_column(part: KeyPart, index: int, each: Input) -> str | None:
+    """The column of an input's own rows that holds a part of the key; a bound of a window is in no row."""
+    column = part.columns[index]
+    if column is None or (each.relation.window is not None and column in WINDOW_COLUMNS):
+        return None
+    return None if each.relation.alias_columns else column
+
+
+def items(expressions: Sequence[str]) -> str:
+    return ", ".join(f"{expression} AS `k{index}`" for index, expression in enumerate(expressions))
+
+
+def _numbered(text: str, keys: Sequence[Field]) -> str:
+    """A query whose columns are the key, under the names that keys have."""
+    names = ", ".join(f"`k{index}`" for index in range(len(keys)))
+    return f"SELECT DISTINCT * FROM ({text}) AS __rows({names})"
