@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import backfill, queries, read
+from anabranch.engine import backfill, numbering, queries, read
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.define import Definer, check_names, same_text, stream_locks, unneeded
 from anabranch.engine.run import Runner, emit_changes
@@ -154,8 +154,10 @@ class _Begins:
         first = self.first_run(stream)
         if self.runs(stream.id) <= first:
             return None
+        if isinstance(each, Stream):
+            return numbering.past_rows(self.core, stream, self.snapshot)
         source = self.core.source(stream)
-        if source is None or first == 0 or isinstance(each, Stream):
+        if source is None or first == 0:
             return read.stream_frame(self.core, stream, self.snapshot)
         return read.source_frame(self.core, stream, source, self.snapshot, first)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import read
+from anabranch.engine import numbering, read
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.run import emit_changes
@@ -42,7 +42,7 @@ def draft(
     def history(each: Panes | Rows | Stream) -> DataFrame | None:
         # The stream as it was: one that keeps its rows from now on has none to give.
         if isinstance(each, Stream):
-            return _history(core, catalog.stream(each.id), snapshot, "beginning")
+            return numbering.past_rows(core, catalog.stream(each.id), snapshot)
         return _history(core, catalog.stream(each.stream), snapshot, start)
 
     try:
@@ -76,7 +76,7 @@ def fill(
         time = None
         frame: DataFrame | None
         if isinstance(each, Stream):
-            table, fields, time, frame = each.rows_table, each.fields, each.time, history(each)
+            table, fields, time, frame = each.rows_table, each.row_fields, each.time, history(each)
         elif isinstance(each, Rows):
             rows = history(each)
             table, fields = each.id, each.fields

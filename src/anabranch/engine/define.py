@@ -105,7 +105,7 @@ class Definer:
             0 if keep == "all" else None,
             mark.percentile if mark is not None else None,
         )
-        schemas = {stream.rows_table: arrow_schema(fields)} if keep == "all" else {}
+        schemas = {stream.rows_table: arrow_schema(stream.row_fields)} if keep == "all" else {}
         tables = {stream.rows_table: TableChange()} if keep == "all" else {}
         self._replace_or_commit(
             statement, Draft("create", tables=tables, catalog={stream.id: to_json(stream)}, schemas=schemas)

@@ -151,7 +151,7 @@ class _Query:
         ledger = self.maintainer.core.ledger
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
-            return self._rows(snapshot.table_paths(ledger, stream.rows_table), stream.fields)
+            return self._rows(snapshot.table_paths(ledger, stream.rows_table), stream.seen_as(placeholder))
         for use in view.blocks:
             if use.placeholder == placeholder:
                 paths = snapshot.table_paths(ledger, use.panes)
@@ -185,7 +185,7 @@ class _Query:
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
             paths = self.maintainer.paths(stream.rows_table)
-            return self._rows(paths, stream.fields) if paths and sign >= 0 else None
+            return self._rows(paths, stream.seen_as(placeholder)) if paths and sign >= 0 else None
         for use in view.blocks:
             if use.placeholder == placeholder:
                 return self._panes(use, self.maintainer.paths(use.panes)) if sign >= 0 else None

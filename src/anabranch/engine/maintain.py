@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING
 from anabranch.algebra.progress import END, combine
 from anabranch.engine import local, read
 from anabranch.engine.core import Core
-from anabranch.engine.frames import arrow_schema
 from anabranch.engine.late import LateRows
 from anabranch.engine.tables import change_fields
 from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import PLACE
-from anabranch.plan.catalog import Catalog, Field, Stream, Touch, View
+from anabranch.plan.catalog import ROW_NUM, Catalog, Field, Stream, Touch, View
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -224,19 +223,15 @@ class Maintainer:
             paths = self.paths(stream.rows_table)
             if placeholder == view.counted:
                 return self._placed(stream, paths) if paths else None
-            return self.core.frames.parquet(paths, stream.fields) if paths else None
+            return self.core.frames.parquet(paths, stream.seen_as(placeholder)) if paths else None
         below = self.catalog.view(view.views[placeholder])
         return self.delta_of(below)
 
     def _placed(self, stream: Stream, paths: list[str]) -> DataFrame:
-        """Rows with their places, in the order in which they came: that of the files, and of the rows in them."""
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        schema = arrow_schema(stream.fields)
-        rows = pa.concat_tables([parquet.read_table(path).select(schema.names).cast(schema) for path in paths])
-        placed = rows.append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
-        return self.core.spark.createDataFrame(placed)
+        """Rows with their places in the order in which they came. Rows of homes that numbered none are all in one."""
+        columns = [quote_name(field.name) for field in stream.fields]
+        rows = self.core.frames.parquet(paths, stream.row_fields)
+        return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}")
 
     def delta_of(self, view: View) -> DataFrame | None:
         """The changes of a view in this commit: those it keeps, or what a stateless one passes on."""

@@ -98,6 +98,13 @@ def stream_frame(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame:
     )
 
 
+def rows_frame(core: Core, stream: Stream, placeholder: str, snapshot: Snapshot) -> DataFrame:
+    """The rows of a stream behind a placeholder of a view; with their numbers, where it asks for them."""
+    if stream.seen_as(placeholder) == stream.fields:
+        return stream_frame(core, stream, snapshot)
+    return core.table_frame(stream.rows_table, stream.row_fields, snapshot)
+
+
 def view_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
     """The answer of a view at a version. One whose changes are kept shows what has fired."""
     if view.stream:
@@ -134,7 +141,7 @@ def view_query(
         paths = snapshot.table_paths(core.ledger, use.panes)
         relations[use.placeholder] = pane_frame(core, catalog.panes(use.panes), use, paths, closed_by)
     for placeholder, id in view.streams.items():
-        relations[placeholder] = stream_frame(core, catalog.stream(id), snapshot)
+        relations[placeholder] = rows_frame(core, catalog.stream(id), placeholder, snapshot)
     relations |= static_frames(core, catalog, view)
     for placeholder, id in view.views.items():
         relations[placeholder] = view_frame(core, catalog, catalog.view(id), snapshot)

@@ -58,7 +58,8 @@ class Runner:
             reach("before-job")
             try:
                 outputs = self._outputs(stream, catalog, snapshot, incoming.bytes)
-                Scan(core, stream, incoming, outputs, state).run(scanned, watch)
+                taken = snapshot.streams.get(stream_id)
+                Scan(core, stream, incoming, outputs, state, taken.rows if taken is not None else 0).run(scanned, watch)
             except BaseException as error:
                 core.ledger.give_up(scanned.files, scanned.staged)
                 raise (translate(error) if isinstance(error, Exception) else error) from error
@@ -85,16 +86,16 @@ class Runner:
     def _outputs(self, stream: Stream, catalog: Catalog, snapshot: Snapshot, size: int) -> list[Output]:
         outputs: list[Output] = []
         if stream.kept_since is not None:
-            columns = [quote_name(field.name) for field in stream.fields]
+            columns = [quote_name(field.name) for field in stream.row_fields]
             outputs.append(
                 Output(
                     stream.rows_table,
                     lambda good: good.select(*columns),
                     stream.time,
                     size <= SMALL_BYTES,
-                    stream.fields,
+                    stream.row_fields,
                     True,
-                    any(view.counted and stream.id in view.streams.values() for view in catalog.of(View)),
+                    True,
                 )
             )
         for state in catalog.states_of(stream.id):

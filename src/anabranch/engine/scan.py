@@ -11,7 +11,6 @@ A stream whose progress is a percentile of its last rows needs its event times o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import ProgressState, Seen
 from anabranch.engine.core import Core, Stopwatch
+from anabranch.engine.numbering import number_frame, number_table
 from anabranch.engine.read import good_rows
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
 from anabranch.engine.writing import SMALL_BYTES, write_frame, write_table
@@ -28,7 +28,7 @@ from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import Field, Panes, Stream
 from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow
-from anabranch.sources.files import FilesSource
+from anabranch.sources.files import FilesSource, path_of
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Output:
     small: bool
     fields: tuple[Field, ...]
     observable: bool  # made without a temporary view, through which Spark's observations do not come back
-    placed: bool = False  # somebody counts its rows in the order in which they came
+    numbered: bool = False  # its rows carry their numbers
     carrier: Panes | None = None  # sees every row: the figures of the run can be added up from its groups
 
 
@@ -113,8 +113,10 @@ class Scan:
         incoming: Incoming,
         outputs: list[Output],
         state: ProgressState,
+        first: int,
     ) -> None:
         self.core = core
+        self.first = first  # the number of its first row
         self.stream = stream
         self.incoming = incoming
         self.state = state
@@ -221,17 +223,28 @@ class Scan:
             reach("between-files")
 
     def _write(self, output: Output, rows: DataFrame, scanned: Scanned) -> None:
-        if output.placed and len(self.incoming.files) > 1:
-            names = [quote_name(field.name) for field in output.fields]
-            came = by_file(rows.where(self.good).select(*names, ORIGIN).toArrow(), self.incoming.files)
-            added = write_table(self.core.ledger, output.table, came.drop_columns([ORIGIN]), output.time)
+        good = rows.where(self.good)
+        if output.small and output.table == self.stream.rows_table:
+            added = write_table(self.core.ledger, output.table, self._numbered(good), output.time)
             scanned.files[output.table] = added
+            reach("between-files")
             return
-        frame = output.frame(rows.where(self.good))
+        if output.numbered:
+            good = number_frame(good, self.incoming.files, self.first, self.core.now())
+        frame = output.frame(good)
         scanned.files[output.table] = write_frame(
             self.core.ledger, output.table, frame, small=output.small, time=output.time, staged=scanned.staged
         )
         reach("between-files")
+
+    def _numbered(self, good: DataFrame) -> Any:
+        """Rows on the driver in the order in which they came, with their numbers."""
+        columns = [quote_name(field.name) for field in self.stream.fields]
+        if len(self.incoming.files) > 1:
+            rows = by_file(good.select(*columns, ORIGIN).toArrow(), self.incoming.files).drop_columns([ORIGIN])
+        else:
+            rows = good.select(*columns).toArrow()
+        return number_table(rows, self.first, self.core.now())
 
     def _bad_rows(self) -> list[BadRow]:
         columns = [quote_name(field.name) for field in self.stream.fields]
@@ -250,12 +263,12 @@ class Scan:
                 if row[CORRUPT] is not None:
                     by_origin.setdefault(row[ORIGIN], []).append(row[CORRUPT])
             for origin, raw in by_origin.items():
-                for text, line in source.offset_of(_path(origin), raw).items():
+                for text, line in source.offset_of(path_of(origin), raw).items():
                     offsets[origin, text] = line
         no_time = f"it has no event time ({self.stream.time} is NULL)"
         return [
             BadRow(
-                _path(row[ORIGIN]) if row[ORIGIN] else "insert",
+                path_of(row[ORIGIN]) if row[ORIGIN] else "insert",
                 offsets.get((row[ORIGIN], row["_raw"])),
                 "it does not parse as a row of the stream" if row[CORRUPT] is not None else no_time,
                 row["_raw"],
@@ -308,7 +321,7 @@ def by_file(rows: Any, files: Sequence[str]) -> Any:
     place = {name: index for index, name in enumerate(files)}
     origins = rows.column(ORIGIN).combine_chunks().dictionary_encode()
     named = origins.dictionary.to_pylist()
-    places = pa.array([place.get(_path(origin), len(files)) for origin in named], pa.int64())
+    places = pa.array([place.get(path_of(origin), len(files)) for origin in named], pa.int64())
     return rows.take(compute.array_sort_indices(places.take(origins.indices)))
 
 
@@ -320,9 +333,3 @@ def _marked(frame: DataFrame) -> DataFrame:
         if name not in frame.columns:
             frame = frame.withColumn(name, F.expr(default))
     return frame
-
-
-def _path(origin: str) -> str:
-    from urllib.parse import unquote
-
-    return unquote(re.sub(r"^file:/+", "/", origin))

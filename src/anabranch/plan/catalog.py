@@ -14,6 +14,10 @@ T = TypeVar("T")
 
 #: The columns that a window gives to the rows in it.
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
+#: The columns that kept rows have besides those of their stream: their number among all its rows, and when they came.
+ROW_NUM, ARRIVAL_TS = "_row_num", "_arrival_ts"
+#: How placeholders begin behind which the rows of a stream are with these.
+NUMBERED = "@n:"
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,15 @@ class Stream:
     @property
     def rows_table(self) -> str:
         return f"{self.id}.rows"
+
+    @property
+    def row_fields(self) -> tuple[Field, ...]:
+        """The columns of the table of its rows."""
+        return (*self.fields, Field(ROW_NUM, "bigint"), Field(ARRIVAL_TS, "timestamp"))
+
+    def seen_as(self, placeholder: str) -> tuple[Field, ...]:
+        """The columns that its rows have behind a placeholder."""
+        return self.row_fields if placeholder.startswith(NUMBERED) else self.fields
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,10 @@ class Source(Protocol):
         """What comes after a position; None while there is nothing."""
         ...
 
+    def files_of(self, captured: Any) -> tuple[str, ...]:
+        """The files that a stretch is read from, in the order in which they came; none where rows are in no files."""
+        ...
+
     def read(self, captured: list[Any]) -> DataFrame:
         """The rows of stretches, with CORRUPT, ORIGIN and PARTITION columns."""
         ...

@@ -11,9 +11,11 @@ import csv
 import glob
 import gzip
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
 
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.plan.catalog import Field
@@ -156,6 +158,9 @@ class FilesSource:
     def committed(self, stretch: Stretch) -> None:
         if self._known is not None:
             self._known.update({name: (size, time) for name, size, time in stretch.captured})
+
+    def files_of(self, captured: Any) -> tuple[str, ...]:
+        return tuple(name for name, _, _ in captured)
 
     def read(self, captured: list[Any]) -> DataFrame:
         files = [file for stretch in captured for file in stretch]
@@ -350,6 +355,11 @@ def format_of(path: str, given: Any = None) -> str:
         f"the format of {path} does not follow from its name",
         hint="say it: csv('...'), json('...') or parquet('...')",
     )
+
+
+def path_of(origin: str) -> str:
+    """The path of a file that Spark names by a URL."""
+    return unquote(re.sub(r"^file:/+", "/", origin))
 
 
 def check_options(options: Mapping[str, Any], format: str) -> None:

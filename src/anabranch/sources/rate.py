@@ -52,6 +52,9 @@ class RateSource:
             return None
         return Stretch({"start": start, "rows": last}, [start, first, last], (last - first) * 16)
 
+    def files_of(self, captured: Any) -> tuple[str, ...]:
+        return ()
+
     def read(self, captured: list[Any]) -> DataFrame:
         spark = self.spark()
         frames = [self._stretch(spark, *stretch) for stretch in captured]

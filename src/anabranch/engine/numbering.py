@@ -1,0 +1,101 @@
+"""Row numbers and arrival times of the rows that a stream keeps: in the order in which they came, and the same whenever
+they are made again.
+
+Rows come file by file, in the order that the source gives the files, and row by row in each. How Spark cuts them into
+partitions makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from anabranch.engine.core import Core
+from anabranch.engine.frames import arrow_schema
+from anabranch.engine.read import good_rows
+from anabranch.ledger import Snapshot
+from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Stream
+from anabranch.sources.base import CORRUPT, ORIGIN
+from anabranch.sources.files import path_of
+from anabranch.sql.lexer import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_GROUP = (Field("__part", "int"), Field("__file", "string"), Field("__base", "bigint"), Field("__at", "timestamp"))
+
+
+def number_frame(rows: DataFrame, files: Sequence[str], first: int, at: int | Mapping[str, int]) -> DataFrame:
+    """Rows with their numbers from `first` on, and when they came: all at one time, or each file at its own.
+
+    A pass over the rows counts those of each file in each partition; then every row knows its number by itself.
+    """
+    from pyspark.sql import functions as F
+
+    file = ORIGIN if ORIGIN in rows.columns else "''"
+    marked = rows.selectExpr(
+        "*", "monotonically_increasing_id() AS __id", "spark_partition_id() AS __part", f"{file} AS __file"
+    )
+    place = {name: index for index, name in enumerate(files)}
+    counted = marked.groupBy("__part", "__file").agg(F.count("*").alias("n"), F.min("__id").alias("low")).collect()
+    groups: list[tuple[Any, ...]] = []
+    for part, name, count, low in sorted(counted, key=lambda each: (place.get(path_of(each[1]), len(files)), each[0])):
+        when = at if isinstance(at, int) else at[path_of(name)]
+        groups.append((part, name, first - low, when))
+        first += count
+    import pyarrow as pa
+
+    columns = list(zip(*groups, strict=True)) or [(), (), (), ()]
+    schema = arrow_schema(_GROUP)
+    small = rows.sparkSession.createDataFrame(
+        pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
+    )
+    joined = marked.join(F.broadcast(small), ["__part", "__file"])
+    return joined.selectExpr(
+        *(quote_name(name) for name in rows.columns), f"__id + __base AS {ROW_NUM}", f"__at AS {ARRIVAL_TS}"
+    )
+
+
+def number_table(rows: Any, first: int, at: int) -> Any:
+    """The same for an Arrow table whose rows are in their order."""
+    import pyarrow as pa
+
+    rows = rows.append_column(ROW_NUM, pa.array(range(first, first + rows.num_rows), pa.int64()))
+    return rows.append_column(ARRIVAL_TS, pa.array([at] * rows.num_rows, pa.timestamp("us", "UTC")))
+
+
+def past_rows(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame | None:
+    """All good rows that a stream has taken from its source, with the numbers they would have been given; None where
+    there are none, or none to be had again."""
+    if stream.kept_since is not None:
+        return core.table_frame(stream.rows_table, stream.row_fields, snapshot)
+    stretches = [each for each in core.ledger.captured(stream.id, snapshot.version) if each]
+    source = core.source(stream)
+    if source is None or not stretches:
+        return None
+    times = _times(core, stream, snapshot)[-len(stretches) :]
+    good = good_rows(stream, (CORRUPT,))
+    columns = [quote_name(field.name) for field in stream.fields]
+    files = [source.files_of(each) for each in stretches]
+    if all(files):
+        rows = source.read(stretches).where(good).select(*columns, ORIGIN)
+        at = {name: when for names, when in zip(files, times, strict=True) for name in names}
+        numbered = number_frame(rows, [name for names in files for name in names], 0, at)
+        return numbered.drop(ORIGIN)
+    first, whole = 0, core.frames.empty(stream.row_fields)
+    for stretch, when in zip(stretches, times, strict=True):
+        rows = source.read([stretch]).where(good).select(*columns)
+        whole = whole.unionByName(number_frame(rows, (), first, when))
+        first += rows.count()
+    return whole
+
+
+def _times(core: Core, stream: Stream, snapshot: Snapshot) -> list[int]:
+    """When each run of a stream was made that took something from its source."""
+    times = []
+    for record in core.ledger.records(1, snapshot.version):
+        if stream.id in record.streams and record.streams[stream.id].captured:
+            moment = datetime.fromisoformat(record.at)
+            times.append(int(moment.timestamp()) * 1_000_000 + moment.microsecond)
+    return times
