@@ -79,6 +79,11 @@ class Policy:
             raise ValueError("a progress policy has a delay or a percentile, not both")
 
     @property
+    def simple(self) -> bool:
+        """Whether the highest event time of a run is all that has to be known of its rows."""
+        return self.percentile is None
+
+    @property
     def follows_rows(self) -> bool:
         """Whether rows move the bound, and not declarations alone."""
         return self.delay is not None or self.percentile is not None

@@ -88,6 +88,7 @@ class Capture:
             source.cheap,
             lambda: source.verify(stretch),
             stretch.files,
+            lambda: source.at_hand(stretch.captured),
         )
         record = self.runner.run(stream.id, incoming)
         source.committed(stretch)

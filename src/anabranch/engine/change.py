@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,8 @@ class Changer:
             with self.core.ledger.intent(statement.sql):
                 if isinstance(target, Stream):
                     incoming = self._incoming(target, fitted)
+                    if not once:
+                        incoming = replace(incoming, at_hand=fitted.toArrow)
                     record = self.runner.run(target.id, incoming, kind="insert", applied=applied)
                     rows = record.streams[target.id].rows
                 else:

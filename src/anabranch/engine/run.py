@@ -111,6 +111,7 @@ class Runner:
                         state.from_text == STREAM,
                         False,
                         state if self.stream_part.carries(state, stream) else None,
+                        lambda near, panes=state: near.partials(panes),  # type: ignore[misc]
                     )
                 )
             else:
@@ -122,6 +123,7 @@ class Runner:
                         size <= SMALL_BYTES,
                         state.fields,
                         False,
+                        near=lambda near, rows=state: near.selected(rows),  # type: ignore[misc]
                     )
                 )
         return outputs

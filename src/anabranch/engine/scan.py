@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import ProgressState, Seen
 from anabranch.engine.core import Core, Stopwatch
+from anabranch.engine.near import AtHand, Near
 from anabranch.engine.numbering import number_frame, number_table
 from anabranch.engine.read import good_rows
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
@@ -53,6 +54,7 @@ class Incoming:
     cheap: bool = False  # read again for each output rather than kept in memory
     verify: Callable[[], None] = lambda: None  # raises if the rows are not what they were said to be
     files: tuple[str, ...] = ()  # that they are read from, in the order in which they came
+    at_hand: AtHand = lambda: None  # the rows in their order, if they are to be had without a Spark job
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Output:
     observable: bool  # made without a temporary view, through which Spark's observations do not come back
     numbered: bool = False  # its rows carry their numbers
     carrier: Panes | None = None  # sees every row: the figures of the run can be added up from its groups
+    near: Callable[[Near], Any] = lambda _: None  # what to write of rows at hand; None if that is Spark's to say
 
 
 @dataclass
@@ -131,7 +134,7 @@ class Scan:
         """The outputs whose groups carry the figures, if the run is small enough for it."""
         incoming = self.incoming
         carriers = [output.carrier for output in self.outputs if output.carrier is not None and output.small]
-        if not incoming.typed or self.stream.live or not carriers or incoming.bytes > SMALL_BYTES:
+        if not incoming.typed or self.stream.live or not carriers or not self._small:
             return None
         # Spark multiplies the rows by the number of the grouping sets.
         most = max(1, SMALL_BYTES // (incoming.bytes + 1))
@@ -142,7 +145,8 @@ class Scan:
         """Write the outputs and fill in what was written and seen."""
         source = self.core.source(self.stream)
         parts = source.partitions() if source is not None else [""]
-        tasks = self._tasks(scanned, parts)
+        near = Near.of(self.stream, self.incoming.at_hand) if self._small and len(parts) == 1 else None
+        tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned)
         kept = len(tasks) > 1 and not self.incoming.cheap
         if kept:
             self.rows.persist()
@@ -150,7 +154,7 @@ class Scan:
             reach("during-files")
             if len(tasks) == 1:
                 tasks[0]()
-            else:
+            elif tasks:
                 with ThreadPoolExecutor(max_workers=WRITERS) as pool:
                     list(pool.map(lambda task: task(), tasks))
             watch.lap("partials")
@@ -163,6 +167,28 @@ class Scan:
             if kept:
                 self.rows.unpersist()
 
+    @property
+    def _small(self) -> bool:
+        return self.incoming.bytes <= SMALL_BYTES
+
+    def _by_hand(self, near: Near, scanned: Scanned) -> list[Callable[[], None]]:
+        """Write what needs no Spark; what is left to do."""
+        self.values = near.figures(self.state.bound)
+        left: list[Output] = []
+        for output in self.outputs:
+            if output.table == self.stream.rows_table:
+                table = number_table(near.rows, self.first, self.core.now())
+            else:
+                table = output.near(near)
+            if table is None:
+                left.append(output)
+                continue
+            scanned.files[output.table] = write_table(self.core.ledger, output.table, table, output.time)
+            reach("between-files")
+        if left:
+            self.rows = _marked(self.core.spark.createDataFrame(near.rows))
+        return [partial(self._write, output, self.rows, scanned) for output in left]
+
     def _tasks(self, scanned: Scanned, parts: list[str]) -> list[Callable[[], None]]:
         carried, rest = self._carried(), self.outputs
         metrics = _metrics(self.stream, self.good, self.state, parts, self.core.now())
@@ -172,7 +198,7 @@ class Scan:
             first = partial(self._carry, carried, mine, metrics, scanned)
             rest = [output for output in rest if output.table not in tables]
         else:
-            columnar = self.incoming.cheap and self.incoming.bytes > SMALL_BYTES
+            columnar = self.incoming.cheap and not self._small
             if rest and rest[0].observable and not columnar:
                 first, rest = partial(self._observe, rest[0], metrics, scanned), rest[1:]
             else:

@@ -20,7 +20,7 @@ _KEYWORDS = {
         """select distinct all from where group by having as and or not between is null in on using join inner left
         right full outer cross semi anti over partition order asc desc nulls first last rows range unbounded preceding
         following current row union case when then else end true false interval second seconds minute minutes hour
-        hours day days with intersect except exists limit"""
+        hours day days with intersect except exists limit filter"""
     )
 }
 _CALLS = words("count sum avg min max row_number rank dense_rank coalesce __rows")

@@ -13,6 +13,7 @@ from anabranch.errors import SourceError
 from anabranch.plan.catalog import Field
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 #: Columns a source adds to the stream's own: the text of a row that does not parse, and where it came from.
@@ -64,6 +65,10 @@ class Source(Protocol):
 
     def files_of(self, captured: Any) -> tuple[str, ...]:
         """The files that a stretch is read from, in the order in which they came; none where rows are in no files."""
+        ...
+
+    def at_hand(self, captured: Any) -> pa.Table | None:
+        """The rows of a small stretch, in their order and without a Spark job, where that gives the same rows."""
         ...
 
     def read(self, captured: list[Any]) -> DataFrame:

@@ -23,6 +23,7 @@ from anabranch.sources.base import BadRow, SourceChanged, Stretch
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
@@ -161,6 +162,28 @@ class FilesSource:
 
     def files_of(self, captured: Any) -> tuple[str, ...]:
         return tuple(name for name, _, _ in captured)
+
+    def at_hand(self, captured: Any) -> pa.Table | None:
+        """Parquet files that hold the columns of the stream, each with its type."""
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+
+        from anabranch.engine.frames import arrow_schema
+
+        if self.format != "parquet" or self.declared is None:
+            return None
+        wanted = arrow_schema(self.declared)
+        tables = []
+        try:
+            for name in self.files_of(captured):
+                with parquet.ParquetFile(name) as file:
+                    have = file.schema_arrow
+                    if not all(field.name in have.names and _same(have.field(field.name), field) for field in wanted):
+                        return None
+                    tables.append(file.read(wanted.names).cast(wanted))
+        except (OSError, pa.ArrowException):
+            return None  # Spark says what is wrong with it
+        return pa.concat_tables(tables)
 
     def read(self, captured: list[Any]) -> DataFrame:
         files = [file for stretch in captured for file in stretch]
@@ -355,6 +378,15 @@ def format_of(path: str, given: Any = None) -> str:
         f"the format of {path} does not follow from its name",
         hint="say it: csv('...'), json('...') or parquet('...')",
     )
+
+
+def _same(have: pa.Field, wanted: pa.Field) -> bool:
+    """Whether a column of a file is one of the stream as it stands; a time without a zone is in UTC."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(have.type) and pa.types.is_timestamp(wanted.type):
+        return bool(have.type.unit == wanted.type.unit)
+    return bool(have.type == wanted.type)
 
 
 def path_of(origin: str) -> str:

@@ -10,6 +10,7 @@ from anabranch.plan.catalog import Field
 from anabranch.sources.base import Stretch
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 OPTIONS = ("rows_per_second", "rows", "partitions")
@@ -54,6 +55,9 @@ class RateSource:
 
     def files_of(self, captured: Any) -> tuple[str, ...]:
         return ()
+
+    def at_hand(self, captured: Any) -> pa.Table | None:
+        return None
 
     def read(self, captured: list[Any]) -> DataFrame:
         spark = self.spark()
