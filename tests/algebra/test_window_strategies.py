@@ -266,6 +266,12 @@ def test_landmark_windows_by_running_totals(seed: int, fold: Fold[Any]) -> None:
     assert strategy.held <= 3
 
 
+def test_a_late_row_is_in_the_running_totals_from_the_next_window_on() -> None:
+    strategy = ByPrefix(Landmark(10), COUNT)
+    steps = [Row(5, 0), Row(25, 1), Punctuation(20), Row(3, 2), Punctuation(30)]
+    assert strategy.run(steps)[2:] == [{(0, None): 1, (1, None): 1}, {}, {(2, None): 3}]
+
+
 @pytest.mark.parametrize("fold", FOLDS, ids=["count", "sum", "max"])
 @pytest.mark.parametrize("seed", range(60))
 def test_windows_that_end_at_rows_by_bins_and_by_deltas(seed: int, fold: Fold[Any]) -> None:

@@ -54,8 +54,8 @@ class SlideByTuple(WindowType[int]):
     def relation(self, rows: Rows) -> str:
         """Rows joined with the windows that end in reach.
 
-        Values and ids are put into buckets of one size, so that there is something to be equal: the windows of a row
-        are in its own bucket or in the next.
+        Values and ids are put into buckets of one size, so that there is something to be equal: the rows of a window
+        are in the bucket of its end or in the one before.
         """
         timed = f"{rows.source} AS __rows WHERE {rows.value} IS NOT NULL"
         if self.every == 1:
@@ -69,13 +69,12 @@ class SlideByTuple(WindowType[int]):
             )
             numbered = f"SELECT {rows.value} AS wid, {counted} AS counted FROM {timed}"
             ends = f"SELECT DISTINCT wid FROM ({numbered}) WHERE counted % {self.every} = 0"
-        windows = f"SELECT wid, {quotient('wid', self.size)} AS bucket FROM ({ends})"
+        bucket = quotient("wid", self.size)
+        windows = f"SELECT wid, explode(array({bucket} - 1, {bucket})) AS bucket FROM ({ends})"
         value = operand(rows.value)
-        bucket = quotient(rows.value, self.size)
         return (
             f"(SELECT __rows.*, __windows.wid - {self.size} + 1 AS __start, __windows.wid + 1 AS __end,"
             f" __windows.wid AS __wid FROM {rows.source} AS __rows"
-            f" LATERAL VIEW explode(array({bucket}, {bucket} + 1)) __buckets AS bucket"
-            f" JOIN ({windows}) AS __windows ON __windows.bucket = __buckets.bucket"
+            f" JOIN ({windows}) AS __windows ON __windows.bucket = {quotient(rows.value, self.size)}"
             f" AND __windows.wid >= {value} AND __windows.wid < {value} + {self.size})"
         )
