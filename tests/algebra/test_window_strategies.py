@@ -10,15 +10,14 @@ import pytest
 
 from anabranch.algebra.progress import END
 from anabranch.algebra.windows import Landmark, Partitioned, Row, SlideByTuple, SlidingWindows
+from anabranch.algebra.windows.bins import Bins, Deltas
 from anabranch.algebra.windows.strategies import (
     COUNT,
     Adaptive,
-    Bins,
     Buffering,
     ByPane,
     ByPrefix,
     ByWindow,
-    Deltas,
     Fold,
     Punctuation,
     Results,

@@ -55,7 +55,7 @@ def choose(
     """
     unit = coefficients or Coefficients()
     costs: dict[StrategyName, float] = {
-        "windows": window_time(rows, unit),
+        "windows": row_time(rows, unit),
         "panes": pane_time(windows, rows, groups, unit),
     }
     if differential:
@@ -64,7 +64,7 @@ def choose(
     return Choice(min(costs, key=lambda name: costs[name]), costs)
 
 
-def window_time(rows: float, unit: Coefficients) -> float:
+def row_time(rows: float, unit: Coefficients) -> float:
     """Every row of a window is counted in it."""
     return unit.window_row * rows
 
