@@ -176,4 +176,4 @@ def test_window_starts(spark: SparkSession, windows: SlidingWindows) -> None:
     rows = spark.sql(f"SELECT pane, {starts} AS starts FROM (SELECT {pane} AS pane FROM range(-40, 40) AS r(t))")
     assert dict(rows.dtypes) == {"pane": "bigint", "starts": "array<bigint>"}
     for row in rows.collect():
-        assert row.starts == [windows.extent(wid)[0] for wid in windows.pane_windows(row.pane)]
+        assert row.starts == [windows.bounds(wid)[0] for wid in windows.pane_windows(row.pane)]

@@ -22,7 +22,7 @@ ROWS = [time for times, _ in SCRIPT for time in times]
 
 def partial(times: list[int]) -> Counter[int]:
     """The counts of one run by the end of the window."""
-    return Counter(FIVE.extent(wid)[1] for time in times for wid in FIVE.wids(time))
+    return Counter(FIVE.bounds(wid)[1] for time in times for wid in FIVE.at(time))
 
 
 def reduce(partials: list[Counter[int]]) -> Counter[int]:

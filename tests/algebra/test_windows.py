@@ -38,15 +38,15 @@ def ended(size: int, slide: int) -> SlidingWindows:
 
 def from_zero(windows: SlidingWindows, time: int) -> set[int]:
     """The published vectors start counting windows at 0."""
-    return {wid for wid in windows.wids(time) if wid >= 0}
+    return {wid for wid in windows.at(time) if wid >= 0}
 
 
 def test_ten_minutes_every_minute() -> None:
     windows = ended(600, 60)
     assert from_zero(windows, 5) == set(range(0, 10))
     assert from_zero(windows, 60) == set(range(1, 11))
-    assert windows.extent(10) == (60, 660)
-    assert windows.extent(0) == (-540, 60)
+    assert windows.bounds(10) == (60, 660)
+    assert windows.bounds(0) == (-540, 60)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_counts_per_window(size: int, slide: int, expected: dict[int, int]) -> N
 
 def test_a_row_of_the_eleventh_minute_and_the_bound_after_it() -> None:
     windows = SlidingWindows(600, 60, origin=43_200, aligned="end")
-    assert list(windows.wids(43_200 + 10 * 60 + 17)) == list(range(10, 20))
+    assert list(windows.at(43_200 + 10 * 60 + 17)) == list(range(10, 20))
     assert windows.closed_before(43_200 + 11 * 60) == 11
     assert windows.closes(10, 43_200 + 11 * 60)
     assert not windows.closes(11, 43_200 + 11 * 60)
@@ -155,8 +155,8 @@ def test_an_instant_is_in_a_window_iff_the_window_is_one_of_its_ids(
     windows: SlidingWindows, time: int, wid: int
 ) -> None:
     for each in (wid, (time - windows.first_start) // windows.slide, windows.closed_before(time)):
-        start, end = windows.extent(each)
-        assert (start <= time < end) == (each in windows.wids(time))
+        start, end = windows.bounds(each)
+        assert (start <= time < end) == (each in windows.at(time))
 
 
 @given(windows_strategy, times)
@@ -168,7 +168,7 @@ def test_windows_below_the_first_open_one_are_closed(windows: SlidingWindows, pr
 
 @given(windows_strategy, st.integers(-50, 50))
 def test_a_window_is_the_union_of_its_panes(windows: SlidingWindows, wid: int) -> None:
-    start, end = windows.extent(wid)
+    start, end = windows.bounds(wid)
     panes = {windows.pane(time) for time in range(start, end)}
     assert sorted(panes) == list(range(start, end, windows.grain))
     assert all(wid in windows.pane_windows(pane) for pane in panes)
@@ -182,7 +182,7 @@ def test_shared_panes_divide_all_windows(several: list[SlidingWindows], wid: int
     assert 0 <= origin < grain
     for windows in several:
         assert windows.grain % grain == 0
-        start, end = windows.extent(wid)
+        start, end = windows.bounds(wid)
         assert (start - origin) % grain == 0
         assert (end - origin) % grain == 0
 
@@ -222,7 +222,7 @@ def test_sql_agrees_with_the_functions(database: duckdb.DuckDBPyConnection, engi
     chooser = random.Random(seed)
     windows = random_windows(chooser)
     reach = 50 * (windows.size + windows.slide)
-    times = [chooser.randint(-reach, reach) for _ in range(40)] + list(windows.extent(3)) + [0, -1]
+    times = [chooser.randint(-reach, reach) for _ in range(40)] + list(windows.bounds(3)) + [0, -1]
     grain = chooser.choice([windows.grain, 1, shared_grain([windows, random_windows(chooser)])[0]])
     origin = windows.origin % grain
     columns = [
@@ -243,7 +243,7 @@ def test_sql_agrees_with_the_functions(database: duckdb.DuckDBPyConnection, engi
     ]
     text = in_duckdb(f"SELECT pane, {', '.join(columns)} FROM (SELECT unnest(?::BIGINT[]) AS pane) t")
     for pane, first, last, starts in database.execute(text, [panes]).fetchall():
-        expected = [windows.extent(wid)[0] for wid in windows.pane_windows(pane)]
+        expected = [windows.bounds(wid)[0] for wid in windows.pane_windows(pane)]
         assert starts == expected
         assert (first > last) if not expected else (first, last) == (expected[0], expected[-1])
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from anabranch.algebra.windows import (
     MILLISECOND,
     CumulatingWindows,
+    Rows,
+    Sessions,
     SlidingWindows,
     cumulating_ends_sql,
     last_window_sql,
@@ -230,7 +232,9 @@ def windowed_sql(source: str, window: WindowSpec) -> str:
     """A relation with a row for each window a row is in, and the bounds of that window. No time, no window."""
     micros = micros_sql(f"__rows.{quote_name(window.time_column)}")
     if window.kind == "session":
-        return _sessions_sql(source, window, micros)
+        keys = tuple(f"__rows.{quote_name(name.last)}" for name in window.partition)
+        found = Sessions(window.size).relation(Rows(source, micros, keys=keys))
+        return f"(SELECT * EXCEPT (__start, __end, __wid), {bounds_sql('__start', '__end')} FROM {found})"
     if window.kind == "cumulate":
         start, ends = cumulating_ends_sql(micros, CumulatingWindows(window.size, window.slide, window.offset))
         bounds, exploded = bounds_sql(start, "__ends.stop"), f"LATERAL VIEW explode({ends}) __ends AS stop"
@@ -243,29 +247,6 @@ def windowed_sql(source: str, window: WindowSpec) -> str:
     starts = window_starts_sql(micros, windows, 1, "spark")
     bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}")
     return f"(SELECT __rows.*, {bounds} FROM {source} AS __rows LATERAL VIEW explode({starts}) __starts AS start)"
-
-
-def _sessions_sql(source: str, window: WindowSpec, micros: str) -> str:
-    """Rows with their session: a row that comes longer than the gap after the one before it begins another.
-
-    Rows of one instant are numbered by RANGE, so that no order among them matters.
-    """
-    keys = [f"__k{index}" for index in range(len(window.partition))]
-    named = "".join(
-        f", __rows.{quote_name(name.last)} AS {key}" for name, key in zip(window.partition, keys, strict=True)
-    )
-    apart = f"PARTITION BY {', '.join(keys)} " if keys else ""
-    inside = f"PARTITION BY {', '.join([*keys, '__number'])}"
-    begins = f"CASE WHEN __time - lag(__time) OVER ({apart}ORDER BY __time) <= {window.size} THEN 0 ELSE 1 END"
-    timed = f"{source} AS __rows WHERE {micros} IS NOT NULL"
-    rows = f"SELECT struct(__rows.*) AS __row, {micros} AS __time{named} FROM {timed}"
-    marked = f"SELECT *, {begins} AS __begins FROM ({rows})"
-    numbered = f"SELECT *, sum(__begins) OVER ({apart}ORDER BY __time) AS __number FROM ({marked})"
-    bounded = (
-        f"SELECT __row, min(__time) OVER ({inside}) AS __start, max(__time) OVER ({inside}) + {window.size} AS __end"
-        f" FROM ({numbered})"
-    )
-    return f"(SELECT __row.*, {bounds_sql('__start', '__end')} FROM ({bounded}))"
 
 
 def bounds_sql(start: str, end: str) -> str:

@@ -1,26 +1,26 @@
-"""Windows over time: which windows hold an instant, when a window closes, how windows are cut into panes.
+"""Windows of one size at equal distances: which windows hold an instant, how they are cut into panes.
 
-Times are integers in microseconds, windows are half open, division is floor division, so times before the
-origin are as good as any. The same arithmetic comes twice: as functions of Python integers, and as SQL text
-for the two engines that run it. Nothing here runs SQL, and nothing here knows where times come from.
+Times are integers, in microseconds where they are times, windows are half open, division is floor division, so times
+before the origin are as good as any. The same arithmetic comes twice: as functions of Python integers, and as SQL
+text for the two engines that run it. Nothing here runs SQL, and nothing here knows where times come from.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import Literal
+from typing import ClassVar, Literal
 
-Engine = Literal["spark", "duckdb"]
+from anabranch.algebra.windows.base import Context, Row, Rows, WindowType
+from anabranch.algebra.windows.sql import Engine, modulo, operand, shifted
 
 #: `window_time` is the last millisecond inside a window.
 MILLISECOND = 1_000
 
 
 @dataclass(frozen=True)
-class SlidingWindows:
+class SlidingWindows(WindowType[int]):
     """Windows of one size, one every `slide`. Ids are integers and may be negative.
 
     Aligned at the start, window k is [origin + k*slide, origin + k*slide + size). Aligned at the end, window
@@ -28,11 +28,13 @@ class SlidingWindows:
     between windows.
 
     >>> hop = SlidingWindows(size=10, slide=4)
-    >>> list(hop.wids(9)), hop.extent(2)
+    >>> list(hop.at(9)), hop.bounds(2)
     ([0, 1, 2], (8, 18))
-    >>> list(SlidingWindows(size=10, slide=4, aligned="end").wids(6))
+    >>> list(SlidingWindows(size=10, slide=4, aligned="end").at(6))
     [1, 2, 3]
     """
+
+    context: ClassVar[Context] = "CF"
 
     size: int
     slide: int
@@ -62,18 +64,33 @@ class SlidingWindows:
         """The length of the longest panes that divide every window."""
         return gcd(self.size, self.slide)
 
-    def extent(self, wid: int) -> tuple[int, int]:
+    def bounds(self, wid: int, rows: Sequence[Row] = ()) -> tuple[int, int]:
         """The start (inside) and the end (outside) of a window."""
         start = self.first_start + wid * self.slide
         return start, start + self.size
 
-    def wids(self, time: int) -> range:
+    def at(self, time: int) -> range:
         """The ids of the windows that hold an instant; empty in a gap."""
         return range(self.closed_before(time), (time - self.first_start) // self.slide + 1)
 
-    def closes(self, wid: int, progress: int) -> bool:
-        """Whether no row of the window is expected any more."""
-        return progress >= self.extent(wid)[1]
+    def wids(self, row: Row, rows: Sequence[Row] = ()) -> range:
+        """The ids of the windows that hold a row; empty in a gap."""
+        return self.at(row.value)
+
+    def relation(self, rows: Rows) -> str:
+        """The relation with one row for each row and window; a row in a gap is not in it."""
+        if self.tumbling:
+            start = last_window_sql(rows.value, self, 1, "spark")
+            timed = f"{rows.source} AS __rows WHERE {rows.value} IS NOT NULL"
+            return f"(SELECT __rows.*, {self._bounds_sql(start)} FROM {timed})"
+        starts = window_starts_sql(rows.value, self, 1, "spark")
+        exploded = f"LATERAL VIEW explode({starts}) __starts AS start"
+        return f"(SELECT __rows.*, {self._bounds_sql('__starts.start')} FROM {rows.source} AS __rows {exploded})"
+
+    def _bounds_sql(self, start: str) -> str:
+        # A start is a whole number of slides away from the first one, so that rounding does not matter.
+        wid = f"({shifted(start, -self.first_start)}) div {self.slide}"
+        return f"{start} AS __start, {start} + {self.size} AS __end, {wid} AS __wid"
 
     def closed_before(self, progress: int) -> int:
         """The first window that is still open: all with lower ids are closed."""
@@ -96,52 +113,7 @@ class SlidingWindows:
         A pane lies inside a window or outside it, never across its edge, so its first instant decides. This
         holds for panes of any grain that divides these windows, for instance a shared one.
         """
-        return self.wids(pane_start)
-
-
-@dataclass(frozen=True)
-class CumulatingWindows:
-    """Windows that grow by a step from one start until they have their size, and then start anew.
-
-    >>> list(CumulatingWindows(size=10, step=2).extents(13))
-    [(10, 14), (10, 16), (10, 18), (10, 20)]
-    """
-
-    size: int
-    step: int
-    origin: int = 0
-
-    def __post_init__(self) -> None:
-        if self.step <= 0 or self.size <= 0 or self.size % self.step:
-            raise ValueError(f"a window of {self.size} microseconds cannot grow by steps of {self.step}")
-
-    def extents(self, time: int) -> Iterator[tuple[int, int]]:
-        """The windows that hold an instant, the shortest first."""
-        start = time - (time - self.origin) % self.size
-        first = start + ((time - start) // self.step + 1) * self.step
-        return ((start, end) for end in range(first, start + self.size + 1, self.step))
-
-
-def cumulating_ends_sql(micros: str, windows: CumulatingWindows) -> tuple[str, str]:
-    """The start of the windows that hold an instant, and the array of their ends, as Spark SQL."""
-    start = pane_start_sql(micros, windows.size, windows.origin, "spark")
-    pane = pane_start_sql(micros, windows.step, windows.origin, "spark")
-    return start, f"sequence({pane} + {windows.step}, {start} + {windows.size}, CAST({windows.step} AS BIGINT))"
-
-
-def sessions(times: Iterable[int], gap: int) -> list[tuple[int, int]]:
-    """The sessions of some instants: each lasts until nothing has come for longer than the gap.
-
-    >>> sessions([3, 1, 20, 8], gap=5)
-    [(1, 13), (20, 25)]
-    """
-    found: list[tuple[int, int]] = []
-    for time in sorted(times):
-        if found and time <= found[-1][1]:
-            found[-1] = found[-1][0], time + gap
-        else:
-            found.append((time, time + gap))
-    return found
+        return self.at(pane_start)
 
 
 def shared_grain(windows: Sequence[SlidingWindows]) -> tuple[int, int]:
@@ -172,8 +144,8 @@ def pane_start_sql(micros: str, grain: int, origin: int, engine: Engine) -> str:
     """
     if grain <= 0:
         raise ValueError(f"the grain of panes must be positive, not {grain} microseconds")
-    time = _operand(micros)
-    return f"({time} - {_modulo(_shifted(time, -(origin % grain)), grain, engine)})"
+    time = operand(micros)
+    return f"({time} - {modulo(shifted(time, -(origin % grain)), grain, engine)})"
 
 
 def last_window_sql(pane: str, windows: SlidingWindows, grain: int, engine: Engine) -> str:
@@ -192,9 +164,9 @@ def first_window_sql(pane: str, windows: SlidingWindows, grain: int, engine: Eng
         return last_window_sql(pane, windows, grain, engine)
     # No window that starts before `lowest` reaches the end of the pane; the next start from there on is the
     # answer.
-    lowest = _shifted(_operand(pane), grain - windows.size)
+    lowest = shifted(operand(pane), grain - windows.size)
     distance = f"{windows.first_start % windows.slide} - ({lowest})"
-    return f"({lowest} + {_modulo(distance, windows.slide, engine)})"
+    return f"({lowest} + {modulo(distance, windows.slide, engine)})"
 
 
 def window_starts_sql(pane: str, windows: SlidingWindows, grain: int, engine: Engine) -> str:
@@ -216,22 +188,3 @@ def _check_grain(windows: SlidingWindows, grain: int) -> None:
             f"panes of {grain} microseconds do not divide windows of {windows.size} every {windows.slide}: "
             f"the grain must divide {windows.grain}"
         )
-
-
-def _modulo(dividend: str, divisor: int, engine: Engine) -> str:
-    """A remainder that is never negative; SQL's own takes the sign of the dividend."""
-    if engine == "spark":
-        return f"pmod({dividend}, {divisor})"
-    if engine == "duckdb":
-        return f"((({dividend}) % {divisor} + {divisor}) % {divisor})"
-    raise ValueError(f"SQL is written for 'spark' or 'duckdb', not for {engine!r}")
-
-
-def _operand(sql: str) -> str:
-    return sql if re.fullmatch(r"[A-Za-z_][\w.]*", sql) else f"({sql})"
-
-
-def _shifted(operand: str, by: int) -> str:
-    if by == 0:
-        return operand
-    return f"{operand} - {-by}" if by < 0 else f"{operand} + {by}"

@@ -1,0 +1,119 @@
+"""What a window type is: three functions of values, and the SQL relation that does the same.
+
+Given some rows, `windows` says which windows there are, `extent` which rows a window holds and `wids` which windows
+hold a row. The extent is the meaning, the ids are what runs: a row is in the extent of a window exactly if the window
+is among the row's ids. `relation` writes the ids as Spark SQL. Nothing here runs SQL.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Generic, Literal, TypeVar
+
+Context = Literal["CF", "FCF", "FCA"]
+W = TypeVar("W", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row as windows see it: the value of the window attribute, the arrival number (from 0) and a key."""
+
+    value: int
+    number: int
+    key: Hashable = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A relation as windows see it, in SQL.
+
+    source: the relation itself, as it would stand after FROM.
+    value:  the window attribute, a BIGINT expression over the alias `__rows`. Where it is NULL, a row has no window.
+    number: the arrival number, a BIGINT expression over `__rows`; None if there is none.
+    keys:   expressions over `__rows`, for the types that look at keys.
+    """
+
+    source: str
+    value: str
+    number: str | None = None
+    keys: tuple[str, ...] = ()
+
+    def arrival(self, what: str) -> str:
+        """The arrival number, for windows that cannot do without."""
+        if self.number is None:
+            raise ValueError(f"{what} need the arrival numbers of rows, and this relation has none")
+        return self.number
+
+
+class WindowType(ABC, Generic[W]):
+    """One type of windows. W is the type of the ids: integers, or (integer, key) if each key has its own windows.
+
+    context: how much of the stream has to be known to tell the windows of a row. "CF": nothing but the row. "FCF":
+    also the rows before it. "FCA": also rows that are still to come.
+
+    Values, ids and progress are integers of either sign.
+    """
+
+    context: ClassVar[Context]
+
+    @abstractmethod
+    def wids(self, row: Row, rows: Sequence[Row]) -> Sequence[W]:
+        """The ids of the windows that hold a row."""
+
+    @abstractmethod
+    def bounds(self, wid: W, rows: Sequence[Row] = ()) -> tuple[int | None, int]:
+        """The start (inside) and the end (outside) of a window; no start if it holds everything before its end.
+
+        The rows matter to types whose windows are made by rows.
+        """
+
+    @abstractmethod
+    def relation(self, rows: Rows) -> str:
+        """The relation with one row for each row and window: the row's columns, `__start`, `__end` and `__wid`.
+
+        All three are BIGINT; `__wid` is the integer of the id, and the key, if there is one, is in the row.
+        """
+
+    def windows(self, rows: Sequence[Row]) -> list[W]:
+        """The ids of the windows that hold any of the rows, those that end first before the others."""
+        return self.in_order({wid for row in rows for wid in self.wids(row, rows)}, rows)
+
+    def extent(self, wid: W, rows: Sequence[Row]) -> list[Row]:
+        """The rows that a window holds: those with a value between its bounds."""
+        start, end = self.bounds(wid, rows)
+        return [row for row in rows if (start is None or start <= row.value) and row.value < end]
+
+    def closes(self, wid: W, progress: int, rows: Sequence[Row] = ()) -> bool:
+        """Whether no row of the window is expected any more, if none with a value below `progress` is."""
+        return progress >= self.bounds(wid, rows)[1]
+
+    def in_order(self, wids: set[W], rows: Sequence[Row]) -> list[W]:
+        """Ids by the ends of their windows."""
+        return sorted(wids, key=lambda wid: (self.bounds(wid, rows)[1], str(wid)))
+
+
+def ranks(rows: Sequence[Row]) -> dict[int, int]:
+    """The place of each row among the rows of its key in order of arrival, from 0, by its arrival number.
+
+    >>> ranks([Row(5, 0, "a"), Row(5, 1, "b"), Row(5, 2, "a")])
+    {0: 0, 1: 0, 2: 1}
+    """
+    seen: dict[Hashable, int] = {}
+    found = {}
+    for row in sorted(rows, key=lambda row: row.number):
+        found[row.number] = seen.get(row.key, 0)
+        seen[row.key] = found[row.number] + 1
+    return found
+
+
+def positive(value: int, what: str) -> None:
+    """Refuse a size that is not one.
+
+    >>> positive(0, "the gap of sessions")
+    Traceback (most recent call last):
+    ValueError: the gap of sessions must be positive, not 0
+    """
+    if value <= 0:
+        raise ValueError(f"{what} must be positive, not {value}")

@@ -1,0 +1,39 @@
+"""Integer arithmetic in SQL: floor division and remainders that are right below zero."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+Engine = Literal["spark", "duckdb"]
+
+
+def modulo(dividend: str, divisor: int, engine: Engine) -> str:
+    """A remainder that is never negative; SQL's own takes the sign of the dividend."""
+    if engine == "spark":
+        return f"pmod({dividend}, {divisor})"
+    if engine == "duckdb":
+        return f"((({dividend}) % {divisor} + {divisor}) % {divisor})"
+    raise ValueError(f"SQL is written for 'spark' or 'duckdb', not for {engine!r}")
+
+
+def quotient(dividend: str, divisor: int) -> str:
+    """Floor division in Spark SQL, whose own `div` rounds towards zero.
+
+    >>> quotient("ts - 5", 60)
+    '(((ts - 5) - pmod((ts - 5), 60)) div 60)'
+    """
+    whole = operand(dividend)
+    return f"(({whole} - {modulo(whole, divisor, 'spark')}) div {divisor})"
+
+
+def operand(sql: str) -> str:
+    """An expression that can stand beside an operator."""
+    return sql if re.fullmatch(r"[A-Za-z_][\w.]*", sql) else f"({sql})"
+
+
+def shifted(sql: str, by: int) -> str:
+    """An operand and a number added to it."""
+    if by == 0:
+        return sql
+    return f"{sql} - {-by}" if by < 0 else f"{sql} + {by}"
