@@ -38,23 +38,19 @@ _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 
 def canonical(text: str, tokens: list[Token]) -> tuple[str, list[Token]]:
-    """The script with the statement of these tokens in its canonical form, and the tokens of that."""
+    """The statement of these tokens in its canonical form, and the tokens of that; all stays as it is if it is in it."""
     if not any(_starts_spelling(tokens, index) for index in range(len(tokens))):
         return text, tokens
     edits = list(_Rewriter(text, tokens).edits())
     if not edits:
         return text, tokens
-    made = splice(text, Span(0, len(text)), edits)
+    made = splice(text, Span(tokens[0].start, tokens[-1].start), edits)
 
     def place(start: int, end: int) -> tuple[int, int]:
         there = made.original(start, end)
         return there.start, there.end
 
-    start, end = tokens[0].start, tokens[-1].start + len(made.text) - len(text)
-    again = tokenize(made.text[start:end])
-    return Rewritten(made.text, text, place), [
-        replace(token, start=token.start + start, end=token.end + start) for token in again
-    ]
+    return Rewritten(made.text, text, place), tokenize(made.text)
 
 
 def _starts_spelling(tokens: list[Token], index: int) -> bool:
@@ -192,7 +188,10 @@ class _Rewriter:
                 "make a view of what stands in FROM, and read that",
             )
         yield from self._wrap(replace(sources[0], window=window))
-        named = {token.name.lower() for token in self._own(block.items, block.items_end) if token.is_name}
+        items = self._own(block.items, block.items_end)
+        inside = [each.span for each in found]
+        outside = [token for token in items if not any(span.start <= token.start < span.end for span in inside)]
+        named = {token.name.lower() for token in outside if token.is_name}
         if "cq_close" in named:
             named.add("window_end")
         missing = [column for column in _WINDOW_COLUMNS if column not in named]

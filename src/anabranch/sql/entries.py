@@ -1,6 +1,6 @@
 """The entries of a FROM clause that may have windows in other systems' spellings, and unions, in it.
 
-Only what has to be known to rewrite them is read: where a relation starts and ends, its window, whether it has an alias.
+Only what a rewrite has to know is read: where a relation starts and ends, its window, whether it has an alias.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class WindowCall:
         """What stands behind the relation, each piece with the place it was written at."""
         pieces: list[tuple[str, Span]] = []
         for index, each in enumerate(self.partition):
-            pieces += [(", " if index else " PARTITION BY ", self.span), (each.text, each.origin)]
+            pieces += [(", " if index else " PARTITION BY ", each.origin), (each.text, each.origin)]
         if self.column is not None:
             pieces += [(", DESCRIPTOR(", self.span), (self.column.text, self.column.origin), (")", self.span)]
         for each in self.arguments:

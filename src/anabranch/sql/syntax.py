@@ -286,7 +286,7 @@ def _selects(body: Select | SetOperation | Query | Opaque, owner: Query) -> Iter
 
 @dataclass(frozen=True)
 class Statement:
-    text: str  # the whole script
+    text: str  # the whole script; the statement alone where it was rewritten to its canonical form
     span: Span
 
     @property

@@ -85,9 +85,10 @@ def take_call(
         cursor.expect(",")
     span = Span(token.start, cursor.previous.end)
     missing = [each for each in function.order if each not in (SOURCE, TIME, *function.optional, *figures)]
+    column = "a time column" if function.order[2:] else "a column"
     no_time = time is None and TIME in function.order and TIME not in function.optional
     if source is None or no_time or missing:
-        what = "a source" if source is None else "a time column" if no_time else _with_article(missing[-1])
+        what = "a source" if source is None else column if no_time else _with_article(missing[-1])
         raise SyntaxProblem(
             f"{token.upper} needs {what}",
             text=cursor.text,
