@@ -38,7 +38,7 @@ _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 
 def canonical(text: str, tokens: list[Token]) -> tuple[str, list[Token]]:
-    """The statement of these tokens in its canonical form, and the tokens of that; all stays as it is if it is in it."""
+    """The statement of these tokens in its canonical form, and its tokens; both as they are if they have it."""
     if not any(_starts_spelling(tokens, index) for index in range(len(tokens))):
         return text, tokens
     edits = list(_Rewriter(text, tokens).edits())
