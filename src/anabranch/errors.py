@@ -7,7 +7,19 @@ span in it, so that whoever prints it can underline the place. This module knows
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+
+class Rewritten(str):
+    """A text made from one that a user wrote. An error in it is shown in the user's text, at the place it came from."""
+
+    original: str
+    place: Callable[[int, int], tuple[int, int]]  # a stretch of this text -> the one of the original
+
+    def __new__(cls, text: str, original: str, place: Callable[[int, int], tuple[int, int]]) -> Rewritten:
+        made = super().__new__(cls, text)
+        made.original, made.place = original, place
+        return made
 
 
 class AnabranchError(Exception):
@@ -38,6 +50,10 @@ class SqlError(AnabranchError):
         hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
+        if isinstance(text, Rewritten):
+            if start is not None:
+                start, end = text.place(start, start + 1 if end is None else end)
+            text = text.original
         self.text = text
         self.start = start
         self.end = end

@@ -219,7 +219,7 @@ class Harness:
         if not isinstance(statement, SelectStatement):
             raise UsageError("the oracle answers one SELECT")
         relations = {}
-        bound = Binder(text, catalog, statement.query).bind()
+        bound = Binder(statement.text, catalog, statement.query).bind()
         given = {name.lower(): rows for name, rows in streams.items()}
         for placeholder, reference in bound.references.items():
             if reference.kind != "stream":
@@ -230,7 +230,7 @@ class Harness:
                 raise UsageError(f"the oracle was given no rows of {stream.name}")
             table = _arrow(given[stream.name.lower()], stream.fields, arrow_schema(stream.fields))
             relations[placeholder] = core.spark.createDataFrame(table)
-        return sorted_rows(_rows(core.frames.sql(bound.text, relations, source=text).toArrow()))
+        return sorted_rows(_rows(core.frames.sql(bound.text, relations, source=statement.text).toArrow()))
 
     def runs(self, stream: str) -> list[dict[str, Any]]:
         """The stream's lines of sys.runs, as dicts."""

@@ -70,7 +70,7 @@ class World:
 
         (statement,) = parse(sql)
         assert isinstance(statement, CreateView | SelectStatement)
-        bound = Binder(sql, self.catalog, statement.query).bind()
+        bound = Binder(statement.text, self.catalog, statement.query).bind()
         schemas = {}
         for placeholder, reference in bound.references.items():
             found = self.catalog[reference.target]
@@ -81,7 +81,7 @@ class World:
     def explain(self, sql: str) -> Explanation:
         (statement,) = parse(sql)
         assert isinstance(statement, SelectStatement)
-        return explain_query(sql, statement.query, self.catalog, self.surroundings, self.fields(sql))
+        return explain_query(statement.text, statement.query, self.catalog, self.surroundings, self.fields(sql))
 
     def nodes(self, sql: str) -> dict[str, PlanNode]:
         return {node.name: node for node in self.explain(sql).nodes}
@@ -94,6 +94,17 @@ def world() -> World:
 
 def told(explanation: Explanation) -> str:
     return "\n".join(rendered(explanation, "text"))
+
+
+def test_a_query_in_another_spelling_is_shown_as_it_was_read(world: World) -> None:
+    explanation = world.explain("SELECT k, count(*) AS c\nFROM STREAM(s, 'CUT ON ts BY 60 SECS') GROUP BY k")
+    canonical = (
+        "SELECT k, count(*) AS c FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE) AS s"
+        " GROUP BY k, window_start, window_end, window_time"
+    )
+    assert told(explanation).splitlines()[0] == f"read as: {canonical}"
+    assert "read as" not in told(world.explain(TUMBLE))
+    assert [node.how for node in explanation.nodes[:1]] == [node.how for node in world.explain(canonical).nodes[:1]]
 
 
 # ---- kinds

@@ -19,7 +19,8 @@ SHOW DESCRIBE EXPLAIN TUMBLE HOP DESCRIPTOR INTERVAL MINUTE EMIT ON WINDOW CLOSE
 START AT VERSION NOW KEEP NOTHING FOR JOIN LEFT USING LATERAL CASE WHEN THEN END OVER PARTITION FILTER IN LIKE BETWEEN
 AND IS NULL DISTINCT CAST INT TIMESTAMP ROLLUP EXCEPT OF a b t ts price `q` 'x' "y" 1 2.5 10L ( ) [ ] { } , ; . : :: * +
 - / = == <=> < > -> => || ? @ % ! ~ ^ RANGE SLIDE TABLESAMPLE PIVOT SORT CLUSTER QUALIFY IGNORE NULLS COUNTING
-csv( count(*) sum(""".split()  # noqa: SIM905
+csv( count(*) sum( VISIBLE ADVANCE SLICES '1 minute' WA PA RATTR SATTR ORIGIN row-num ROWS CUT CHANGE STREAM(s, 'BLOCK'
+'CUT ON ts BY 5 SECS' cq_close(*) window_id() GROUPBY U SLIDING( [RANGE count(*)[RANGE s <SLICES '2 rows'>""".split()  # noqa: SIM905
 
 
 @settings(max_examples=600, deadline=None)
@@ -37,7 +38,9 @@ def test_a_soup_of_tokens_parses_or_is_refused(pieces: list[str]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(["SELECT {}", "SELECT a FROM {}", "SELECT a FROM t WHERE {}", "CREATE STREAM s ({})",
-                        "INSERT INTO t VALUES {}", "CREATE VIEW v AS {}", "SELECT * FROM TUMBLE({})"]),
+                        "INSERT INTO t VALUES {}", "CREATE VIEW v AS {}", "SELECT * FROM TUMBLE({})",
+                        "SELECT count(*) [RANGE 1 min, {}", "SELECT count(*) [RANGE 1 min, SLIDE 1 min] FROM {}",
+                        "SELECT count(*) FROM s <SLICES '1 minute'> {}", "SELECT a FROM STREAM(s, 'CUT {}')"]),
        st.lists(st.sampled_from(PIECES), max_size=12))  # fmt: skip
 def test_a_soup_in_a_frame_parses_or_is_refused(frame: str, pieces: list[str]) -> None:
     try:

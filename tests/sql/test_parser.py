@@ -485,10 +485,7 @@ def test_clauses_that_say_nothing(clause: str, message: str) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT count(*) [RANGE 10 MINUTES, SLIDE 1 MINUTE, WATTR ts] FROM s",
         "SELECT * FROM a [RANGE 3 MINUTES, WA ts], b [RANGE 2 MINUTES, WA ts]",
-        "SELECT * FROM s <VISIBLE '5 minutes' ADVANCE '1 minute'>",
-        "SELECT * FROM STREAM(s, 'CUT BY 1000 ROWS')",
         "SELECT * FROM a ASOF JOIN b ON a.x = b.x",
         "BEGIN",
         "CREATE SAMPLE k ON s SIZE 10",

@@ -119,6 +119,8 @@ class Binder:
 
     def resolve(self, relation: Relation) -> Reference | None:
         """What a relation stands for; None for a CTE, a subquery and what is Spark's own business."""
+        if relation.window is not None:
+            _refuse_unknown(self.text, relation.window)
         reference = self._reference(relation)
         for mark in relation.watermarks:
             self._check_watermark(relation, mark)
@@ -228,8 +230,27 @@ def micros_sql(column: str) -> str:
     return f"unix_micros(CAST({column} AS TIMESTAMP))"
 
 
+def _refuse_unknown(text: str, window: WindowSpec) -> None:
+    """Windows that are understood but cannot be computed yet."""
+    what = None
+    if window.kind not in ("tumble", "hop", "cumulate", "session"):
+        what = f"{window.kind.upper()} windows"
+    elif window.attribute != "column":
+        what = f"windows over {window.attribute.upper()}"
+    elif window.rows:
+        what = "windows over numbers"
+    elif window.time_column is None:
+        what = "windows without DESCRIPTOR"
+    elif window.filled:
+        what = "windows without rows"
+    if what is not None:
+        known = "TUMBLE, HOP, CUMULATE and SESSION over a column with a time are"
+        raise refuse(text, window.time_span, f"{what} are not supported yet", known)
+
+
 def windowed_sql(source: str, window: WindowSpec) -> str:
     """A relation with a row for each window a row is in, and the bounds of that window. No time, no window."""
+    assert window.time_column is not None, "refused where names are resolved"
     micros = micros_sql(f"__rows.{quote_name(window.time_column)}")
     if window.kind == "session":
         keys = tuple(f"__rows.{quote_name(name.last)}" for name in window.partition)

@@ -69,12 +69,12 @@ class Block:
     def signature(self) -> str:
         """Blocks with equal signatures can share a table of partials."""
         keys = sorted(f"{key.name}={normal_form(tokenize(key.expression))}" for key in self.row_keys)
-        time = self.relation.window.time_column.lower() if self.windows and self.relation.window else ""
+        time = (self.relation.window.time_column or "").lower() if self.windows and self.relation.window else ""
         return "|".join([self.stream.id, normal_form(tokenize(self.from_text)), time, *keys])
 
     @property
     def time(self) -> str | None:
-        if self.windows is None or self.relation.window is None:
+        if self.windows is None or self.relation.window is None or self.relation.window.time_column is None:
             return None
         column = quote_name(self.relation.window.time_column)
         if len(self.select.relations) > 1:

@@ -5,9 +5,9 @@ Plans, and looks at the plan; nothing is made. How it is told is the business of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, Rewritten
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog, Field, View
 from anabranch.plan.describe import PlanNode, describe, kind_of
@@ -29,12 +29,20 @@ class Explanation:
     nodes: tuple[PlanNode, ...] = ()
     kept: tuple[PlanNode, ...] = ()
     refused: str = ""  # why its changes cannot be kept
+    canonical: str = ""  # how the query was read, where it was written in another spelling
 
 
 def explain_query(
     text: str, query: Query, catalog: Catalog, world: Surroundings, fields: tuple[Field, ...]
 ) -> Explanation:
     """What a query would do as a view."""
+    told = _explained(text, query, catalog, world, fields)
+    return replace(told, canonical=query.span.of(text)) if isinstance(text, Rewritten) else told
+
+
+def _explained(
+    text: str, query: Query, catalog: Catalog, world: Surroundings, fields: tuple[Field, ...]
+) -> Explanation:
     references = Binder(text, catalog, query).bind().references.values()
     kinds = {reference.kind for reference in references}
     if not kinds & {"stream", "view"}:

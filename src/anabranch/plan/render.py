@@ -30,7 +30,8 @@ def rendered(explanation: Explanation, format: str, figures: AllFigures | None =
 
 def lines(explanation: Explanation, figures: AllFigures) -> list[str]:
     """What EXPLAIN says."""
-    told = [explanation.heading] if explanation.heading else []
+    told = [f"read as: {' '.join(explanation.canonical.split())}"] if explanation.canonical else []
+    told += [explanation.heading] if explanation.heading else []
     names = {node.id: node.name for node in (*explanation.nodes, *explanation.kept)}
     for node in explanation.nodes:
         told += _node_lines(node, names, figures.get(node.id))
@@ -97,6 +98,8 @@ def _rows(count: int) -> str:
 def document(explanation: Explanation, figures: AllFigures) -> dict[str, Any]:
     """An explanation as JSON values. Nodes name those whose rows they take by id, and come behind them."""
     found: dict[str, Any] = {}
+    if explanation.canonical:
+        found["read_as"] = explanation.canonical
     if explanation.heading:
         found["note"] = explanation.heading
     found["nodes"] = [_node_document(node, figures.get(node.id)) for node in explanation.nodes]

@@ -12,10 +12,11 @@ from anabranch.errors import UnknownName, WrongType, did_you_mean
 from anabranch.sql.calls import chains, closing
 from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import QUOTED, STRING, WORD, Span, Token, words
-from anabranch.sql.syntax import Expression, Item, Opaque, Query, Relation, Select, SetOperation
+from anabranch.sql.syntax import Expression, Item, Opaque, Query, Relation, Select, SetOperation, WindowSpec
 
 Columns = Mapping[str, str | None]  # name -> type, where it is known; names keep their case
 WINDOW_COLUMNS: Columns = {"window_start": "timestamp", "window_end": "timestamp", "window_time": "timestamp"}
+_INTEGERS = ("tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long")
 
 #: Words of the language that can stand in an expression without being a name.
 _WORDS = words(
@@ -135,29 +136,42 @@ class Resolver:
             name = str(relation.name).lower()
             columns = self.ctes[name] if name in self.ctes else self.objects.get(name)
         if relation.window is not None and columns is not None:
-            self.time_column(relation.window.time_column, relation.window.time_span, columns)
-            for column in relation.window.partition:
-                if column.last.lower() not in {each.lower() for each in columns}:
-                    raise self.unknown(column.last, column.span, columns)
-            columns = {**columns, **WINDOW_COLUMNS}
+            self._window(relation.window, columns)
+            bounds = dict.fromkeys(WINDOW_COLUMNS, "bigint") if relation.window.rows else WINDOW_COLUMNS
+            columns = {**columns, **bounds}
         if relation.provisional and columns is not None:
             columns = {**columns, "_final": "boolean"}
         return _renamed(columns, relation.alias_columns)
 
-    def time_column(self, name: str, span: Span, columns: Columns) -> None:
-        """A column that has to be there and to be a time."""
+    def _window(self, window: WindowSpec, columns: Columns) -> None:
+        """The columns of a window have to be there, and the one it lies along to fit its figures."""
+        for column in window.partition:
+            self._found(column.last, column.span, columns)
+        if window.time_column is None:
+            return
+        found = self._found(window.time_column, window.time_span, columns)
+        type = columns[found]
+        if type is None or window.kind == "chunks":
+            return
+        message, hint = None, None
+        if window.rows and type.lower() not in _INTEGERS:
+            message = f"{found} is a {type.upper()}, and windows of rows or numbers need a whole number"
+            hint = "write lengths of time, as in INTERVAL 1 MINUTE, or count rows: DESCRIPTOR(row_num)"
+        elif not window.rows and not type.lower().startswith("timestamp"):
+            message = f"{found} is a {type.upper()}, and windows need a TIMESTAMP"
+            hint = f"declare {found} as TIMESTAMP"
+            if type.lower() in _INTEGERS:
+                hint += ", or write the figures of the window as plain numbers"
+        if message is not None:
+            span = window.time_span
+            raise WrongType(message, text=self.text, start=span.start, end=span.end, hint=hint)
+
+    def _found(self, name: str, span: Span, columns: Columns) -> str:
+        """A column as it is spelt where it comes from."""
         found = next((column for column in columns if column.lower() == name.lower()), None)
         if found is None:
             raise self.unknown(name, span, columns)
-        type = columns[found]
-        if type is not None and not type.lower().startswith("timestamp"):
-            raise WrongType(
-                f"{found} is a {type.upper()}, and windows need a TIMESTAMP",
-                text=self.text,
-                start=span.start,
-                end=span.end,
-                hint=f"declare {found} as TIMESTAMP",
-            )
+        return found
 
     def _output(self, select: Select, relations: list[tuple[str | None, Columns | None]]) -> Columns | None:
         result: dict[str, str | None] = {}

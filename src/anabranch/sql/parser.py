@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Literal, cast
 
 from anabranch.errors import NotSupported, SyntaxProblem
+from anabranch.sql.canonical import canonical
 from anabranch.sql.creation import take_alter, take_create
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.expressions import check_expressions
@@ -32,7 +33,6 @@ from anabranch.sql.syntax import (
     Update,
 )
 from anabranch.sql.terms import CLAUSES, literal, meant, misspelt, refuse_misspelt, take_arguments, take_expression
-from anabranch.sql.windows import refuse_bracket_windows
 
 #: Words a statement can start with; an unknown first word is compared with these.
 STATEMENTS = (
@@ -54,7 +54,7 @@ def parse(text: str) -> list[Statement]:
 
 def _statement(text: str, tokens: list[Token]) -> Statement:
     check_brackets(text, tokens)
-    refuse_bracket_windows(text, tokens)
+    text, tokens = canonical(text, tokens)
     cursor = Cursor(text, tokens)
     word = cursor.current.upper
     rule = _RULES.get(word)

@@ -11,7 +11,7 @@ from anabranch.sql.lexer import OPENING, STRING, Span, string_value
 from anabranch.sql.syntax import Relation
 from anabranch.sql.terms import CLAUSES, JOIN_WORDS, misspelt, refuse_misspelt, take_arguments, take_expression
 from anabranch.sql.watermarks import at_watermark_function, take_watermark_function
-from anabranch.sql.windows import at_window_function, refuse_later_windows, take_window_function
+from anabranch.sql.windows import at_window_function, take_window_function
 
 
 def take_from(cursor: Cursor) -> tuple[list[Relation], bool]:
@@ -73,7 +73,6 @@ def _join(cursor: Cursor) -> tuple[Relation, bool]:
 def take_relation(cursor: Cursor, join: str) -> Relation:
     """One relation with its AS OF and its alias."""
     token = cursor.current
-    refuse_later_windows(cursor)
     if token.kind == STRING:
         cursor.advance()
         relation = Relation("path", token.span, path=string_value(token.text), join=join)

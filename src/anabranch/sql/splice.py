@@ -10,10 +10,11 @@ from anabranch.sql.lexer import Span
 
 @dataclass(frozen=True)
 class Edit:
-    """Replace the characters of `span` by `text`."""
+    """Replace the characters of `span` by `text`; `origin` is where the text came from, if not from there."""
 
     span: Span
     text: str
+    origin: Span | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ def splice(text: str, span: Span, edits: Iterable[Edit]) -> Spliced:
         if edit.span.start < position:
             continue
         add(text[position : edit.span.start], position, edit.span.start)
-        add(edit.text, edit.span.start, edit.span.end)
+        origin = edit.origin or edit.span
+        add(edit.text, origin.start, origin.end)
         position = max(position, edit.span.end)
     add(text[position : span.end], position, span.end)
     return Spliced("".join(pieces), tuple(origins))

@@ -38,31 +38,45 @@ class Argument:
     tokens: tuple[Token, ...] = ()
 
 
+WindowKind = Literal["tumble", "hop", "cumulate", "session", "sliding", "landmark", "slide_by_row", "chunks"]
+
+
 @dataclass(frozen=True)
 class WindowSpec:
-    """A window function over a relation, in any of its spellings. Durations in microseconds.
+    """A window function over a relation, in any of its spellings.
 
-    `size` is the gap of a session, `slide` the step of a cumulating window. `partition` holds the columns that sessions
-    are kept apart by.
+    Windows lie along an attribute: a column (`time_column`; None is the event time of the stream), the number of a row
+    in the order of arrival, or the time of its arrival. Figures are microseconds; with `rows` they are counts of rows
+    or plain numbers, and so are the bounds of windows.
+
+    `size` is the gap of a session, `slide` the step of a cumulating window. `offset` is the origin of sliding and
+    landmark windows. `every` is after how many rows (`by` arrival or by rank) a window of SLIDE_BY_ROW ends.
+    `partition` holds the columns that sessions, or counts of rows, are kept apart by. `filled` asks for windows without
+    rows too. What a kind has no use for is 0.
     """
 
-    kind: Literal["tumble", "hop", "cumulate", "session"]
-    time_column: str
-    time_span: Span
+    kind: WindowKind
+    time_column: str | None
+    time_span: Span  # of the descriptor; of the whole call where there is none
     size: int
     slide: int
     offset: int
     partition: tuple[Name, ...] = ()
+    attribute: Literal["column", "row_num", "arrival_ts"] = "column"
+    rows: bool = False
+    every: int = 0
+    by: Literal["row_num", "rank"] = "row_num"
+    filled: bool = False
 
     @property
     def sliding(self) -> bool:
-        """Whether windows are of one size, one every slide."""
+        """Whether windows are of one size, one every slide, and aligned at their start."""
         return self.kind in ("tumble", "hop")
 
     @property
     def by_row(self) -> bool:
         """Whether a row is enough to tell its windows: a session depends on the rows around it."""
-        return self.kind != "session"
+        return self.kind not in ("session", "slide_by_row", "chunks")
 
 
 @dataclass(frozen=True)
@@ -272,7 +286,7 @@ def _selects(body: Select | SetOperation | Query | Opaque, owner: Query) -> Iter
 
 @dataclass(frozen=True)
 class Statement:
-    text: str  # the whole script
+    text: str  # the whole script; the statement alone where it was rewritten to its canonical form
     span: Span
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
@@ -14,7 +15,7 @@ from anabranch.sql.lexer import WORD, Span, Token
 from anabranch.sql.syntax import Name, Relation
 
 TakeRelation = Callable[[Cursor, str], Relation]
-TakeFigure = Callable[[Cursor, str], float]
+Figure = TypeVar("Figure")
 
 SOURCE, TIME = "source", "time"
 
@@ -32,14 +33,14 @@ class TableFunction:
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(Generic[Figure]):
     """What a call of a function gives it."""
 
     span: Span
     source: Relation
-    time: Name
+    time: Name | None
     partition: tuple[Name, ...]
-    figures: Mapping[str, float]
+    figures: Mapping[str, Figure]
 
 
 def at_function(cursor: Cursor, functions: Mapping[str, TableFunction]) -> bool:
@@ -49,15 +50,18 @@ def at_function(cursor: Cursor, functions: Mapping[str, TableFunction]) -> bool:
 
 
 def take_call(
-    cursor: Cursor, functions: Mapping[str, TableFunction], take_relation: TakeRelation, take_figure: TakeFigure
-) -> Call:
+    cursor: Cursor,
+    functions: Mapping[str, TableFunction],
+    take_relation: TakeRelation,
+    take_figure: Callable[[Cursor, str], Figure],
+) -> Call[Figure]:
     """F(TABLE t, DESCRIPTOR(ts), figure, ...), F(t, ts, figure, ...) or F(name => ..., ...) in any order."""
     token = cursor.advance()
     function = functions[token.upper]
     source: Relation | None = None
     time: Name | None = None
     partition: tuple[Name, ...] = ()
-    figures: dict[str, float] = {}
+    figures: dict[str, Figure] = {}
     cursor.expect("(")
     position = 0
     while True:
@@ -73,7 +77,7 @@ def take_call(
                 source = _source(cursor, take_relation)
             partition = _partition(cursor, token, function)
         elif parameter == TIME:
-            time = _time_column(cursor)
+            time = _descriptor(cursor)
         else:
             figures[parameter] = take_figure(cursor, parameter)
         if cursor.take(")"):
@@ -81,8 +85,10 @@ def take_call(
         cursor.expect(",")
     span = Span(token.start, cursor.previous.end)
     missing = [each for each in function.order if each not in (SOURCE, TIME, *function.optional, *figures)]
-    if source is None or time is None or missing:
-        what = "a source" if source is None else "a time column" if time is None else _with_article(missing[-1])
+    column = "a time column" if function.order[2:] else "a column"
+    no_time = time is None and TIME in function.order and TIME not in function.optional
+    if source is None or no_time or missing:
+        what = "a source" if source is None else column if no_time else _with_article(missing[-1])
         raise SyntaxProblem(
             f"{token.upper} needs {what}",
             text=cursor.text,
@@ -115,7 +121,8 @@ def _named(cursor: Cursor, function: Token, known: TableFunction) -> str:
 
 
 def _source(cursor: Cursor, take_relation: TakeRelation) -> Relation:
-    if cursor.take("TABLE", "("):
+    if cursor.at("TABLE", "(") and cursor.ahead(2).upper not in ("SELECT", "WITH"):
+        cursor.expect("TABLE", "(")
         relation = take_relation(cursor, "")
         cursor.expect(")")
         return relation
@@ -150,9 +157,19 @@ def _another_column(cursor: Cursor) -> bool:
     return following[3].upper == "DESCRIPTOR" or (following[3].is_name and following[4].text in (",", "=>"))
 
 
-def _time_column(cursor: Cursor) -> Name:
+def _descriptor(cursor: Cursor) -> Name:
     bracket = cursor.take("DESCRIPTOR", "(")
-    name = cursor.dotted_name("a time column")
+    name = take_attribute(cursor)
     if bracket:
         cursor.expect(")")
     return name
+
+
+def take_attribute(cursor: Cursor) -> Name:
+    """What windows lie along: a column, or row-num and arrival-ts, which are names although they are not quoted."""
+    first, dash, last = cursor.current, cursor.ahead(1), cursor.ahead(2)
+    if dash.text == "-" and f"{first.upper}-{last.upper}" in ("ROW-NUM", "ARRIVAL-TS"):
+        for _ in range(3):
+            cursor.advance()
+        return Name((f"{first.text}_{last.text}".lower(),), Span(first.start, last.end))
+    return cursor.dotted_name("a time column")

@@ -121,7 +121,7 @@ def take_expression(cursor: Cursor, what: str, *, stop_at_as: bool = False) -> E
         elif word == "AS":
             if stop_at_as and not cases and cursor.previous.text != ".":
                 break
-        elif word in CLAUSES and not _inside_expression(cursor, word, first):
+        elif word in CLAUSES and not inside_expression(cursor, word, first):
             break
         elif not first:
             if emission_ahead(cursor) or cursor.at("START", "AT") or join_ahead(cursor):
@@ -136,7 +136,7 @@ def take_expression(cursor: Cursor, what: str, *, stop_at_as: bool = False) -> E
     return Expression(Span(tokens[0].start, tokens[-1].end), tokens)
 
 
-def _inside_expression(cursor: Cursor, word: str, first: bool) -> bool:
+def inside_expression(cursor: Cursor, word: str, first: bool) -> bool:
     """Clause words that are part of an expression: IS DISTINCT FROM, WITHIN GROUP, a column called offset."""
     following = cursor.ahead(1)
     if following.text == "." or (not first and cursor.previous.text == "."):

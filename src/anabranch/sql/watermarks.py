@@ -121,6 +121,7 @@ def take_watermark_function(cursor: Cursor, join: str, take_relation: TakeRelati
     percentile: Percentile | None = None
     if delay is None:
         percentile = Percentile(int(figures["events"]), figures["percentile"], int(figures.get("frequency", 1)))
+    assert call.time is not None, "its functions cannot do without"
     mark = Watermark(call.time.last, call.span, delay, percentile=percentile)
     return replace(call.source, span=call.span, watermarks=(*call.source.watermarks, mark), join=join)
 

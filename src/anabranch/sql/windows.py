@@ -1,4 +1,7 @@
-"""TUMBLE, HOP, CUMULATE and SESSION in FROM, in the spellings of several systems, all to one shape."""
+"""The window functions of FROM, in the spellings of several systems, all to one shape.
+
+Windows that are not written as functions are made functions before anything is parsed; that is for `canonical`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from typing import Literal
 
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.durations import take_duration
-from anabranch.sql.lexer import NUMBER, STRING, WORD, Token
-from anabranch.sql.syntax import Relation, WindowSpec
-from anabranch.sql.table_functions import SOURCE, TIME, TableFunction, TakeRelation, at_function, take_call
+from anabranch.sql.figures import Figure, take_figure, take_length, take_origin
+from anabranch.sql.lexer import STRING, Span
+from anabranch.sql.syntax import Name, Relation, WindowKind, WindowSpec
+from anabranch.sql.table_functions import SOURCE, TIME, Call, TableFunction, TakeRelation, at_function, take_call
 
 _NAMES = {
     "data": SOURCE,
@@ -24,30 +27,49 @@ _NAMES = {
     "step": "step",
     "gap": "gap",
     "offset": "offset",
+    "origin": "origin",
+    "every": "every",
+    "by": "by",
+    "filled": "filled",
 }
-_KINDS: dict[str, Literal["tumble", "hop", "cumulate", "session"]] = {
+_KINDS: dict[str, WindowKind] = {
     "TUMBLE": "tumble",
     "HOP": "hop",
     "CUMULATE": "cumulate",
     "SESSION": "session",
+    "SLIDING": "sliding",
+    "LANDMARK": "landmark",
+    "SLIDE_BY_ROW": "slide_by_row",
+    "CHUNKS": "chunks",
 }
+_OPTIONAL = ("offset", "origin", "by", "filled")
 
 
 def _function(example: str, *figures: str) -> TableFunction:
     names = {SOURCE: "DATA", TIME: "TIMECOL", "offset": "`OFFSET`"}
     order = (SOURCE, TIME, *figures)
     shown = tuple(names.get(each, each.upper()) for each in order)
-    return TableFunction(order, _NAMES, shown, example, ("offset",), "gap" in figures)
+    optional = _OPTIONAL if not figures else (TIME, *_OPTIONAL)  # chunks have no column of their own
+    partitioned = example.startswith(("SESSION", "SLIDING"))
+    return TableFunction(order, _NAMES, shown, example, optional, partitioned)
 
 
-#: HOP has its slide before its size in Flink and in RisingWave.
+#: HOP has its slide before its size in Flink and in RisingWave; SLIDING follows it.
 WINDOW_FUNCTIONS = {
-    "TUMBLE": _function("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE)", "size", "offset"),
+    "TUMBLE": _function("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE)", "size", "offset", "filled"),
     "HOP": _function("HOP(TABLE t, DESCRIPTOR(ts), INTERVAL 10 SECONDS, INTERVAL 1 MINUTE)", "slide", "size", "offset"),
     "CUMULATE": _function(
         "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL 10 MINUTES, INTERVAL 1 DAY)", "step", "size", "offset"
     ),
     "SESSION": _function("SESSION(TABLE t PARTITION BY user, DESCRIPTOR(ts), INTERVAL 5 MINUTES)", "gap"),
+    "SLIDING": _function(
+        "SLIDING(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE, INTERVAL 10 MINUTES)", "slide", "size", "origin"
+    ),
+    "LANDMARK": _function("LANDMARK(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE)", "slide", "origin"),
+    "SLIDE_BY_ROW": _function(
+        "SLIDE_BY_ROW(TABLE t, DESCRIPTOR(ts), INTERVAL 5 MINUTES, 1 ROW)", "size", "every", "by"
+    ),
+    "CHUNKS": _function("CHUNKS(TABLE t, DESCRIPTOR(id))"),
 }
 
 
@@ -55,53 +77,10 @@ def at_window_function(cursor: Cursor) -> bool:
     return at_function(cursor, WINDOW_FUNCTIONS)
 
 
-def refuse_later_windows(cursor: Cursor) -> None:
-    """Functions of the dialect that are understood but not built yet."""
-    token = cursor.current
-    if token.kind == WORD and token.upper == "STREAM" and cursor.ahead(1).text == "(":
-        raise NotSupported(
-            "windows cut by STREAM(...) are not supported yet",
-            text=cursor.text,
-            start=token.start,
-            end=token.end,
-            hint="TUMBLE, HOP, CUMULATE and SESSION are",
-        )
-
-
-def refuse_bracket_windows(text: str, tokens: list[Token]) -> None:
-    """count(*) [RANGE 10 MINUTES, SLIDE 1 MINUTE, ...] and FROM s <VISIBLE ...>: understood, not built yet."""
-    for bracket, word, following in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if bracket.text == "[":
-            known = word.upper in ("RANGE", "SLIDE", "WA", "WATTR", "RATTR", "SATTR", "PA")
-        elif bracket.text == "<":
-            known = word.upper in ("VISIBLE", "SLICES")
-        else:
-            continue
-        operators = ("AND", "OR", "DIV", "BETWEEN", "IS", "IN", "NOT", "LIKE")
-        if known and following.kind in (WORD, NUMBER, STRING) and following.upper not in operators:
-            raise NotSupported(
-                f"windows written {bracket.text}{word.upper} ... are not supported yet",
-                text=text,
-                start=bracket.start,
-                end=word.end,
-                hint=f"write {WINDOW_FUNCTIONS['TUMBLE'].example} or HOP in FROM",
-            )
-
-
 def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation) -> Relation:
     """TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL ...), the same with named parameters, or TUMBLE(t, ts, INTERVAL ...)."""
     function = cursor.current.upper
-    call = take_call(cursor, WINDOW_FUNCTIONS, take_relation, _length)
-    lengths = {name: int(length) for name, length in call.figures.items()}
-    size = lengths["gap"] if function == "SESSION" else lengths["size"]
-    slide = lengths.get("slide", lengths.get("step", size))
-    if function == "CUMULATE" and size % slide:
-        raise SyntaxProblem(
-            "the size of a cumulating window is a whole number of its steps",
-            text=cursor.text,
-            start=call.span.start,
-            end=call.span.end,
-        )
+    call = take_call(cursor, WINDOW_FUNCTIONS, take_relation, _figure)
     if call.source.window is not None:
         raise NotSupported(
             "a window function over a window function is not supported yet",
@@ -110,19 +89,82 @@ def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation)
             end=call.span.end,
             hint="make a view of the inner one and read that",
         )
-    column, offset = call.time, lengths.get("offset", 0)
-    window = WindowSpec(_KINDS[function], column.last, column.span, size, slide, offset, call.partition)
+    attribute = _attribute(call.time)
+    _check_units(cursor.text, call, attribute)
+    values = {name: figure.value for name, figure in call.figures.items()}
+    size = values.get("gap", values.get("size", 0))
+    slide = values.get("slide", values.get("step", size if function in ("TUMBLE", "SESSION") else 0))
+    if function == "CUMULATE" and size % slide:
+        raise _wrong(cursor.text, call.span, "the size of a cumulating window is a whole number of its steps")
+    window = WindowSpec(
+        _KINDS[function],
+        call.time.last if call.time is not None and attribute == "column" else None,
+        call.time.span if call.time is not None else call.span,
+        size,
+        slide,
+        values.get("origin", values.get("offset", 0)),
+        call.partition,
+        attribute,
+        function == "CHUNKS" or any(each.unit != "time" for each in _along(call)),
+        values.get("every", 0),
+        "rank" if values.get("by") else "row_num",
+        bool(values.get("filled")),
+    )
     return replace(call.source, span=call.span, window=window, join=join)
 
 
-def _length(cursor: Cursor, parameter: str) -> int:
-    start = cursor.current.start
-    length = take_duration(cursor, f"the {parameter} of the window")
-    if length <= 0 and parameter != "offset":
-        raise SyntaxProblem(
-            f"the {parameter} of a window must be longer than nothing",
-            text=cursor.text,
-            start=start,
-            end=cursor.previous.end,
-        )
-    return length
+def _figure(cursor: Cursor, parameter: str) -> Figure:
+    if parameter == "by":
+        return _word(cursor, ("row_num", "rank"), parameter)
+    if parameter == "filled":
+        return _word(cursor, ("false", "true"), parameter)
+    if parameter == "origin":
+        return take_origin(cursor)
+    what = "after how many rows a window ends" if parameter == "every" else f"the {parameter} of the window"
+    return take_figure(cursor, what) if parameter == "offset" else take_length(cursor, what)
+
+
+def _word(cursor: Cursor, known: tuple[str, str], parameter: str) -> Figure:
+    """Which of two words stands here, as 0 or 1."""
+    token = cursor.current
+    word = (token.value if token.kind == STRING else token.name).lower().replace("-", "_")
+    if word not in known:
+        raise cursor.problem(f"expected {known[0]} or {known[1]} for {parameter.upper()}", known=known)
+    cursor.advance()
+    return Figure(known.index(word), "number", token.span)
+
+
+def _attribute(time: Name | None) -> Literal["column", "row_num", "arrival_ts"]:
+    name = "" if time is None else time.last.lower().replace("-", "_")
+    if name == "row_num":
+        return "row_num"
+    return "arrival_ts" if name == "arrival_ts" else "column"
+
+
+def _along(call: Call[Figure]) -> list[Figure]:
+    """The figures that are measured along the attribute, in the order they are written."""
+    figures = [figure for name, figure in call.figures.items() if name not in ("every", "by", "filled")]
+    return sorted(figures, key=lambda figure: figure.span.start)
+
+
+def _check_units(text: str, call: Call[Figure], attribute: str) -> None:
+    """Lengths of time go along times, rows along row numbers, and all of one call are alike."""
+    figures = _along(call)
+    for figure in figures:
+        timed = figure.unit == "time"
+        if timed and attribute == "row_num":
+            raise _wrong(text, figure.span, "windows over ROW_NUM are counted in rows", "as in 10 ROWS")
+        if not timed and (attribute == "arrival_ts" or call.time is None):
+            what = "ARRIVAL_TS is a time" if attribute == "arrival_ts" else "event time is a time"
+            hint = "name ROW_NUM to count rows: DESCRIPTOR(row_num)"
+            raise _wrong(text, figure.span, f"{what}, and its windows have lengths of time", hint)
+        if timed != (figures[0].unit == "time"):
+            hint = "SLIDE_BY_ROW (RATTR and SATTR in brackets) has windows of a length that move by rows"
+            raise _wrong(text, figure.span, "the figures of a window are all lengths of time, or all numbers", hint)
+    every = call.figures.get("every")
+    if every is not None and every.unit == "time":
+        raise _wrong(text, every.span, "SLIDE_BY_ROW moves by rows", "as in 5 ROWS")
+
+
+def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
+    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)

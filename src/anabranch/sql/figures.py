@@ -1,0 +1,92 @@
+"""The figures of windows: a length of time, a number of rows, or a plain number for columns that hold numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from anabranch.errors import SyntaxProblem
+from anabranch.sql.cursor import Cursor
+from anabranch.sql.durations import duration_text, take_duration
+from anabranch.sql.lexer import NUMBER, STRING, Span
+
+_ROWS = re.compile(r"\s*(\d{1,18})\s+rows?\s*", re.IGNORECASE)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure and what it counts: microseconds, rows, or the units of a column."""
+
+    value: int
+    unit: Literal["time", "rows", "number"]
+    span: Span
+
+    @property
+    def sql(self) -> str:
+        """The figure as the canonical form writes it.
+
+        >>> Figure(90_000_000, "time", Span(0, 1)).sql, Figure(1, "rows", Span(0, 1)).sql
+        ('INTERVAL 90 SECONDS', '1 ROW')
+        """
+        if self.unit == "time":
+            return f"INTERVAL {duration_text(self.value).upper()}"
+        if self.unit == "rows":
+            return f"{self.value} ROW{'' if self.value == 1 else 'S'}"
+        return str(self.value)
+
+
+def take_figure(cursor: Cursor, what: str) -> Figure:
+    """INTERVAL 10 MINUTES in any spelling of a duration, 10 ROWS, '10 rows' or 10."""
+    start = cursor.current.start
+    minus = 1 if cursor.current.text == "-" else 0
+    token, following = cursor.ahead(minus), cursor.ahead(minus + 1)
+    counted = following.upper in ("ROW", "ROWS")
+    if token.kind == NUMBER and (counted or not following.is_name):
+        cursor.take("-")
+        value = cursor.expect_whole_number(f"{what}, a whole number")
+        if counted:
+            cursor.advance()
+        span = Span(start, cursor.previous.end)
+        return Figure(-value if minus else value, "rows" if counted else "number", span)
+    quoted = _ROWS.fullmatch(token.value) if token.kind == STRING and not minus else None
+    if quoted is not None:
+        cursor.advance()
+        return Figure(int(quoted.group(1)), "rows", token.span)
+    return Figure(take_duration(cursor, what), "time", Span(start, cursor.previous.end))
+
+
+def take_length(cursor: Cursor, what: str) -> Figure:
+    """A figure that is more than nothing."""
+    figure = take_figure(cursor, what)
+    if figure.value <= 0:
+        more = "longer than nothing" if figure.unit == "time" else "more than nothing"
+        raise SyntaxProblem(f"{what} must be {more}", text=cursor.text, start=figure.span.start, end=figure.span.end)
+    return figure
+
+
+def take_origin(cursor: Cursor) -> Figure:
+    """TIMESTAMP '2026-01-01 00:00:00' or a number; a time without a zone is taken as UTC."""
+    start = cursor.current.start
+    cursor.take("TIMESTAMP")
+    if cursor.current.kind != STRING:
+        if cursor.previous.upper == "TIMESTAMP":
+            raise cursor.problem("expected a time in quotes")
+        minus = cursor.take("-")
+        value = cursor.expect_whole_number("an origin, as in TIMESTAMP '2026-01-01 00:00:00' or 0")
+        return Figure(-value if minus else value, "number", Span(start, cursor.previous.end))
+    token = cursor.advance()
+    try:
+        moment = datetime.fromisoformat(token.value.strip())
+    except ValueError:
+        raise SyntaxProblem(
+            f"{token.text} is not a time",
+            text=cursor.text,
+            start=token.start,
+            end=token.end,
+            hint="as in TIMESTAMP '2026-01-01 00:00:00'",
+        ) from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return Figure((moment - _EPOCH) // timedelta(microseconds=1), "time", Span(start, token.end))

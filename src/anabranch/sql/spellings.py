@@ -1,0 +1,332 @@
+"""Windows as others write them, read into the call of a window function.
+
+    [RANGE 10 minutes, SLIDE 1 minute, WA ts]      Li: behind an aggregate, or behind an input of a join
+    <VISIBLE '5 minutes' ADVANCE '1 minute'>       Truviso: behind a stream
+    'CUT ON ts BY 60 SECS'                         ECQ: in the call of STREAM, or behind a stream
+
+Where they stand, and what else of a query changes with them, is for `canonical` to know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from anabranch.errors import NotSupported, SyntaxProblem
+from anabranch.sql.cursor import Cursor
+from anabranch.sql.figures import Figure, take_length, take_origin
+from anabranch.sql.lexer import NUMBER, STRING, SYMBOL, WORD, Span, Token, quote_name, tokenize
+from anabranch.sql.syntax import Name
+from anabranch.sql.table_functions import take_attribute
+
+BRACKET_WORDS = ("RANGE", "SLIDE", "WA", "WATTR", "RATTR", "SATTR", "PA", "ORIGIN")
+#: Words behind which a column called range or slide would go on as an expression.
+_OPERATORS = frozenset(
+    {"AND", "OR", "DIV", "BETWEEN", "IS", "IN", "NOT", "LIKE", "ILIKE", "RLIKE", "REGEXP", "COLLATE"}
+)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a canonical call, with the place it was written at."""
+
+    name: str
+    text: str
+    origin: Span
+    named: bool = False  # never by position
+
+
+@dataclass(frozen=True)
+class WindowCall:
+    """A window function to be called over a relation: what another notation stands for."""
+
+    span: Span  # of the notation
+    function: str
+    column: Argument | None
+    arguments: tuple[Argument, ...]
+    partition: tuple[Argument, ...] = ()
+    block: int | None = None  # ECQ: how many chunks are kept to be read again
+
+    @property
+    def opening(self) -> str:
+        return f"{self.function}(TABLE "
+
+    def closing(self) -> list[tuple[str, Span]]:
+        """What stands behind the relation, each piece with the place it was written at."""
+        pieces: list[tuple[str, Span]] = []
+        for index, each in enumerate(self.partition):
+            pieces += [(", " if index else " PARTITION BY ", each.origin), (each.text, each.origin)]
+        if self.column is not None:
+            pieces += [(", DESCRIPTOR(", self.span), (self.column.text, self.column.origin), (")", self.span)]
+        for each in self.arguments:
+            name = f"{each.name} => " if each.named or self.column is None else ""
+            pieces += [(f", {name}", self.span), (each.text, each.origin)]
+        return [*pieces, (")", self.span)]
+
+    @property
+    def key(self) -> str:
+        """Equal for calls that mean the same."""
+        return self.opening + "".join(text.lower() for text, _ in self.closing())
+
+
+def _figure(name: str, figure: Figure) -> Argument:
+    return Argument(name, figure.sql, figure.span)
+
+
+def _column(text: str, name: Name) -> Argument:
+    known = len(name.parts) == 1 and name.last.lower() in ("row_num", "arrival_ts")
+    return Argument("", name.last.lower() if known else name.span.of(text), name.span)
+
+
+def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
+    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)
+
+
+# ---- Li
+
+
+def at_bracket(tokens: list[Token], index: int) -> bool:
+    """Whether the bracket at `index` holds a window; arr[0] and arr[range + 1] do not."""
+    if tokens[index].text != "[" or tokens[index].kind != SYMBOL or index + 2 >= len(tokens):
+        return False
+    word, following = tokens[index + 1], tokens[index + 2]
+    if word.upper not in BRACKET_WORDS:
+        return False
+    if following.text == "-" and index + 4 < len(tokens):  # a length less than nothing, to be refused as one
+        behind = tokens[index + 4]
+        return tokens[index + 3].kind == NUMBER and behind.kind == WORD and behind.upper not in _OPERATORS
+    return following.kind in (WORD, NUMBER, STRING) and following.upper not in _OPERATORS
+
+
+@dataclass
+class Bracket:
+    """What a bracket says, parameter by parameter."""
+
+    span: Span
+    range: Figure | Literal["all"] | None = None
+    tumbling: bool = False
+    open: bool = False  # the bounds of a join are strict
+    slide: Figure | None = None
+    attribute: Name | None = None
+    partition: list[Name] = field(default_factory=list)
+    origin: Figure | None = None
+    range_attribute: Name | None = None
+    slide_attribute: Name | None = None
+    rank: bool = False
+    seen: dict[str, Span] = field(default_factory=dict)  # parameters and where they stand
+
+
+def take_bracket(cursor: Cursor) -> Bracket:
+    """[RANGE ..., SLIDE ..., WA ...]: parameters in any order."""
+    start = cursor.expect("[").start
+    found = Bracket(Span(start, start + 1))
+    while True:
+        word = cursor.current
+        name = "WA" if word.upper == "WATTR" else word.upper
+        if name not in (*BRACKET_WORDS, "OPEN"):
+            expected = ", ".join(each for each in BRACKET_WORDS if each != "WATTR")
+            raise cursor.problem(f"expected {expected} or OPEN", known=(*BRACKET_WORDS, "OPEN"))
+        if name in found.seen:
+            raise _wrong(cursor.text, word.span, f"{word.upper} is given twice")
+        cursor.advance()
+        _parameter(cursor, found, name)
+        found.seen[name] = Span(word.start, cursor.previous.end)
+        if cursor.take("]"):
+            break
+        cursor.expect(",")
+    found.span = Span(start, cursor.previous.end)
+    return found
+
+
+def _parameter(cursor: Cursor, found: Bracket, name: str) -> None:
+    if name == "RANGE":
+        if cursor.take("ALL"):
+            found.range = "all"
+            return
+        found.tumbling = cursor.take("TUMBLING")
+        found.range = take_length(cursor, "the RANGE of the window")
+        found.open = cursor.take("OPEN") or found.open
+    elif name == "SLIDE":
+        found.slide = take_length(cursor, "the SLIDE of the window")
+    elif name == "WA":
+        found.attribute = take_attribute(cursor)
+    elif name == "PA":
+        bracket = cursor.take("(")
+        found.partition.append(cursor.dotted_name("a column"))
+        while cursor.at(",") and cursor.ahead(1).is_name and cursor.ahead(2).text in (",", "]", ")", "."):
+            cursor.advance()
+            found.partition.append(cursor.dotted_name("a column"))
+        if bracket:
+            cursor.expect(")")
+    elif name == "ORIGIN":
+        found.origin = take_origin(cursor)
+    elif name == "RATTR":
+        found.range_attribute = take_attribute(cursor)
+    elif name == "SATTR":
+        found.rank = cursor.take("RANK", "(")
+        found.slide_attribute = take_attribute(cursor)
+        if found.rank:
+            cursor.expect(")")
+    else:
+        found.open = True
+
+
+def aggregate_window(text: str, found: Bracket) -> WindowCall:
+    """The windows that a bracket behind an aggregate stands for."""
+    if found.range is None:
+        raise _wrong(text, found.span, "this window has no RANGE", "as in [RANGE 10 MINUTES, SLIDE 1 MINUTE, WA ts]")
+    if found.tumbling or found.open:
+        span = found.seen.get("OPEN", found.seen["RANGE"])
+        what = "TUMBLING" if found.tumbling else "OPEN"
+        hint = "windows of an aggregate tumble when SLIDE is as long as RANGE" if found.tumbling else None
+        raise _wrong(text, span, f"{what} is for the inputs of a join", hint)
+    if found.slide is None:
+        raise _wrong(text, found.span, "this window has no SLIDE", "as in [RANGE 10 MINUTES, SLIDE 1 MINUTE, WA ts]")
+    if found.range_attribute is not None or found.slide_attribute is not None:
+        return _by_row(text, found, found.range, found.slide)
+    column = None if found.attribute is None else _column(text, found.attribute)
+    if column is None and found.slide.unit == "rows":
+        column = Argument("", "row_num", found.slide.span)
+    if found.range != "all" and (found.range.unit == "time") != (found.slide.unit == "time"):
+        raise _wrong(
+            text,
+            found.slide.span,
+            "RANGE and SLIDE are both lengths of time, or both numbers",
+            "RATTR and SATTR are for a RANGE along one attribute and a SLIDE along another",
+        )
+    arguments = [_figure("SLIDE", found.slide)]
+    if found.range != "all":
+        arguments.append(_figure("SIZE", found.range))
+    if found.origin is not None:
+        arguments.append(Argument("ORIGIN", found.origin.span.of(text), found.origin.span, named=True))
+    partition = tuple(Argument("", _quoted(name), name.span) for name in found.partition)
+    function = "LANDMARK" if found.range == "all" else "SLIDING"
+    return WindowCall(found.span, function, column, tuple(arguments), partition)
+
+
+def _quoted(name: Name) -> str:
+    plain = [token.kind for token in tokenize(name.last)][:-1] == [WORD]
+    return name.last if plain else quote_name(name.last)
+
+
+def _by_row(text: str, found: Bracket, size: Figure | Literal["all"], slide: Figure) -> WindowCall:
+    """RATTR and SATTR: a RANGE along one attribute, a SLIDE along rows."""
+    along, by = found.range_attribute, found.slide_attribute
+    if along is None or by is None:
+        span = found.seen["SATTR" if along is None else "RATTR"]
+        raise _wrong(text, span, "RATTR and SATTR go together", "as in RATTR ts, SLIDE 1 ROW, SATTR row-num")
+    for other in ("WA", "PA", "ORIGIN"):
+        if other in found.seen:
+            raise _wrong(text, found.seen[other], f"{other} does not go with RATTR and SATTR")
+    if size == "all":
+        raise _wrong(text, found.seen["RANGE"], "RANGE ALL does not go with RATTR and SATTR", "use WA")
+    if found.rank and by.last.lower() != along.last.lower():
+        raise _wrong(text, by.span, f"windows move by the rank of {along.last}, along which they lie")
+    if not found.rank and by.last.lower().replace("-", "_") != "row_num":
+        raise _wrong(text, by.span, "SATTR is ROW_NUM or rank(column)", f"as in SATTR rank({along.last})")
+    if slide.unit == "time":
+        raise _wrong(text, slide.span, "with SATTR windows move by rows", "as in SLIDE 5 ROWS")
+    arguments = [_figure("SIZE", size), _figure("EVERY", replace(slide, unit="rows"))]
+    if found.rank:
+        arguments.append(Argument("BY", "'rank'", found.seen["SATTR"], named=True))
+    return WindowCall(found.span, "SLIDE_BY_ROW", _column(text, along), tuple(arguments))
+
+
+# ---- Truviso
+
+
+def at_visible(tokens: list[Token], index: int) -> bool:
+    """Whether the < at `index` opens a window; a < visible does not."""
+    if tokens[index].text != "<" or index + 2 >= len(tokens):
+        return False
+    word, following = tokens[index + 1], tokens[index + 2]
+    return word.upper in ("VISIBLE", "SLICES") and (following.kind in (STRING, NUMBER) or following.upper == "INTERVAL")
+
+
+def take_visible(cursor: Cursor) -> WindowCall:
+    """<VISIBLE '5 minutes' ADVANCE '1 minute'> or <SLICES '1 minute'>"""
+    start = cursor.expect("<").start
+    word = cursor.advance().upper
+    size = slide = take_length(cursor, f"what is {word}" if word == "VISIBLE" else "the length of the SLICES")
+    if word == "VISIBLE" and cursor.take("ADVANCE"):
+        slide = take_length(cursor, "the ADVANCE of the window")
+    cursor.expect(">")
+    span = Span(start, cursor.previous.end)
+    column = Argument("", "row_num", span) if slide.unit == "rows" else None
+    return WindowCall(span, "SLIDING", column, (_figure("SLIDE", slide), _figure("SIZE", size)))
+
+
+# ---- ECQ
+
+
+def at_cut(cursor: Cursor) -> bool:
+    """Whether chunks are cut here: CUT BY n ROWS, CUT ON name BY, CUT ON name CHANGE. JOIN t cut ON ... is an alias."""
+    if cursor.at("CUT", "BY"):
+        return cursor.ahead(2).kind in (NUMBER, STRING) or cursor.ahead(2).text in ("-", "INTERVAL")
+    if not cursor.at("CUT", "ON"):
+        return False
+    distance = 2
+    while cursor.ahead(distance).is_name and cursor.ahead(distance + 1).text in (".", "-"):
+        distance += 2
+    return cursor.ahead(distance).is_name and cursor.ahead(distance + 1).upper in ("BY", "CHANGE")
+
+
+def take_cut(cursor: Cursor) -> WindowCall:
+    """CUT ON ts BY 60 SECS, CUT BY 1000 ROWS or CUT ON id CHANGE, with EMPTY FILLED or SKIPPED behind it."""
+    start = cursor.expect("CUT").start
+    column: Name | None = None
+    if cursor.take("ON"):
+        column = take_attribute(cursor)
+    changes = column is not None and (cursor.take("CHANGE") or cursor.take("BY", "OBJECT"))
+    figure: Figure | None = None
+    if not changes:
+        cursor.expect("BY")
+        figure = take_length(cursor, "the length of the chunks")
+    cursor.take("EMPTY")
+    option = cursor.current
+    filled = cursor.take("FILLED")
+    if not filled and not cursor.take("SKIPPED") and cursor.previous.upper == "EMPTY":
+        raise cursor.problem("expected FILLED or SKIPPED", known=("FILLED", "SKIPPED"))
+    span = Span(start, cursor.previous.end)
+    if figure is None:
+        assert column is not None
+        if filled:
+            raise _wrong(cursor.text, option.span, "between chunks of one value there are no empty ones")
+        return WindowCall(span, "CHUNKS", _column(cursor.text, column), ())
+    along = Argument("", "row_num", span) if column is None else _column(cursor.text, column)
+    if column is None and figure.unit == "time":
+        hint = f"as in CUT ON ts BY {figure.span.of(cursor.text)}"
+        raise _wrong(cursor.text, figure.span, "chunks of a length of time are cut ON a column", hint)
+    filling = (Argument("FILLED", "true", option.span, named=True),) if filled else ()
+    return WindowCall(span, "TUMBLE", along, (_figure("SIZE", figure), *filling))
+
+
+def take_cut_string(cursor: Cursor) -> WindowCall:
+    """The same in quotes, with BLOCK and the number of chunks as further arguments; up to the closing bracket."""
+    token = cursor.expect_string("how the stream is cut, as in 'CUT ON ts BY 60 SECS',")
+    first = token.start + 1
+    # Without escapes the characters between the quotes are the text, and an error can point at its word.
+    body = token.text[1:-1] if token.text[1:-1] == token.value else ""
+    inner = [replace(each, start=each.start + first, end=each.end + first) for each in tokenize(body)]
+    inside = Cursor(cursor.text, inner)
+    cut = take_cut(inside)
+    inside.expect_end(("FILLED", "SKIPPED", "CHANGE"))
+    block: int | None = None
+    if cursor.take(","):
+        word = cursor.expect_string("'BLOCK'")
+        if word.value.strip().upper() != "BLOCK":
+            raise _wrong(cursor.text, word.span, "expected 'BLOCK'")
+        block = 1
+        if cursor.take(","):
+            number = cursor.current
+            block = cursor.expect_whole_number("how many chunks are kept")
+            if block < 1:
+                raise _wrong(cursor.text, number.span, "at least 1 chunk is kept, the one at hand")
+            if block > 1:
+                raise join_of_chunks(cursor.text, number.span)
+    cursor.expect(")")
+    return replace(cut, block=block)
+
+
+def join_of_chunks(text: str, span: Span) -> NotSupported:
+    return NotSupported("joins of chunks are not supported yet", text=text, start=span.start, end=span.end)
