@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.errors import NotSupported, Rewritten, SqlError, SyntaxProblem
+from anabranch.sql import check
 from anabranch.sql.columns import Resolver
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import Query, SelectStatement, WindowSpec
@@ -569,6 +570,25 @@ def test_columns_of_windows(text: str, place: str, message: str) -> None:
     error = caught.value
     assert message in error.message and error.text == text
     assert error.start is not None and text[error.start : error.end] == place
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("SELECT count(*) [RANGE 1 min, SLIDE 1 min, WA ts] FROM s", "ts", "SLIDING windows"),
+        ("SELECT count(*) FROM s <SLICES '1 minute'>", "<SLICES '1 minute'>", "SLIDING windows"),
+        ("SELECT count(*) FROM STREAM(s, 'CUT BY 9 ROWS')", "CUT BY 9 ROWS", "windows over ROW_NUM"),
+        ("SELECT count(*) FROM TUMBLE(TABLE s, DESCRIPTOR(n), 10)", "n", "windows over numbers"),
+        ("SELECT count(*) FROM s CUT ON ts BY 1 SEC FILLED", "ts", "windows without rows"),
+    ],
+)
+def test_windows_that_are_not_computed_yet(text: str, place: str, message: str) -> None:
+    script = f"CREATE STREAM s (n BIGINT, ts TIMESTAMP); {text}"
+    with pytest.raises(NotSupported) as caught:
+        check(script)
+    error = caught.value
+    assert error.message == f"{message} are not supported yet" and error.text == script
+    assert error.start is not None and script[error.start : error.end] == place
 
 
 def test_bounds_of_windows_over_numbers_are_numbers() -> None:

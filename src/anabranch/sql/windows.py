@@ -45,12 +45,11 @@ _KINDS: dict[str, WindowKind] = {
 _OPTIONAL = ("offset", "origin", "by", "filled")
 
 
-def _function(example: str, *figures: str) -> TableFunction:
+def _function(example: str, *figures: str, partitioned: bool = False) -> TableFunction:
     names = {SOURCE: "DATA", TIME: "TIMECOL", "offset": "`OFFSET`"}
     order = (SOURCE, TIME, *figures)
     shown = tuple(names.get(each, each.upper()) for each in order)
     optional = _OPTIONAL if not figures else (TIME, *_OPTIONAL)  # chunks have no column of their own
-    partitioned = example.startswith(("SESSION", "SLIDING"))
     return TableFunction(order, _NAMES, shown, example, optional, partitioned)
 
 
@@ -61,9 +60,15 @@ WINDOW_FUNCTIONS = {
     "CUMULATE": _function(
         "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL 10 MINUTES, INTERVAL 1 DAY)", "step", "size", "offset"
     ),
-    "SESSION": _function("SESSION(TABLE t PARTITION BY user, DESCRIPTOR(ts), INTERVAL 5 MINUTES)", "gap"),
+    "SESSION": _function(
+        "SESSION(TABLE t PARTITION BY user, DESCRIPTOR(ts), INTERVAL 5 MINUTES)", "gap", partitioned=True
+    ),
     "SLIDING": _function(
-        "SLIDING(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE, INTERVAL 10 MINUTES)", "slide", "size", "origin"
+        "SLIDING(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE, INTERVAL 10 MINUTES)",
+        "slide",
+        "size",
+        "origin",
+        partitioned=True,
     ),
     "LANDMARK": _function("LANDMARK(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE)", "slide", "origin"),
     "SLIDE_BY_ROW": _function(
