@@ -154,7 +154,7 @@ class _Begins:
         first = self.first_run(stream)
         if self.runs(stream.id) <= first:
             return None
-        if isinstance(each, Stream):
+        if isinstance(each, Stream) or (isinstance(each, Panes) and each.numbered and first == 0):
             return numbering.past_rows(self.core, stream, self.snapshot)
         source = self.core.source(stream)
         if source is None or first == 0:

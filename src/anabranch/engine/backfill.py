@@ -43,6 +43,8 @@ def draft(
         # The stream as it was: one that keeps its rows from now on has none to give.
         if isinstance(each, Stream):
             return numbering.past_rows(core, catalog.stream(each.id), snapshot)
+        if isinstance(each, Panes) and each.numbered and start == "beginning":
+            return numbering.past_rows(core, catalog.stream(each.stream), snapshot)
         return _history(core, catalog.stream(each.stream), snapshot, start)
 
     try:

@@ -90,7 +90,6 @@ class _Columns:
     def outputs(self) -> list[str]:
         """What a view shows, from a group of reduced partials."""
         index = {key.name: f"k{i}" for i, key in enumerate(self.panes.keys)}
-        size = self.windows.size
         items = []
         for output in self.view.direct:
             if output.kind == "key":
@@ -98,7 +97,7 @@ class _Columns:
             elif output.kind == "value":
                 text = output.source
             else:
-                text = window_text(output.kind, size)
+                text = window_text(output.kind, self.use)
             items.append(f"CAST({text} AS {duckdb_type(output.type)}) AS {quoted(output.name)}")
         for field in hidden_keys(self.view, self.panes):
             items.append(f"{index[field.name.removeprefix('_key_')]} AS {quoted(field.name)}")
@@ -233,10 +232,15 @@ def _starts(windows: SlidingWindows, grain: int) -> str:
     return f"unnest({window_starts_sql(pane, windows, grain, 'duckdb')})"
 
 
-def window_text(kind: str, size: int) -> str:
-    """A bound of the window that starts at w."""
-    shift = {"window_start": 0, "window_end": size, "window_time": window_time(size)}[kind]
-    return timestamp(f"w + {shift}")
+def window_text(kind: str, use: BlockUse) -> str:
+    """A column of the window that starts at w."""
+    assert use.windows is not None
+    size, slide, _ = use.windows
+    if kind == "window_id":
+        return f"CAST((w - {use.window_zero}) // {slide} AS BIGINT)"
+    if use.numbers:
+        return f"w + { {'window_start': 0, 'window_end': size, 'window_time': size - 1}[kind] }"
+    return timestamp(f"w + { {'window_start': 0, 'window_end': size, 'window_time': window_time(size)}[kind] }")
 
 
 def pane_source(panes: Panes, columns: Iterable[str], paths: list[str]) -> str:

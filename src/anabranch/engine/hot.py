@@ -226,13 +226,13 @@ class _Shape:
             elif output.kind == "value":
                 text = value[id(output)]
             else:
-                text = window_text(output.kind, self.size)
+                text = window_text(output.kind, self.use)
             stored.append((f"CAST({text} AS {duckdb_type(output.type)})", quoted(output.name)))
         columns = self.view.narrows[0].columns if self.view.narrows else ()
         source = dict(zip((each.name for each in self.view.keys), columns, strict=True))
         for hidden in self.view.hidden:
             name = source[hidden.name] or ""
-            text = key[name] if name in key else window_text(name, self.size)
+            text = key[name] if name in key else window_text(name, self.use)
             stored.append((f"CAST({text} AS {duckdb_type(hidden.type)})", quoted(hidden.name)))
         return stored
 

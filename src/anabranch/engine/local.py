@@ -140,7 +140,7 @@ class _Query:
         windows = use.sliding
         bounds = []
         if windows is not None:
-            bounds = [f"{window_text(name, windows.size)} AS {name}" for name in WINDOW_COLUMNS]
+            bounds = [f"{window_text(name, use)} AS {name}" for name in WINDOW_COLUMNS]
         if not paths:
             return None
         items = ", ".join([*keys, *bounds, *fields])

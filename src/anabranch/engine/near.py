@@ -13,12 +13,13 @@ from anabranch.algebra.windows import pane_start_sql
 from anabranch.duck import quoted, timestamp
 from anabranch.engine.emit import connection
 from anabranch.engine.frames import arrow_schema
+from anabranch.engine.numbering import number_table
 from anabranch.engine.tables import PANE
-from anabranch.plan.bind import micros_sql
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import Field, Panes, Rows, Stream
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
+from anabranch.plan.windows import micros_sql
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -26,27 +27,28 @@ if TYPE_CHECKING:
 
 #: What a query of this module reads.
 ROWS = "__near"
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 #: Rows of a run that are at hand without a Spark job; None where they are not.
 AtHand = Callable[[], "pa.Table | None"]
 
 
 class Near:
-    """The rows of one small run, all of them good."""
+    """The rows of one small run, all of them good, with their numbers."""
 
     def __init__(self, stream: Stream, rows: Any) -> None:
         self.stream = stream
         self.rows = rows
 
     @classmethod
-    def of(cls, stream: Stream, at_hand: AtHand) -> Near | None:
+    def of(cls, stream: Stream, at_hand: AtHand, first: int, at: int) -> Near | None:
         """The rows of a run, if they are at hand and no figure is needed that only Spark gives."""
         if stream.live or not stream.policy.simple:
             return None
         rows = at_hand()
         if rows is None or (stream.time is not None and rows.column(stream.time).null_count):
             return None
-        return cls(stream, rows)
+        return cls(stream, number_table(rows, first, at))
 
     def figures(self, bound: int | None) -> dict[str, Any]:
         """What a scan by Spark would have counted."""
@@ -91,14 +93,22 @@ class Near:
 
     def selected(self, rows: Rows) -> Any:
         """What the rows add to the table of a stateless view; None if that is Spark's to say."""
-        text = local_text(rows.text, lambda placeholder: ROWS if quote_name(placeholder) == STREAM else None)
+        columns = ", ".join(quoted(field.name) for field in self.stream.fields)
+        plain = f"(SELECT {columns} FROM {ROWS})"
+        text = local_text(rows.text, lambda placeholder: plain if quote_name(placeholder) == STREAM else None)
         return None if text is None else self._query(text, rows.fields)
 
     def _pane(self, panes: Panes) -> str | None:
         """The start of a row's pane, if that is a plain function of a column of the stream."""
-        for field in self.stream.fields:
-            if field.type == "timestamp" and panes.time == micros_sql(quote_name(field.name)):
-                return pane_start_sql(f"epoch_us({quoted(field.name)})", panes.grain, panes.origin, "duckdb")
+        for field in self.stream.row_fields:
+            name = quote_name(field.name) if field in self.stream.fields else field.name
+            along = None
+            if field.type == "timestamp" and panes.time == micros_sql(name):
+                along = f"epoch_us({quoted(field.name)})"
+            elif field.type in _INTEGERS and panes.time in (name, f"CAST({name} AS BIGINT)"):
+                along = f"CAST({quoted(field.name)} AS BIGINT)"
+            if along is not None:
+                return pane_start_sql(along, panes.grain, panes.origin, "duckdb")
         return None
 
     def _query(self, text: str, fields: list[Field] | tuple[Field, ...]) -> Any:

@@ -31,6 +31,8 @@ def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field
             target = catalog[reference.target]
             assert isinstance(target, Stream | Table | View)
             fields = target.shown_fields if isinstance(target, View) else target.fields
+            if isinstance(target, Stream):
+                fields = target.seen_as(placeholder)
             fields = (*target.fields, FINAL) if reference.provisional else fields
             relations[placeholder] = core.frames.empty(fields)
     return fields_of(core.frames.sql(bound.text, relations, source=text))

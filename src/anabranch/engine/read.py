@@ -12,9 +12,10 @@ from anabranch.engine.core import Core
 from anabranch.engine.tables import PANE, change_fields, pane_fields
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.ledger import Snapshot
-from anabranch.plan.bind import Reference, bounds_sql
+from anabranch.plan.bind import Reference
 from anabranch.plan.build import PLACE, TAKES
 from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
+from anabranch.plan.windows import bounds_sql
 from anabranch.sources.base import CORRUPT, Source
 from anabranch.sources.files import FilesSource, format_of, reader
 from anabranch.sql.lexer import quote_name
@@ -39,7 +40,7 @@ def relation(core: Core, reference: Reference, snapshot: Snapshot) -> DataFrame:
             hint="sys.runs lists the versions",
         )
     if isinstance(found, Stream):
-        return stream_frame(core, found, snapshot)
+        return rows_frame(core, found, reference.placeholder, snapshot)
     if isinstance(found, Table):
         return core.table_frame(found.id, found.fields, snapshot)
     assert isinstance(found, View)
@@ -102,7 +103,9 @@ def rows_frame(core: Core, stream: Stream, placeholder: str, snapshot: Snapshot)
     """The rows of a stream behind a placeholder of a view; with their numbers, where it asks for them."""
     if stream.seen_as(placeholder) == stream.fields:
         return stream_frame(core, stream, snapshot)
-    return core.table_frame(stream.rows_table, stream.row_fields, snapshot)
+    from anabranch.engine.numbering import past_rows
+
+    return past_rows(core, stream, snapshot) or core.frames.empty(stream.row_fields)
 
 
 def view_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
@@ -180,20 +183,26 @@ def pane_frame(core: Core, panes: Panes, use: BlockUse, paths: list[str], closed
     columns = ", ".join(names)
     where = "" if closed_by in (None, END) else f" WHERE window_end <= timestamp_micros({closed_by})"
     pane = f"unix_micros({PANE})"
-    if windows.tumbling and panes.grain == windows.size:
+    id = f"({{}} - {use.window_zero}) div {windows.slide} AS window_id".format
+    if use.numbers:
+        starts = window_starts_sql(pane, windows, panes.grain, "spark")
+        bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}", number=True)
+        bounds += f", {id('__starts.start')}"
+        source = f"`@panes` LATERAL VIEW explode({starts}) __starts AS start"
+    elif windows.tumbling and panes.grain == windows.size:
         # The pane is the window: its start stays a plain column, so that Spark can push filters on it into the files.
         bounds = (
             f"{PANE} AS window_start, timestamp_micros({pane} + {windows.size}) AS window_end,"
-            f" timestamp_micros({pane} + {window_time(windows.size)}) AS window_time"
+            f" timestamp_micros({pane} + {window_time(windows.size)}) AS window_time, {id(pane)}"
         )
         source = "`@panes`"
     elif windows.tumbling:
         start = last_window_sql(pane, windows, panes.grain, "spark")
-        bounds = bounds_sql(start, f"{start} + {windows.size}")
+        bounds = f"{bounds_sql(start, f'{start} + {windows.size}')}, {id(start)}"
         source = "`@panes`"
     else:
         starts = window_starts_sql(pane, windows, panes.grain, "spark")
-        bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}")
+        bounds = f"{bounds_sql('__starts.start', f'__starts.start + {windows.size}')}, {id('__starts.start')}"
         source = f"`@panes` LATERAL VIEW explode({starts}) __starts AS start"
     return core.frames.sql(f"SELECT * FROM (SELECT {columns}, {bounds} FROM {source}){where}", {"@panes": frame})
 

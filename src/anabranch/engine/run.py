@@ -109,7 +109,7 @@ class Runner:
                         small,
                         pane_fields(state),
                         state.from_text == STREAM,
-                        False,
+                        state.numbered,
                         state if self.stream_part.carries(state, stream) else None,
                         lambda near, panes=state: near.partials(panes),  # type: ignore[misc]
                     )

@@ -27,7 +27,7 @@ from anabranch.engine.stream_part import STREAM_ROWS, Carried
 from anabranch.engine.writing import SMALL_BYTES, write_frame, write_table
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import Field, Panes, Stream
+from anabranch.plan.catalog import ROW_NUM, Field, Panes, Stream
 from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow
 from anabranch.sources.files import FilesSource, path_of
 from anabranch.sql.lexer import quote_name
@@ -145,7 +145,9 @@ class Scan:
         """Write the outputs and fill in what was written and seen."""
         source = self.core.source(self.stream)
         parts = source.partitions() if source is not None else [""]
-        near = Near.of(self.stream, self.incoming.at_hand) if self._small and len(parts) == 1 else None
+        near = None
+        if self._small and len(parts) == 1:
+            near = Near.of(self.stream, self.incoming.at_hand, self.first, self.core.now())
         tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned)
         kept = len(tasks) > 1 and not self.incoming.cheap
         if kept:
@@ -176,10 +178,7 @@ class Scan:
         self.values = near.figures(self.state.bound)
         left: list[Output] = []
         for output in self.outputs:
-            if output.table == self.stream.rows_table:
-                table = number_table(near.rows, self.first, self.core.now())
-            else:
-                table = output.near(near)
+            table = near.rows if output.table == self.stream.rows_table else output.near(near)
             if table is None:
                 left.append(output)
                 continue
@@ -255,7 +254,7 @@ class Scan:
             scanned.files[output.table] = added
             reach("between-files")
             return
-        if output.numbered:
+        if output.numbered and ROW_NUM not in good.columns:
             good = number_frame(good, self.incoming.files, self.first, self.core.now())
         frame = output.frame(good)
         scanned.files[output.table] = write_frame(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.windows import pane_start_sql
 from anabranch.engine.core import Core
 from anabranch.engine.tables import PANE
-from anabranch.plan.bind import micros_sql
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import Catalog, Panes, PartialColumn, Rows, Stream, Table
+from anabranch.plan.windows import micros_sql
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:

@@ -7,20 +7,11 @@ relations, AS OF and the emission clause is touched, so an error of Spark's poin
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from anabranch.algebra.windows import (
-    MILLISECOND,
-    CumulatingWindows,
-    Rows,
-    Sessions,
-    SlidingWindows,
-    cumulating_ends_sql,
-    last_window_sql,
-    window_starts_sql,
-)
 from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
-from anabranch.plan.catalog import Catalog, Stream, Table
+from anabranch.plan.catalog import NUMBERED, Catalog, Stream, Table, View
+from anabranch.plan.windows import ID, needs_numbers, partitioned, windowed_sql
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.syntax import Query, Relation, Watermark, WindowSpec
@@ -95,7 +86,7 @@ class Binder:
         if source is None:
             return edits
         if relation.window is not None:
-            source = windowed_sql(source, relation.window)
+            source = self.windowed(source, relation)
         if relation.alias is None and relation.exposed is not None:
             source += f" AS {quote_name(relation.exposed)}"
         return [*edits, Edit(relation.span, source)]
@@ -119,9 +110,9 @@ class Binder:
 
     def resolve(self, relation: Relation) -> Reference | None:
         """What a relation stands for; None for a CTE, a subquery and what is Spark's own business."""
-        if relation.window is not None:
-            _refuse_unknown(self.text, relation.window)
         reference = self._reference(relation)
+        if relation.window is not None:
+            self._check_window(relation, relation.window, reference)
         for mark in relation.watermarks:
             self._check_watermark(relation, mark)
         return reference
@@ -156,7 +147,57 @@ class Binder:
             if kind != "view":
                 raise self._error(relation, f"{found.name} is a {kind}: all of it is final", "only views wait")
             at = ":provisional"
-        return Reference(f"@{kind[0]}:{found.id}{at}", kind, found.id, relation.version, relation, relation.provisional)
+        prefix = f"@{kind[0]}:"
+        if kind == "stream" and relation.window is not None and needs_numbers(relation.window):
+            prefix = NUMBERED
+        return Reference(f"{prefix}{found.id}{at}", kind, found.id, relation.version, relation, relation.provisional)
+
+    # ---- windows
+
+    def windowed(self, source: str, relation: Relation) -> str:
+        """The relation behind a window function, over the SQL of what it is applied to."""
+        window = self.window_of(relation)
+        emission = self.query.emission
+        closed = emission is not None and emission.mode == "close" and partitioned(window)
+        return windowed_sql(source, window, with_id=self.asks_for_id, closed=closed)
+
+    @property
+    def asks_for_id(self) -> bool:
+        """Whether somebody wants to know the ids of windows. They are no column of a window otherwise."""
+        return ID in self.text.lower()
+
+    def window_of(self, relation: Relation) -> WindowSpec:
+        """The windows of a relation, with the column they lie along."""
+        window = relation.window
+        assert window is not None
+        if window.time_column is not None or window.attribute != "column":
+            return window
+        return replace(window, time_column=self._event_time(relation, window))
+
+    def _event_time(self, relation: Relation, window: WindowSpec) -> str:
+        """The column of the event time, where the windows of a relation name none."""
+        reference = self._reference(relation)
+        found = self.catalog.objects.get(reference.target) if reference is not None else None
+        if isinstance(found, View):
+            names = [each.name for each in found.fields if each.name in found.times]
+            names = [name for name in names if name.lower() == "window_time"] or names
+        else:
+            streams = list(self._streams(relation, frozenset()))
+            names = list(dict.fromkeys(stream.time for stream in streams if stream.time is not None))
+            if any(stream.time is None for stream in streams):
+                names = []
+        if len(names) != 1:
+            what = "nothing tells which column the time is in" if not names else f"{' or '.join(names)} can be the time"
+            raise refuse(self.text, window.time_span, what, "name the column: DESCRIPTOR(ts)")
+        return names[0]
+
+    def _check_window(self, relation: Relation, window: WindowSpec, reference: Reference | None) -> None:
+        if window.filled:
+            raise refuse(self.text, window.time_span, "windows without rows are not filled in yet", "leave FILLED out")
+        if needs_numbers(window) and (reference is None or reference.kind != "stream"):
+            what = "the time of arrival is" if window.attribute == "arrival_ts" else "the order of arrival is"
+            message = f"{what} known of the rows of a stream only"
+            raise refuse(self.text, window.time_span, message, "read a stream here, without a query around it")
 
     def _check_watermark(self, relation: Relation, mark: Watermark) -> None:
         """A watermark function stands for a stream that declares this very watermark."""
@@ -219,60 +260,3 @@ class Binder:
 
 def refuse(text: str, span: Span, message: str, hint: str | None = None) -> NotSupported:
     return NotSupported(message, text=text, start=span.start, end=span.end, hint=hint)
-
-
-def sliding(window: WindowSpec) -> SlidingWindows:
-    return SlidingWindows(window.size, window.slide, window.offset % window.slide)
-
-
-def micros_sql(column: str) -> str:
-    """An event time as microseconds; a time without a zone is taken as UTC."""
-    return f"unix_micros(CAST({column} AS TIMESTAMP))"
-
-
-def _refuse_unknown(text: str, window: WindowSpec) -> None:
-    """Windows that are understood but cannot be computed yet."""
-    what = None
-    if window.kind not in ("tumble", "hop", "cumulate", "session"):
-        what = f"{window.kind.upper()} windows"
-    elif window.attribute != "column":
-        what = f"windows over {window.attribute.upper()}"
-    elif window.rows:
-        what = "windows over numbers"
-    elif window.time_column is None:
-        what = "windows without DESCRIPTOR"
-    elif window.filled:
-        what = "windows without rows"
-    if what is not None:
-        known = "TUMBLE, HOP, CUMULATE and SESSION over a column with a time are"
-        raise refuse(text, window.time_span, f"{what} are not supported yet", known)
-
-
-def windowed_sql(source: str, window: WindowSpec) -> str:
-    """A relation with a row for each window a row is in, and the bounds of that window. No time, no window."""
-    assert window.time_column is not None, "refused where names are resolved"
-    micros = micros_sql(f"__rows.{quote_name(window.time_column)}")
-    if window.kind == "session":
-        keys = tuple(f"__rows.{quote_name(name.last)}" for name in window.partition)
-        found = Sessions(window.size).relation(Rows(source, micros, keys=keys))
-        return f"(SELECT * EXCEPT (__start, __end, __wid), {bounds_sql('__start', '__end')} FROM {found})"
-    if window.kind == "cumulate":
-        start, ends = cumulating_ends_sql(micros, CumulatingWindows(window.size, window.slide, window.offset))
-        bounds, exploded = bounds_sql(start, "__ends.stop"), f"LATERAL VIEW explode({ends}) __ends AS stop"
-        return f"(SELECT __rows.*, {bounds} FROM {source} AS __rows {exploded})"
-    windows = sliding(window)
-    if windows.tumbling:
-        start = last_window_sql(micros, windows, 1, "spark")
-        bounds = bounds_sql(start, f"{start} + {windows.size}")
-        return f"(SELECT __rows.*, {bounds} FROM {source} AS __rows WHERE {micros} IS NOT NULL)"
-    starts = window_starts_sql(micros, windows, 1, "spark")
-    bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}")
-    return f"(SELECT __rows.*, {bounds} FROM {source} AS __rows LATERAL VIEW explode({starts}) __starts AS start)"
-
-
-def bounds_sql(start: str, end: str) -> str:
-    """The three columns of a window, from its start and its end in microseconds."""
-    return (
-        f"timestamp_micros({start}) AS window_start, timestamp_micros({end}) AS window_end,"
-        f" timestamp_micros({end} - {MILLISECOND}) AS window_time"
-    )

@@ -8,17 +8,18 @@ everything else (HAVING, ORDER BY, expressions over aggregates, what stands arou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.algebra import aggregates
 from anabranch.algebra.aggregates import Aggregate
 from anabranch.algebra.windows import SlidingWindows
-from anabranch.plan.bind import Binder, micros_sql, sliding, windowed_sql
-from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Stream, Table
+from anabranch.plan.bind import Binder
+from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Stream, Table, window_type
+from anabranch.plan.windows import needs_numbers, sliding, value_sql
 from anabranch.sql.calls import Call, aggregate_calls, chains, occurrences
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit, splice
-from anabranch.sql.syntax import Expression, Query, Relation, Select
+from anabranch.sql.syntax import Expression, Query, Relation, Select, WindowSpec
 
 STREAM = "`@stream`"
 #: Joins that let each row of the stream find its partners on its own.
@@ -58,8 +59,15 @@ class Block:
     statics: dict[str, str]
     keys: tuple[BlockKey, ...]
     windows: SlidingWindows | None
+    spec: WindowSpec | None
     condition: str | None
     calls: tuple[BlockCall, ...]
+
+    @property
+    def rows(self) -> tuple[Field, ...]:
+        """The columns of the rows that it aggregates."""
+        numbered = self.spec is not None and needs_numbers(self.spec)
+        return self.stream.row_fields if numbered else self.stream.fields
 
     @property
     def row_keys(self) -> tuple[BlockKey, ...]:
@@ -69,17 +77,16 @@ class Block:
     def signature(self) -> str:
         """Blocks with equal signatures can share a table of partials."""
         keys = sorted(f"{key.name}={normal_form(tokenize(key.expression))}" for key in self.row_keys)
-        time = (self.relation.window.time_column or "").lower() if self.windows and self.relation.window else ""
+        time = (self.time or "").lower()
         return "|".join([self.stream.id, normal_form(tokenize(self.from_text)), time, *keys])
 
     @property
     def time(self) -> str | None:
-        if self.windows is None or self.relation.window is None or self.relation.window.time_column is None:
+        """What the windows lie along, as a BIGINT over the rows."""
+        if self.windows is None or self.spec is None:
             return None
-        column = quote_name(self.relation.window.time_column)
-        if len(self.select.relations) > 1:
-            column = f"{quote_name(self.relation.exposed or '')}.{column}"
-        return micros_sql(column)
+        row = f"{quote_name(self.relation.exposed or '')}." if len(self.select.relations) > 1 else ""
+        return value_sql(self.spec, row)
 
 
 def aggregates_in(select: Select, owner: Query) -> list[Call]:
@@ -106,9 +113,9 @@ def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze) -
     if isinstance(found, str):
         return found
     relation, stream, tables = found
-    window = relation.window
+    window = binder.window_of(relation) if relation.window is not None else None
     if window is not None and not window.by_row:
-        return "a session depends on the rows around a row"
+        return "its windows depend on other rows than a row's own"
     single = len(select.relations) == 1
     plain = _Plainer(text, relation.exposed if single else None)
 
@@ -127,10 +134,13 @@ def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze) -
     keys = tuple(_keys(select, columns, window is not None, plain))
     conditions = plain.text_of(select.where) if select.where is not None else None
     uses_window = window is not None and _uses_window(select, calls, keys)
-    paned = window is not None and window.sliding and any(key.window for key in keys) and not uses_window
+    windows = sliding(window) if window is not None else None
+    paned = windows is not None and any(key.window for key in keys) and not uses_window
+    if not paned and window is not None and needs_numbers(window):
+        return "its windows count rows as they came"
     if not paned:
         keys = tuple(BlockKey(k.name, k.expression, False, k.tokens) for k in keys)
-    source = STREAM if paned or window is None else windowed_sql(STREAM, window)
+    source = STREAM if paned or window is None else binder.windowed(STREAM, relation)
     if single:
         from_text = source if source == STREAM else f"{source} AS __windowed"
     else:
@@ -140,7 +150,7 @@ def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze) -
         from_text = splice(text, select.from_span, from_edits).text
 
     probe = _Probe(analyze, schemas, from_text, conditions)
-    typed_keys = probe.type_keys(keys, paned)
+    typed_keys = probe.type_keys(keys, window is not None and window.rows)
     block_calls: list[BlockCall] = []
     for call in _distinct_calls(calls):
         arguments = tuple(plain.text(argument) for argument in call.arguments)
@@ -163,7 +173,8 @@ def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze) -
         from_text,
         statics,
         typed_keys,
-        sliding(window) if paned and window is not None else None,
+        windows if paned else None,
+        window if paned else None,
         conditions,
         tuple(block_calls),
     )
@@ -292,12 +303,10 @@ class _Probe:
         items = ", ".join(f"{expression} AS `x{index}`" for index, expression in enumerate(expressions))
         return [field.type for field in self.analyze(f"SELECT {items}{self.tail}", self.schemas)]
 
-    def type_keys(self, keys: Sequence[BlockKey], paned: bool) -> tuple[BlockKey, ...]:
+    def type_keys(self, keys: Sequence[BlockKey], numbers: bool) -> tuple[BlockKey, ...]:
         plain = [key for key in keys if not key.window]
         types = iter(self.types([key.expression for key in plain]))
-        return tuple(
-            BlockKey(k.name, k.expression, k.window, k.tokens, "timestamp" if k.window else next(types)) for k in keys
-        )
+        return tuple(replace(k, type=window_type(k.name, numbers) if k.window else next(types)) for k in keys)
 
 
 def read_edits(block: Block, text: str, source: str, finals: dict[str, str], presence: str) -> list[Edit]:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from anabranch.plan.bind import Binder, refuse, windowed_sql
+from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
-from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Narrow, Stream, Table, Touch, View
+from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Narrow, Stream, Table, Touch, View, window_type
 from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, limited, with_hidden
 from anabranch.plan.views import Placed, direct_outputs
+from anabranch.plan.windows import closing_shift
 from anabranch.sql.calls import chains
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.splice import Edit
@@ -69,7 +70,7 @@ class Build:
             return
         source = self.place(node)
         if relation.window is not None:
-            source = windowed_sql(source, relation.window)
+            source = self.binder.windowed(source, relation)
         if relation.alias is None and relation.exposed is not None:
             source += f" AS {quote_name(relation.exposed)}"
         elif relation.alias is None and relation.window is None:
@@ -192,7 +193,8 @@ class Build:
                 names = [*relation.alias_columns, *names[len(relation.alias_columns) :]]
             columns = {name.lower(): field.type for name, field in zip(names, fields, strict=True)}
             if relation.window is not None:
-                columns.update(dict.fromkeys(WINDOW_COLUMNS, "timestamp"))
+                numbers = relation.window.rows
+                columns.update({name: window_type(name, numbers) for name in WINDOW_COLUMNS})
             inputs.append(Input(relation, columns, static))
         return inputs
 
@@ -298,7 +300,9 @@ class Build:
         schemas: dict[str, tuple[Field, ...]] = {p: view.fields for p, view in self.views.items()}
         for placeholder, reference in references.items():
             found = self.tree.catalog.objects.get(reference.target)
-            if isinstance(found, Stream | Table | View):
+            if isinstance(found, Stream):
+                schemas[placeholder] = found.seen_as(placeholder)
+            elif isinstance(found, Table | View):
                 schemas[placeholder] = found.fields
         for _, placed in self.blocks:
             schemas[placed.use.placeholder] = placed.use.fields(self.tree.placer.panes[placed.use.panes])
@@ -360,7 +364,7 @@ class Build:
             placeholder = self._live_placeholder(relation)
             source = quote_name(placeholder)
             if relation.window is not None:
-                source = windowed_sql(source, relation.window)
+                source = self.binder.windowed(source, relation)
             columns = [f"__d.{quote_name(part.columns[index] or '')}" for part in keying.parts]
             touches.append(Touch(placeholder, f"SELECT DISTINCT {items(columns)} FROM {source} AS __d"))
         return tuple(dict.fromkeys(touches))
@@ -428,21 +432,30 @@ class Build:
                 continue
             window = each.relation.window
             if window is not None and parts[-1] in WINDOW_COLUMNS:
-                if parts[-1] != "window_start":
-                    return SHIFTS[parts[-1]]
-                return window.size if window.sliding else None
-            node = self._node(each.relation)
-            if node is None:
-                reference = self.binder.resolve(each.relation)
-                known = self.tree.catalog.objects.get(reference.target) if reference is not None else None
-                if isinstance(known, Stream) and known.time is not None and known.time.lower() == parts[-1]:
-                    return 1  # progress has passed a moment when it is behind it
-                node = known if isinstance(known, View) else None
-            if node is not None:
-                for name, shift in node.times.items():
-                    if name.lower() == parts[-1]:
-                        return shift
+                return closing_shift(window, parts[-1]) if self._progresses(each.relation) else None
+            shift = self._time_of(each.relation, parts[-1])
+            if shift is not None:
+                return shift
         return None
+
+    def _progresses(self, relation: Relation) -> bool:
+        """Whether what the windows of a relation lie along progresses, so that they close."""
+        window = self.binder.window_of(relation)
+        if window.attribute != "column" or window.kind == "chunks":
+            return True
+        return not window.rows and self._time_of(relation, (window.time_column or "").lower()) is not None
+
+    def _time_of(self, relation: Relation, column: str) -> int | None:
+        """What to add to a column of a relation for the progress that has passed it; None if it does not progress."""
+        node = self._node(relation)
+        if node is None:
+            reference = self.binder.resolve(relation)
+            known = self.tree.catalog.objects.get(reference.target) if reference is not None else None
+            if isinstance(known, Stream) and known.time is not None and known.time.lower() == column:
+                return 1  # progress has passed a moment when it is behind it
+            node = known if isinstance(known, View) else None
+        times = node.times if node is not None else {}
+        return next((shift for name, shift in times.items() if name.lower() == column), None)
 
 
 def _own_column(part: KeyPart, index: int, each: Input) -> str | None:

@@ -13,7 +13,7 @@ from anabranch.algebra.windows import SlidingWindows
 T = TypeVar("T")
 
 #: The columns that a window gives to the rows in it.
-WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
+WINDOW_COLUMNS = ("window_start", "window_end", "window_time", "window_id")
 #: The columns that kept rows have besides those of their stream: their number among all its rows, and when they came.
 ROW_NUM, ARRIVAL_TS = "_row_num", "_arrival_ts"
 #: How placeholders begin behind which the rows of a stream are with these.
@@ -24,6 +24,11 @@ NUMBERED = "@n:"
 class Field:
     name: str
     type: str  # Spark's simple string
+
+
+def window_type(column: str, numbers: bool) -> str:
+    """The type of a column of a window; its bounds are times, or numbers."""
+    return "bigint" if numbers or column == "window_id" else "timestamp"
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,11 @@ class Panes:
 
     kind = "panes"
 
+    @property
+    def numbered(self) -> bool:
+        """Whether it is the numbers of rows, or the times of their arrival, that panes lie along."""
+        return self.time is not None and (ROW_NUM in self.time or ARRIVAL_TS in self.time)
+
     def column(self, name: str) -> PartialColumn:
         return next(column for column in self.columns if column.name == name)
 
@@ -157,12 +167,21 @@ class BlockUse:
     windows: tuple[int, int, int] | None  # size, slide, origin
     presence: str
     columns: tuple[str, ...]
+    first: int | None = None  # the start of window 0, where that is not the origin
+    numbers: bool = False  # windows of numbers: their bounds are no times
 
     def fields(self, panes: Panes) -> tuple[Field, ...]:
         """The columns of the pane table as the view sees it."""
         keys = [Field(key.name, key.type) for key in panes.keys]
-        bounds = [Field(name, "timestamp") for name in WINDOW_COLUMNS] if self.windows is not None else []
+        names = WINDOW_COLUMNS if self.windows is not None else ()
+        bounds = [Field(name, window_type(name, self.numbers)) for name in names]
         return (*keys, *(Field(name, panes.column(name).type) for name in self.columns), *bounds)
+
+    @property
+    def window_zero(self) -> int:
+        """The start of window 0."""
+        assert self.windows is not None
+        return self.windows[2] if self.first is None else self.first
 
     @property
     def sliding(self) -> SlidingWindows | None:

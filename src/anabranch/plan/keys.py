@@ -114,7 +114,7 @@ def _obstacle(select: Select, owner: Query, inputs: Sequence[Input]) -> str | No
     if any("NATURAL" in each.relation.join or "LATERAL" in each.relation.join for each in inputs):
         return "it has a NATURAL or LATERAL join"
     if any(each.relation.window is not None and not each.relation.window.by_row for each in inputs):
-        return "a session depends on the rows around a row"
+        return "its windows depend on other rows than a row's own"
     statics = [each for each in inputs if each.static]
     if statics and not all(each.relation.join in INNER for each in inputs):
         first_is_live = not inputs[0].static

@@ -17,6 +17,8 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import SHIFTS, Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
+from anabranch.plan.windows import micros_sql
+from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Emission, Query
 
 
@@ -36,12 +38,21 @@ def plan(
         view = planned.view
         if emission is None:
             return planned
-        if view.direct and view.blocks[0].windows is not None:
+        if view.direct and view.blocks[0].windows is not None and _on_event_time(planned, catalog):
             return replace(planned, view=replace(view, late=emission.late, times=_window_columns(view)))
     refuse_volatile(text, query)
     tree = Tree(text, catalog, world, id, name, start)
     root = tree.root(query, sql, fields, "feed" if feed or emission is not None else "read")
     return tree.planned(root)
+
+
+def _on_event_time(planned: Planned, catalog: Catalog) -> bool:
+    """Whether the panes of a plain view lie along the event time of their stream."""
+    ids = {use.panes for use in planned.view.blocks}
+    panes = [each for each in planned.objects if isinstance(each, Panes) and each.id in ids]
+    panes += [catalog.panes(id) for id in ids - {each.id for each in panes}]
+    times = [(each.time, catalog.stream(each.stream).time) for each in panes]
+    return all(along and time and along.lower() == micros_sql(quote_name(time)).lower() for along, time in times)
 
 
 def said(query: Query) -> Emission | None:
@@ -83,7 +94,7 @@ class Tree:
         names = {each.name for each in fields}
         if len(names) != len(fields):
             raise refuse(self.text, query.span, "two columns of it have the same name", "give one of them another name")
-        return replace(view, id=self.id, name=self.name, sql=sql, fields=fields, owner=None)
+        return replace(_renamed(view, fields), id=self.id, name=self.name, sql=sql, owner=None)
 
     def planned(self, root: View) -> Planned:
         nodes = [replace(node, owner=root.id) for node in self.nodes]
@@ -111,7 +122,7 @@ class Tree:
                 node = self.below(inner, ctes)
                 if columns:
                     renamed = tuple(Field(new, old.type) for new, old in zip(columns, node.fields, strict=False))
-                    node = self._renamed(node, renamed)
+                    self.nodes[self.nodes.index(node)] = node = _renamed(node, renamed)
                 ctes[name.lower()] = node
             else:
                 inline.append((name, inner))
@@ -128,14 +139,6 @@ class Tree:
         view = replace(view, id=self.world.new_id(f"{self.id}_{number}"), name=f"{self.name}/{number}", owner="?")
         self.nodes.append(view)
         return view
-
-    def _renamed(self, node: View, fields: tuple[Field, ...]) -> View:
-        names = {old.name: new.name for old, new in zip(node.fields, fields, strict=True)}
-        keys = tuple(Field(names.get(key.name, key.name), key.type) for key in node.keys)
-        times = {names.get(name, name): shift for name, shift in node.times.items()}
-        renamed = replace(node, fields=fields, keys=keys, times=times)
-        self.nodes[self.nodes.index(node)] = renamed
-        return renamed
 
     def _with_emission(self, view: View, emission: Emission, query: Query) -> View:
         view = replace(view, late=emission.late, stream=emission.stream)
@@ -189,6 +192,15 @@ class Tree:
             if reference is not None and reference.kind in ("stream", "view"):
                 return True
         return False
+
+
+def _renamed(view: View, fields: tuple[Field, ...]) -> View:
+    """The same node with other names for its columns."""
+    names = {old.name: new.name for old, new in zip(view.fields, fields, strict=True)}
+    keys = tuple(Field(names.get(key.name, key.name), key.type) for key in view.keys)
+    times = {names.get(name, name): shift for name, shift in view.times.items()}
+    direct = tuple(replace(each, name=names[each.name]) for each in view.direct)
+    return replace(view, fields=fields, keys=keys, times=times, direct=direct)
 
 
 def _coarser(view: View, keys: tuple[Field, ...]) -> View:

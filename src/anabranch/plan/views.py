@@ -13,7 +13,7 @@ from math import gcd
 
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.errors import NotSupported
-from anabranch.plan.bind import Binder, refuse, windowed_sql
+from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import (
     STREAM,
     Analyze,
@@ -36,6 +36,7 @@ from anabranch.plan.catalog import (
     Table,
     View,
 )
+from anabranch.plan.windows import ID, needs_numbers
 from anabranch.sql.calls import aggregate_calls, chains, volatile_calls
 from anabranch.sql.lexer import normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit
@@ -227,8 +228,15 @@ class Placer:
             finals[each.call.key] = f"CAST({each.aggregate.final_sql(reduced)} AS {each.type})"
         self.panes[panes.id] = panes
         windows = block.windows
-        size = (windows.size, windows.slide, windows.origin) if windows is not None else None
-        use = BlockUse(placeholder, panes.id, size, presence, tuple(dict.fromkeys(used)))
+        columns_used = tuple(dict.fromkeys(used))
+        if windows is None:
+            use = BlockUse(placeholder, panes.id, None, presence, columns_used)
+        else:
+            # From the start of window 0 on, both alignments are the same.
+            first = windows.first_start
+            numbers = block.spec is not None and block.spec.rows
+            sizes = (windows.size, windows.slide, first % windows.slide)
+            use = BlockUse(placeholder, panes.id, sizes, presence, columns_used, first, numbers)
         return Placed(use, finals, columns)
 
     def _candidates(self) -> list[Panes]:
@@ -290,7 +298,7 @@ class Placer:
         while name in taken or name in WINDOW_COLUMNS:
             name = f"{wanted}_{panes.made}"
             panes = replace(panes, made=panes.made + 1)
-        schemas = {"@stream": block.stream.fields}
+        schemas = {"@stream": block.rows}
         for placeholder, id in block.statics.items():
             table = self.catalog[id]
             assert isinstance(table, Table)
@@ -306,7 +314,7 @@ class Placer:
         reference = binder.resolve(relation)
         assert reference is not None
         stream = self.catalog.stream(reference.target)
-        source = windowed_sql(STREAM, relation.window) if relation.window is not None else STREAM
+        source = binder.windowed(STREAM, relation) if relation.window is not None else STREAM
         alias = "" if relation.alias is not None else f" AS {quote_name(relation.exposed or stream.name)}"
         bound = binder.bind(extra=[Edit(relation.span, source + alias)])
         statics = {r.placeholder: r.target for r in bound.references.values() if r.kind == "table"}
@@ -356,7 +364,7 @@ def _stateless(query: Query, binder: Binder) -> Relation | None:
         reference = binder.resolve(relation)
         if reference is None or not reference.plain:
             return None
-        if relation.window is not None and not relation.window.by_row:
+        if relation.window is not None and (not relation.window.by_row or needs_numbers(relation.window)):
             return None
         if reference.kind == "stream" and stream is None:
             stream = relation
@@ -384,6 +392,8 @@ def direct_outputs(query: Query, blocks: list[tuple[Block, Placed]], fields: tup
     if query.body is not select or query.order is not None or select.having is not None or query.ctes:
         return ()
     if any(duckdb_type(key.type) is None for key in block.keys):
+        return ()
+    if use.numbers or any(key.name == ID for key in block.keys if key.window):
         return ()
     by_call = {each.call.key: each for each in block.calls}
     outputs: list[Output] = []

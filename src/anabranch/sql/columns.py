@@ -138,7 +138,7 @@ class Resolver:
         if relation.window is not None and columns is not None:
             self._window(relation.window, columns)
             bounds = dict.fromkeys(WINDOW_COLUMNS, "bigint") if relation.window.rows else WINDOW_COLUMNS
-            columns = {**columns, **bounds}
+            columns = {**columns, **bounds, **({"window_id": "bigint"} if "window_id" in self.text.lower() else {})}
         if relation.provisional and columns is not None:
             columns = {**columns, "_final": "boolean"}
         return _renamed(columns, relation.alias_columns)

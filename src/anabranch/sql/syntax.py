@@ -69,14 +69,10 @@ class WindowSpec:
     filled: bool = False
 
     @property
-    def sliding(self) -> bool:
-        """Whether windows are of one size, one every slide, and aligned at their start."""
-        return self.kind in ("tumble", "hop")
-
-    @property
     def by_row(self) -> bool:
-        """Whether a row is enough to tell its windows: a session depends on the rows around it."""
-        return self.kind not in ("session", "slide_by_row", "chunks")
+        """Whether a row is enough to tell its windows: a session, say, depends on the rows around it."""
+        counted = bool(self.partition) and self.attribute == "row_num"
+        return self.kind not in ("session", "slide_by_row", "chunks", "landmark") and not counted
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,149 @@
+"""The windows of a query as SQL: a relation with a row for each window that a row is in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.algebra.windows import (
+    MILLISECOND,
+    Chunks,
+    CumulatingWindows,
+    Landmark,
+    Partitioned,
+    Rows,
+    Sessions,
+    SlideByTuple,
+    SlidingWindows,
+    WindowType,
+    last_window_sql,
+    window_starts_sql,
+)
+from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM
+from anabranch.sql.lexer import quote_name
+from anabranch.sql.syntax import WindowSpec
+
+ID = "window_id"
+
+
+def type_of(window: WindowSpec) -> WindowType[Any]:
+    """The type that a window function is a spelling of."""
+    if window.kind == "session":
+        return Sessions(window.size)
+    if window.kind == "cumulate":
+        return CumulatingWindows(window.size, window.slide, window.offset)
+    if window.kind == "landmark":
+        return Landmark(window.slide, window.offset)
+    if window.kind == "slide_by_row":
+        return SlideByTuple(window.size, window.every, "rank" if window.by == "rank" else "number")
+    if window.kind == "chunks":
+        return Chunks()
+    return Partitioned(_sliding(window)) if partitioned(window) else _sliding(window)
+
+
+def partitioned(window: WindowSpec) -> bool:
+    """Whether the rows of each key are counted apart. Time is the same for all keys."""
+    return window.kind == "sliding" and bool(window.partition) and window.attribute == "row_num"
+
+
+def _sliding(window: WindowSpec) -> SlidingWindows:
+    if window.kind == "sliding":
+        return SlidingWindows(window.size, window.slide, window.offset, "end")
+    return SlidingWindows(window.size, window.slide, window.offset % window.slide)
+
+
+def sliding(window: WindowSpec) -> SlidingWindows | None:
+    """Windows of one size, one every slide, that a row's own value tells; None for all others."""
+    found = type_of(window)
+    return found if isinstance(found, SlidingWindows) else None
+
+
+def needs_numbers(window: WindowSpec) -> bool:
+    """Whether windows are told by the order in which rows came."""
+    ordered = window.kind == "slide_by_row" and window.every > 1
+    return window.attribute != "column" or window.kind == "chunks" or ordered
+
+
+def value_sql(window: WindowSpec, row: str = "") -> str:
+    """What windows lie along, as a BIGINT: microseconds, or a number. `row` stands before the column."""
+    if window.attribute == "row_num" or window.kind == "chunks":
+        return f"{row}{ROW_NUM}"
+    if window.attribute == "arrival_ts":
+        return micros_sql(f"{row}{ARRIVAL_TS}")
+    assert window.time_column is not None, "found where names are resolved"
+    column = f"{row}{quote_name(window.time_column)}"
+    return f"CAST({column} AS BIGINT)" if window.rows else micros_sql(column)
+
+
+def micros_sql(column: str) -> str:
+    """An event time as microseconds; a time without a zone is taken as UTC."""
+    return f"unix_micros(CAST({column} AS TIMESTAMP))"
+
+
+def windowed_sql(source: str, window: WindowSpec, *, with_id: bool = False, closed: bool = False) -> str:
+    """A relation with a row for each window a row is in, and the bounds of that window. No value, no window.
+
+    With `closed`, only the windows of counted rows that are full.
+    """
+    value = value_sql(window, "__rows.")
+    windows = type_of(window)
+    if isinstance(windows, SlidingWindows) and not window.rows and not with_id and not needs_numbers(window):
+        return _plain(source, windows, value)
+    keys = tuple(f"__rows.{quote_name(name.last)}" for name in window.partition)
+    if window.kind == "chunks":
+        assert window.time_column is not None
+        keys = (f"__rows.{quote_name(window.time_column)}",)
+    numbered = needs_numbers(window)
+    hidden = ["__start", "__end", "__wid", *([ROW_NUM, ARRIVAL_TS] if numbered else [])]
+    where = ""
+    if closed:
+        apart = ", ".join(keys)
+        source = f"(SELECT __rows.*, count(*) OVER (PARTITION BY {apart}) AS __count FROM {source} AS __rows)"
+        hidden, where = [*hidden, "__count"], " WHERE __end <= __count"
+    found = windows.relation(Rows(source, value, f"__rows.{ROW_NUM}" if numbered else None, keys))
+    bounds = window_columns_sql(window, "__start", "__end")
+    id = f", __wid AS {ID}" if with_id else ""
+    return f"(SELECT * EXCEPT ({', '.join(hidden)}), {bounds}{id} FROM {found}{where})"
+
+
+def _plain(source: str, windows: SlidingWindows, value: str) -> str:
+    """The relation of the most common windows, with as little around it as can be."""
+    if windows.tumbling:
+        start = last_window_sql(value, windows, 1, "spark")
+        bounds = bounds_sql(start, f"{start} + {windows.size}")
+        return f"(SELECT __rows.*, {bounds} FROM {source} AS __rows WHERE {value} IS NOT NULL)"
+    starts = window_starts_sql(value, windows, 1, "spark")
+    bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}")
+    return f"(SELECT __rows.*, {bounds} FROM {source} AS __rows LATERAL VIEW explode({starts}) __starts AS start)"
+
+
+def window_columns_sql(window: WindowSpec, start: str, end: str) -> str:
+    """The three columns of a window. One that ends at a row shows that row's value as its end, and holds it."""
+    if window.kind == "slide_by_row":
+        names = ("window_start", "window_end", "window_time")
+        texts = (f"{start} - 1", f"{end} - 1", f"{end} - 1")
+        shown = (f"({text})" if window.rows else f"timestamp_micros({text})" for text in texts)
+        return ", ".join(f"{text} AS {name}" for text, name in zip(shown, names, strict=True))
+    return bounds_sql(start, end, number=window.rows)
+
+
+def bounds_sql(start: str, end: str, *, number: bool = False) -> str:
+    """The three columns of a window, from its start and its end in microseconds; or of windows of numbers."""
+    if number:
+        return f"{start} AS window_start, {end} AS window_end, {end} - 1 AS window_time"
+    return (
+        f"timestamp_micros({start}) AS window_start, timestamp_micros({end}) AS window_end,"
+        f" timestamp_micros({end} - {MILLISECOND}) AS window_time"
+    )
+
+
+def closing_shift(window: WindowSpec, column: str) -> int | None:
+    """What to add to a column of a window for the progress at which the window closes; None if that cannot be told."""
+    # A chunk ends where another row begins, a session when its gap is over, a window that holds its end behind it.
+    after = 1 if window.kind in ("chunks", "session", "slide_by_row") else 0
+    if column == "window_end":
+        return after
+    if column == "window_time":
+        return 1 if window.rows or window.kind == "slide_by_row" else MILLISECOND + after
+    if column == "window_start" and isinstance(type_of(window), SlidingWindows):
+        return window.size
+    return None
