@@ -156,7 +156,7 @@ class Binder:
 
     def _check_watermark(self, relation: Relation, mark: Watermark) -> None:
         """A watermark function stands for a stream that declares this very watermark."""
-        clause = watermark_text(mark.column, mark.delay, mark.percentile)
+        clause = watermark_text(mark.column, mark.rule)
         streams = {stream.id: stream for stream in self._streams(relation, frozenset())}
         if len(streams) != 1:
             raise refuse(
@@ -166,7 +166,9 @@ class Binder:
                 f"leave the function out, and put {clause} into CREATE STREAM",
             )
         (stream,) = streams.values()
-        declared = None if stream.time is None else watermark_text(stream.time, stream.delay, stream.percentile)
+        declared = None
+        if stream.time is not None and stream.rule is not None:
+            declared = watermark_text(stream.time, stream.rule)
         if declared is None or declared.lower() != clause.lower():
             raise refuse(
                 self.text,
