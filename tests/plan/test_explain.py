@@ -10,7 +10,7 @@ import pytest
 import sqlglot
 from sqlglot.optimizer.qualify import qualify
 
-from anabranch.algebra.progress import Percentile
+from anabranch.algebra.progress import Delay, Percentile
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
 from anabranch.plan.describe import Figures, PlanNode, progress_rule
 from anabranch.plan.explain import Explanation, explain_query, explain_view
@@ -28,7 +28,7 @@ FIELDS = (Field("k", "string"), Field("n", "bigint"), Field("ts", "timestamp"))
 
 def stream(name: str, **others: object) -> Stream:
     values: dict[str, object] = {
-        "id": name, "name": name, "sql": "", "fields": FIELDS, "time": "ts", "delay": 5_000_000, "idle": None,
+        "id": name, "name": name, "sql": "", "fields": FIELDS, "time": "ts", "rule": Delay(5_000_000), "idle": None,
         "ahead": None, "source": None, "options": {}, "keep": "all", "fail_on_bad": False, "kept_since": 0,
     }  # fmt: skip
     return Stream(**{**values, **others})  # type: ignore[arg-type]
@@ -186,10 +186,10 @@ def test_progress_is_the_least_of_the_inputs(world: World) -> None:
     ("others", "rule"),
     [
         ({"time": None, "delay": None}, "none: the stream has no event time"),
-        ({"delay": None}, "moves by ADVANCE alone: the stream has no WATERMARK"),
-        ({"delay": 0}, "the highest ts"),
+        ({"rule": None}, "moves by ADVANCE alone: the stream has no WATERMARK"),
+        ({"rule": Delay(0)}, "the highest ts"),
         (
-            {"delay": None, "percentile": Percentile(1000, 95, 100)},
+            {"rule": Percentile(1000, 95, 100)},
             "95 percent of the last 1000 rows lie above it, taken anew every 100 rows",
         ),
         (

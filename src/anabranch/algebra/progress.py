@@ -127,7 +127,9 @@ class PartitionState:
     def from_json(cls, values: Mapping[str, Any]) -> PartitionState:
         """The state that `to_json` wrote."""
         recent = values.get("recent")
-        kept = None if recent is None else Recent(tuple(recent.get("times", ())), recent.get("since", 0), recent["bound"])
+        kept = (
+            None if recent is None else Recent(tuple(recent.get("times", ())), recent.get("since", 0), recent["bound"])
+        )
         return cls(values["high"], values["seen_at"], kept)
 
 
@@ -185,7 +187,9 @@ def observe(policy: Policy, state: ProgressState, seen: Mapping[str, Seen], now:
         counted = highest(each.high, each.highest) if trusted else each.high
         if each.rows and counted is not None:
             past = None if known is None else known.high
-            partitions[key] = PartitionState(highest(past, counted), now, _follow(policy, known, each, counted, trusted))
+            partitions[key] = PartitionState(
+                highest(past, counted), now, _follow(policy, known, each, counted, trusted)
+            )
             high = highest(high, counted)
         elif known is None:
             # Rows that do not count are no sign of life: a partition whose clock is wrong for good must not
@@ -263,9 +267,7 @@ def _count_ahead_runs(policy: Policy, state: ProgressState, seen: Mapping[str, S
     return state.ahead_runs + 1 if sum(each.ahead for each in seen.values()) == rows else 0
 
 
-def _follow(
-    policy: Policy, known: PartitionState | None, seen: Seen, counted: int, trusted: bool
-) -> Recent | None:
+def _follow(policy: Policy, known: PartitionState | None, seen: Seen, counted: int, trusted: bool) -> Recent | None:
     """What the rule remembers after the rows that count."""
     if policy.rule is None:
         return None
@@ -274,9 +276,7 @@ def _follow(
     return policy.rule.follow(before, value, [time for time in seen.times if time <= counted])
 
 
-def _together(
-    policy: Policy, partitions: Mapping[str, PartitionState], high: int | None, now: int
-) -> int | None:
+def _together(policy: Policy, partitions: Mapping[str, PartitionState], high: int | None, now: int) -> int | None:
     """How far the rows of all partitions have come by themselves, or None if that cannot be said."""
     awake = [each for each in partitions.values() if not _idle(policy, each, high, now)]
     bounds = [reached(policy, each) for each in awake or partitions.values()]

@@ -194,4 +194,8 @@ class Capture:
 
 
 def _most_rows(stream: Stream, given: int | None) -> int | None:
-    return given if stream.rule is None or not stream.rule.in_order else min(given or MOST_ROWS_IN_ORDER, MOST_ROWS_IN_ORDER)
+    return (
+        given
+        if stream.rule is None or not stream.rule.in_order
+        else min(given or MOST_ROWS_IN_ORDER, MOST_ROWS_IN_ORDER)
+    )

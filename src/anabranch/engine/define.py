@@ -136,7 +136,9 @@ class Definer:
             return None
         time = check_watermark(statement, mark, {field.name: field.type for field in fields})
         if mark.expression is not None:
-            self._check_rule(statement, mark.expression, "boolean" if mark.rule.kind == "punctuation" else "timestamp", fields)
+            self._check_rule(
+                statement, mark.expression, "boolean" if mark.rule.kind == "punctuation" else "timestamp", fields
+            )
         return time
 
     def _check_rule(self, statement: CreateStream, given: Expression, wanted: str, fields: tuple[Field, ...]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.progress import END, combine
+from anabranch.algebra.progress import END, Punctuation, combine
 from anabranch.algebra.windows import last_window_sql, window_starts_sql, window_time
 from anabranch.engine import system
 from anabranch.engine.core import Core
@@ -76,6 +76,17 @@ def source_frame(core: Core, stream: Stream, source: Source, snapshot: Snapshot,
 
 
 def good_rows(stream: Stream, columns: Collection[str]) -> str:
+    """What holds for rows of data, in a frame with these columns: they parse, have an event time and mark nothing."""
+    marks = punctuation_sql(stream)
+    return parsed_rows(stream, columns) + (f" AND NOT {marks}" if marks is not None else "")
+
+
+def punctuation_sql(stream: Stream) -> str | None:
+    """What holds for rows that mark progress and are no data; None if there are no such rows."""
+    return f"coalesce(({stream.rule.predicate}), false)" if isinstance(stream.rule, Punctuation) else None
+
+
+def parsed_rows(stream: Stream, columns: Collection[str]) -> str:
     """What holds for rows that parse and have an event time, in a frame with these columns."""
     checks = [f"{CORRUPT} IS NULL"] if CORRUPT in columns else []
     if stream.time is not None:

@@ -71,7 +71,7 @@ class Runner:
                     hint="the stream was made with ON ERROR FAIL; mend the row, or make it again with ON ERROR SKIP",
                 )
             reach("after-files")
-            after = progress_algebra.observe(stream.policy, state, scanned.figures.by_partition, core.now())
+            after = self._progress(stream, state, scanned)
             try:
                 incoming.verify()
                 with core.ledger.commit_lock:
@@ -79,6 +79,16 @@ class Runner:
             except BaseException:
                 core.ledger.give_up(scanned.files, scanned.staged)
                 raise
+
+    def _progress(self, stream: Stream, state: ProgressState, scanned: Scanned) -> ProgressState:
+        try:
+            return progress_algebra.observe(stream.policy, state, scanned.figures.by_partition, self.core.now())
+        except progress_algebra.TooManyKeys as error:
+            self.core.ledger.give_up(scanned.files, scanned.staged)
+            raise QueryFailed(
+                f"stream {stream.name}: {error}",
+                hint=f"IDLE AFTER lets keys go that have nothing more to say; or make it without PER KEY {stream.key}",
+            ) from error
 
     # ---- what a run adds to
 

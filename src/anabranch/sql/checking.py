@@ -21,10 +21,10 @@ from anabranch.sql.calls import split_commas
 from anabranch.sql.columns import Columns, Resolver, Scope
 from anabranch.sql.definitions import (
     FILE_KINDS,
-    check_watermark,
     check_file_options,
     check_sink,
     check_source,
+    check_watermark,
     no_column,
     wrong,
 )

@@ -9,11 +9,11 @@ from anabranch.errors import AnabranchError, SourceError, SqlError, UnknownName,
 from anabranch.sql import syntax
 from anabranch.sql.calls import volatile_calls
 from anabranch.sql.columns import Columns, Resolver, Scope
-from anabranch.sql.lexer import Span
+from anabranch.sql.lexer import Span, words
 from anabranch.sql.syntax import SourceSpec, Statement
 
 #: Types whose values are the same text for everybody who writes them.
-KEY_TYPES = frozenset("string varchar char tinyint byte smallint short int integer bigint long boolean date".split())
+KEY_TYPES = words("string varchar char tinyint byte smallint short int integer bigint long boolean date")
 FILE_KINDS = ("files", "csv", "tsv", "json", "parquet")
 
 
@@ -37,7 +37,9 @@ def check_watermark(statement: Statement, mark: syntax.Watermark, columns: Colum
         known = columns if mark.rule.kind == "punctuation" else {time: columns[time]}
         Resolver(statement.text, {}).expression(mark.expression.tokens, Scope(((None, known),)))
         for token in volatile_calls(mark.expression.tokens):
-            raise wrong(statement, Span(token.start, token.end), f"{token.text} is another one each time it is asked for")
+            raise wrong(
+                statement, Span(token.start, token.end), f"{token.text} is another one each time it is asked for"
+            )
     if mark.key is not None:
         _check_key(statement, mark.key, columns)
     return time
