@@ -10,7 +10,7 @@ import pytest
 import sqlglot
 from sqlglot.optimizer.qualify import qualify
 
-from anabranch.algebra.progress import Delay, Percentile
+from anabranch.algebra.progress import Computed, Delay, Lagging, Percentile, Punctuation
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
 from anabranch.plan.describe import Figures, PlanNode, progress_rule
 from anabranch.plan.explain import Explanation, explain_query, explain_view
@@ -185,12 +185,20 @@ def test_progress_is_the_least_of_the_inputs(world: World) -> None:
 @pytest.mark.parametrize(
     ("others", "rule"),
     [
-        ({"time": None, "delay": None}, "none: the stream has no event time"),
+        ({"time": None, "rule": None}, "none: the stream has no event time"),
         ({"rule": None}, "moves by ADVANCE alone: the stream has no WATERMARK"),
         ({"rule": Delay(0)}, "the highest ts"),
         (
             {"rule": Percentile(1000, 95, 100)},
             "95 percent of the last 1000 rows lie above it, taken anew every 100 rows",
+        ),
+        ({"rule": Lagging(3)}, "the highest ts of all rows but the last 3"),
+        ({"rule": Computed("date_trunc('hour', ts)")}, "the highest date_trunc('hour', ts)"),
+        ({"rule": Punctuation("k = 'x'")}, "the highest ts of the rows where k = 'x', which are no data"),
+        (
+            {"key": "k", "idle": 30_000_000},
+            "5 seconds behind the highest ts; for each k on its own, the least of them for the stream;"
+            " a k that is silent for 30 seconds is not waited for",
         ),
         (
             {"source": "rate", "idle": 30_000_000, "ahead": 60_000_000},

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anabranch.algebra.progress import ProgressState
 from anabranch.engine import backfill, queries, read
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.define import Definer, check_names, same_text, stream_locks, unneeded
@@ -258,13 +259,13 @@ class _Change:
         blank = replace(
             self.snapshot, files={table: files for table, files in self.snapshot.files.items() if table not in own}
         )
-        bounds = {id: (None, self._bound(id)) for id in self.catalog.sources_of(self.view)}
+        moves = {id: (ProgressState(), self._progress(id)) for id in self.catalog.sources_of(self.view)}
         emit_changes(
-            self.core, self.catalog, blank, bounds, self.files, self.tables, self.schemas, self.watch, made
+            self.core, self.catalog, blank, moves, self.files, self.tables, self.schemas, self.watch, made
         )  # fmt: skip
 
-    def _bound(self, stream: str) -> int | None:
-        return self.core.progress(self.snapshot, stream).bound
+    def _progress(self, stream: str) -> ProgressState:
+        return self.core.progress(self.snapshot, stream)
 
     # ---- what was shown before
 
@@ -340,9 +341,9 @@ class _Change:
         if not correction or not above:
             return
         streams = {id for each in above for id in self.catalog.sources_of(self.catalog.view(each))}
-        bounds = {id: (self._bound(id),) * 2 for id in streams}
+        moves = {id: (self._progress(id),) * 2 for id in streams}
         emit_changes(
-            self.core, self.catalog, self._with_own(self.snapshot, before), bounds,
+            self.core, self.catalog, self._with_own(self.snapshot, before), moves,
             {self.view.changes_table: correction}, self.tables, self.schemas, self.watch, only=above,
         )  # fmt: skip
 

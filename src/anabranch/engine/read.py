@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.progress import END, Punctuation, combine
+from anabranch.algebra.progress import END, Punctuation
 from anabranch.algebra.windows import last_window_sql, window_starts_sql, window_time
 from anabranch.engine import system
 from anabranch.engine.core import Core
@@ -15,6 +15,7 @@ from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Reference, bounds_sql
 from anabranch.plan.build import PLACE, TAKES
 from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
+from anabranch.plan.plane import progress_of
 from anabranch.sources.base import CORRUPT, Source
 from anabranch.sources.files import FilesSource, format_of, reader
 from anabranch.sql.lexer import quote_name
@@ -242,7 +243,7 @@ def provisional_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapsh
 
 def archive_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
     """What a view shows whose late rows are only archived: the windows that have closed, as they are now."""
-    bound = combine(core.progress(snapshot, id).bound for id in catalog.sources_of(view))
+    bound = progress_of(catalog, view, lambda id: core.progress(snapshot, id).bound)
     if bound is None:
         return core.frames.empty(view.fields)
     if not view.node:

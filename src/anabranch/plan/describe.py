@@ -7,7 +7,7 @@ the order of the rows: streams and tables first, what reads them behind.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anabranch.algebra.progress import Delay, Lagging, Percentile, Punctuation, Rule
 from anabranch.plan.catalog import BlockUse, Catalog, Panes, Rows, Stream, Table, View
@@ -58,6 +58,8 @@ class Figures:
     milliseconds: float | None = None
     state_rows: int = 0
     state_bytes: int = 0
+    bound: int | None = None  # how far it has come; None: not known, or at its end
+    bounds: Mapping[str, int] = field(default_factory=dict)  # by column: no later row has less
 
 
 def describe(catalog: Catalog, roots: Iterable[View], reasons: Mapping[str, str] | None = None) -> list[PlanNode]:
