@@ -305,13 +305,16 @@ def test_a_query_over_a_view(world: World) -> None:
 
 
 def test_json(world: World) -> None:
-    figures = {"s": Figures(7, 2, 1.5, 10, 1000)}
+    figures = {"s": Figures(7, 2, 1.5, 10, 1000, bound=1_000_000, bounds={"ts": 1_000_000})}
     explanation = world.explain(f"{TUMBLE} EMIT ON WINDOW CLOSE")
     (line,) = rendered(explanation, "json", figures)
     document = json.loads(line)
     assert [node["kind"] for node in document["nodes"]] == ["stream", "partial"]
     first, last = document["nodes"]
-    assert first["figures"] == {"version": 7, "rows": 2, "milliseconds": 1.5, "state_rows": 10, "state_bytes": 1000}
+    assert first["figures"] == {
+        "version": 7, "rows": 2, "milliseconds": 1.5, "state_rows": 10, "state_bytes": 1000,
+        "bound": "1970-01-01 00:00:01", "bounds": {"ts": "1970-01-01 00:00:01"},
+    }  # fmt: skip
     assert last["inputs"] == [first["id"]] and last["keys"] == ["window_start", "window_end", "k"]
     assert [column["name"] for column in document["output"]] == ["window_start", "window_end", "k", "n"]
     assert "if_subscribed" not in document

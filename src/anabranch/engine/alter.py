@@ -15,6 +15,7 @@ from anabranch.algebra.progress import ProgressState
 from anabranch.engine import backfill, queries, read
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.define import Definer, check_names, same_text, stream_locks, unneeded
+from anabranch.engine.moves import view_bounds
 from anabranch.engine.run import Runner, emit_changes
 from anabranch.engine.tables import AT, DIFF, VERSION, change_fields
 from anabranch.engine.trigger import pending_fields
@@ -246,6 +247,7 @@ class _Change:
             schemas=self.schemas,
             staged=tuple(self.staged),
             milliseconds=self.watch.total(),
+            bounds=view_bounds(core, self.catalog, self.snapshot, self._moves()),
         )
 
     def give_up(self) -> None:
@@ -259,10 +261,13 @@ class _Change:
         blank = replace(
             self.snapshot, files={table: files for table, files in self.snapshot.files.items() if table not in own}
         )
-        moves = {id: (ProgressState(), self._progress(id)) for id in self.catalog.sources_of(self.view)}
+        moves = self._moves()
         emit_changes(
             self.core, self.catalog, blank, moves, self.files, self.tables, self.schemas, self.watch, made
         )  # fmt: skip
+
+    def _moves(self) -> dict[str, tuple[ProgressState, ProgressState]]:
+        return {id: (ProgressState(), self._progress(id)) for id in self.catalog.sources_of(self.view)}
 
     def _progress(self, stream: str) -> ProgressState:
         return self.core.progress(self.snapshot, stream)

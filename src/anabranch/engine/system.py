@@ -164,9 +164,9 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         highs = [core.progress(snapshot, id).high for id in catalog.sources_of(view)]
         high = max((each for each in highs if each is not None), default=None)
         shown_bound = _shown(bound)
-        counts = (None, late.get(view.name, 0), None)
         apart = _disorder(high, shown_bound)
-        rows.append((None, None, shown_bound, bound == END, high, *counts, "view", view.name, apart, None))
+        told = (None, late.get(view.name, 0), None, "view", view.name, apart, None)
+        rows.append((None, None, shown_bound, bound == END, high, *told))
     return rows
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from anabranch.algebra.progress import Delay, Lagging, Percentile, Punctuation, Rule
 from anabranch.plan.catalog import BlockUse, Catalog, Panes, Rows, Stream, Table, View
+from anabranch.plan.plane import key_of_progress
 from anabranch.sql.durations import duration_text
 
 #: Policies under which rows that come late leave alone what was shown.
@@ -270,6 +271,9 @@ class _Describer:
             lines.append(f"after a run, the keys that its rows touch are computed anew, {where}")
         else:
             lines.append("after a run that touches it, its whole answer is computed anew and compared with the last")
+        by_key = key_of_progress(self.catalog, view) if _closes(view) else None
+        if by_key is not None:
+            lines.append(f"windows of a {by_key[0].key} close by its own progress")
         return lines
 
     def _read_names(self, view: View) -> list[str]:
