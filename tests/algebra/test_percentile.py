@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.algebra.progress import Percentile, Policy, ProgressState, Seen, observe, reached, tick
+from anabranch.algebra.progress import Delay, Percentile, Policy, ProgressState, Seen, observe, reached, tick
 
 
 def policy(rule: Percentile, *, idle: int | None = None, ahead: int | None = None, live: bool = False) -> Policy:
-    return Policy(delay=None, idle=idle, ahead=ahead, live=live, percentile=rule)
+    return Policy(rule, idle=idle, ahead=ahead, live=live)
 
 
 def seen(*times: int, now: int | None = None, ahead: int = 0) -> Seen:
@@ -32,7 +32,7 @@ def bounds(rule: Policy, times: list[int]) -> list[int | None]:
 
 
 def test_a_delay_row_by_row() -> None:
-    plain = Policy(delay=2, idle=None, ahead=None, live=False)
+    plain = Policy(Delay(2))
     assert bounds(plain, [3, 4, 1, 5, 2, 7]) == [1, 2, 2, 3, 3, 5]
 
 
@@ -74,11 +74,9 @@ def test_figures_that_make_no_sense_are_refused(figures: tuple[int, float, int])
         Percentile(*figures)
 
 
-def test_a_policy_has_one_rule() -> None:
-    with pytest.raises(ValueError, match="not both"):
-        Policy(delay=1, idle=None, ahead=None, live=False, percentile=Percentile(5, 50))
+def test_a_policy_without_a_rule_follows_no_rows() -> None:
     assert policy(Percentile(5, 50)).follows_rows
-    assert not Policy(delay=None, idle=None, ahead=None, live=False).follows_rows
+    assert not Policy(None).follows_rows
 
 
 def test_one_row_from_the_future_does_not_move_it() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.algebra import triggers as module
-from anabranch.algebra.progress import END, Policy, ProgressState, Seen, observe
+from anabranch.algebra.progress import END, Delay, Policy, ProgressState, Seen, observe
 from anabranch.algebra.triggers import IDLE, Decision, Pending, Triggers, decide
 
 # A record is its key with what it does to the count, 1 or -1, or any other value that the result is made of.
@@ -218,7 +218,7 @@ def test_the_end_of_the_stream_does_not_end_a_delay() -> None:
 
 def windows_of_five(view: View, *arrivals: int) -> dict[int, str]:
     """Counts per window of five, by the time of the record that changed them; progress stays 2 behind."""
-    policy, state, changes = Policy(delay=2, idle=None, ahead=None, live=False), ProgressState(), {}
+    policy, state, changes = Policy(Delay(2)), ProgressState(), {}
     for time in arrivals:
         state = observe(policy, state, {"": Seen(time, time, 1)}, now=0)
         end = time // 5 * 5 + 5

@@ -41,7 +41,7 @@ def live(tmp_path: Path, spark: SparkSession, clock: FakeClock) -> Iterator[Harn
 
 
 def progress(home: Harness) -> datetime | None:
-    ((bound,),) = home.query("SELECT progress FROM sys.progress WHERE partition IS NULL")
+    ((bound,),) = home.query("SELECT progress FROM sys.progress WHERE kind = 'stream'")
     return bound
 
 

@@ -10,7 +10,7 @@ import pytest
 import sqlglot
 from sqlglot.optimizer.qualify import qualify
 
-from anabranch.algebra.progress import Percentile
+from anabranch.algebra.progress import Computed, Delay, Lagging, Percentile, Punctuation
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
 from anabranch.plan.describe import Figures, PlanNode, progress_rule
 from anabranch.plan.explain import Explanation, explain_query, explain_view
@@ -28,7 +28,7 @@ FIELDS = (Field("k", "string"), Field("n", "bigint"), Field("ts", "timestamp"))
 
 def stream(name: str, **others: object) -> Stream:
     values: dict[str, object] = {
-        "id": name, "name": name, "sql": "", "fields": FIELDS, "time": "ts", "delay": 5_000_000, "idle": None,
+        "id": name, "name": name, "sql": "", "fields": FIELDS, "time": "ts", "rule": Delay(5_000_000), "idle": None,
         "ahead": None, "source": None, "options": {}, "keep": "all", "fail_on_bad": False, "kept_since": 0,
     }  # fmt: skip
     return Stream(**{**values, **others})  # type: ignore[arg-type]
@@ -196,12 +196,20 @@ def test_progress_is_the_least_of_the_inputs(world: World) -> None:
 @pytest.mark.parametrize(
     ("others", "rule"),
     [
-        ({"time": None, "delay": None}, "none: the stream has no event time"),
-        ({"delay": None}, "moves by ADVANCE alone: the stream has no WATERMARK"),
-        ({"delay": 0}, "the highest ts"),
+        ({"time": None, "rule": None}, "none: the stream has no event time"),
+        ({"rule": None}, "moves by ADVANCE alone: the stream has no WATERMARK"),
+        ({"rule": Delay(0)}, "the highest ts"),
         (
-            {"delay": None, "percentile": Percentile(1000, 95, 100)},
+            {"rule": Percentile(1000, 95, 100)},
             "95 percent of the last 1000 rows lie above it, taken anew every 100 rows",
+        ),
+        ({"rule": Lagging(3)}, "the highest ts of all rows but the last 3"),
+        ({"rule": Computed("date_trunc('hour', ts)")}, "the highest date_trunc('hour', ts)"),
+        ({"rule": Punctuation("k = 'x'")}, "the highest ts of the rows where k = 'x', which are no data"),
+        (
+            {"key": "k", "idle": 30_000_000},
+            "5 seconds behind the highest ts; for each k on its own, the least of them for the stream;"
+            " a k that is silent for 30 seconds is not waited for",
         ),
         (
             {"source": "rate", "idle": 30_000_000, "ahead": 60_000_000},
@@ -308,13 +316,16 @@ def test_a_query_over_a_view(world: World) -> None:
 
 
 def test_json(world: World) -> None:
-    figures = {"s": Figures(7, 2, 1.5, 10, 1000)}
+    figures = {"s": Figures(7, 2, 1.5, 10, 1000, bound=1_000_000, bounds={"ts": 1_000_000})}
     explanation = world.explain(f"{TUMBLE} EMIT ON WINDOW CLOSE")
     (line,) = rendered(explanation, "json", figures)
     document = json.loads(line)
     assert [node["kind"] for node in document["nodes"]] == ["stream", "partial"]
     first, last = document["nodes"]
-    assert first["figures"] == {"version": 7, "rows": 2, "milliseconds": 1.5, "state_rows": 10, "state_bytes": 1000}
+    assert first["figures"] == {
+        "version": 7, "rows": 2, "milliseconds": 1.5, "state_rows": 10, "state_bytes": 1000,
+        "bound": "1970-01-01 00:00:01", "bounds": {"ts": "1970-01-01 00:00:01"},
+    }  # fmt: skip
     assert last["inputs"] == [first["id"]] and last["keys"] == ["window_start", "window_end", "k"]
     assert [column["name"] for column in document["output"]] == ["window_start", "window_end", "k", "n"]
     assert "if_subscribed" not in document

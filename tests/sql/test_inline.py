@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.algebra.progress import Delay
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, to_json
 from anabranch.sql import check
@@ -12,7 +13,7 @@ from anabranch.sql.syntax import SelectStatement
 
 SECOND = 1_000_000
 OBJECTS = (
-    Stream("s", "s", "", (Field("ts", "timestamp"),), "ts", 5 * SECOND, None, None, None, {}, "all", False),
+    Stream("s", "s", "", (Field("ts", "timestamp"),), "ts", Delay(5 * SECOND), None, None, None, {}, "all", False),
     Table("t", "t", "", (Field("k", "string"),), None, {}, None),
 )
 CATALOG = Catalog({each.id: to_json(each) for each in OBJECTS})
@@ -116,7 +117,7 @@ def test_windows_and_watermarks_go_with_the_relation() -> None:
     (select, _), (inner, _) = query.selects()
     (events,) = inner.relations
     assert events.window is not None and (events.window.kind, events.window.time_column) == ("tumble", "time")
-    assert [mark.delay for mark in events.watermarks] == [5 * SECOND]
+    assert [mark.rule for mark in events.watermarks] == [Delay(5 * SECOND)]
     assert (str(events.name), events.exposed) == ("events", "e")
     assert [relation.exposed for relation in select.relations] == ["cpt"]
     made = "CREATE STREAM events (team STRING, time TIMESTAMP, WATERMARK FOR time AS time - INTERVAL 5 SECONDS);"

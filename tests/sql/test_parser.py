@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.algebra.progress import Delay
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
@@ -126,14 +127,14 @@ def test_create_stream_with_everything() -> None:
     ]
     assert stream.watermark is not None
     mark = stream.watermark
-    assert (mark.column, mark.delay, mark.idle, mark.ahead) == ("ts", 5 * SECOND, MINUTE, 2 * MINUTE)
+    assert (mark.column, mark.rule, mark.idle, mark.ahead) == ("ts", Delay(5 * SECOND), MINUTE, 2 * MINUTE)
     assert stream.source is not None
     assert (stream.source.kind, stream.source.options) == ("files", {"path": "in/*.csv", "header": True, "n": -3})
 
 
 def test_a_watermark_can_stand_behind_the_columns() -> None:
     stream = one("CREATE STREAM s (ts TIMESTAMP) WATERMARK FOR ts AS ts FROM 'x.csv'")
-    assert stream.watermark.delay == 0
+    assert stream.watermark.rule == Delay(0)
     assert stream.source.options == {"path": "x.csv"}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from anabranch.algebra.progress import Percentile
-from anabranch.errors import NotSupported, SyntaxProblem, UnknownName
+from anabranch.algebra.progress import Computed, Delay, Lagging, Percentile, Punctuation, Rule
+from anabranch.errors import NotSupported, SqlError, SyntaxProblem, UnknownName
 from anabranch.plan.bind import Binder
-from anabranch.plan.catalog import Catalog, Field, Stream, View, to_json
+from anabranch.plan.catalog import Catalog, Field, Stream, View, from_json, to_json
 from anabranch.sql import check
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import CreateStream, Relation, Select, SelectStatement, Watermark
@@ -36,8 +38,7 @@ def watermark(clause: str) -> Watermark:
 )
 def test_a_percentile_of_the_last_rows(clause: str, percentile: Percentile) -> None:
     mark = watermark(clause)
-    assert (mark.column, mark.delay, mark.idle, mark.ahead) == ("ts", None, None, None)
-    assert mark.percentile == percentile
+    assert (mark.column, mark.rule, mark.idle, mark.ahead) == ("ts", percentile, None, None)
 
 
 def test_what_may_follow_either() -> None:
@@ -69,12 +70,90 @@ def test_what_is_wrong_with_a_clause(rule: str, place: str, message: str) -> Non
     assert text[raised.value.start : raised.value.end] == place
 
 
-def test_what_is_not_there_yet() -> None:
-    for rule in ("ORDERED", "LAGGING 5 ROWS", ""):
-        with pytest.raises(NotSupported, match=r"AS column - INTERVAL .* or PERCENTILE p OF n ROWS"):
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        ("ORDERED", Delay(0)),
+        ("LAGGING 1 ROW", Lagging(1)),
+        ("lagging 100 rows", Lagging(100)),
+        ("AS ts - '5 seconds'", Delay(5 * SECOND)),
+        ("AS ts - INTERVAL 5 SECONDS * 2", Computed("ts - INTERVAL 5 SECONDS * 2")),
+        ("AS date_trunc('hour', ts)", Computed("date_trunc('hour', ts)")),
+        ("AS greatest(ts - INTERVAL 1 DAY, date_trunc('hour', `TS`))", None),
+        ("FROM PUNCTUATION WHERE kind = 'mark'", Punctuation("kind = 'mark'")),
+        ("FROM PUNCTUATION WHERE k IS NOT DISTINCT FROM 'x' AND n IN (1, 2)", None),
+        ("FROM PUNCTUATION WHERE idle", Punctuation("idle")),
+    ],
+)
+def test_how_progress_follows_the_rows(rule: str, found: Rule | None) -> None:
+    tail = "PER KEY k IDLE AFTER INTERVAL 1 MINUTE AHEAD AT MOST INTERVAL 2 MINUTES"
+    for clause in (f"WATERMARK FOR ts {rule}", f"WATERMARK FOR ts {rule} {tail}"):
+        mark = watermark(clause)
+        assert found is None or mark.rule == found
+        assert mark.expression is None or clause.startswith(f"WATERMARK FOR ts {rule}")
+    assert (str(mark.key), mark.idle, mark.ahead) == ("k", MINUTE, 2 * MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("rule", "place", "message"),
+    [
+        ("LAGGING 0 ROWS", "0", "by how many rows progress lags, at least 1"),
+        ("LAGGING -5 ROWS", "-", "by how many rows progress lags"),
+        ("LAGGING 5", ")", "expected ROWS"),
+        ("FROM PUNCTUATION", "FROM", "a watermark is written AS"),
+        ("FROM PUNCTUATION WHERE", ")", "expected what holds for rows that mark progress"),
+        ("AS", ")", "expected an expression of the event-time column"),
+        ("AS other - INTERVAL 5 SECONDS", "other", "must be computed from ts"),
+        ("ORDERED PER KEY", ")", "expected the column of the key"),
+        ("ORDERED PER KEY k PER KEY k", "PER", "expected ,"),
+        ("AS date_trunc('hour', ts", "(", "not closed"),
+    ],
+)
+def test_what_is_wrong_with_a_rule(rule: str, place: str, message: str) -> None:
+    text = f"CREATE STREAM s (ts TIMESTAMP, WATERMARK FOR ts {rule})"
+    with pytest.raises(SqlError, match=message) as raised:
+        parse(text)
+    assert text[raised.value.start : raised.value.end] == place
+
+
+@pytest.mark.parametrize(
+    ("clause", "place", "message"),
+    [
+        ("WATERMARK FOR n ORDERED", "WATERMARK FOR n ORDERED", "the event time n is a INT, not a TIMESTAMP"),
+        ("WATERMARK FOR nix LAGGING 5 ROWS", "WATERMARK FOR nix LAGGING 5 ROWS", "the stream has no column nix"),
+        ("WATERMARK FOR ts FROM PUNCTUATION WHERE marc = 'x'", "marc", "there is no column marc"),
+        ("WATERMARK FOR ts AS ts - INTERVAL 1 SECOND * n", "n", "there is no column n"),
+        ("WATERMARK FOR ts AS least(ts, now())", "now", "another one each time"),
+        ("WATERMARK FOR ts ORDERED PER KEY marc", "marc", "the stream has no column marc"),
+        ("WATERMARK FOR ts ORDERED PER KEY price", "price", "progress cannot go by price, which is a DECIMAL"),
+        ("WATERMARK FOR ts AS ts + + ", "+", "something is missing"),
+    ],
+)
+def test_a_clause_that_does_not_fit_the_columns_is_underlined(clause: str, place: str, message: str) -> None:
+    text = f"CREATE STREAM s (ts TIMESTAMP, n INT, mark STRING, price DECIMAL(10, 2), {clause})"
+    with pytest.raises(SqlError, match=message) as raised:
+        check(text)
+    assert text[raised.value.start : raised.value.end] == place
+
+
+def test_what_is_not_there() -> None:
+    with pytest.raises(NotSupported, match=r"AS an expression of its column, ORDERED, LAGGING n ROWS, PERCENTILE"):
+        parse("CREATE STREAM s (ts TIMESTAMP, WATERMARK FOR ts)")
+    for rule in ("PERCENTILE 95 OF 10001 ROWS", "LAGGING 10001 ROWS"):
+        with pytest.raises(NotSupported, match="more than 10,000 rows"):
             parse(f"CREATE STREAM s (ts TIMESTAMP, WATERMARK FOR ts {rule})")
-    with pytest.raises(NotSupported, match="more than 10,000 rows"):
-        parse("CREATE STREAM s (ts TIMESTAMP, WATERMARK FOR ts PERCENTILE 95 OF 10001 ROWS)")
+
+
+def test_homes_made_before_there_were_rules_still_open() -> None:
+    old = {**to_json(stream("s", "ts")), "delay": 5 * SECOND, "percentile": None}
+    del old["rule"], old["key"]
+    assert from_json(old) == stream("s", "ts", Delay(5 * SECOND))
+    percentile = {"events": 10, "percentile": 95.0, "frequency": 2}
+    assert from_json({**old, "delay": None, "percentile": percentile}) == stream("s", "ts", Percentile(10, 95.0, 2))
+    assert from_json({**old, "delay": None}) == stream("s", "ts")
+    for rule in (Delay(1), Computed("ts"), Punctuation("a = 'b'"), Lagging(3), Percentile(5, 50.0)):
+        new = stream("s", "ts", rule)
+        assert from_json(json.loads(json.dumps(to_json(new)))) == new
 
 
 @pytest.mark.parametrize(
@@ -86,11 +165,14 @@ def test_what_is_not_there_yet() -> None:
         "WATERMARK FOR `event time` AS `event time` - INTERVAL 1500 MILLISECONDS",
         "WATERMARK FOR ts PERCENTILE 95 OF 1000 ROWS EVERY 100 ROWS",
         "WATERMARK FOR ts PERCENTILE 99.999999 OF 5 ROWS",
+        "WATERMARK FOR ts LAGGING 7 ROWS",
+        "WATERMARK FOR ts AS date_trunc('hour', ts)",
+        "WATERMARK FOR ts FROM PUNCTUATION WHERE kind = 'mark'",
     ],
 )
 def test_a_clause_can_be_written_back(clause: str) -> None:
     mark = watermark(clause)
-    assert watermark_text(mark.column, mark.delay, mark.percentile) == clause
+    assert watermark_text(mark.column, mark.rule) == clause
 
 
 # ------------------------------------------------------------------------------------------------- functions
@@ -115,7 +197,7 @@ def test_max_diff_watermark(sql: str) -> None:
     found = relation(f"{sql} e")
     assert (str(found.name), found.alias, found.window) == ("events", "e", None)
     (mark,) = found.watermarks
-    assert (mark.column, mark.delay, mark.percentile) == ("time", 5 * SECOND, None)
+    assert (mark.column, mark.rule) == ("time", Delay(5 * SECOND))
     assert mark.span == found.span
 
 
@@ -125,9 +207,9 @@ def test_percentile_watermark() -> None:
         " time_field => DESCRIPTOR(time))"
     )
     (mark,) = found.watermarks
-    assert (mark.delay, mark.percentile) == (None, Percentile(1000, 59.9, 100))
+    assert mark.rule == Percentile(1000, 59.9, 100)
     without = relation("percentile_watermark(TABLE events, DESCRIPTOR(time), 10, 95)")
-    assert without.watermarks[0].percentile == Percentile(10, 95, 1)
+    assert without.watermarks[0].rule == Percentile(10, 95, 1)
     assert relation("percentile_watermark p").watermarks == (), "a stream may have that name"
 
 
@@ -191,14 +273,14 @@ def test_what_is_wrong_with_a_call(sql: str, place: str, message: str, hint: str
 # ------------------------------------------------------------------------------------ the stream that has it
 
 
-def stream(name: str, column: str | None, delay: int | None = None, percentile: Percentile | None = None) -> Stream:
+def stream(name: str, column: str | None, rule: Rule | None = None) -> Stream:
     fields = (Field("ts", "timestamp"), Field("k", "string"))
-    return Stream(name, name, "", fields, column, delay, None, None, None, {}, "all", False, percentile=percentile)
+    return Stream(name, name, "", fields, column, rule, None, None, None, {}, "all", False)
 
 
 OBJECTS = (
-    stream("s", "ts", 5 * SECOND),
-    stream("p", "ts", None, Percentile(1000, 95.0, 100)),
+    stream("s", "ts", Delay(5 * SECOND)),
+    stream("p", "ts", Percentile(1000, 95.0, 100)),
     stream("bare", None),
     View("v", "v", "", "", (), (), None, {}, {}, {}, "changes", "beginning"),
 )

@@ -7,12 +7,38 @@ time of the clock, and return the next state. They read no clock and know neithe
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from anabranch.algebra.rules import Computed, Delay, Lagging, Percentile, Punctuation, Recent, Rule, highest
+
+__all__ = [
+    "END",
+    "EVERY_KEY",
+    "MOST_KEYS",
+    "Computed",
+    "Delay",
+    "Lagging",
+    "PartitionState",
+    "Percentile",
+    "Policy",
+    "ProgressState",
+    "Punctuation",
+    "Recent",
+    "Rule",
+    "Seen",
+    "TooManyKeys",
+    "advance_to",
+    "combine",
+    "declare",
+    "end",
+    "is_late",
+    "observe",
+    "own_bounds",
+    "reached",
+    "tick",
+]
 
 #: The progress of a stream that has ended: later than every time.
 END = 2**63 - 1
@@ -20,82 +46,61 @@ END = 2**63 - 1
 #: After this many runs in a row with nothing but rows ahead of the clock, it is the clock that is doubted.
 AHEAD_RUNS = 3
 
+#: How many keys, and event times remembered for them, the record of a run holds at the most.
+MOST_KEYS = 100_000
 
-@dataclass(frozen=True)
-class Percentile:
-    """A bound that `percentile` percent of the last `events` rows lie above, taken anew every `frequency` rows.
 
-    There is none until so many rows have come. One row far in the future does not move it.
-    """
+#: The part of a stream by key whose rows mark progress for all keys at once.
+EVERY_KEY = "*"
 
-    events: int
-    percentile: float
-    frequency: int = 1
 
-    def __post_init__(self) -> None:
-        for name in ("events", "frequency"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"the {name} of a percentile must be at least 1, but is {getattr(self, name)}")
-        if not 0 <= self.percentile <= 100:
-            raise ValueError(f"a percentile lies between 0 and 100, but is {self.percentile}")
-
-    @property
-    def rank(self) -> int:
-        """Which of the event times is the bound, counted from the smallest; rounded down, and at least the first.
-
-        >>> Percentile(events=1000, percentile=94.9).rank, Percentile(events=10, percentile=99).rank
-        (51, 1)
-        """
-        # A percentile is meant as it is written: as a float, 100 - 94.9 is less than 5.1.
-        above = Fraction(str(self.percentile))
-        return max(1, int((100 - above) * self.events / 100))
+class TooManyKeys(ValueError):
+    """Progress by key is for keys that the record of every run can hold."""
 
 
 @dataclass(frozen=True)
 class Policy:
     """How progress follows the rows. All durations are in microseconds.
 
-    delay: how far the bound stays behind the highest event time.
-    idle:  how long a silent partition holds the bound; None for ever. Live streams only.
+    rule:  how the bound follows the rows of one part; None: it moves by declaration only.
+    idle:  how long a silent part holds the bound; None for ever. By the clock in live streams; for keys of others by
+           the highest event time of the stream; partitions of others are never idle.
     ahead: how far ahead of the clock a row may be and still move the bound; None any. Live streams only.
     live:  whether rows come as they happen. Old data that is read again says nothing about the clock.
-    percentile: how the bound follows from the last rows, in place of a delay.
-
-    With neither a delay nor a percentile the bound moves by declaration only.
+    keyed: whether the parts are the values of a column, rather than the partitions of the source.
     """
 
-    delay: int | None
-    idle: int | None
-    ahead: int | None
-    live: bool
-    percentile: Percentile | None = None
+    rule: Rule | None
+    idle: int | None = None
+    ahead: int | None = None
+    live: bool = False
+    keyed: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("delay", "idle", "ahead"):
+        for name in ("idle", "ahead"):
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise ValueError(f"the {name} of a progress policy must not be negative, but is {value}")
-        if self.delay is not None and self.percentile is not None:
-            raise ValueError("a progress policy has a delay or a percentile, not both")
 
     @property
     def simple(self) -> bool:
         """Whether the highest event time of a run is all that has to be known of its rows."""
-        return self.percentile is None
+        return not self.keyed and (self.rule is None or isinstance(self.rule, Delay))
 
     @property
     def follows_rows(self) -> bool:
         """Whether rows move the bound, and not declarations alone."""
-        return self.delay is not None or self.percentile is not None
+        return self.rule is not None
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one run saw of one partition.
+    """What one run saw of one part of a stream.
 
     high: the highest event time of the rows that are not ahead of the clock; highest: of all rows;
     rows: how many there were; ahead: how many of them were ahead;
-    times: all event times in the order in which they came, for a policy with a percentile only.
+    times: all event times in the order in which they came, for rules that need them;
+    value: the highest of what the rule computes for each row that is not ahead of the clock; highest_value: of all.
     """
 
     high: int | None
@@ -103,39 +108,33 @@ class Seen:
     rows: int
     ahead: int = 0
     times: Sequence[int] = ()
-
-
-@dataclass(frozen=True)
-class Recent:
-    """What a percentile is taken from: the last event times that counted, as they came, how many of them came since
-    it was last taken, and the highest bound so far."""
-
-    times: tuple[int, ...] = ()
-    since: int = 0
-    bound: int | None = None
+    value: int | None = None
+    highest_value: int | None = None
 
 
 @dataclass(frozen=True)
 class PartitionState:
-    """The highest event time that counted, and when the partition last moved (or was declared)."""
+    """A partition of the source, or a key: the highest event time that counted, when it last moved (or was declared),
+    and what the rule remembers of it."""
 
     high: int | None
     seen_at: int
-    recent: Recent | None = None  # for a policy with a percentile
+    recent: Recent | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The state as plain JSON values."""
         values: dict[str, Any] = {"high": self.high, "seen_at": self.seen_at}
         if self.recent is not None:
-            recent = self.recent
-            values["recent"] = {"times": list(recent.times), "since": recent.since, "bound": recent.bound}
+            values["recent"] = {name: value for name, value in asdict(self.recent).items() if value or name == "bound"}
         return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PartitionState:
         """The state that `to_json` wrote."""
         recent = values.get("recent")
-        kept = None if recent is None else Recent(tuple(recent["times"]), recent["since"], recent["bound"])
+        kept = (
+            None if recent is None else Recent(tuple(recent.get("times", ())), recent.get("since", 0), recent["bound"])
+        )
         return cls(values["high"], values["seen_at"], kept)
 
 
@@ -147,6 +146,7 @@ class ProgressState:
     high: int | None = None
     partitions: Mapping[str, PartitionState] = field(default_factory=dict)
     ahead_runs: int = 0
+    ahead_rows: int = 0  # in all runs so far
 
     def to_json(self) -> dict[str, Any]:
         """The state as plain JSON values."""
@@ -155,6 +155,7 @@ class ProgressState:
             "high": self.high,
             "partitions": {key: each.to_json() for key, each in self.partitions.items()},
             "ahead_runs": self.ahead_runs,
+            "ahead_rows": self.ahead_rows,
         }
 
     @classmethod
@@ -165,6 +166,7 @@ class ProgressState:
             high=values["high"],
             partitions={key: PartitionState.from_json(each) for key, each in values["partitions"].items()},
             ahead_runs=values["ahead_runs"],
+            ahead_rows=values.get("ahead_rows", 0),
         )
 
 
@@ -180,20 +182,28 @@ def observe(policy: Policy, state: ProgressState, seen: Mapping[str, Seen], now:
     trusted = not _checks_clock(policy) or ahead_runs >= AHEAD_RUNS
     partitions = dict(state.partitions)
     high = state.high
+    told: int | None = None
     for key, each in seen.items():
+        if policy.keyed and key == EVERY_KEY:
+            told = highest(each.value, each.highest_value) if trusted else each.value
+            high = highest(high, told)
+            continue
         known = partitions.get(key)
-        counted = _highest(each.high, each.highest) if trusted else each.high
+        counted = highest(each.high, each.highest) if trusted else each.high
         if each.rows and counted is not None:
             past = None if known is None else known.high
-            recent = _follow(policy, known, (time for time in each.times if time <= counted))
-            partitions[key] = PartitionState(_highest(past, counted), now, recent)
-            high = _highest(high, counted)
+            partitions[key] = PartitionState(
+                highest(past, counted), now, _follow(policy, known, each, counted, trusted)
+            )
+            high = highest(high, counted)
         elif known is None:
             # Rows that do not count are no sign of life: a partition whose clock is wrong for good must not
             # hold the others back for good.
             partitions[key] = PartitionState(None, now)
-    bound = _highest(state.bound, _together(policy, partitions, now))
-    return ProgressState(bound, high, partitions, ahead_runs)
+    bound = highest(highest(state.bound, told), _together(policy, partitions, high, now))
+    if policy.keyed:
+        partitions = _known_keys(policy, partitions, high, bound, now)
+    return ProgressState(bound, high, partitions, ahead_runs, state.ahead_rows + sum(e.ahead for e in seen.values()))
 
 
 def tick(policy: Policy, state: ProgressState, now: int) -> ProgressState:
@@ -215,9 +225,16 @@ def end(state: ProgressState) -> ProgressState:
 
 def reached(policy: Policy, partition: PartitionState) -> int | None:
     """How far the rows of one partition have come by themselves, or None if that cannot be said."""
-    if policy.percentile is not None:
-        return partition.recent.bound if partition.recent is not None else None
-    return None if policy.delay is None or partition.high is None else partition.high - policy.delay
+    return None if policy.rule is None else policy.rule.reached(partition.high, partition.recent)
+
+
+def own_bounds(policy: Policy, state: ProgressState) -> dict[str, int]:
+    """The bounds of the keys that are further than the stream; all others are as far as the stream."""
+    if not policy.keyed:
+        return {}
+    least = -END if state.bound is None else state.bound
+    found = ((key, reached(policy, each)) for key, each in state.partitions.items())
+    return {key: bound for key, bound in found if bound is not None and bound > least}
 
 
 def is_late(time: int, bound: int | None) -> bool:
@@ -255,28 +272,18 @@ def _count_ahead_runs(policy: Policy, state: ProgressState, seen: Mapping[str, S
     return state.ahead_runs + 1 if sum(each.ahead for each in seen.values()) == rows else 0
 
 
-def _follow(policy: Policy, known: PartitionState | None, times: Iterable[int]) -> Recent | None:
-    """The last event times after these have come, one after the other: where runs begin and end makes no difference."""
-    rule = policy.percentile
-    if rule is None:
+def _follow(policy: Policy, known: PartitionState | None, seen: Seen, counted: int, trusted: bool) -> Recent | None:
+    """What the rule remembers after the rows that count."""
+    if policy.rule is None:
         return None
     before = known.recent if known is not None and known.recent is not None else Recent()
-    last, ordered = deque(before.times), sorted(before.times)
-    since, bound, rank = before.since, before.bound, rule.rank
-    for time in times:
-        last.append(time)
-        insort(ordered, time)
-        if len(last) > rule.events:
-            del ordered[bisect_left(ordered, last.popleft())]
-        since += 1
-        if len(last) == rule.events and since >= rule.frequency:
-            since, bound = 0, _highest(bound, ordered[rank - 1])
-    return Recent(tuple(last), since, bound)
+    value = highest(seen.value, seen.highest_value) if trusted else seen.value
+    return policy.rule.follow(before, value, [time for time in seen.times if time <= counted])
 
 
-def _together(policy: Policy, partitions: Mapping[str, PartitionState], now: int) -> int | None:
+def _together(policy: Policy, partitions: Mapping[str, PartitionState], high: int | None, now: int) -> int | None:
     """How far the rows of all partitions have come by themselves, or None if that cannot be said."""
-    awake = [each for each in partitions.values() if not _idle(policy, each, now)]
+    awake = [each for each in partitions.values() if not _idle(policy, each, high, now)]
     bounds = [reached(policy, each) for each in awake or partitions.values()]
     known = [bound for bound in bounds if bound is not None]
     if not known or (awake and len(known) < len(awake)):
@@ -286,11 +293,30 @@ def _together(policy: Policy, partitions: Mapping[str, PartitionState], now: int
     return min(known) if awake else max(known)
 
 
-def _idle(policy: Policy, partition: PartitionState, now: int) -> bool:
-    return policy.live and policy.idle is not None and now - partition.seen_at >= policy.idle
+def _idle(policy: Policy, partition: PartitionState, high: int | None, now: int) -> bool:
+    if policy.idle is None:
+        return False
+    if policy.live:
+        return now - partition.seen_at >= policy.idle
+    # The clock says nothing about data that is read again: its time is that of its rows.
+    behind = policy.keyed and high is not None and partition.high is not None
+    return behind and high - partition.high >= policy.idle  # type: ignore[operator]
 
 
-def _highest(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return max(one, other)
+def _known_keys(
+    policy: Policy, keys: Mapping[str, PartitionState], high: int | None, bound: int | None, now: int
+) -> dict[str, PartitionState]:
+    """The keys that have something to say: one that is idle, and no further than the stream, has not."""
+
+    def silent(key: PartitionState) -> bool:
+        own = reached(policy, key)
+        return own is not None and bound is not None and own <= bound and _idle(policy, key, high, now)
+
+    left = {name: key for name, key in keys.items() if not silent(key)}
+    held = len(left) + sum(len(key.recent.times) for key in left.values() if key.recent is not None)
+    if held > MOST_KEYS:
+        raise TooManyKeys(
+            f"progress by key would keep {held:,} keys and event times in the record of every run; at most"
+            f" {MOST_KEYS:,} can be kept"
+        )
+    return left

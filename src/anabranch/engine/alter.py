@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anabranch.algebra.progress import ProgressState
 from anabranch.engine import backfill, numbering, queries, read
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.define import Definer, check_names, same_text, stream_locks, unneeded
+from anabranch.engine.moves import view_bounds
 from anabranch.engine.run import Runner, emit_changes
 from anabranch.engine.tables import AT, DIFF, VERSION, change_fields
 from anabranch.engine.trigger import pending_fields
@@ -247,6 +249,7 @@ class _Change:
             schemas=self.schemas,
             staged=tuple(self.staged),
             milliseconds=self.watch.total(),
+            bounds=view_bounds(core, self.catalog, self.snapshot, self._moves()),
         )
 
     def give_up(self) -> None:
@@ -260,13 +263,16 @@ class _Change:
         blank = replace(
             self.snapshot, files={table: files for table, files in self.snapshot.files.items() if table not in own}
         )
-        bounds = {id: (None, self._bound(id)) for id in self.catalog.sources_of(self.view)}
+        moves = self._moves()
         emit_changes(
-            self.core, self.catalog, blank, bounds, self.files, self.tables, self.schemas, self.watch, made
+            self.core, self.catalog, blank, moves, self.files, self.tables, self.schemas, self.watch, made
         )  # fmt: skip
 
-    def _bound(self, stream: str) -> int | None:
-        return self.core.progress(self.snapshot, stream).bound
+    def _moves(self) -> dict[str, tuple[ProgressState, ProgressState]]:
+        return {id: (ProgressState(), self._progress(id)) for id in self.catalog.sources_of(self.view)}
+
+    def _progress(self, stream: str) -> ProgressState:
+        return self.core.progress(self.snapshot, stream)
 
     # ---- what was shown before
 
@@ -342,9 +348,9 @@ class _Change:
         if not correction or not above:
             return
         streams = {id for each in above for id in self.catalog.sources_of(self.catalog.view(each))}
-        bounds = {id: (self._bound(id),) * 2 for id in streams}
+        moves = {id: (self._progress(id),) * 2 for id in streams}
         emit_changes(
-            self.core, self.catalog, self._with_own(self.snapshot, before), bounds,
+            self.core, self.catalog, self._with_own(self.snapshot, before), moves,
             {self.view.changes_table: correction}, self.tables, self.schemas, self.watch, only=above,
         )  # fmt: skip
 

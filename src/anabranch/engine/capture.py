@@ -22,7 +22,7 @@ PAUSE = 0.2
 ATTEMPTS = 3
 #: Vacuum every so many runs.
 VACUUM_EVERY = 50
-#: About what a run of a stream with a percentile takes at the most: its event times pass through the driver.
+#: About what a run takes at the most whose event times have to pass through the driver, one by one.
 MOST_ROWS_IN_ORDER = 1_000_000
 
 
@@ -195,4 +195,8 @@ class Capture:
 
 
 def _most_rows(stream: Stream, given: int | None) -> int | None:
-    return given if stream.percentile is None else min(given or MOST_ROWS_IN_ORDER, MOST_ROWS_IN_ORDER)
+    return (
+        given
+        if stream.rule is None or not stream.rule.in_order
+        else min(given or MOST_ROWS_IN_ORDER, MOST_ROWS_IN_ORDER)
+    )

@@ -57,6 +57,7 @@ class Core:
         self._sources: dict[str, Source] = {}
         self._stream_locks: dict[str, threading.RLock] = {}
         self._statics: dict[tuple[str, int], DataFrame] = {}
+        self._progress: dict[str, tuple[Mapping[str, Any], ProgressState]] = {}
         self._catalog: tuple[Mapping[str, Any], Catalog] | None = None
         self._timers: Timers | None = None
         self._hot: Hot | None = None
@@ -159,7 +160,11 @@ class Core:
         state = snapshot.streams.get(stream_id)
         if state is None or state.last is None or not state.last.progress:
             return ProgressState()
-        return ProgressState.from_json(state.last.progress)
+        written = state.last.progress
+        known = self._progress.get(stream_id)
+        if known is None or known[0] is not written:  # with progress by key it is a long text to read
+            known = self._progress[stream_id] = written, ProgressState.from_json(written)
+        return known[1]
 
     # ---- sources
 

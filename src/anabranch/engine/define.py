@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.engine import backfill, queries
 from anabranch.engine.core import Core
-from anabranch.engine.frames import arrow_schema, fields_of, struct
+from anabranch.engine.frames import arrow_schema, fields_of, struct, translate
 from anabranch.engine.run import Runner
 from anabranch.engine.sinks import target_of
 from anabranch.engine.writing import write_frame
@@ -32,7 +32,7 @@ from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Ta
 from anabranch.plan.nodes import plan
 from anabranch.plan.views import Surroundings
 from anabranch.sinks.base import CHANGE_COLUMNS
-from anabranch.sql.definitions import check_event_time, check_sink
+from anabranch.sql.definitions import check_sink, check_watermark
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
@@ -41,6 +41,7 @@ from anabranch.sql.syntax import (
     CreateTable,
     CreateView,
     Drop,
+    Expression,
     Name,
     Query,
     Refresh,
@@ -95,15 +96,15 @@ class Definer:
             statement.sql,
             fields,
             time,
-            mark.delay if mark is not None else None,
-            (mark.idle if mark is not None else None) or DEFAULT_IDLE,
+            mark.rule if mark is not None else None,
+            self._idle(statement, kind),
             (mark.ahead if mark is not None else None) or DEFAULT_AHEAD,
             kind,
             options,
             keep,
             statement.fail_on_bad,
             0 if keep == "all" else None,
-            mark.percentile if mark is not None else None,
+            self._watermark_key(statement, fields),
         )
         schemas = {stream.rows_table: arrow_schema(stream.row_fields)} if keep == "all" else {}
         tables = {stream.rows_table: TableChange()} if keep == "all" else {}
@@ -133,7 +134,39 @@ class Definer:
         mark = statement.watermark
         if mark is None:
             return None
-        return check_event_time(statement, mark, {field.name: field.type for field in fields})
+        time = check_watermark(statement, mark, {field.name: field.type for field in fields})
+        if mark.expression is not None:
+            self._check_rule(
+                statement, mark.expression, "boolean" if mark.rule.kind == "punctuation" else "timestamp", fields
+            )
+        return time
+
+    def _check_rule(self, statement: CreateStream, given: Expression, wanted: str, fields: tuple[Field, ...]) -> None:
+        """Have Spark look at what it is to compute of each row."""
+        span = given.span
+        place = {"text": statement.text, "start": span.start, "end": span.end}
+        try:
+            type = self.core.frames.empty(fields).selectExpr(f"({span.of(statement.text)})").schema.fields[0].dataType
+        except Exception as error:
+            found = translate(error)
+            raise WrongType(getattr(found, "message", str(found)), **place) from error  # type: ignore[arg-type]
+        name = type.simpleString()
+        if name.removesuffix("_ntz") != wanted and not (wanted == "timestamp" and name == "date"):
+            article = {"boolean": "a condition", "timestamp": "a time"}[wanted]
+            raise WrongType(f"this is not {article}, but of type {name.upper()}", **place)  # type: ignore[arg-type]
+
+    def _idle(self, statement: CreateStream, kind: str | None) -> int | None:
+        """How long a silent part holds progress. By key it is said by the stream, or follows from the clock."""
+        mark = statement.watermark
+        if mark is None or mark.key is None or kind == "rate":
+            return (mark.idle if mark is not None else None) or DEFAULT_IDLE
+        return mark.idle
+
+    def _watermark_key(self, statement: CreateStream, fields: tuple[Field, ...]) -> str | None:
+        mark = statement.watermark
+        if mark is None or mark.key is None:
+            return None
+        return next(field.name for field in fields if field.name.lower() == str(mark.key).lower())
 
     # ---- tables
 

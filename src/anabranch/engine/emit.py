@@ -15,11 +15,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.progress import END, combine
+from anabranch.algebra.plane import needed
+from anabranch.algebra.progress import END
+from anabranch.algebra.rules import highest
 from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_starts_sql, window_time
 from anabranch.duck import connect, path_list, quoted, quoted_text, timestamp
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
+from anabranch.engine.moves import KeyBounds, Moves, key_bounds, progress
 from anabranch.engine.tables import PANE, change_fields, hidden_keys
 from anabranch.engine.writing import adopt_folder
 from anabranch.ledger import DataFile, Snapshot
@@ -30,39 +33,90 @@ from anabranch.plan.views import duckdb_type
 if TYPE_CHECKING:
     import duckdb
 
-Bounds = Mapping[str, tuple[int | None, int | None]]
+#: The bounds of keys that are further than their stream, for DuckDB.
+MARKS = "_marks"
+#: Before all times.
+EARLIEST = -(2**62)
 Added = Mapping[str, tuple[DataFile, ...]]
 
 
 def changes(
-    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, bounds: Bounds, added: Added, late: list[LateRows]
+    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, moves: Moves, added: Added, late: list[LateRows]
 ) -> tuple[DataFile, ...]:
     """Compute the changes of one view for a commit and write them; its files, none if nothing changed.
 
     Late rows of windows that were shown are added to `late`.
     """
-    streams = catalog.sources_of(view)
-    before = combine(_bound(core, snapshot, id, bounds, 0) for id in streams)
-    after = combine(_bound(core, snapshot, id, bounds, 1) for id in streams)
-    if after is None:
+    before, after = (progress(core, catalog, view, snapshot, moves, which) for which in (0, 1))
+    closing = Closing(before, after, key_bounds(core, catalog, view, snapshot, moves))
+    if closing.furthest_after is None or not _anything_to_do(view, closing, added):
         return ()
-    if not _anything_to_do(catalog, view, before, after, added):
-        return ()
-    return _by_duckdb(core, catalog, view, snapshot, before, after, added, late)
+    return _by_duckdb(core, catalog, view, snapshot, closing, added, late)
 
 
-def _bound(core: Core, snapshot: Snapshot, stream: str, bounds: Bounds, which: int) -> int | None:
-    return bounds[stream][which] if stream in bounds else core.progress(snapshot, stream).bound
+@dataclass(frozen=True)
+class Closing:
+    """Up to where windows had closed before a commit, and have closed after it; some keys further than the others."""
+
+    before: int | None
+    after: int | None
+    keys: KeyBounds | None = None
+
+    @property
+    def furthest_before(self) -> int | None:
+        return self.before if self.keys is None else highest(self.before, self.keys.furthest[0])
+
+    @property
+    def furthest_after(self) -> int | None:
+        return self.after if self.keys is None else highest(self.after, self.keys.furthest[1])
+
+    def moves(self) -> Iterable[tuple[int | None, int | None]]:
+        """The bounds of the stream, and of each key that has its own."""
+        yield self.before, self.after
+        for part in self.keys.parts() if self.keys is not None else ():
+            assert self.keys is not None
+            yield highest(self.before, self.keys.before.get(part)), highest(self.after, self.keys.after.get(part))
+
+    def marks(self) -> Any:
+        """The bounds of keys as an Arrow table."""
+        import pyarrow as pa
+
+        assert self.keys is not None
+        parts = self.keys.parts()
+        columns = [[bounds.get(part) for part in parts] for bounds in (self.keys.before, self.keys.after)]
+        return pa.table(
+            {
+                "part": pa.array(parts, pa.string()),
+                "before": pa.array(columns[0], pa.int64()),
+                "after": pa.array(columns[1], pa.int64()),
+            }
+        )
+
+    def sql(self) -> tuple[str, str, str]:
+        """For a row with keys: its bounds before and after, and what to join for them."""
+        before, after = (str(EARLIEST if bound is None else bound) for bound in (self.before, self.after))
+        if self.keys is None:
+            return before, after, ""
+        key = f"coalesce('=' || CAST(k{self.keys.index} AS VARCHAR), '')"
+        join = f" LEFT JOIN {MARKS} m ON m.part = {key}"
+        return (
+            f"greatest({before}, coalesce(m.before, {before}))",
+            f"greatest({after}, coalesce(m.after, {after}))",
+            join,
+        )
 
 
-def _anything_to_do(catalog: Catalog, view: View, before: int | None, after: int, added: Added) -> bool:
+def _anything_to_do(view: View, closing: Closing, added: Added) -> bool:
     """A run that closes no window and touches no closed one changes nothing that is shown."""
     for use in view.blocks:
         windows = use.sliding
         assert windows is not None
-        if before is None or after == END or windows.closed_before(before) != windows.closed_before(after):
+        if any(needed(before, [windows]) != needed(after, [windows]) for before, after in closing.moves()):
             return True
-        if any(file.low is None or _in_closed(windows, file.low, before) for file in added.get(use.panes, ())):
+        before = closing.furthest_before
+        if before is not None and any(
+            file.low is None or _in_closed(windows, file.low, before) for file in added.get(use.panes, ())
+        ):
             return True
     return False
 
@@ -122,8 +176,7 @@ def _by_duckdb(
     catalog: Catalog,
     view: View,
     snapshot: Snapshot,
-    before: int | None,
-    after: int,
+    closing: Closing,
     added: Added,
     counted: list[LateRows],
 ) -> tuple[DataFile, ...]:
@@ -135,13 +188,18 @@ def _by_duckdb(
     fresh = added.get(panes.id, ())
     folder = ledger.table_folder(panes.id)
     fresh_paths = [str(folder / file.path) for file in fresh]
-    floor = -(2**62) if before is None else before
+    before, after = closing.furthest_before, closing.furthest_after
+    floor = EARLIEST if closing.before is None else closing.before
     # Panes of windows that close now start at the earliest a window's length before the old bound.
     lows = [file.low for file in fresh if file.low is not None]
     late = before is not None and any(_in_closed(windows, low, before) for low in lows)
     low = floor - windows.size
+    duck = connection()
+    if closing.keys is not None:
+        duck.register(MARKS, closing.marks())
+    shown_before, shown_after, marks = closing.sql()
     if late and before is not None:
-        came = _late_rows(core, names, fresh_paths, before)
+        came = _late_rows(names, fresh_paths, before, f"{marks} WHERE w + {windows.size} <= {shown_before}")
         counted += came
         late = bool(came) and view.late == "correct"
     if late:
@@ -150,20 +208,21 @@ def _by_duckdb(
     paths = snapshot.table_paths(ledger, panes.id, low, high) + fresh_paths
     if not paths:
         return ()
-    duck = connection()
-    closing = f"w + {windows.size} > {floor}" + ("" if after == END else f" AND w + {windows.size} <= {after}")
+    closes = f"w + {windows.size} > {shown_before}"
+    closes += "" if after == END else f" AND w + {windows.size} <= {shown_after}"
     keys, reduces = names.keys(), _reduces(panes, use)
     ctes = [pane_relation("exploded", panes, use, paths, low, high)]
-    chosen = closing
+    chosen = closes
     if late:
         ctes.append(pane_relation("late", panes, use, fresh_paths, None, before))
         ctes.append(
-            f"touched AS (SELECT DISTINCT {', '.join([*keys, 'w'])} FROM late WHERE w + {windows.size} <= {before})"
+            f"touched AS (SELECT DISTINCT {', '.join([*keys, 'w'])} FROM late{marks}"
+            f" WHERE w + {windows.size} <= {shown_before})"
         )
         matches = " AND ".join(["t.w = e.w", *(f"t.{key} IS NOT DISTINCT FROM e.{key}" for key in keys)])
-        chosen = f"({closing}) OR EXISTS (SELECT 1 FROM touched t WHERE {matches})"
+        chosen = f"({closes}) OR EXISTS (SELECT 1 FROM touched t WHERE {matches})"
     ctes.append(
-        f"reduced AS (SELECT {', '.join([*keys, 'w', *reduces])} FROM exploded e WHERE {chosen}"
+        f"reduced AS (SELECT {', '.join([*keys, 'w', *reduces])} FROM exploded e{marks} WHERE {chosen}"
         f" GROUP BY {', '.join([*keys, 'w'])} HAVING sum({quoted(use.presence)}) > 0)"
     )
     ctes.append(f"fresh AS (SELECT {', '.join(names.outputs())} FROM reduced)")
@@ -193,13 +252,13 @@ def _by_duckdb(
     return copy_to_table(core, duck, text, view.changes_table, "_window")
 
 
-def _late_rows(core: Core, names: _Columns, paths: list[str], before: int) -> list[LateRows]:
+def _late_rows(names: _Columns, paths: list[str], before: int, closed: str) -> list[LateRows]:
     """How many rows came for windows that had closed; a view that is made to fail then does so."""
     size, presence = names.windows.size, quoted(names.use.presence)
     relation = pane_relation("late", names.panes, names.use, paths, None, before)
     text = (
         f"WITH {relation} SELECT w, CAST(sum({presence}) AS BIGINT) AS n"
-        f" FROM late WHERE w + {size} <= {before} GROUP BY w HAVING n > 0 ORDER BY w"
+        f" FROM late{closed} GROUP BY w HAVING n > 0 ORDER BY w"
     )
     found = [LateRows(names.view, start, start + size, rows) for start, rows in connection().sql(text).fetchall()]
     for each in found:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from anabranch.algebra.progress import END
 from anabranch.engine.core import Core
 from anabranch.ledger import Record, Snapshot
 from anabranch.plan.catalog import Stream, View
 from anabranch.plan.describe import Figures, PlanNode, tables_of
+from anabranch.plan.plane import bounds_of, progress_of
 
 #: So many records are read at a time, from the newest back.
 _AT_A_TIME = 64
@@ -25,17 +28,36 @@ def of_nodes(core: Core, nodes: Iterable[PlanNode], snapshot: Snapshot) -> dict[
         if isinstance(known, Stream | View):
             waiting[node.id] = known
             tables = [known.rows_table] if isinstance(known, Stream) else tables_of(known)
-            found[node.id] = Figures(None, 0, None, *held(snapshot, tables))
+            found[node.id] = Figures(None, 0, None, *held(snapshot, tables), *_bounds(core, snapshot, known))
     for record in _newest_first(core, snapshot.version):
         for id, each in list(waiting.items()):
             last = _in_stream(each, record) if isinstance(each, Stream) else _in_view(each, record)
             if last is not None:
-                kept = found[id]
-                found[id] = Figures(record.version, *last, kept.state_rows, kept.state_bytes)
+                rows, took = last
+                found[id] = replace(found[id], version=record.version, rows=rows, milliseconds=took)
                 del waiting[id]
         if not waiting:
             break
     return found
+
+
+def view_progress(core: Core, snapshot: Snapshot, view: View) -> int | None:
+    """How far a view has come, as its last commit says; homes made before commits did have it from the streams."""
+    known = snapshot.bounds.get(view.id)
+    if known is not None:
+        return known
+    return progress_of(core.catalog(snapshot), view, lambda id: core.progress(snapshot, id).bound)
+
+
+def _bounds(core: Core, snapshot: Snapshot, each: Stream | View) -> tuple[int | None, dict[str, int]]:
+    if isinstance(each, Stream):
+        bound = core.progress(snapshot, each.id).bound
+        columns = {each.time: bound} if each.time is not None and bound is not None else {}
+    else:
+        bound = view_progress(core, snapshot, each)
+        columns = bounds_of(core.catalog(snapshot), each, lambda id: core.progress(snapshot, id).bound)
+    ended = bound == END
+    return None if ended else bound, {} if ended else columns
 
 
 def held(snapshot: Snapshot, tables: Iterable[str]) -> tuple[int, int]:

@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.algebra.progress import END, combine
 from anabranch.engine import local, read
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
+from anabranch.engine.moves import Moves, key_bounds, progress
 from anabranch.engine.tables import change_fields
 from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Added = Mapping[str, tuple[DataFile, ...]]
-Bounds = Mapping[str, tuple[int | None, int | None]]
 
 
 def overlaid(snapshot: Snapshot, added: Added) -> Snapshot:
@@ -52,11 +51,11 @@ class Maintainer:
         catalog: Catalog,
         snapshot: Snapshot,
         added: dict[str, tuple[DataFile, ...]],
-        bounds: Bounds,
+        moves: Moves,
         now: int,
     ) -> None:
         self.core = core
-        self.bounds = bounds
+        self.moves = moves
         self.filling = False
         #: For views with triggers, the end of the first window that is still to be shown, before and after.
         self.waits: dict[str, tuple[int | None, int | None]] = {}
@@ -117,7 +116,7 @@ class Maintainer:
     def _hot(self, view: View) -> tuple[DataFile, ...]:
         """The changes of a plain aggregate, beside its groups in memory."""
         panes = self.catalog.panes(view.blocks[0].panes)
-        closed = combine(self._bound(id, 1) for id in self.catalog.sources_of(view))
+        closed = progress(self.core, self.catalog, view, self.before, self.moves, 1)
         files = self.core.hot.changes(view, panes, self.before, self.added[panes.id], closed, self.now)
         self.added[view.changes_table] = files
         return files
@@ -131,8 +130,9 @@ class Maintainer:
     def _fire(self, view: View) -> tuple[DataFile, ...]:
         """The changes of the keys that fire in this commit."""
         before, after = self.progress(view, 0), self.progress(view, 1)
+        keys = key_bounds(self.core, self.catalog, view, self.before, self.moves)
         fired = self.core.timers.fire(
-            view, self.before, self._records(view), now=self.now, before=before, after=after,
+            view, self.before, self._records(view), now=self.now, before=before, after=after, keys=keys,
             on_late=lambda end, count: self._late(view, end, count),
         )  # fmt: skip
         self.added[view.pending_table] = fired.files
@@ -150,19 +150,8 @@ class Maintainer:
 
         That of its streams, held back by views below that have rows of a window still to show.
         """
-        bound = combine(self._bound(id, which) for id in self.catalog.sources_of(view))
-        if bound is None or bound == END:
-            return bound
-        for id in view.views.values():
-            below = self.catalog.view(id)
-            held = self.progress(below, which)
-            waiting = self.waits[below.id][which] if below.triggers is not None else None
-            held = held if waiting is None or held is None else min(held, waiting - 1)
-            bound = bound if held is None else min(bound, held)
-        return bound
-
-    def _bound(self, stream: str, which: int) -> int | None:
-        return self.bounds[stream][which] if stream in self.bounds else self.core.progress(self.before, stream).bound
+        waits = {id: end for id, ends in self.waits.items() if (end := ends[which]) is not None}
+        return progress(self.core, self.catalog, view, self.before, self.moves, which, waits)
 
     def _records(self, view: View) -> dict[Key, Records]:
         """How many records this commit brings for each key, and their places where these matter."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.progress import END, combine
+from anabranch.algebra.progress import END, Punctuation
 from anabranch.algebra.windows import last_window_sql, window_starts_sql, window_time
 from anabranch.engine import system
 from anabranch.engine.core import Core
@@ -15,6 +15,7 @@ from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Reference
 from anabranch.plan.build import PLACE, TAKES
 from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
+from anabranch.plan.plane import progress_of
 from anabranch.plan.windows import bounds_sql
 from anabranch.sources.base import CORRUPT, Source
 from anabranch.sources.files import FilesSource, format_of, reader
@@ -77,6 +78,17 @@ def source_frame(core: Core, stream: Stream, source: Source, snapshot: Snapshot,
 
 
 def good_rows(stream: Stream, columns: Collection[str]) -> str:
+    """What holds for rows of data, in a frame with these columns: they parse, have an event time and mark nothing."""
+    marks = punctuation_sql(stream)
+    return parsed_rows(stream, columns) + (f" AND NOT {marks}" if marks is not None else "")
+
+
+def punctuation_sql(stream: Stream) -> str | None:
+    """What holds for rows that mark progress and are no data; None if there are no such rows."""
+    return f"coalesce(({stream.rule.predicate}), false)" if isinstance(stream.rule, Punctuation) else None
+
+
+def parsed_rows(stream: Stream, columns: Collection[str]) -> str:
     """What holds for rows that parse and have an event time, in a frame with these columns."""
     checks = [f"{CORRUPT} IS NULL"] if CORRUPT in columns else []
     if stream.time is not None:
@@ -247,7 +259,7 @@ def provisional_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapsh
 
 def archive_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
     """What a view shows whose late rows are only archived: the windows that have closed, as they are now."""
-    bound = combine(core.progress(snapshot, id).bound for id in catalog.sources_of(view))
+    bound = progress_of(catalog, view, lambda id: core.progress(snapshot, id).bound)
     if bound is None:
         return core.frames.empty(view.fields)
     if not view.node:

@@ -12,11 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.algebra import progress as progress_algebra
-from anabranch.algebra.progress import ProgressState
+from anabranch.algebra.progress import ProgressState, own_bounds
 from anabranch.engine import emit, late
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema, translate
 from anabranch.engine.maintain import Maintainer
+from anabranch.engine.moves import Moves, view_bounds
 from anabranch.engine.scan import Incoming, Output, Scan, Scanned
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
@@ -72,7 +73,7 @@ class Runner:
                     hint="the stream was made with ON ERROR FAIL; mend the row, or make it again with ON ERROR SKIP",
                 )
             reach("after-files")
-            after = progress_algebra.observe(stream.policy, state, scanned.figures.by_partition, core.now())
+            after = self._progress(stream, state, scanned)
             try:
                 incoming.verify()
                 with core.ledger.commit_lock:
@@ -80,6 +81,16 @@ class Runner:
             except BaseException:
                 core.ledger.give_up(scanned.files, scanned.staged)
                 raise
+
+    def _progress(self, stream: Stream, state: ProgressState, scanned: Scanned) -> ProgressState:
+        try:
+            return progress_algebra.observe(stream.policy, state, scanned.figures.by_partition, self.core.now())
+        except progress_algebra.TooManyKeys as error:
+            self.core.ledger.give_up(scanned.files, scanned.staged)
+            raise QueryFailed(
+                f"stream {stream.name}: {error}",
+                hint=f"IDLE AFTER lets keys go that have nothing more to say; or make it without PER KEY {stream.key}",
+            ) from error
 
     # ---- what a run adds to
 
@@ -164,12 +175,13 @@ class Runner:
             captured=incoming.captured,
             bound=after.bound,
         )
+        moves = {stream.id: (before, after)}
         try:
             emit_changes(
                 self.core,
                 catalog,
                 snapshot,
-                {stream.id: (before.bound, after.bound)},
+                moves,
                 files,
                 tables,
                 schemas,
@@ -185,6 +197,7 @@ class Runner:
                     milliseconds=watch.total(),
                     schemas=schemas,
                     staged=tuple(scanned.staged),
+                    bounds=view_bounds(self.core, catalog, snapshot, moves),
                 )
             )
         except Exception:
@@ -207,7 +220,7 @@ class Runner:
             stream = catalog.stream(stream_id)
             before = core.progress(snapshot, stream_id)
             after = change(stream, before)
-            if after.bound == before.bound:
+            if after.bound == before.bound and own_bounds(stream.policy, after) == own_bounds(stream.policy, before):
                 return None
             state = snapshot.streams.get(stream_id)
             last = state.last if state is not None and state.last is not None else StreamRun(run=-1, rows=0)
@@ -217,9 +230,17 @@ class Runner:
             )  # fmt: skip
             tables: dict[str, TableChange] = {}
             schemas: dict[str, Any] = {}
-            emit_changes(core, catalog, snapshot, {stream_id: (before.bound, after.bound)}, {}, tables, schemas, watch)
+            moves = {stream_id: (before, after)}
+            emit_changes(core, catalog, snapshot, moves, {}, tables, schemas, watch)
             return core.ledger.commit(
-                Draft(kind, streams={stream_id: run}, tables=tables, schemas=schemas, milliseconds=watch.total())
+                Draft(
+                    kind,
+                    streams={stream_id: run},
+                    tables=tables,
+                    schemas=schemas,
+                    milliseconds=watch.total(),
+                    bounds=view_bounds(core, catalog, snapshot, moves),
+                )
             )
 
     def fire_due(self) -> Record | None:
@@ -245,10 +266,10 @@ class Runner:
         core, watch = self.core, Stopwatch()
         snapshot = core.ledger.snapshot()
         catalog = core.catalog(snapshot)
-        bounds = {each.id: (core.progress(snapshot, each.id).bound,) * 2 for each in catalog.of(Stream)}
+        moves = {each.id: (core.progress(snapshot, each.id),) * 2 for each in catalog.of(Stream)}
         tables: dict[str, TableChange] = {}
         schemas: dict[str, Any] = {}
-        emit_changes(core, catalog, snapshot, bounds, {}, tables, schemas, watch, renewed=renewed)
+        emit_changes(core, catalog, snapshot, moves, {}, tables, schemas, watch, renewed=renewed)
         return core.ledger.commit(Draft(kind, tables=tables, schemas=schemas, milliseconds=watch.total()))
 
 
@@ -256,7 +277,7 @@ def emit_changes(
     core: Core,
     catalog: Catalog,
     snapshot: Snapshot,
-    bounds: Mapping[str, tuple[int | None, int | None]],
+    moves: Moves,
     added: Mapping[str, tuple[DataFile, ...]],
     tables: dict[str, TableChange],
     schemas: dict[str, Any],
@@ -270,12 +291,12 @@ def emit_changes(
     `made` are new views: they are filled, and no other view changes. `only` are all that can change. `renewed` are
     compared as a whole, whatever the commit brings.
     """
-    kept = [view for view in catalog.in_order() if view.kept and catalog.sources_of(view) & set(bounds)]
+    kept = [view for view in catalog.in_order() if view.kept and catalog.sources_of(view) & set(moves)]
     if made or only is not None:
         kept = [view for view in kept if view.id in (made or only or ())]
     if not kept:
         return
-    maintainer = Maintainer(core, catalog, snapshot, dict(added), bounds, core.now())
+    maintainer = Maintainer(core, catalog, snapshot, dict(added), moves, core.now())
     for view in kept:
         if view.node:
             if view.id in renewed:
@@ -283,7 +304,7 @@ def emit_changes(
             else:
                 files = maintainer.fill(view) if view.id in made else maintainer.changes(view)
         else:
-            files = emit.changes(core, catalog, view, snapshot, bounds, added, maintainer.late)
+            files = emit.changes(core, catalog, view, snapshot, moves, added, maintainer.late)
             maintainer.added[view.changes_table] = files
         pending = maintainer.added.get(view.pending_table, ())
         if pending or (view.emit == "triggers" and view.id in made):

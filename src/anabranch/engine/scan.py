@@ -6,23 +6,24 @@ The figures (rows, late rows, the range of event times) are had in one of three 
     observed   a source that is dear to read: Spark watches the rows on their way into the first output
     counted    a columnar source: a job of its own, beside the others, over the one column of the event time
 
-A stream whose progress is a percentile of its last rows needs its event times one by one: `in_order` collects them.
+A stream whose progress depends on the order of its rows needs their event times one by one: `in_order` collects them.
+A stream with progress by key has the figures of each key, from a job of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.progress import ProgressState, Seen
+from anabranch.algebra.progress import END, EVERY_KEY, MOST_KEYS, Computed, ProgressState, Seen, own_bounds
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.near import AtHand, Near
 from anabranch.engine.numbering import number_frame, number_table
-from anabranch.engine.read import good_rows
+from anabranch.engine.read import good_rows, parsed_rows, punctuation_sql
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
 from anabranch.engine.writing import SMALL_BYTES, write_frame, write_table
 from anabranch.ledger import DataFile
@@ -99,10 +100,8 @@ class Figures:
         rows, high = values["rows"] or 0, values.get("high")
         seen = {}
         for index, part in enumerate(parts):
-            highest = values.get(f"highest_{index}", high)
-            ahead, here = values.get(f"ahead_{index}", 0), values.get(f"rows_{index}", rows)
-            honest = values.get(f"high_{index}", highest)
-            seen[part] = Seen(honest, highest, here or 0, ahead or 0, times.get(part, ()))
+            own = {name: values[f"{name}_{index}"] for name in _SEEN if f"{name}_{index}" in values}
+            seen[part] = _seen({"rows": rows, "highest": high, **own}, times.get(part, ()))
         return cls(rows, values["bad"] or 0, values.get("late") or 0, values.get("low"), high, seen)
 
 
@@ -127,6 +126,8 @@ class Scan:
         plain = incoming.typed and CORRUPT not in incoming.frame.columns
         self.rows = incoming.frame if plain else _marked(incoming.frame)
         self.good = good_rows(stream, () if plain else (CORRUPT,))
+        self.parsed = parsed_rows(stream, () if plain else (CORRUPT,))
+        self.keys: dict[str, Mapping[str, Any]] | None = None
         self.values: Mapping[str, Any] = {}
         self.times: Mapping[str, list[int]] = {}
 
@@ -135,6 +136,8 @@ class Scan:
         incoming = self.incoming
         carriers = [output.carrier for output in self.outputs if output.carrier is not None and output.small]
         if not incoming.typed or self.stream.live or not carriers or not self._small:
+            return None
+        if self.stream.key is not None or _value_sql(self.stream) is not None:
             return None
         # Spark multiplies the rows by the number of the grouping sets.
         most = max(1, SMALL_BYTES // (incoming.bytes + 1))
@@ -161,6 +164,10 @@ class Scan:
                     list(pool.map(lambda task: task(), tasks))
             watch.lap("partials")
             scanned.figures = Figures.of(self.values, parts, self.times)
+            if self.keys is not None:
+                seen = {key: _seen(values, self.times.get(key, ())) for key, values in self.keys.items()}
+                late = sum(values["late"] for values in self.keys.values())
+                scanned.figures = replace(scanned.figures, late=late, by_partition=seen)
             scanned.bad += self.incoming.bad
             if scanned.figures.bad:
                 scanned.bad += self._bad_rows()
@@ -190,7 +197,7 @@ class Scan:
 
     def _tasks(self, scanned: Scanned, parts: list[str]) -> list[Callable[[], None]]:
         carried, rest = self._carried(), self.outputs
-        metrics = _metrics(self.stream, self.good, self.state, parts, self.core.now())
+        metrics = _metrics(self.stream, self.good, self.parsed, self.state, parts, self.core.now())
         if carried is not None:
             tables = {panes.id for panes in carried.tables}
             mine = [output for output in rest if output.table in tables]
@@ -204,8 +211,10 @@ class Scan:
                 first = partial(self._count, metrics)
         tasks: list[Callable[[], None]] = [first]
         tasks += [partial(self._write, output, self.rows, scanned) for output in rest]
-        if self.stream.percentile is not None:
+        if self.stream.rule is not None and self.stream.rule.in_order:
             tasks.append(partial(self._collect_times, parts))
+        if self.stream.key is not None:
+            tasks.append(self._collect_keys)
         return tasks
 
     def _count(self, metrics: list[str]) -> None:
@@ -214,15 +223,39 @@ class Scan:
     def _collect_times(self, parts: list[str]) -> None:
         """The event times of all rows of the run, on the driver, for each partition in the order in which they came.
 
-        All of them, although only the last are kept: at which rows the percentile is taken depends on those before.
+        All of them, although only the last are kept: at which rows a percentile is taken depends on those before.
         """
-        assert self.stream.time is not None
         files = self.incoming.files if len(self.incoming.files) > 1 else ()
-        columns = [f"unix_micros({quote_name(self.stream.time)}) AS time"]
-        columns += [PARTITION] if len(parts) > 1 else []
+        columns = [f"{_time_sql(self.stream)} AS time"]
+        if self.stream.key is not None:
+            columns.append(f"{_key_sql(self.stream)} AS {PARTITION}")
+        elif len(parts) > 1:
+            columns.append(PARTITION)
         columns += [ORIGIN] if files else []
         rows = self.rows.where(self.good).selectExpr(*columns).toArrow()
         self.times = in_order(rows, parts, files)
+
+    def _collect_keys(self) -> None:
+        """The figures of each key of the run, late rows by the key's own bound among them."""
+        import pyarrow as pa
+        from pyspark.sql import functions as F
+
+        columns = [f"{_key_sql(self.stream)} AS key", f"{_time_sql(self.stream)} AS time", f"{self.good} AS data"]
+        value = _value_sql(self.stream)
+        columns += [f"{value} AS value"] if value is not None else []
+        rows = self.rows.where(self.parsed).selectExpr(*columns)
+        own = own_bounds(self.stream.policy, self.state)
+        bound = str(-END if self.state.bound is None else self.state.bound)
+        if own:
+            bounds = pa.table({"key": pa.array(own, pa.string()), "own": pa.array(own.values(), pa.int64())})
+            rows = rows.join(F.broadcast(self.core.spark.createDataFrame(bounds)), "key", "left")
+            bound = f"coalesce(own, {bound})"
+        figures = _of_part("true", "time", "value" if value is not None else None, _limit(self.stream, self.core.now()))
+        figures["late"] = f"count_if(data AND time < {bound})"
+        found = rows.groupBy("key").agg(*(F.expr(text).alias(name) for name, text in figures.items()))
+        # One more than can be kept, and the one for all keys: that there are too many is for the policy to say.
+        groups = found.limit(MOST_KEYS + 2).toArrow().to_pylist()
+        self.keys = {group.pop("key"): group for group in groups}
 
     def _observe(self, output: Output, metrics: list[str], scanned: Scanned) -> None:
         from pyspark.sql import Observation
@@ -302,37 +335,91 @@ class Scan:
         ]
 
 
-def _metrics(stream: Stream, good: str, state: ProgressState, parts: list[str], now: int) -> list[str]:
+def _metrics(stream: Stream, good: str, parsed: str, state: ProgressState, parts: list[str], now: int) -> list[str]:
     """The figures of a run as aggregates over its rows. Spark pays for each: those that follow from others are not."""
-    items = [f"count_if({good}) AS rows", f"count_if(NOT ({good})) AS bad"]
+    items = [f"count_if({good}) AS rows", f"count_if(NOT ({parsed})) AS bad"]
     if stream.time is None:
         return items
-    time = f"unix_micros({quote_name(stream.time)})"
-    if state.bound is not None:
+    time, value, limit = _time_sql(stream), _value_sql(stream), _limit(stream, now)
+    if state.bound is not None and stream.key is None:
         items.append(f"count_if({good} AND {time} < {state.bound}) AS late")
     items += [f"min(CASE WHEN {good} THEN {time} END) AS low", f"max(CASE WHEN {good} THEN {time} END) AS high"]
-    limit = now + stream.ahead if stream.live and stream.ahead is not None else None
-    if len(parts) == 1 and limit is None:
+    if stream.key is not None or (len(parts) == 1 and limit is None and value is None):
         return items
     for index, part in enumerate(parts):
-        here = good if len(parts) == 1 else f"{good} AND {PARTITION} = '{part}'"
-        items.append(f"max(CASE WHEN {here} THEN {time} END) AS highest_{index}")
-        items.append(f"count_if({here}) AS rows_{index}")
-        if limit is not None:
-            items.append(f"max(CASE WHEN {here} AND {time} <= {limit} THEN {time} END) AS high_{index}")
-            items.append(f"count_if({here} AND {time} > {limit}) AS ahead_{index}")
+        here = parsed if len(parts) == 1 else f"{parsed} AND {PARTITION} = '{part}'"
+        items += [f"{text} AS {name}_{index}" for name, text in _of_part(here, time, value, limit).items()]
     return items
 
 
-def in_order(rows: Any, parts: list[str], files: Sequence[str]) -> dict[str, list[int]]:
-    """The event times of each partition as they came: file by file in the order given, row by row in each."""
-    import pyarrow.compute as compute
+#: What is told of a part: `Seen` without the times.
+_SEEN = ("high", "highest", "rows", "ahead", "value", "highest_value")
 
+
+def _of_part(here: str, time: str, value: str | None, limit: int | None) -> dict[str, str]:
+    """What is seen of the rows for which something holds, as aggregates; rows that mark progress are among them."""
+    found = {"highest": f"max(CASE WHEN {here} THEN {time} END)", "rows": f"count_if({here})"}
+    if value is not None:
+        found["highest_value"] = f"max(CASE WHEN {here} THEN {value} END)"
+    if limit is not None:
+        honest = f"{here} AND {time} <= {limit}"
+        found["high"] = f"max(CASE WHEN {honest} THEN {time} END)"
+        found["ahead"] = f"count_if({here} AND {time} > {limit})"
+        if value is not None:
+            found["value"] = f"max(CASE WHEN {honest} THEN {value} END)"
+    return found
+
+
+def _seen(values: Mapping[str, Any], times: Sequence[int]) -> Seen:
+    """What was seen of a part, from aggregates; without a limit to how far ahead rows may be, none is."""
+    highest, value = values["highest"], values.get("highest_value")
+    return Seen(
+        values.get("high", highest),
+        highest,
+        values["rows"] or 0,
+        values.get("ahead") or 0,
+        times,
+        values.get("value", value),
+        value,
+    )
+
+
+def _limit(stream: Stream, now: int) -> int | None:
+    """The time beyond which a row is ahead of the clock."""
+    return now + stream.ahead if stream.live and stream.ahead is not None else None
+
+
+def _time_sql(stream: Stream) -> str:
+    assert stream.time is not None
+    return f"unix_micros({quote_name(stream.time)})"
+
+
+def _value_sql(stream: Stream) -> str | None:
+    """What the rule of a stream has computed of each row; None: nothing."""
+    if isinstance(stream.rule, Computed):
+        return f"unix_micros(CAST(({stream.rule.expression}) AS TIMESTAMP))"
+    marks = punctuation_sql(stream)
+    return None if marks is None else f"CASE WHEN {marks} THEN {_time_sql(stream)} END"
+
+
+def _key_sql(stream: Stream) -> str:
+    """The name of the part that a row is in: its key as text behind an equals sign, nothing for NULL."""
+    assert stream.key is not None
+    column, marks = quote_name(stream.key), punctuation_sql(stream)
+    name = f"coalesce(concat('=', CAST({column} AS STRING)), '')"
+    return name if marks is None else f"CASE WHEN {column} IS NULL AND {marks} THEN '{EVERY_KEY}' ELSE {name} END"
+
+
+def in_order(rows: Any, parts: list[str], files: Sequence[str]) -> dict[str, list[int]]:
+    """The event times of each partition, or key, as they came: file by file in the order given, row by row in each."""
     rows = by_file(rows, files) if files else rows
-    if len(parts) == 1:
-        return {parts[0]: rows.column("time").to_pylist()}
-    of = rows.column(PARTITION)
-    return {part: rows.column("time").filter(compute.equal(of, part)).to_pylist() for part in parts}
+    times = rows.column("time").to_pylist()
+    if PARTITION not in rows.column_names:
+        return {parts[0]: times}
+    found: dict[str, list[int]] = {part: [] for part in parts}
+    for part, time in zip(rows.column(PARTITION).to_pylist(), times, strict=True):
+        found.setdefault(part, []).append(time)
+    return found
 
 
 def by_file(rows: Any, files: Sequence[str]) -> Any:

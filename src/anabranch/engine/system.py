@@ -43,6 +43,10 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("rows", "bigint"),
         Field("late_rows", "bigint"),
         Field("bad_rows", "bigint"),
+        Field("kind", "string"),
+        Field("view", "string"),
+        Field("disorder", "double"),
+        Field("ahead_rows", "bigint"),
     ),
     "views": (
         Field("name", "string"),
@@ -137,18 +141,50 @@ def _runs(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
 
 
 def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
+    """Streams, their partitions or keys where there are several, and views."""
     rows: list[tuple[Any, ...]] = []
-    for stream in sorted(core.catalog(snapshot).of(Stream), key=lambda each: each.name):
+    catalog = core.catalog(snapshot)
+    for stream in sorted(catalog.of(Stream), key=lambda each: each.name):
         state = core.progress(snapshot, stream.id)
         totals = snapshot.streams.get(stream.id)
         counts = (totals.rows, totals.late, totals.bad) if totals is not None else (0, 0, 0)
         ended = state.bound == END
-        rows.append((stream.name, None, _shown(state.bound), ended, state.high, *counts))
-        if len(state.partitions) > 1:
-            for name, partition in sorted(state.partitions.items()):
-                bound = reached(stream.policy, partition)
-                rows.append((stream.name, name, bound, ended, partition.high, None, None, None))
+        bound = _shown(state.bound)
+        apart = _disorder(state.high, bound)
+        rows.append((stream.name, None, bound, ended, state.high, *counts, "stream", None, apart, state.ahead_rows))
+        kind = "partition" if stream.key is None else "key"
+        for name, part in sorted(state.partitions.items()) if len(state.partitions) > 1 or kind == "key" else ():
+            own = reached(stream.policy, part)
+            shown = name if kind == "partition" else (name[1:] if name else None)
+            apart = _disorder(part.high, own)
+            rows.append((stream.name, shown, own, ended, part.high, *[None] * 3, kind, None, apart, None))
+    late = _late_by_view(core, snapshot)
+    for view in sorted((each for each in catalog.of(View) if each.owner is None), key=lambda each: each.name):
+        bound = figures.view_progress(core, snapshot, view)
+        highs = [core.progress(snapshot, id).high for id in catalog.sources_of(view)]
+        high = max((each for each in highs if each is not None), default=None)
+        shown_bound = _shown(bound)
+        apart = _disorder(high, shown_bound)
+        told = (None, late.get(view.name, 0), None, "view", view.name, apart, None)
+        rows.append((None, None, shown_bound, bound == END, high, *told))
     return rows
+
+
+def _disorder(high: int | None, bound: int | None) -> float | None:
+    """How far rows may still be behind the furthest one, in seconds."""
+    return None if high is None or bound is None else max(0, high - bound) / 1_000_000
+
+
+def _late_by_view(core: Core, snapshot: Snapshot) -> dict[str, int]:
+    """How many rows came for windows of each view after they were shown."""
+    from pyarrow import parquet
+
+    found: dict[str, int] = {}
+    for path in snapshot.table_paths(core.ledger, LATE_ROWS):
+        table = parquet.read_table(path, columns=["view", "rows"])
+        for view, rows in zip(*(column.to_pylist() for column in table.columns), strict=True):
+            found[view] = found.get(view, 0) + rows
+    return found
 
 
 def _views(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:

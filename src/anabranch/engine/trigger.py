@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.algebra.progress import END
+from anabranch.algebra.rules import highest
 from anabranch.algebra.triggers import IDLE, Decision, Pending, Triggers, decide
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema
+from anabranch.engine.moves import KeyBounds
 from anabranch.engine.writing import write_table
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Field, View
@@ -89,6 +91,7 @@ class Timers:
         before: int | None,
         after: int | None,
         on_late: Callable[[int, int], None],
+        keys: KeyBounds | None = None,
     ) -> Fired:
         """Decide for every key that has new records or something pending."""
         triggers = Triggers.from_json(view.triggers or {})
@@ -100,11 +103,13 @@ class Timers:
             brought = records.get(key)
             count = brought.count if brought is not None else 0
             time = event_time(key)
-            if count and triggers.watermark and before is not None and time is not None and time <= before:
+            own = (None, None) if keys is None else keys.of(key[keys.index])
+            lower, upper = highest(before, own[0]), highest(after, own[1])
+            if count and triggers.watermark and lower is not None and time is not None and time <= lower:
                 on_late(time, count)
             chosen[key] = decide(
                 triggers, pending.get(key), count, time,
-                now=now, before=before, after=after, ended=ended, late=view.late,
+                now=now, before=lower, after=upper, ended=ended, late=view.late,
             )  # fmt: skip
         changed: dict[Key, Pending] = {}
         state = dict(pending)

@@ -64,6 +64,7 @@ def prepare(draft: Draft, before: Snapshot, tables: DeltaTables, at: str, intent
         milliseconds=dict(draft.milliseconds),
         note=draft.note,
         intent=draft.intent or intent,
+        bounds=dict(draft.bounds),
     )
     # What JSON cannot hold must come to light now.
     record_to_bytes(record)

@@ -104,6 +104,7 @@ class Record:
     milliseconds: Mapping[str, float] = field(default_factory=dict)
     note: str | None = None
     intent: str | None = None
+    bounds: Mapping[str, int] = field(default_factory=dict)  # how far views have come, by id
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ class Draft:
     intent: str | None = None
     schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
     staged: tuple[Path, ...] = ()
+    bounds: Mapping[str, int] = field(default_factory=dict)
 
 
 def check_table_id(name: str) -> str:
@@ -209,6 +211,8 @@ def record_to_bytes(record: Record) -> bytes:
         parts["note"] = record.note
     if record.intent is not None:
         parts["intent"] = record.intent
+    if record.bounds:
+        parts["bounds"] = dict(record.bounds)
     return dump(parts) + b"\n"
 
 
@@ -325,4 +329,8 @@ def record_from_bytes(data: bytes) -> Record:
         milliseconds=times,
         note=_optional(expect_text, parts.get("note"), "note"),
         intent=_optional(expect_text, parts.get("intent"), "intent"),
+        bounds={
+            name: expect_int(bound, "a bound")
+            for name, bound in expect_object(parts.get("bounds", {}), "bounds").items()
+        },
     )

@@ -22,6 +22,7 @@ from anabranch.ledger.records import (
     check_table_id,
     dump,
     expect_count,
+    expect_int,
     expect_object,
     expect_text,
     file_from_json,
@@ -62,7 +63,7 @@ class Snapshot:
 
     `files` has an entry for every table there is, also for an empty one. `removed` has the files that an
     older version still names, with the version that took them out. `schemas` are Delta's JSON of each table's
-    schema.
+    schema. `bounds` say how far views have come.
     """
 
     version: int = 0
@@ -73,6 +74,7 @@ class Snapshot:
     schemas: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     delta_versions: dict[str, int] = field(default_factory=dict)
     removed: dict[str, dict[str, int]] = field(default_factory=dict)
+    bounds: dict[str, int] = field(default_factory=dict)
 
     def table_paths(
         self, home: str | os.PathLike[str], table_id: str, low: int | None = None, high: int | None = None
@@ -105,6 +107,7 @@ class Snapshot:
             self.schemas,
             self.delta_versions,
             kept,
+            self.bounds,
         )
 
     def restricted_to(self, tables: set[str]) -> Snapshot:
@@ -118,6 +121,7 @@ class Snapshot:
             {table: schema for table, schema in self.schemas.items() if table in tables},
             {table: version for table, version in self.delta_versions.items() if table in tables},
             {},
+            self.bounds,
         )
 
 
@@ -134,6 +138,7 @@ def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
     schemas = dict(base.schemas)
     delta_versions = dict(base.delta_versions)
     removed = dict(base.removed)
+    bounds = dict(base.bounds)
     applied: set[str] = set()
     own: set[str] = set()
     for record in records:
@@ -145,10 +150,12 @@ def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
                 catalog.pop(name, None)
                 # A stream made anew under the same id starts at run 0.
                 streams.pop(name, None)
+                bounds.pop(name, None)
             else:
                 catalog[name] = definition
         for name, run in record.streams.items():
             streams[name] = streams.get(name, StreamState()).after(run)
+        bounds.update(record.bounds)
         for table, change in record.tables.items():
             if table not in own:
                 own.add(table)
@@ -185,6 +192,7 @@ def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
         schemas=schemas,
         delta_versions=delta_versions,
         removed={table: gone for table, gone in removed.items() if gone},
+        bounds=bounds,
     )
 
 
@@ -213,6 +221,7 @@ def snapshot_to_bytes(snapshot: Snapshot) -> bytes:
             "schemas": {table: dict(schema) for table, schema in snapshot.schemas.items()},
             "delta_versions": snapshot.delta_versions,
             "removed": snapshot.removed,
+            "bounds": snapshot.bounds,
         }
     )
     digest = hashlib.sha256(body).hexdigest()
@@ -270,5 +279,9 @@ def snapshot_from_bytes(data: bytes) -> Snapshot:
                 for name, version in expect_object(gone, "removed").items()
             }
             for table, gone in removed.items()
+        },
+        bounds={
+            name: expect_int(bound, "a bound")
+            for name, bound in expect_object(parts.get("bounds", {}), "bounds").items()
         },
     )

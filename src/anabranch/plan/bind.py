@@ -194,6 +194,8 @@ class Binder:
     def _check_window(self, relation: Relation, window: WindowSpec, reference: Reference | None) -> None:
         if window.filled:
             raise refuse(self.text, window.time_span, "windows without rows are not filled in yet", "leave FILLED out")
+        if reference is not None and reference.kind == "stream":
+            self.window_of(relation)  # it has a column to lie along, or says that it has none
         if needs_numbers(window) and (reference is None or reference.kind != "stream"):
             what = "the time of arrival is" if window.attribute == "arrival_ts" else "the order of arrival is"
             message = f"{what} known of the rows of a stream only"
@@ -201,7 +203,7 @@ class Binder:
 
     def _check_watermark(self, relation: Relation, mark: Watermark) -> None:
         """A watermark function stands for a stream that declares this very watermark."""
-        clause = watermark_text(mark.column, mark.delay, mark.percentile)
+        clause = watermark_text(mark.column, mark.rule)
         streams = {stream.id: stream for stream in self._streams(relation, frozenset())}
         if len(streams) != 1:
             raise refuse(
@@ -211,7 +213,9 @@ class Binder:
                 f"leave the function out, and put {clause} into CREATE STREAM",
             )
         (stream,) = streams.values()
-        declared = None if stream.time is None else watermark_text(stream.time, stream.delay, stream.percentile)
+        declared = None
+        if stream.time is not None and stream.rule is not None:
+            declared = watermark_text(stream.time, stream.rule)
         if declared is None or declared.lower() != clause.lower():
             raise refuse(
                 self.text,

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from anabranch.algebra.progress import Percentile, Policy
+from anabranch.algebra.progress import Delay, Percentile, Policy
+from anabranch.algebra.rules import Rule, rule_from_json, rule_to_json
 from anabranch.algebra.windows import SlidingWindows
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ class Stream:
     sql: str
     fields: tuple[Field, ...]
     time: str | None
-    delay: int | None
+    rule: Rule | None  # how progress follows the rows; None: it does not
     idle: int | None
     ahead: int | None
     source: str | None  # None: rows come by INSERT and COPY
@@ -48,7 +49,7 @@ class Stream:
     keep: str  # "all" or "nothing"
     fail_on_bad: bool
     kept_since: int | None = None  # first run whose rows are in the rows table; None: it has none
-    percentile: Percentile | None = None  # in place of a delay
+    key: str | None = None  # the column whose values have progress of their own
 
     kind = "stream"
 
@@ -59,7 +60,7 @@ class Stream:
 
     @property
     def policy(self) -> Policy:
-        return Policy(self.delay, self.idle, self.ahead, self.live, self.percentile)
+        return Policy(self.rule, self.idle, self.ahead, self.live, self.key is not None)
 
     @property
     def rows_table(self) -> str:
@@ -314,16 +315,21 @@ _NESTED: dict[str, type[Any]] = {
     "direct": Output,
     "touches": Touch,
     "narrows": Narrow,
-    "percentile": Percentile,
 }
 
 
 def to_json(definition: Object) -> dict[str, Any]:
-    return {"kind": definition.kind, **asdict(definition)}
+    values = {"kind": definition.kind, **asdict(definition)}
+    if isinstance(definition, Stream):
+        values["rule"] = rule_to_json(definition.rule)
+    return values
 
 
 def from_json(values: Mapping[str, Any]) -> Object:
     cls = _KINDS[values["kind"]]
+    if cls is Stream:
+        values = {**values, "rule": _rule(values)}
+        values = {name: value for name, value in values.items() if name not in ("delay", "percentile")}
     arguments: dict[str, Any] = {}
     for name, value in values.items():
         if name == "kind":
@@ -341,6 +347,15 @@ def from_json(values: Mapping[str, Any]) -> Object:
             value = tuple(value)
         arguments[name] = value
     return cls(**arguments)  # type: ignore[no-any-return]
+
+
+def _rule(values: Mapping[str, Any]) -> Rule | None:
+    """The rule of a stream; older homes have a delay or a percentile in its place."""
+    if values.get("percentile") is not None:
+        return Percentile(**values["percentile"])
+    if values.get("delay") is not None:
+        return Delay(values["delay"])
+    return rule_from_json(values.get("rule"))
 
 
 def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:

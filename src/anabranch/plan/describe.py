@@ -7,9 +7,11 @@ the order of the rows: streams and tables first, what reads them behind.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from anabranch.algebra.progress import Delay, Lagging, Percentile, Punctuation, Rule
 from anabranch.plan.catalog import BlockUse, Catalog, Panes, Rows, Stream, Table, View
+from anabranch.plan.plane import key_of_progress
 from anabranch.sql.durations import duration_text
 
 #: Policies under which rows that come late leave alone what was shown.
@@ -57,6 +59,8 @@ class Figures:
     milliseconds: float | None = None
     state_rows: int = 0
     state_bytes: int = 0
+    bound: int | None = None  # how far it has come; None: not known, or at its end
+    bounds: Mapping[str, int] = field(default_factory=dict)  # by column: no later row has less
 
 
 def describe(catalog: Catalog, roots: Iterable[View], reasons: Mapping[str, str] | None = None) -> list[PlanNode]:
@@ -123,22 +127,31 @@ def progress_rule(stream: Stream) -> str:
     """How the progress of a stream follows from its rows."""
     if stream.time is None:
         return "none: the stream has no event time"
-    if stream.percentile is not None:
-        share = f"{stream.percentile.percentile:g}"
-        every = stream.percentile.frequency
-        again = "with each row" if every == 1 else f"every {every} rows"
-        rule = f"{share} percent of the last {stream.percentile.events} rows lie above it, taken anew {again}"
-    elif stream.delay is None:
+    if stream.rule is None:
         return "moves by ADVANCE alone: the stream has no WATERMARK"
-    elif stream.delay == 0:
-        rule = f"the highest {stream.time}"
-    else:
-        rule = f"{duration_text(stream.delay)} behind the highest {stream.time}"
-    if stream.live and stream.idle is not None:
-        rule += f"; a partition that is silent for {duration_text(stream.idle)} is not waited for"
+    rule = _rule_words(stream.rule, stream.time)
+    if stream.key is not None:
+        rule += f"; for each {stream.key} on its own, the least of them for the stream"
+    if stream.idle is not None and (stream.live or stream.key is not None):
+        part = "partition" if stream.key is None else stream.key
+        rule += f"; a {part} that is silent for {duration_text(stream.idle)} is not waited for"
     if stream.live and stream.ahead is not None:
         rule += f"; a row more than {duration_text(stream.ahead)} ahead of the clock does not move it"
     return rule
+
+
+def _rule_words(rule: Rule, time: str) -> str:
+    if isinstance(rule, Delay):
+        return f"{duration_text(rule.micros)} behind the highest {time}" if rule.micros else f"the highest {time}"
+    if isinstance(rule, Percentile):
+        every = rule.frequency
+        again = "with each row" if every == 1 else f"every {every} rows"
+        return f"{rule.percentile:g} percent of the last {rule.events} rows lie above it, taken anew {again}"
+    if isinstance(rule, Lagging):
+        return f"the highest {time} of all rows but the last {rule.rows}"
+    if isinstance(rule, Punctuation):
+        return f"the highest {time} of the rows where {rule.predicate}, which are no data"
+    return f"the highest {rule.expression}"
 
 
 def _closes(view: View) -> bool:
@@ -258,6 +271,9 @@ class _Describer:
             lines.append(f"after a run, the keys that its rows touch are computed anew, {where}")
         else:
             lines.append("after a run that touches it, its whole answer is computed anew and compared with the last")
+        by_key = key_of_progress(self.catalog, view) if _closes(view) else None
+        if by_key is not None:
+            lines.append(f"windows of a {by_key[0].key} close by its own progress")
         return lines
 
     def _read_names(self, view: View) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from anabranch.plan import graph
@@ -81,11 +82,28 @@ def _appends(node: PlanNode) -> str:
 
 def _figure_lines(figures: Figures) -> list[str]:
     told = []
+    if figures.bound is not None:
+        told.append(f"has come to {_moment(figures.bound)}{_least(figures)}")
     if figures.version is not None:
         took = f", {figures.milliseconds:,.1f} ms" if figures.milliseconds is not None else ""
         told.append(f"last changed by version {figures.version}: {_rows(figures.rows)}{took}")
     told.append(f"kept now: {_rows(figures.state_rows)}, {figures.state_bytes:,} bytes")
     return told
+
+
+def _least(figures: Figures) -> str:
+    """The bounds of columns, where they are another time than that of the node."""
+    others = {name: bound for name, bound in figures.bounds.items() if bound != figures.bound}
+    least = ", ".join(f"{name} from {_moment(bound)} on" for name, bound in others.items())
+    return f"; later rows have {least}" if least else ""
+
+
+def _moment(micros: int) -> str:
+    """A time in UTC; one that no calendar has, as it is."""
+    try:
+        return (datetime(1970, 1, 1) + timedelta(microseconds=micros)).isoformat(" ")
+    except OverflowError:
+        return f"{micros} microseconds"
 
 
 def _rows(count: int) -> str:
@@ -134,6 +152,8 @@ def _node_document(node: PlanNode, figures: Figures | None) -> dict[str, Any]:
             "milliseconds": figures.milliseconds,
             "state_rows": figures.state_rows,
             "state_bytes": figures.state_bytes,
+            "bound": None if figures.bound is None else _moment(figures.bound),
+            "bounds": {name: _moment(bound) for name, bound in figures.bounds.items()},
         }
     return found
 

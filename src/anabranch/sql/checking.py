@@ -21,10 +21,10 @@ from anabranch.sql.calls import split_commas
 from anabranch.sql.columns import Columns, Resolver, Scope
 from anabranch.sql.definitions import (
     FILE_KINDS,
-    check_event_time,
     check_file_options,
     check_sink,
     check_source,
+    check_watermark,
     no_column,
     wrong,
 )
@@ -122,7 +122,7 @@ class _Script:
                 columns = {each.name: each.type for each in FIELDS}
         mark = statement.watermark
         if mark is not None and columns is not None:
-            check_event_time(statement, mark, columns)
+            check_watermark(statement, mark, columns)
         self._add(
             statement, statement.name, Known("stream", statement.name.last, statement, columns, fed=source is not None)
         )
@@ -366,8 +366,8 @@ def _same(one: Statement, other: Statement) -> bool:
 
 def _stream(id: str, made: Known) -> Stream:
     mark = made.statement.watermark if isinstance(made.statement, syntax.CreateStream) else None
-    time, delay, percentile = (mark.column, mark.delay, mark.percentile) if mark is not None else (None, None, None)
-    return Stream(id, made.name, "", (), time, delay, None, None, None, {}, "all", False, percentile=percentile)
+    time, rule = (mark.column, mark.rule) if mark is not None else (None, None)
+    return Stream(id, made.name, "", (), time, rule, None, None, None, {}, "all", False)
 
 
 def _declared(columns: tuple[ColumnDefinition, ...]) -> Columns | None:

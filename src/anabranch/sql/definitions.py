@@ -7,10 +7,13 @@ from typing import Any
 
 from anabranch.errors import AnabranchError, SourceError, SqlError, UnknownName, WrongType, did_you_mean
 from anabranch.sql import syntax
-from anabranch.sql.columns import Columns
-from anabranch.sql.lexer import Span
+from anabranch.sql.calls import volatile_calls
+from anabranch.sql.columns import Columns, Resolver, Scope
+from anabranch.sql.lexer import Span, words
 from anabranch.sql.syntax import SourceSpec, Statement
 
+#: Types whose values are the same text for everybody who writes them.
+KEY_TYPES = words("string varchar char tinyint byte smallint short int integer bigint long boolean date")
 FILE_KINDS = ("files", "csv", "tsv", "json", "parquet")
 
 
@@ -27,8 +30,37 @@ def _has_no(statement: Statement, span: Span, message: str, name: str, known: It
     return UnknownName(message, text=statement.text, start=span.start, end=span.end, hint=hint)
 
 
-def check_event_time(statement: Statement, mark: syntax.Watermark, columns: Columns) -> str:
-    """The name of the column that holds the event time."""
+def check_watermark(statement: Statement, mark: syntax.Watermark, columns: Columns) -> str:
+    """The name of the column that holds the event time, if all that the clause says fits the columns."""
+    time = _event_time(statement, mark, columns)
+    if mark.expression is not None:
+        known = columns if mark.rule.kind == "punctuation" else {time: columns[time]}
+        Resolver(statement.text, {}).expression(mark.expression.tokens, Scope(((None, known),)))
+        for token in volatile_calls(mark.expression.tokens):
+            raise wrong(
+                statement, Span(token.start, token.end), f"{token.text} is another one each time it is asked for"
+            )
+    if mark.key is not None:
+        _check_key(statement, mark.key, columns)
+    return time
+
+
+def _check_key(statement: Statement, key: syntax.Name, columns: Columns) -> None:
+    found = next((name for name in columns if name.lower() == str(key).lower()), None)
+    if found is None:
+        raise no_column(statement, key.span, "the stream", str(key), columns)
+    type = (columns[found] or "").lower().split("(")[0].strip()
+    if type and type not in KEY_TYPES:
+        raise WrongType(
+            f"progress cannot go by {found}, which is a {type.upper()}",
+            text=statement.text,
+            start=key.span.start,
+            end=key.span.end,
+            hint="PER KEY takes a column of text, whole numbers, booleans or dates",
+        )
+
+
+def _event_time(statement: Statement, mark: syntax.Watermark, columns: Columns) -> str:
     found = next((name for name in columns if name.lower() == mark.column.lower()), None)
     if found is None:
         raise no_column(statement, mark.span, "the stream", mark.column, columns)

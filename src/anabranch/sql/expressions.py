@@ -20,6 +20,7 @@ from anabranch.sql.lexer import NUMBER, QUOTED, STRING, SYMBOL, WORD, Token, wor
 from anabranch.sql.syntax import (
     Advance,
     AlterView,
+    CreateStream,
     CreateTable,
     CreateView,
     Delete,
@@ -81,6 +82,9 @@ def _expressions(statement: Statement) -> Iterator[_Part]:
         yield from _condition(statement.where)
     elif isinstance(statement, Delete):
         yield from _condition(statement.where)
+    elif isinstance(statement, CreateStream) and statement.watermark is not None:
+        if statement.watermark.expression is not None:
+            yield "SELECT ", statement.watermark.expression.tokens
     elif isinstance(statement, Advance) and statement.to is not None:
         yield "SELECT ", statement.to.tokens
 

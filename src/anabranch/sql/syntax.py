@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from anabranch.algebra.progress import Percentile
+from anabranch.algebra.rules import Rule
 from anabranch.sql.lexer import Span, Token
 
 
@@ -77,17 +77,18 @@ class WindowSpec:
 
 @dataclass(frozen=True)
 class Watermark:
-    """How progress follows the event times in `column`: the highest one less `delay`, or a percentile of the last ones.
+    """How progress follows the event times in `column`, by a rule; with `key`, for each value of that column.
 
-    Durations in microseconds.
+    Durations in microseconds. `expression` is what the rule has Spark compute of each row.
     """
 
     column: str
     span: Span
-    delay: int | None
+    rule: Rule
     idle: int | None = None
     ahead: int | None = None
-    percentile: Percentile | None = None
+    key: Name | None = None
+    expression: Expression | None = None
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from anabranch.algebra.progress import Percentile
+from anabranch.algebra.progress import Computed, Delay, Lagging, Percentile, Punctuation, Rule
 from anabranch.errors import NotSupported, SyntaxProblem
+from anabranch.sql.calls import chains
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import duration_text, take_duration
-from anabranch.sql.lexer import NUMBER, WORD, Span, quote_name, tokenize
-from anabranch.sql.syntax import Relation, Watermark
+from anabranch.sql.lexer import NUMBER, OPENING, STRING, SYMBOL, WORD, Span, quote_name, tokenize
+from anabranch.sql.syntax import Expression, Name, Relation, Watermark
 from anabranch.sql.table_functions import SOURCE, TIME, TableFunction, TakeRelation, at_function, take_call
 
 #: The last event times are part of the record of every run.
@@ -24,48 +25,98 @@ MOST_ROWS = 10_000
 
 
 def take_watermark(cursor: Cursor) -> Watermark:
-    """WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS, or WATERMARK FOR ts PERCENTILE 95 OF 1000 ROWS [EVERY 100 ROWS];
-    both with [IDLE AFTER ...] [AHEAD AT MOST ...]."""
+    """WATERMARK FOR ts, how progress follows it, and [PER KEY k] [IDLE AFTER ...] [AHEAD AT MOST ...] in any order.
+
+    How it follows: AS ts - INTERVAL 5 SECONDS (or another expression of ts), ORDERED, LAGGING 10 ROWS,
+    PERCENTILE 95 OF 1000 ROWS [EVERY 100 ROWS], FROM PUNCTUATION WHERE condition.
+    """
     start = cursor.current.start
     cursor.expect("WATERMARK", "FOR")
     column = cursor.expect_name("the event-time column").name
-    delay: int | None = None
-    percentile: Percentile | None = None
+    expression: Expression | None = None
+    rule: Rule
     if cursor.take("AS"):
-        delay = _delay(cursor, column)
+        rule, expression = _computed(cursor, column)
+    elif cursor.take("ORDERED"):
+        rule = Delay(0)
+    elif cursor.take("LAGGING"):
+        rule = Lagging(_kept(cursor, "by how many rows progress lags"))
+        _rows(cursor)
     elif cursor.take("PERCENTILE"):
-        percentile = _percentile(cursor)
+        rule = _percentile(cursor)
+    elif cursor.take("FROM", "PUNCTUATION", "WHERE"):
+        expression = _take_expression(cursor, "what holds for rows that mark progress")
+        rule = Punctuation(expression.span.of(cursor.text))
     else:
         raise NotSupported(
-            "a watermark is written AS column - INTERVAL ... or PERCENTILE p OF n ROWS",
+            "a watermark is written AS an expression of its column, ORDERED, LAGGING n ROWS, PERCENTILE p OF n ROWS or"
+            " FROM PUNCTUATION WHERE ...",
             text=cursor.text,
             start=cursor.current.start,
             end=max(cursor.current.end, cursor.current.start + 1),
             hint=f"as in WATERMARK FOR {column} AS {column} - INTERVAL 5 SECONDS",
         )
-    idle = take_duration(cursor, "a time-out") if cursor.take("IDLE", "AFTER") else None
-    ahead = take_duration(cursor, "a bound") if cursor.take("AHEAD", "AT", "MOST") else None
-    if cursor.at("PER", "KEY"):
-        raise NotSupported(
-            "progress per key is not supported yet",
-            text=cursor.text,
-            start=cursor.current.start,
-            end=cursor.ahead(1).end,
-        )
-    return Watermark(column, Span(start, cursor.previous.end), delay, idle, ahead, percentile)
+    idle: int | None = None
+    ahead: int | None = None
+    key: Name | None = None
+    while True:
+        if idle is None and cursor.take("IDLE", "AFTER"):
+            idle = take_duration(cursor, "a time-out")
+        elif ahead is None and cursor.take("AHEAD", "AT", "MOST"):
+            ahead = take_duration(cursor, "a bound")
+        elif key is None and cursor.take("PER", "KEY"):
+            token = cursor.expect_name("the column of the key")
+            key = Name((token.name,), Span(token.start, token.end))
+        else:
+            return Watermark(column, Span(start, cursor.previous.end), rule, idle, ahead, key, expression)
 
 
-def _delay(cursor: Cursor, column: str) -> int:
-    again = cursor.expect_name("the event-time column")
-    if again.name.lower() != column.lower():
+def _computed(cursor: Cursor, column: str) -> tuple[Rule, Expression | None]:
+    """ts - INTERVAL 5 SECONDS, which needs no computing, or another expression of the event time."""
+    first = cursor.index
+    expression = _take_expression(cursor, "an expression of the event-time column")
+    last = cursor.index
+    named = list(chains(expression.tokens))
+    if not any(each.parts[-1].lower() == column.lower() for each in named):
+        wrong = named[0].span if named else expression.span
         raise SyntaxProblem(
             f"the watermark for {column} must be computed from {column}",
             text=cursor.text,
-            start=again.start,
-            end=again.end,
+            start=wrong.start,
+            end=wrong.end,
             hint=f"as in {column} - INTERVAL 5 SECONDS",
         )
-    return _take_delay(cursor) if cursor.take("-") else 0
+    tokens = expression.tokens
+    if tokens[0].is_name and tokens[0].name.lower() == column.lower():
+        if len(tokens) == 1:
+            return Delay(0), None
+        if len(tokens) > 2 and tokens[1].text == "-" and (tokens[2].upper == "INTERVAL" or tokens[2].kind == STRING):
+            cursor.index = first + 2
+            delay = _take_delay(cursor)
+            if cursor.index == last:
+                return Delay(delay), None
+            cursor.index = last
+    return Computed(expression.span.of(cursor.text)), expression
+
+
+#: What comes behind an expression in a stream's definition.
+_BEHIND = (("PER", "KEY"), ("IDLE", "AFTER"), ("AHEAD", "AT"), ("KEEP",), ("ON", "ERROR"), ("FROM",), ("SERVER",))
+
+
+def _take_expression(cursor: Cursor, what: str) -> Expression:
+    """Everything up to the next clause of the stream, outside brackets."""
+    start = cursor.index
+    while not cursor.at_end and cursor.current.text not in (",", ")", ";"):
+        distinct = cursor.index > start and cursor.previous.upper == "DISTINCT"  # IS DISTINCT FROM
+        if cursor.index > start and not distinct and any(cursor.at(*words) for words in _BEHIND):
+            break
+        token = cursor.advance()
+        if token.kind == SYMBOL and token.text in OPENING:
+            cursor.close_bracket()
+    if cursor.index == start:
+        raise cursor.problem(f"expected {what}")
+    tokens = tuple(cursor.tokens[start : cursor.index])
+    return Expression(Span(tokens[0].start, tokens[-1].end), tokens)
 
 
 def _percentile(cursor: Cursor) -> Percentile:
@@ -117,12 +168,13 @@ def take_watermark_function(cursor: Cursor, join: str, take_relation: TakeRelati
     percentile_watermark(..., events => 1000, percentile => 95, frequency => 100)."""
     call = take_call(cursor, _FUNCTIONS, take_relation, lambda at, parameter: _FIGURES[parameter](at))
     figures = call.figures
-    delay = int(figures["offset"]) if "offset" in figures else None
-    percentile: Percentile | None = None
-    if delay is None:
-        percentile = Percentile(int(figures["events"]), figures["percentile"], int(figures.get("frequency", 1)))
+    rule: Rule
+    if "offset" in figures:
+        rule = Delay(int(figures["offset"]))
+    else:
+        rule = Percentile(int(figures["events"]), figures["percentile"], int(figures.get("frequency", 1)))
     assert call.time is not None, "its functions cannot do without"
-    mark = Watermark(call.time.last, call.span, delay, percentile=percentile)
+    mark = Watermark(call.time.last, call.span, rule)
     return replace(call.source, span=call.span, watermarks=(*call.source.watermarks, mark), join=join)
 
 
@@ -155,16 +207,21 @@ def _take_percentage(cursor: Cursor) -> float:
 
 def _take_events(cursor: Cursor) -> int:
     """How many of the last rows are looked at."""
+    return _kept(cursor, "how many of the last rows are looked at")
+
+
+def _kept(cursor: Cursor, what: str) -> int:
+    """A number of rows whose event times are kept."""
     token = cursor.current
-    events = _at_least_one(cursor, "how many of the last rows are looked at")
-    if events > MOST_ROWS:
+    rows = _at_least_one(cursor, what)
+    if rows > MOST_ROWS:
         raise NotSupported(
-            f"a percentile of more than {MOST_ROWS:,} rows is not supported: they are kept in the record of every run",
+            f"more than {MOST_ROWS:,} rows are not supported: their event times are kept in the record of every run",
             text=cursor.text,
             start=token.start,
             end=token.end,
         )
-    return events
+    return rows
 
 
 def _take_frequency(cursor: Cursor) -> int:
@@ -189,17 +246,27 @@ _FIGURES: dict[str, Callable[[Cursor], float]] = {
 # ---- the way back
 
 
-def watermark_text(column: str, delay: int | None, percentile: Percentile | None) -> str:
+def watermark_text(column: str, rule: Rule) -> str:
     """The clause as one would write it.
 
-    >>> watermark_text("ts", 5_000_000, None)
+    >>> watermark_text("ts", Delay(5_000_000))
     'WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS'
     """
     plain = [token.kind for token in tokenize(column)][:-1] == [WORD]
     name = column if plain else quote_name(column)
-    if percentile is None:
-        behind = f" - INTERVAL {duration_text(delay).upper()}" if delay else ""
-        return f"WATERMARK FOR {name} AS {name}{behind}"
-    every = f" EVERY {percentile.frequency} ROWS" if percentile.frequency > 1 else ""
-    share = str(percentile.percentile).removesuffix(".0")
-    return f"WATERMARK FOR {name} PERCENTILE {share} OF {percentile.events} ROWS{every}"
+    return f"WATERMARK FOR {name} {_rule_text(name, rule)}"
+
+
+def _rule_text(name: str, rule: Rule) -> str:
+    if isinstance(rule, Delay):
+        behind = f" - INTERVAL {duration_text(rule.micros).upper()}" if rule.micros else ""
+        return f"AS {name}{behind}"
+    if isinstance(rule, Computed):
+        return f"AS {rule.expression}"
+    if isinstance(rule, Lagging):
+        return f"LAGGING {rule.rows} ROWS"
+    if isinstance(rule, Punctuation):
+        return f"FROM PUNCTUATION WHERE {rule.predicate}"
+    every = f" EVERY {rule.frequency} ROWS" if rule.frequency > 1 else ""
+    share = str(rule.percentile).removesuffix(".0")
+    return f"PERCENTILE {share} OF {rule.events} ROWS{every}"

@@ -1,0 +1,221 @@
+"""The progress plane: a small plan beside the plan of a query, that says how far each node has come.
+
+A bound p on a column says that no later row has a lesser value in it. A node takes the bounds of its inputs and gives
+those of its output, column by column; a column without a bound is missing. Nothing here knows rows or runs: the same
+rules serve any way of computing the answer, as long as a node has put out all that its inputs so far make up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch.algebra.progress import END, combine
+from anabranch.algebra.windows import MILLISECOND, SlidingWindows
+
+#: The bound of each column that has one.
+Bounds = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Input:
+    """A stream, or anything else whose bounds are given."""
+
+    name: str
+    time: str
+
+
+@dataclass(frozen=True)
+class Select:
+    """A filter: what holds for all rows holds for fewer."""
+
+    input: Node
+
+
+@dataclass(frozen=True)
+class Project:
+    """Columns under new names, each the old one and a constant; what is dropped takes its bound along."""
+
+    input: Node
+    columns: Mapping[str, tuple[str, int]]  # new name -> old name, what is added to it
+
+
+@dataclass(frozen=True)
+class DupElim:
+    """DISTINCT: the first of equal rows comes out, when it comes."""
+
+    input: Node
+
+
+@dataclass(frozen=True)
+class Union:
+    """UNION ALL of inputs with the same columns: as far as the last of them."""
+
+    inputs: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Each row once for every window that its time is in, with the bounds of the window."""
+
+    input: Node
+    time: str
+    windows: SlidingWindows
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """GROUP BY: groups come out when no row of theirs is expected any more, so only what it groups by has a bound."""
+
+    input: Node
+    by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BandJoin:
+    """Pairs with left.time - right_range <= right.time <= left.time + left_range.
+
+    A row lives for the range of its own side: as long as a row of the other side that is so much later may come.
+    """
+
+    left: Node
+    right: Node
+    left_time: str
+    right_time: str
+    left_range: int
+    right_range: int
+
+
+@dataclass(frozen=True)
+class TumblingJoin:
+    """Pairs of rows in the same window of one size."""
+
+    left: Node
+    right: Node
+    left_time: str
+    right_time: str
+    size: int
+
+
+Node = Input | Select | Project | DupElim | Union | Window | Aggregate | BandJoin | TumblingJoin
+Join = BandJoin | TumblingJoin
+
+
+def evaluate(node: Node, given: Mapping[str, int | None]) -> dict[str, int]:
+    """The bounds of a node's output, from the progress of its inputs by name; a stream without progress has none.
+
+    >>> minutes = SlidingWindows(60, 60)
+    >>> evaluate(Aggregate(Window(Input("s", "ts"), "ts", minutes), ("window_end",)), {"s": 150})
+    {'window_end': 180}
+    """
+    match node:
+        case Input(name, time):
+            bound = given[name]
+            return {} if bound is None else {time: bound}
+        case Select(input) | DupElim(input):
+            return evaluate(input, given)
+        case Project(input, columns):
+            below = evaluate(input, given)
+            return {new: _plus(below[old], shift) for new, (old, shift) in columns.items() if old in below}
+        case Union(inputs):
+            return least([evaluate(each, given) for each in inputs])
+        case Window(input, time, windows):
+            below = evaluate(input, given)
+            return {**below, **_open(windows, below[time])} if time in below else below
+        case Aggregate(input, by):
+            below = evaluate(input, given)
+            return {column: below[column] for column in by if column in below}
+        case BandJoin() | TumblingJoin():
+            return _of_join(node, evaluate(node.left, given), evaluate(node.right, given))
+
+
+def least(inputs: Sequence[Bounds]) -> dict[str, int]:
+    """What holds for the rows of all inputs: of each column that has a bound in all of them, the least."""
+    columns = [name for name in inputs[0] if all(name in each for each in inputs)] if inputs else []
+    return {name: min(each[name] for each in inputs) for name in columns}
+
+
+def _plus(bound: int, shift: int) -> int:
+    return bound if bound == END else bound + shift
+
+
+def _open(windows: SlidingWindows, bound: int) -> dict[str, int]:
+    """The bounds of the windows that rows can still come for: those of the first that is open."""
+    if bound == END:
+        return {"window_id": END, "window_start": END, "window_end": END, "window_time": END}
+    first = windows.closed_before(bound)
+    start, stop = windows.bounds(first)
+    return {"window_id": first, "window_start": start, "window_end": stop, "window_time": stop - MILLISECOND}
+
+
+# ---- joins: an individual bound for the time of each side, and a joint one for the pair
+
+
+def _of_join(join: Join, left: Bounds, right: Bounds) -> dict[str, int]:
+    """A row of one side comes out as long as its partner may come: the other's bound holds it back, by the window."""
+    if join.left_time not in left or join.right_time not in right:
+        return {}
+    one, other = left[join.left_time], right[join.right_time]
+    if isinstance(join, BandJoin):
+        return {
+            join.left_time: min(one, _plus(other, -join.left_range)),
+            join.right_time: min(other, _plus(one, -join.right_range)),
+        }
+    return {join.left_time: min(one, _begun(other, join.size)), join.right_time: min(other, _begun(one, join.size))}
+
+
+def box(join: Join, left: int | None, right: int | None) -> tuple[int, int] | None:
+    """The joint bound of a pair of times: no later pair lies below both. None where no pair could anyway."""
+    if left is None or right is None:
+        return None
+    if isinstance(join, BandJoin):
+        meets = left - right <= join.right_range and right - left <= join.left_range
+    else:
+        meets = _begun(left, join.size) == _begun(right, join.size)
+    return (left, right) if meets else None
+
+
+def _begun(bound: int, size: int) -> int:
+    return bound if bound == END else bound - bound % size
+
+
+# ---- what is passed on
+
+
+@dataclass
+class Meld:
+    """The bound of several inputs together, told only when it has grown.
+
+    >>> meld = Meld(2)
+    >>> [meld.tell(0, 20), meld.tell(1, 19), meld.tell(1, 20), meld.tell(1, 21), meld.tell(0, 25)]
+    [None, 19, 20, None, 21]
+    """
+
+    inputs: int
+    told: int | None = None
+
+    def __post_init__(self) -> None:
+        self._bounds: list[int | None] = [None] * self.inputs
+
+    def tell(self, index: int, bound: int) -> int | None:
+        """An input has come so far; the new bound of all, None if it is no other."""
+        self._bounds[index] = bound
+        together = combine(self._bounds)
+        if together is None or (self.told is not None and together <= self.told):
+            return None
+        self.told = together
+        return together
+
+
+def needed(bound: int | None, consumers: Iterable[SlidingWindows]) -> int | None:
+    """A bound rounded down to the last time at which a window of some consumer ends; None if there is none.
+
+    Between two such times nobody has anything to do.
+
+    >>> needed(119, [SlidingWindows(60, 60)]), needed(119, [SlidingWindows(60, 60), SlidingWindows(30, 10)])
+    (60, 110)
+    """
+    if bound is None or bound == END:
+        return bound
+    ends = [windows.bounds(windows.closed_before(bound) - 1)[1] for windows in consumers]
+    return max(ends, default=None)

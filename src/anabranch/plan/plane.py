@@ -1,0 +1,118 @@
+"""The progress plane of views: which bounds hold for what a view reads and shows, from those of its streams.
+
+The rules are those of `algebra.plane`; here a view becomes a plan of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from anabranch.algebra import plane
+from anabranch.algebra.plane import Aggregate, Input, Node, Project, Union, Window
+from anabranch.algebra.progress import END
+from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Panes, Stream, View
+from anabranch.sql.calls import chains
+from anabranch.sql.lexer import Span, tokenize
+
+#: The one column of an input: up to where it has come.
+PROGRESS = "progress"
+
+
+def inputs_plane(catalog: Catalog, view: View) -> Node:
+    """What a view reads: as far as the last of its streams, and of the views below, which may hold rows back."""
+    inputs: list[Node] = [Input(id, PROGRESS) for id in sorted(catalog.sources_of(view))]
+    for id in view.views.values():
+        inputs += [inputs_plane(catalog, catalog.view(id)), Input(id, PROGRESS)]
+    return Union(tuple(inputs))
+
+
+def view_plane(catalog: Catalog, view: View) -> Node:
+    """What a view shows: the bounds of those of its columns that are event times."""
+    below = inputs_plane(catalog, view)
+    windows = view.blocks[0].sliding if len(view.blocks) == 1 and not view.streams else None
+    names = {output.name: (output.kind, 0) for output in view.direct if output.kind in WINDOW_COLUMNS}
+    if windows is not None and names:
+        return Project(Aggregate(Window(below, PROGRESS, windows), WINDOW_COLUMNS), names)
+    # A row is final when the end of its window, so much behind the column, has been passed.
+    return Project(below, {column: (PROGRESS, 1 - shift) for column, shift in view.times.items()})
+
+
+def progress_of(
+    catalog: Catalog, view: View, bound: Callable[[str], int | None], waits: Mapping[str, int] | None = None
+) -> int | None:
+    """How far what a view reads has come, from the bounds of streams.
+
+    `waits` are the ends of the first windows that views below have still to show.
+    """
+    if not catalog.sources_of(view):
+        return END  # there is nothing to wait for
+    return _evaluated(inputs_plane(catalog, view), catalog, view, bound, waits or {}).get(PROGRESS)
+
+
+def bounds_of(catalog: Catalog, view: View, bound: Callable[[str], int | None]) -> dict[str, int]:
+    """The bounds of what a view shows, column by column."""
+    return _evaluated(view_plane(catalog, view), catalog, view, bound, {})
+
+
+def _evaluated(
+    node: Node, catalog: Catalog, view: View, bound: Callable[[str], int | None], waits: Mapping[str, int]
+) -> dict[str, int]:
+    streams = {id: bound(id) for id in catalog.sources_of(view)}
+    ended = all(each == END for each in streams.values())
+    held = {id: END if ended or id not in waits else waits[id] - 1 for id in _below(catalog, view)}
+    return plane.evaluate(node, {**streams, **held})
+
+
+def _below(catalog: Catalog, view: View) -> set[str]:
+    found = set(view.views.values())
+    for id in view.views.values():
+        found |= _below(catalog, catalog.view(id))
+    return found
+
+
+# ---- progress by key
+
+
+def key_of_progress(catalog: Catalog, view: View) -> tuple[Stream, int] | None:
+    """The stream whose progress by key closes the windows of a view key by key, and which of its keys that is.
+
+    None where the view does not group by that column: its windows close with the stream. A view that archives late rows
+    shows whatever its streams have passed, whoever asks, and goes by the stream too.
+    """
+    streams = catalog.sources_of(view)
+    if len(streams) != 1 or view.views or view.late == "archive":
+        return None
+    stream = catalog.stream(next(iter(streams)))
+    if stream.key is None:
+        return None
+    if not view.node:
+        panes = catalog.panes(view.blocks[0].panes) if len(view.blocks) == 1 else None
+        index = None if panes is None else _key_of_panes(panes, stream.key)
+        return None if index is None else (stream, index)
+    for narrow in view.narrows:
+        use = next((use for use in view.blocks if use.placeholder == narrow.input), None)
+        for index, column in enumerate(narrow.columns):
+            if column is None:
+                continue
+            if use is None:
+                found = column.lower() == stream.key.lower()
+            else:
+                panes = catalog.panes(use.panes)
+                at = _key_of_panes(panes, stream.key)
+                found = at is not None and panes.keys[at].name == column
+            if found:
+                return stream, index
+    return None
+
+
+def _key_of_panes(panes: Panes, column: str) -> int | None:
+    """Which key of a pane table is a column of its stream, as it is."""
+    if panes.statics:
+        return None
+    for index, key in enumerate(panes.keys):
+        tokens = tokenize(key.expression)[:-1]
+        named = list(chains(tokens))
+        plain = len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end)
+        if plain and named[0].parts[-1].lower() == column.lower():
+            return index
+    return None

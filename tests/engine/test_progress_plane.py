@@ -1,0 +1,125 @@
+"""How far streams, keys and views have come, as the system tables and EXPLAIN ANALYZE tell it; and the law by key."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.engine import emit
+from anabranch.testing import FakeClock, Harness, assert_same_rows, cuts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+engine = settings(settings.get_profile("engine"), max_examples=2)
+
+NOON = datetime(2026, 1, 1, 12)
+GROUP = "FROM TUMBLE(s, ts, INTERVAL 10 SECONDS) GROUP BY window_start, window_end"
+
+
+def after(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def test_progress_of_streams_and_views(home: Harness) -> None:
+    home.sql("CREATE STREAM s (k STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)")
+    home.sql("CREATE STREAM r (k STRING, ts TIMESTAMP, WATERMARK FOR ts ORDERED)")
+    home.sql(f"CREATE VIEW v AS SELECT window_start, window_end, count(*) AS c {GROUP} EMIT ON WINDOW CLOSE")
+    home.sql("CREATE VIEW j AS SELECT s.k, s.ts FROM s JOIN r ON s.k = r.k EMIT CHANGES")
+    home.sql("CREATE VIEW plain AS SELECT count(*) AS c FROM r")
+    home.insert("s", [("a", after(3)), ("b", after(27))])
+    home.insert("s", [("a", after(8))])  # late, for a window that was shown
+    home.insert("r", [("a", after(16))])
+    columns = "kind, stream, view, progress, high, disorder, rows, late_rows, ahead_rows"
+    assert home.query(f"SELECT {columns} FROM sys.progress ORDER BY kind, stream, view") == [
+        ("stream", "r", None, after(16), after(16), 0.0, 1, 0, 0),
+        ("stream", "s", None, after(22), after(27), 5.0, 3, 1, 0),
+        ("view", None, "j", after(16), after(27), 11.0, None, 0, None),
+        ("view", None, "plain", after(16), after(16), 0.0, None, 0, None),
+        ("view", None, "v", after(22), after(27), 5.0, None, 1, None),
+    ]
+    ((line,),) = home.query("EXPLAIN (ANALYZE, FORMAT JSON) v")
+    nodes = {node["name"]: node["figures"] for node in json.loads(line)["nodes"]}
+    assert nodes["s"]["bound"] == nodes["v"]["bound"] == "2026-01-01 12:00:22"
+    assert nodes["v"]["bounds"] == {"window_start": "2026-01-01 12:00:20", "window_end": "2026-01-01 12:00:30"}
+    told = [line for (line,) in home.query("EXPLAIN ANALYZE v")]
+    assert "  has come to 2026-01-01 12:00:22" in told
+    assert any("later rows have window_start from 2026-01-01 12:00:20 on, window_end from" in line for line in told)
+    home.reopen()
+    records = home.session._core.ledger.records(1, home.session._core.snapshot().version)
+    kept = [record.bounds["v"] for record in records if "v" in record.bounds]
+    assert len(kept) == 1, "a bound is kept with the run that moved it"
+    assert home.query("SELECT progress FROM sys.progress WHERE view = 'v'") == [(after(22),)]
+    home.advance("s")
+    assert home.query("SELECT progress, ended FROM sys.progress WHERE view = 'v'") == [(None, True)]
+
+
+def test_rows_ahead_of_the_clock_are_counted(tmp_path: Path, spark: SparkSession) -> None:
+    with Harness(tmp_path / "home", spark, clock=FakeClock(NOON)) as live:
+        live.sql("CREATE STREAM r (timestamp TIMESTAMP, value BIGINT, WATERMARK FOR timestamp ORDERED"
+                 " AHEAD AT MOST INTERVAL 5 SECONDS) FROM rate(rows_per_second => 1, rows => 10)")  # fmt: skip
+        assert len(live.table("r")) == 10
+        ((bound, ahead),) = live.query("SELECT progress, ahead_rows FROM sys.progress WHERE kind = 'stream'")
+        assert (bound, ahead) == (after(5), 4)
+
+
+def test_a_run_that_closes_no_window_does_no_work_for_it(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.sql("CREATE STREAM s (k STRING, ts TIMESTAMP, WATERMARK FOR ts ORDERED PER KEY k)")
+    home.sql(f"CREATE VIEW v AS SELECT window_start, count(*) AS c {GROUP} EMIT ON WINDOW CLOSE")
+    home.sql(f"CREATE VIEW by_key AS SELECT window_start, k, count(*) AS c {GROUP}, k EMIT ON WINDOW CLOSE")
+    computed: list[str] = []
+    really = emit._by_duckdb
+
+    def counting(core: Any, catalog: Any, view: Any, *others: Any) -> Any:
+        computed.append(view.name)
+        return really(core, catalog, view, *others)
+
+    monkeypatch.setattr(emit, "_by_duckdb", counting)
+    home.insert("s", [("a", after(1)), ("b", after(1))])
+    computed.clear()
+    for seconds in (3, 5, 9):
+        home.insert("s", [("a", after(seconds)), ("b", after(seconds))])
+    assert computed == []
+    home.insert("s", [("a", after(10))])
+    assert computed == ["by_key"]
+    home.insert("s", [("b", after(12))])
+    assert computed == ["by_key", "v", "by_key"]
+
+
+@engine
+@given(st.integers(0, 10**6))
+def test_the_law_by_key(spark: SparkSession, seed: int) -> None:
+    """A window of a key is shown when the key has come to its end, whatever is late is corrected, and at the end of the
+    stream all windows are what a batch query gives."""
+    chance = random.Random(seed)
+    rows = [(chance.choice(["a", "b", None]), after(second + chance.randint(-8, 0))) for second in range(0, 60, 3)]
+    rule = chance.choice(["ORDERED", "LAGGING 2 ROWS", "AS ts - INTERVAL 5 SECONDS", "AS ts - INTERVAL 1 SECOND * 3"])
+    query = f"SELECT window_start, k, count(*) AS c, max(ts) AS last {GROUP}, k"
+    with Harness(None, spark) as home:
+        home.sql(f"CREATE STREAM s (k STRING, ts TIMESTAMP, WATERMARK FOR ts {rule} PER KEY k)")
+        home.sql(f"CREATE VIEW v AS {query} EMIT ON WINDOW CLOSE")
+        home.sql(f"CREATE VIEW n AS {query} HAVING count(*) > 0 EMIT ON WINDOW CLOSE")
+        seen: list[Any] = []
+        for run in cuts(rows, chance):
+            home.insert("s", run)
+            seen += run
+            bounds = dict(home.query("SELECT coalesce(partition, '-'), progress FROM sys.progress WHERE kind = 'key'"))
+            ((least,),) = home.query("SELECT progress FROM sys.progress WHERE kind = 'stream'")
+            closed = []
+            for row in home.batch(query, s=seen):
+                own = [each for each in (bounds.get(row[1] or "-"), least) if each is not None]
+                if own and row[0] + timedelta(seconds=10) <= max(own):
+                    closed.append(row)
+            assert_same_rows(home.table("v"), closed, f"{rule} after {len(seen)} rows")
+            assert_same_rows(home.table("n"), closed, f"{rule} after {len(seen)} rows, by Spark")
+        home.advance("s")
+        for view in ("v", "n"):
+            assert_same_rows(home.emitted(view), home.batch(query, s=seen), rule)
