@@ -575,7 +575,8 @@ def test_columns_of_windows(text: str, place: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "message"),
     [
-        ("SELECT count(*) FROM s <SLICES '1 minute'>", "<SLICES '1 minute'>", "nothing tells which column the time is in"),
+        ("SELECT count(*) FROM s <SLICES '1 minute'>", "<SLICES '1 minute'>",
+         "nothing tells which column the time is in"),
         ("SELECT count(*) FROM STREAM((SELECT n FROM s) q, 'CUT BY 9 ROWS')", "CUT BY 9 ROWS",
          "the order of arrival is known of the rows of a stream only"),
         ("SELECT count(*) FROM TUMBLE(TABLE v, DESCRIPTOR(ARRIVAL_TS), INTERVAL 1 HOUR)", "ARRIVAL_TS",

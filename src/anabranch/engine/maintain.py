@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch.algebra.progress import END
 from anabranch.engine import local, read
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
@@ -53,8 +54,10 @@ class Maintainer:
         added: dict[str, tuple[DataFile, ...]],
         moves: Moves,
         now: int,
+        taken: Mapping[str, int],
     ) -> None:
         self.core = core
+        self.taken = taken  # how many rows this commit brings, by stream
         self.moves = moves
         self.filling = False
         #: For views with triggers, the end of the first window that is still to be shown, before and after.
@@ -84,18 +87,21 @@ class Maintainer:
                 return self._fire(view)
             finally:
                 self.filling = False
-        return self._write(view, self._signed(read.view_query(self.core, self.catalog, view, self.after, hidden=True)))
+        whole = read.view_query(self.core, self.catalog, view, self.after, hidden=True)
+        return self._write(view, self._signed(self._closed(view, whole)))
 
     def renew(self, view: View) -> tuple[DataFile, ...]:
         """The changes of a node after something was changed under it that brings no new rows; what waits goes on."""
         if view.emit == "triggers":
             return ()
-        return self._difference(view, None)
+        return self._minus_shown(view, self._closed(view, self.fresh(view)), None)
 
     def changes(self, view: View) -> tuple[DataFile, ...]:
         """What a node shows now and did not, and the other way round."""
         if view.emit == "triggers":
             return self._fire(view)
+        if view.closing and (self.touches(view) or self.progress(view, 0) != self.progress(view, 1)):
+            return self._minus_shown(view, self._closed(view, self.fresh(view)), None)
         if not self.touches(view):
             return ()
         if not (view.node == "keyed" and view.direct):
@@ -112,6 +118,16 @@ class Maintainer:
             return self._difference(view, None)
         touched = self.touched(view)
         return () if touched is None else self._difference(view, touched)
+
+    def _closed(self, view: View, frame: DataFrame) -> DataFrame:
+        """The rows of an answer whose windows have closed, where a view waits for that."""
+        bound = self.progress(view, 1)
+        if not view.closing or bound == END:
+            return frame
+        type = next(field.type for field in view.fields if field.name == view.closing)
+        column = quote_name(view.closing)
+        end = f"unix_micros({column})" if type == "timestamp" else column
+        return frame.where("false" if bound is None else f"{end} + {view.times[view.closing]} <= {bound}")
 
     def _hot(self, view: View) -> tuple[DataFile, ...]:
         """The changes of a plain aggregate, beside its groups in memory."""
@@ -150,8 +166,21 @@ class Maintainer:
 
         That of its streams, held back by views below that have rows of a window still to show.
         """
+        if view.clock == "arrival":  # nothing that comes later can be late
+            return self.now if which else None
+        if view.clock == "rows":
+            return self._rows_taken(view, which)
         waits = {id: end for id, ends in self.waits.items() if (end := ends[which]) is not None}
         return progress(self.core, self.catalog, view, self.before, self.moves, which, waits)
+
+    def _rows_taken(self, view: View, which: int) -> int | None:
+        """How many rows the stream of a view has, before this commit or after it."""
+        (stream,) = self.catalog.sources_of(view)
+        if which and stream in self.moves and self.moves[stream][1].bound == END:
+            return END
+        state = self.before.streams.get(stream)
+        before = state.rows if state is not None else 0
+        return before + (self.taken.get(stream, 0) if which else 0)
 
     def _records(self, view: View) -> dict[Key, Records]:
         """How many records this commit brings for each key, and their places where these matter."""

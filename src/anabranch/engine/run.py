@@ -186,6 +186,7 @@ class Runner:
                 tables,
                 schemas,
                 watch,
+                taken={stream.id: figures.rows},
             )
             reach("after-changes")
             record = ledger.commit(
@@ -247,7 +248,9 @@ class Runner:
         """Let the delays fire that are over; None if none is."""
         core = self.core
         views = [
-            view for view in core.catalog().of(View) if view.triggers is not None and view.triggers["delay"] is not None
+            view
+            for view in core.catalog().of(View)
+            if view.triggers is not None and (view.triggers["delay"] is not None or view.clock == "arrival")
         ]
         if not any(core.timers.due(view, core.ledger.snapshot(), core.now()) for view in views):
             return None
@@ -285,18 +288,19 @@ def emit_changes(
     made: frozenset[str] = frozenset(),
     only: frozenset[str] | None = None,
     renewed: frozenset[str] = frozenset(),
+    taken: Mapping[str, int] | None = None,
 ) -> None:
     """Add the changes of every view whose changes are kept to the tables of a commit.
 
     `made` are new views: they are filled, and no other view changes. `only` are all that can change. `renewed` are
-    compared as a whole, whatever the commit brings.
+    compared as a whole, whatever the commit brings. `taken` says how many rows it brings, by stream.
     """
     kept = [view for view in catalog.in_order() if view.kept and catalog.sources_of(view) & set(moves)]
     if made or only is not None:
         kept = [view for view in kept if view.id in (made or only or ())]
     if not kept:
         return
-    maintainer = Maintainer(core, catalog, snapshot, dict(added), moves, core.now())
+    maintainer = Maintainer(core, catalog, snapshot, dict(added), moves, core.now(), taken or {})
     for view in kept:
         if view.node:
             if view.id in renewed:

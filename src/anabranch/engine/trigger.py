@@ -77,8 +77,10 @@ class Timers:
         return min((time for time in times if time is not None), default=None)
 
     def due(self, view: View, snapshot: Snapshot, now: int) -> bool:
-        """Whether a delay is over."""
+        """Whether a delay is over, or a window of times of arrival."""
         waiting = self.pending(view, snapshot).values()
+        if view.clock == "arrival" and (end := self.earliest(view)) is not None and end <= now:
+            return True
         return any(each.deadline is not None and each.deadline <= now for each in waiting)
 
     def fire(
@@ -175,6 +177,6 @@ def _event_times(view: View) -> Callable[[Key], int | None]:
 
 
 def _micros(moment: Any, shift: int) -> int | None:
-    if moment is None:
-        return None
+    if moment is None or isinstance(moment, int):
+        return None if moment is None else moment + shift  # a window of numbers
     return int(moment.timestamp()) * 1_000_000 + int(moment.microsecond) + shift

@@ -294,6 +294,7 @@ class Build:
             kind, keying.reason if kind else "", keys if kind else (), made_touches if kind else (),
             self._narrows(keying, inputs, block) if kind else (), None, None, "correct", False,
             {**self._times(select, inputs, fields), **self._key_times(keying, names, inputs)},
+            clock=self._clock(inputs),
         )  # fmt: skip
 
     def _schemas(self, references: Mapping[str, Any]) -> dict[str, tuple[Field, ...]]:
@@ -437,6 +438,23 @@ class Build:
             if shift is not None:
                 return shift
         return None
+
+    def _clock(self, inputs: Sequence[Input]) -> str:
+        """What the windows of a node close by."""
+        for each in inputs:
+            window = each.relation.window
+            if window is not None:
+                if window.attribute == "row_num" or window.kind == "chunks":
+                    return "rows"
+                if window.attribute == "arrival_ts":
+                    return "arrival"
+                continue
+            node = self._node(each.relation)
+            reference = self.binder.resolve(each.relation) if node is None else None
+            known = self.tree.catalog.objects.get(reference.target) if reference is not None else node
+            if isinstance(known, View) and known.clock != "event":
+                return known.clock
+        return "event"
 
     def _progresses(self, relation: Relation) -> bool:
         """Whether what the windows of a relation lie along progresses, so that they close."""

@@ -254,6 +254,8 @@ class View:
     times: Mapping[str, int] = field(default_factory=dict)  # column -> what to add to it for the end of its window
     counted: str | None = None  # the placeholder of the stream whose rows a trigger counts one by one
     remade: int = 0  # how often its own tables were begun anew, because their columns had changed
+    clock: str = "event"  # what its windows close by: event time, the number of "rows", or the time of "arrival"
+    closing: str = ""  # the column that says when a window closes, where that is looked at row by row of the answer
 
     kind = "view"
 

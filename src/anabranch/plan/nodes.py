@@ -17,7 +17,7 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import SHIFTS, Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
-from anabranch.plan.windows import micros_sql
+from anabranch.plan.windows import micros_sql, partitioned
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Emission, Query
 
@@ -147,14 +147,20 @@ class Tree:
             view = _coarser(view, timed)
         if emission.mode == "feed":
             return view
+        if emission.mode == "close" and any(r.window and partitioned(r.window) for r in query.relations()):
+            return view  # its query gives the windows that are full, and no others
         if emission.watermark and not timed:
             if emission.mode == "close" and self._hand_down(view, emission, query):
                 return view
+            closing = _closing_column(view)
+            if emission.mode == "close" and closing is not None and emission.late == "correct":
+                return replace(view, emit="close", closing=closing)
             raise refuse(
                 self.text,
                 emission.span,
                 "not every part of this query has a window that closes",
-                "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE, HOP or CUMULATE",
+                "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over windows of a column that progresses,"
+                " and window_end among what is shown",
             )
         triggers = {
             "counting": emission.counting,
@@ -192,6 +198,12 @@ class Tree:
             if reference is not None and reference.kind in ("stream", "view"):
                 return True
         return False
+
+
+def _closing_column(view: View) -> str | None:
+    """The column of an answer that tells when the window of its row closes."""
+    names = [field.name for field in view.fields if field.name in view.times]
+    return min(names, key=lambda name: name.lower() != "window_end") if names and view.node != "stateless" else None
 
 
 def _renamed(view: View, fields: tuple[Field, ...]) -> View:

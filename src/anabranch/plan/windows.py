@@ -138,6 +138,8 @@ def bounds_sql(start: str, end: str, *, number: bool = False) -> str:
 
 def closing_shift(window: WindowSpec, column: str) -> int | None:
     """What to add to a column of a window for the progress at which the window closes; None if that cannot be told."""
+    if partitioned(window):
+        return None  # the rows of a key tell, and nothing else
     # A chunk ends where another row begins, a session when its gap is over, a window that holds its end behind it.
     after = 1 if window.kind in ("chunks", "session", "slide_by_row") else 0
     if column == "window_end":

@@ -324,7 +324,7 @@ class _Script:
 
     def _check_closing(self, statement: Statement, query: Query, what: str, reads: set[str]) -> None:
         assert query.emission is not None
-        windowed = any(relation.window is not None and relation.window.by_row for relation in query.relations())
+        windowed = any(relation.window is not None for relation in query.relations())
         windowed = windowed or any(self.known[name].kind == "view" for name in reads)
         grouped = any(select.group or select.distinct for select, _ in query.selects())
         if not windowed or not grouped:
@@ -333,7 +333,7 @@ class _Script:
                 text=statement.text,
                 start=query.emission.span.start,
                 end=query.emission.span.end,
-                hint="EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE, HOP or CUMULATE",
+                hint="EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE, HOP or other windows",
             )
         self._closing += [(what, name) for name in sorted(reads)]
 

@@ -1,0 +1,140 @@
+"""When windows of every kind close: by event time, by the number of rows, by the rows of a key, by the next chunk."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from anabranch.errors import SqlError
+from anabranch.testing import Harness
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1)
+
+
+def at(seconds: int) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def shown(home: Harness, view: str) -> list[tuple[Any, ...]]:
+    return sorted(home.query(f"SELECT * FROM {view}"), key=str)
+
+
+def seconds(moment: datetime) -> int:
+    return round((moment - START).total_seconds())
+
+
+def test_counted_chunks_close_with_their_last_row(home: Harness) -> None:
+    home.sql("CREATE STREAM s (n INT)")
+    home.sql("CREATE VIEW three AS SELECT sum(n) AS x FROM STREAM(s, 'CUT BY 3 ROWS') EMIT ON WINDOW CLOSE")
+    home.sql("CREATE VIEW seven AS SELECT count(*) AS x FROM STREAM(s, 'CUT BY 7 ROWS') EMIT ON WINDOW CLOSE")
+    for cut in ([1, 2], [3], [4, 5, 6, 7]):
+        home.insert("s", [(n,) for n in cut])
+        if cut == [1, 2]:
+            assert shown(home, "three") == []
+        if cut == [3]:
+            assert shown(home, "three") == [(6,)]
+    assert shown(home, "three") == [(15,), (6,)]
+    assert shown(home, "seven") == [(7,)]
+
+
+def test_a_chunk_closes_when_another_begins(home: Harness) -> None:
+    home.sql("CREATE STREAM s (g STRING, n INT)")
+    home.sql("CREATE VIEW v AS SELECT min(g) AS g, collect_list(n) AS n, window_end FROM CHUNKS(s, g)"
+             " GROUP BY window_start, window_end EMIT ON WINDOW CLOSE")  # fmt: skip
+    rows = [("g1", 1), ("g1", 2), ("g2", 3), ("g1", 4), ("g1", 5), ("g3", 6)]
+    home.insert("s", rows[:2])
+    assert shown(home, "v") == []
+    home.insert("s", rows[2:3])
+    assert shown(home, "v") == [("g1", [1, 2], 2)]
+    home.insert("s", rows[3:])
+    assert [(g, sorted(n)) for g, n, _ in shown(home, "v")] == [("g1", [1, 2]), ("g1", [4, 5]), ("g2", [3])]
+
+
+def test_chunks_of_time_close_with_progress_and_late_rows_correct_them(home: Harness) -> None:
+    home.sql("CREATE STREAM s (n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts)")
+    home.sql("CREATE VIEW v AS SELECT sum(n) AS x, window_end FROM s CUT ON ts BY 60 SECONDS"
+             " GROUP BY window_end EMIT ON WINDOW CLOSE")  # fmt: skip
+    home.insert("s", [(1, at(10)), (2, at(50))])
+    assert shown(home, "v") == []
+    home.insert("s", [(4, at(65)), (8, at(30)), (16, at(70))])
+    assert shown(home, "v") == [(11, at(60))]
+    home.insert("s", [(32, at(125))])
+    assert shown(home, "v") == [(11, at(60)), (20, at(120))]
+    home.insert("s", [(64, at(0))])
+    assert shown(home, "v") == [(20, at(120)), (75, at(60))]
+
+
+def test_windows_of_the_rows_of_a_key_close_with_its_rows(home: Harness) -> None:
+    home.sql("CREATE STREAM s (k STRING, v INT)")
+    home.sql("CREATE VIEW p AS SELECT k, sum(v) [RANGE 3 rows, SLIDE 2 rows, WA row-num, PA k] FROM s"
+             " EMIT ON WINDOW CLOSE")  # fmt: skip
+    home.sql("CREATE VIEW g AS SELECT k, sum(v) [RANGE 3 rows, SLIDE 2 rows, WA row-num] FROM s GROUP BY k"
+             " EMIT ON WINDOW CLOSE")  # fmt: skip
+    rows = [("a", 10), ("b", 1), ("a", 20), ("a", 30), ("b", 2), ("a", 40), ("b", 3), ("a", 50)]
+    home.insert("s", rows[:3])
+    assert [row[:2] for row in shown(home, "p")] == [("a", 30)]
+    home.insert("s", rows[3:])
+    assert [row[:2] for row in shown(home, "p")] == [("a", 30), ("a", 90), ("b", 3)]
+    assert [row[:2] for row in shown(home, "g")] == [
+        ("a", 10), ("a", 50), ("a", 70), ("a", 90), ("b", 1), ("b", 1), ("b", 2), ("b", 3),
+    ]  # fmt: skip
+
+
+def test_sessions_close_when_their_gap_is_over_and_late_rows_join_them(home: Harness) -> None:
+    home.sql("CREATE STREAM s (k STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts)")
+    home.sql("CREATE VIEW v AS SELECT k, count(*) AS n, window_start, window_end FROM"
+             " SESSION(s PARTITION BY k, ts, INTERVAL 5 SECONDS) GROUP BY k, window_start, window_end"
+             " EMIT ON WINDOW CLOSE")  # fmt: skip
+
+    def sessions() -> list[tuple[Any, ...]]:
+        return [(k, n, seconds(start), seconds(end)) for k, n, start, end in shown(home, "v")]
+
+    home.insert("s", [("a", at(0)), ("a", at(3)), ("b", at(1))])
+    home.insert("s", [("a", at(8))])  # progress is at the end of a's session: this very row prolongs it
+    assert sessions() == [("b", 1, 1, 6)]
+    home.insert("s", [("b", at(40))])
+    assert sessions() == [("a", 3, 0, 13), ("b", 1, 1, 6)]
+    home.insert("s", [("a", at(24)), ("a", at(12))])  # late; one of them makes the session longer
+    assert sessions() == [("a", 1, 24, 29), ("a", 4, 0, 17), ("b", 1, 1, 6)]
+    home.insert("s", [("a", at(17)), ("a", at(21))])  # late, and a bridge between two sessions
+    assert sessions() == [("a", 7, 0, 29), ("b", 1, 1, 6)]
+
+
+def test_windows_that_end_at_rows_close_behind_them(home: Harness) -> None:
+    home.sql("CREATE STREAM s (ts TIMESTAMP, WATERMARK FOR ts AS ts)")
+    home.sql("CREATE VIEW v AS SELECT count(*) [RANGE 10 seconds, RATTR ts, SLIDE 1 row, SATTR row-num] FROM s"
+             " EMIT ON WINDOW CLOSE")  # fmt: skip
+
+    def ends() -> list[tuple[int, int]]:
+        return sorted((seconds(row[2]), row[0]) for row in shown(home, "v"))
+
+    home.insert("s", [(at(each),) for each in (0, 4, 7)])
+    assert ends() == [(0, 1), (4, 2)]
+    home.insert("s", [(at(each),) for each in (13, 2)])
+    assert ends() == [(0, 1), (2, 2), (4, 3), (7, 4)]
+
+
+def test_windows_of_arrival_close_by_the_clock(home: Harness) -> None:
+    home.sql("CREATE STREAM s (n INT)")
+    home.sql("SET CLOCK TIMESTAMP '2026-01-01 00:00:10'")
+    home.sql("CREATE VIEW v AS SELECT count(*) AS n, window_end FROM TUMBLE(s, ARRIVAL_TS, INTERVAL 1 MINUTE)"
+             " GROUP BY window_end EMIT ON WINDOW CLOSE")  # fmt: skip
+    home.insert("s", [(1,), (2,)])
+    home.sql("SET CLOCK TIMESTAMP '2026-01-01 00:00:50'")
+    home.insert("s", [(3,)])
+    assert shown(home, "v") == []
+    home.sql("SET CLOCK TIMESTAMP '2026-01-01 00:01:00'")
+    assert shown(home, "v") == [(3, at(60))]
+
+
+def test_windows_over_what_does_not_progress_never_close(home: Harness) -> None:
+    home.sql("CREATE STREAM s (n INT, other TIMESTAMP, ts TIMESTAMP, WATERMARK FOR ts AS ts)")
+    for windows in ("TUMBLE(s, n, 10)", "TUMBLE(s, other, INTERVAL 1 MINUTE)"):
+        with pytest.raises(SqlError, match="not every part of this query has a window that closes") as caught:
+            home.sql(f"CREATE VIEW v AS SELECT count(*) AS c, window_end FROM {windows}"
+                     " GROUP BY window_start, window_end EMIT ON WINDOW CLOSE")  # fmt: skip
+        assert "progresses" in (caught.value.hint or "")
