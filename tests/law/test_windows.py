@@ -138,3 +138,51 @@ def test_windows_hold_what_their_extents_hold(home: Harness, seed: int) -> None:
         for how in ("read", "kept", "after"):
             assert shown(home, f"SELECT * FROM {how}_{name}") == expected, (case, how)
         assert shown(home, CASES[case].query) == expected, (case, "asked at once")
+
+
+STRATEGIES = ("panes", "windows", "rows")
+
+
+@pytest.mark.parametrize("seed", [3])
+def test_strategies_give_the_same_answers(home: Harness, seed: int) -> None:
+    """Panes, windows and rows; windows of many panes too, which are had by difference; with values that are NULL."""
+    dice = random.Random(seed)
+    home.sql("CREATE STREAM s (k STRING, v INT, n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 3 SECONDS)")
+    functions = {
+        "wide": "HOP(s, ts, INTERVAL 1 SECOND, INTERVAL 12 SECONDS, STRATEGY => '{}')",
+        "odd": "SLIDING(s, ts, INTERVAL 4 SECONDS, INTERVAL 10 SECONDS, STRATEGY => '{}')",
+        "apart": "HOP(s, ts, INTERVAL 9 SECONDS, INTERVAL 4 SECONDS, STRATEGY => '{}')",
+        "all": "TUMBLE(s, ts, INTERVAL 7 SECONDS, STRATEGY => '{}')",
+    }
+    items = "count(*) AS c, count(v) AS cv, sum(v) AS x, avg(v) AS a, max(v) AS m"
+    queries = {}
+    for name, function in functions.items():
+        for strategy in STRATEGIES:
+            keys = "" if name == "all" else "k, "
+            values = items.removesuffix(", max(v) AS m") if name == "wide" else items
+            query = (
+                f"SELECT {keys}window_start, window_end, {values} FROM {function.format(strategy)}"
+                f" GROUP BY {keys}window_start, window_end"
+            )
+            queries[name, strategy] = query
+            home.sql(f"CREATE VIEW read_{name}_{strategy} AS {query}")
+            home.sql(f"CREATE VIEW kept_{name}_{strategy} AS {query} EMIT CHANGES")
+            home.sql(f"CREATE VIEW shut_{name}_{strategy} AS {query} EMIT ON WINDOW CLOSE")
+    given = [(k, None if v % 5 == 0 else v, n, ts) for k, v, n, ts in rows(seed)]
+    at = 0
+    while at < len(given):
+        size = dice.randrange(4, 16)
+        home.insert("s", given[at : at + size])
+        at += size
+    for name in functions:
+        answers = {}
+        for strategy in STRATEGIES:
+            for how in ("read", "kept", "shut"):
+                found = sorted(home.query(f"SELECT * FROM {how}_{name}_{strategy}"), key=str)
+                answers[how, strategy] = found
+        whole = sorted(home.query(queries[name, "rows"]), key=str)
+        for (how, strategy), answer in answers.items():
+            if how != "shut":
+                assert answer == whole, (name, how, strategy)
+        assert answers["shut", "panes"] == answers["shut", "windows"] == answers["shut", "rows"]
+        assert answers["shut", "panes"] and set(answers["shut", "panes"]) <= set(whole)

@@ -16,6 +16,7 @@ from anabranch.plan.describe import Figures, PlanNode, progress_rule
 from anabranch.plan.explain import Explanation, explain_query, explain_view
 from anabranch.plan.nodes import plan
 from anabranch.plan.render import SUBSCRIBED, rendered
+from anabranch.plan.strategy import Load
 from anabranch.plan.views import Surroundings
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import CreateView, Explain, SelectStatement
@@ -51,8 +52,14 @@ class World:
         names = Table("names", "names", "", (Field("k", "string"), Field("label", "string")), None, {}, None)
         self.catalog = Catalog({each.id: to_json(each) for each in (stream("s"), stream("r"), names)})
         numbers = count()
+        self.loads: dict[str, Load] = {}
         self.surroundings = Surroundings(
-            analyze, lambda _: 0, lambda _: False, lambda _: (1, 1), lambda name: f"{name}_{next(numbers)}"
+            analyze,
+            lambda _: 0,
+            lambda _: False,
+            lambda _: (1, 1),
+            lambda name: f"{name}_{next(numbers)}",
+            self.loads.get,
         )
 
     def make(self, sql: str) -> View:

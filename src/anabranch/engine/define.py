@@ -30,6 +30,7 @@ from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, to_json
 from anabranch.plan.nodes import plan
+from anabranch.plan.strategy import Load
 from anabranch.plan.views import Surroundings
 from anabranch.sinks.base import CHANGE_COLUMNS
 from anabranch.sql.definitions import check_sink, check_watermark
@@ -405,6 +406,7 @@ class Definer:
             lambda id: bool(snapshot.files.get(id)),
             lambda id: (snapshot.version, snapshot.delta_versions.get(id, 0)),
             self._new_id,
+            lambda id: _load(snapshot, id),
         )
 
     # ---- sinks
@@ -692,3 +694,15 @@ def stream_locks(core: Core, streams: set[str]) -> contextlib.ExitStack:
     for id in sorted(streams):
         stack.enter_context(core.stream_lock(id))
     return stack
+
+
+def _load(snapshot: Snapshot, id: str) -> Load | None:
+    """What the last run brought to a stream or a pane table."""
+    state = snapshot.streams.get(id)
+    if state is not None and state.last is not None:
+        last = state.last
+        return Load(last.rows, last.low, last.high) if last.low is not None and last.high is not None else None
+    for file in reversed(list(snapshot.files.get(id, {}).values())):
+        if file.low is not None and file.high is not None:
+            return Load(file.rows, file.low, file.high)
+    return None

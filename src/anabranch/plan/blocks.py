@@ -15,6 +15,7 @@ from anabranch.algebra.aggregates import Aggregate
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Stream, Table, window_type
+from anabranch.plan.strategy import PANES, ROWS, Loads, Strategy, strategy_of
 from anabranch.plan.windows import needs_numbers, sliding, value_sql
 from anabranch.sql.calls import Call, aggregate_calls, chains, occurrences
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name, tokenize
@@ -62,6 +63,7 @@ class Block:
     spec: WindowSpec | None
     condition: str | None
     calls: tuple[BlockCall, ...]
+    strategy: Strategy | None = None
 
     @property
     def rows(self) -> tuple[Field, ...]:
@@ -99,7 +101,7 @@ def aggregates_in(select: Select, owner: Query) -> list[Call]:
     return calls
 
 
-def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze) -> Block | str:
+def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, loads: Loads) -> Block | str:
     """The block of a SELECT, or the reason why it is none."""
     text = binder.text
     calls = aggregates_in(select, owner)
@@ -135,7 +137,13 @@ def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze) -
     conditions = plain.text_of(select.where) if select.where is not None else None
     uses_window = window is not None and _uses_window(select, calls, keys)
     windows = sliding(window) if window is not None else None
-    paned = windows is not None and any(key.window for key in keys) and not uses_window
+    strategy: Strategy | None = None
+    if window is not None and windows is not None and any(key.window for key in keys):
+        row_keys = [key.expression for key in keys if not key.window]
+        strategy = strategy_of(window.strategy, windows, stream, row_keys, binder.catalog, loads)
+        if strategy.name == ROWS:
+            return "it is asked to look at rows"
+    paned = strategy is not None and strategy.name == PANES and not uses_window
     if not paned and window is not None and needs_numbers(window):
         return "its windows count rows as they came"
     if not paned:
@@ -177,6 +185,7 @@ def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze) -
         window if paned else None,
         conditions,
         tuple(block_calls),
+        strategy,
     )
 
 

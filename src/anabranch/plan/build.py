@@ -172,7 +172,7 @@ class Build:
                 continue
             if any(self._is_cte(r) for r in each.relations):
                 continue
-            found = find_block(each, owner, self.binder, self.tree.world.analyze)
+            found = find_block(each, owner, self.binder, self.tree.world.analyze, self.tree.world.loads)
             if isinstance(found, str):
                 continue
             self.tree.placed += 1

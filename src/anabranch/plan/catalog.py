@@ -170,6 +170,8 @@ class BlockUse:
     columns: tuple[str, ...]
     first: int | None = None  # the start of window 0, where that is not the origin
     numbers: bool = False  # windows of numbers: their bounds are no times
+    strategy: str = "panes"  # or "windows"; of windows only
+    costs: Mapping[str, float] = field(default_factory=dict)  # what each strategy was expected to cost a window
 
     def fields(self, panes: Panes) -> tuple[Field, ...]:
         """The columns of the pane table as the view sees it."""

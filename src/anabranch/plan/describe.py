@@ -294,6 +294,11 @@ class _Describer:
                 f"{kind} {duration_text(windows.size)}{slide}; pane {duration_text(panes.grain)},"
                 f" {count} pane{'' if count == 1 else 's'} a window"
             )
+        if use.costs:
+            told = ", ".join(f"{name} {cost:,.0f}" for name, cost in use.costs.items())
+            lines.append(f"strategy {use.strategy}; predicted cost of a window, in steps: {told}")
+        elif windows is not None or use.strategy != "panes":
+            lines.append(f"strategy {use.strategy}; too little is known of the stream to predict its cost")
         lines += [f"{name} = {panes.column(name).partial}" for name in use.columns]
         family = view.owner or view.id
         others = {other.owner or other.id for other in self.catalog.of(View) if use_of(other, panes) is not None}

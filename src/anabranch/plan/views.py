@@ -36,6 +36,7 @@ from anabranch.plan.catalog import (
     Table,
     View,
 )
+from anabranch.plan.strategy import Loads
 from anabranch.plan.windows import ID, needs_numbers
 from anabranch.sql.calls import aggregate_calls, chains, volatile_calls
 from anabranch.sql.lexer import normal_form, quote_name, tokenize
@@ -66,6 +67,7 @@ class Surroundings:
     has_files: Callable[[str], bool]
     table_at: Callable[[str], tuple[int, int]]  # the version at which a static table is read now
     new_id: Callable[[str], str]
+    loads: Loads  # what the last run brought to a stream or a pane table
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def plan_view(
             continue
         if any(each.window is not None and each.subquery is not None for each in select.relations):
             reasons.append("it puts the rows of a query into windows")
-        found = find_block(select, owner, binder, world.analyze)
+        found = find_block(select, owner, binder, world.analyze, world.loads)
         if isinstance(found, str):
             reasons.append(found)
             continue
@@ -229,14 +231,16 @@ class Placer:
         self.panes[panes.id] = panes
         windows = block.windows
         columns_used = tuple(dict.fromkeys(used))
+        chosen = block.strategy
+        told = (chosen.name, chosen.costs) if chosen is not None else ("panes", {})
         if windows is None:
-            use = BlockUse(placeholder, panes.id, None, presence, columns_used)
+            use = BlockUse(placeholder, panes.id, None, presence, columns_used, None, False, *told)
         else:
             # From the start of window 0 on, both alignments are the same.
             first = windows.first_start
             numbers = block.spec is not None and block.spec.rows
             sizes = (windows.size, windows.slide, first % windows.slide)
-            use = BlockUse(placeholder, panes.id, sizes, presence, columns_used, first, numbers)
+            use = BlockUse(placeholder, panes.id, sizes, presence, columns_used, first, numbers, *told)
         return Placed(use, finals, columns)
 
     def _candidates(self) -> list[Panes]:

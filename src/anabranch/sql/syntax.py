@@ -67,6 +67,7 @@ class WindowSpec:
     every: int = 0
     by: Literal["row_num", "rank"] = "row_num"
     filled: bool = False
+    strategy: Literal["auto", "panes", "windows", "rows"] = "auto"  # how aggregates are to be computed
 
     @property
     def by_row(self) -> bool:

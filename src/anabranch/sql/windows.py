@@ -31,7 +31,9 @@ _NAMES = {
     "every": "every",
     "by": "by",
     "filled": "filled",
+    "strategy": "strategy",
 }
+_STRATEGIES: tuple[Literal["auto", "panes", "windows", "rows"], ...] = ("auto", "panes", "windows", "rows")
 _KINDS: dict[str, WindowKind] = {
     "TUMBLE": "tumble",
     "HOP": "hop",
@@ -42,7 +44,7 @@ _KINDS: dict[str, WindowKind] = {
     "SLIDE_BY_ROW": "slide_by_row",
     "CHUNKS": "chunks",
 }
-_OPTIONAL = ("offset", "origin", "by", "filled")
+_OPTIONAL = ("offset", "origin", "by", "filled", "strategy")
 
 
 def _function(example: str, *figures: str, partitioned: bool = False) -> TableFunction:
@@ -55,8 +57,10 @@ def _function(example: str, *figures: str, partitioned: bool = False) -> TableFu
 
 #: HOP has its slide before its size in Flink and in RisingWave; SLIDING follows it.
 WINDOW_FUNCTIONS = {
-    "TUMBLE": _function("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE)", "size", "offset", "filled"),
-    "HOP": _function("HOP(TABLE t, DESCRIPTOR(ts), INTERVAL 10 SECONDS, INTERVAL 1 MINUTE)", "slide", "size", "offset"),
+    "TUMBLE": _function("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE)", "size", "offset", "filled", "strategy"),
+    "HOP": _function(
+        "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL 10 SECONDS, INTERVAL 1 MINUTE)", "slide", "size", "offset", "strategy"
+    ),
     "CUMULATE": _function(
         "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL 10 MINUTES, INTERVAL 1 DAY)", "step", "size", "offset"
     ),
@@ -68,7 +72,7 @@ WINDOW_FUNCTIONS = {
         "slide",
         "size",
         "origin",
-        partitioned=True,
+        "strategy",
     ),
     "LANDMARK": _function("LANDMARK(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE)", "slide", "origin"),
     "SLIDE_BY_ROW": _function(
@@ -114,6 +118,7 @@ def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation)
         values.get("every", 0),
         "rank" if values.get("by") else "row_num",
         bool(values.get("filled")),
+        _STRATEGIES[values.get("strategy", 0)],
     )
     return replace(call.source, span=call.span, window=window, join=join)
 
@@ -123,18 +128,20 @@ def _figure(cursor: Cursor, parameter: str) -> Figure:
         return _word(cursor, ("row_num", "rank"), parameter)
     if parameter == "filled":
         return _word(cursor, ("false", "true"), parameter)
+    if parameter == "strategy":
+        return _word(cursor, _STRATEGIES, parameter)
     if parameter == "origin":
         return take_origin(cursor)
     what = "after how many rows a window ends" if parameter == "every" else f"the {parameter} of the window"
     return take_figure(cursor, what) if parameter == "offset" else take_length(cursor, what)
 
 
-def _word(cursor: Cursor, known: tuple[str, str], parameter: str) -> Figure:
-    """Which of two words stands here, as 0 or 1."""
+def _word(cursor: Cursor, known: tuple[str, ...], parameter: str) -> Figure:
+    """Which of some words stands here, by its place among them."""
     token = cursor.current
     word = (token.value if token.kind == STRING else token.name).lower().replace("-", "_")
     if word not in known:
-        raise cursor.problem(f"expected {known[0]} or {known[1]} for {parameter.upper()}", known=known)
+        raise cursor.problem(f"expected {', '.join(known[:-1])} or {known[-1]} for {parameter.upper()}", known=known)
     cursor.advance()
     return Figure(known.index(word), "number", token.span)
 
@@ -148,7 +155,7 @@ def _attribute(time: Name | None) -> Literal["column", "row_num", "arrival_ts"]:
 
 def _along(call: Call[Figure]) -> list[Figure]:
     """The figures that are measured along the attribute, in the order they are written."""
-    figures = [figure for name, figure in call.figures.items() if name not in ("every", "by", "filled")]
+    figures = [figure for name, figure in call.figures.items() if name not in ("every", "by", "filled", "strategy")]
     return sorted(figures, key=lambda figure: figure.span.start)
 
 

@@ -1,0 +1,71 @@
+"""How the aggregates of windows are computed, and what that is expected to cost.
+
+    panes    a partial for each pane and group; a window is the sum of its panes
+    windows  a partial for each window and group: a row counts in all of its windows at once
+    rows     no partials: rows are kept, and looked at when the window is
+
+A query can ask for one; otherwise it is panes, unless what is known of the stream says that windows cost less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.algebra.windows import SlidingWindows
+from anabranch.algebra.windows.costs import choose
+from anabranch.plan.catalog import Catalog, Panes, Stream
+
+PANES, WINDOWS, ROWS = "panes", "windows", "rows"
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a run brought: so many rows, or partials, between two times or numbers."""
+
+    rows: int
+    low: int
+    high: int
+
+    def every(self, length: int) -> float:
+        """How many rows there are in a stretch of a length."""
+        return self.rows * length / max(self.high - self.low, length)
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A strategy, and the predicted cost of each, if there was something to predict it from."""
+
+    name: str
+    costs: Mapping[str, float] = field(default_factory=dict)
+
+
+#: What the last run brought to a stream or a pane table; None if nothing is known.
+Loads = Callable[[str], Load | None]
+
+
+def strategy_of(
+    asked: str, windows: SlidingWindows, stream: Stream, keys: Sequence[str], catalog: Catalog, loads: Loads
+) -> Strategy:
+    """The strategy for windows over a stream, grouped by some expressions."""
+    rows, groups = loads(stream.id), _groups(windows, stream, keys, catalog, loads)
+    costs: dict[str, float] = {}
+    if rows is not None and groups is not None:
+        found = choose(windows, rows.every(windows.size), groups, differential=False).costs
+        costs = {PANES: round(found["panes"], 1), WINDOWS: round(found["windows"], 1)}
+    if asked != "auto":
+        return Strategy(asked, costs)
+    return Strategy(WINDOWS if costs and costs[WINDOWS] < costs[PANES] else PANES, costs)
+
+
+def _groups(
+    windows: SlidingWindows, stream: Stream, keys: Sequence[str], catalog: Catalog, loads: Loads
+) -> float | None:
+    """How many groups a pane has, as a pane table with the same keys shows."""
+    wanted = sorted(keys)
+    for panes in catalog.of(Panes):
+        if panes.stream == stream.id and panes.grain and sorted(key.expression for key in panes.keys) == wanted:
+            load = loads(panes.id)
+            if load is not None:
+                return load.every(max(windows.grain, panes.grain))
+    return None
