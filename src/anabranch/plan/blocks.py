@@ -315,11 +315,13 @@ def read_edits(block: Block, text: str, source: str, finals: dict[str, str], pre
     places += [group.tokens for group in select.group]
     if select.having is not None:
         places.append(select.having.tokens)
-    if owner.body is select and owner.order_tokens:
-        places.append(owner.order_tokens)
+    order = owner.order_tokens if owner.body is select else ()
+    if order:
+        places.append(order)
     for tokens in places:
         calls = list(aggregate_calls(tokens))
-        edits += [Edit(call.span, finals[call.key]) for call in calls]
+        if tokens is not order:
+            edits += [Edit(call.span, finals[call.key]) for call in calls]
         taken = [call.span for call in calls]
         for key in block.keys:
             name = quote_name(key.name)
@@ -338,6 +340,7 @@ def read_edits(block: Block, text: str, source: str, finals: dict[str, str], pre
                     edits.append(Edit(chain.span, quote_name(key.name)))
                     break
     edits += _output_names(block)
+    edits += _ordering(block, finals) if order else ()
     if select.group:
         there = f"sum({quote_name(presence)}) > 0"
         if select.having is None:
@@ -347,6 +350,26 @@ def read_edits(block: Block, text: str, source: str, finals: dict[str, str], pre
             edits.append(Edit(Span(select.having.span.start, select.having.span.start), "("))
             edits.append(Edit(Span(select.having.span.end, select.having.span.end), f") AND {there}"))
     return edits
+
+
+def _ordering(block: Block, finals: dict[str, str]) -> Iterator[Edit]:
+    """Aggregates in ORDER BY become columns that the query around it leaves out: behind HAVING, Spark sorts by columns
+    only."""
+    select, owner = block.select, block.owner
+    calls = list(aggregate_calls(owner.order_tokens))
+    if not select.group:
+        yield from (Edit(call.span, finals[call.key]) for call in calls)
+        return
+    names: dict[str, str] = {}
+    for call in calls:
+        name = names.setdefault(call.key, quote_name(f"__order_{len(names)}"))
+        yield Edit(call.span, name)
+    if names:
+        last, end = select.items[-1].span.end, owner.order_tokens[-1].end
+        without = f"SELECT * EXCEPT ({', '.join(names.values())}) FROM ("
+        yield Edit(Span(select.span.start, select.span.start), without)
+        yield Edit(Span(last, last), "".join(f", {finals[key]} AS {name}" for key, name in names.items()))
+        yield Edit(Span(end, end), ")")
 
 
 def _output_names(block: Block) -> Iterator[Edit]:
