@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from anabranch.testing import Harness, assert_same_rows
+from anabranch.engine import local
+from anabranch.testing import Harness, assert_same_rows, shuffled
 
 pytestmark = pytest.mark.spark
 
@@ -32,3 +35,49 @@ def test_a_view_can_be_ordered_by_an_aggregate(home: Harness, query: str) -> Non
         assert home.query("SELECT * FROM w") == wanted
         assert sorted(home.emitted("w")) == sorted(wanted)
     assert_same_rows(home.query(query), home.batch(query, s=[*ROWS, *MORE]))
+
+
+TIED = {
+    "top": "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY n DESC) AS r FROM {s}) WHERE r <= 2",
+    "least": "SELECT k, v FROM {s} ORDER BY n LIMIT 4",
+    "before": "SELECT k, n, v, lag(v) OVER (PARTITION BY k ORDER BY n) AS was FROM {s}",
+    "running": "SELECT k, v, sum(w) OVER w AS total, rank() OVER w AS place FROM {s}"
+    " WINDOW w AS (PARTITION BY k ORDER BY n ROWS UNBOUNDED PRECEDING)",
+    "pairs": "SELECT a.v AS one, b.v AS other, ntile(3) OVER (PARTITION BY a.k ORDER BY a.n) AS third"
+    " FROM {s} a JOIN {s} b ON a.k = b.k AND a.w = b.w",
+    "ends": "SELECT k, first(v) AS one, last(v) FILTER (WHERE n = 1) AS other FROM {s} GROUP BY k",
+}
+
+
+def test_winners_of_ties_depend_on_the_rows_alone(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rows in another order, another cut, and computed by DuckDB or by Spark: equal tables."""
+    chance = random.Random(4)
+    rows = [(chance.choice("abc"), chance.choice((1, 2, None)), chance.choice((*"uvwxyz", None)), i % 4)
+            for i in range(40)]  # fmt: skip
+    for stream, clause in (("one", ""), ("two", " EMIT CHANGES"), ("three", " EMIT CHANGES")):
+        home.sql(f"CREATE STREAM {stream} (k STRING, n INT, v STRING, w INT)")
+        for name, query in TIED.items():
+            home.sql(f"CREATE VIEW {stream}_{name} AS {query.format(s=stream)}{clause}")
+    home.insert_runs("one", [rows[:30], rows[30:]])
+    mixed = shuffled(rows, chance)
+    home.insert_runs("two", [mixed[:3], mixed[3:4], mixed[4:25], mixed[25:]])
+    monkeypatch.setattr(local, "MOST_ROWS", -1)  # DuckDB is never asked
+    mixed = shuffled(rows, chance)
+    home.insert_runs("three", [mixed[:20], mixed[20:]])
+    for name in TIED:
+        wanted = home.table(f"one_{name}")
+        assert len(wanted) > 1, name
+        assert_same_rows(home.emitted(f"two_{name}"), wanted)
+        assert_same_rows(home.emitted(f"three_{name}"), wanted)
+
+
+def test_rows_that_share_a_rank_go_on_sharing_it(home: Harness) -> None:
+    query = (
+        "SELECT v, rank() OVER (ORDER BY n) AS a, dense_rank() OVER (ORDER BY n) AS b, sum(n) OVER (ORDER BY n) AS c,"
+        " last_value(n) OVER (ORDER BY n) AS d, percent_rank() OVER (ORDER BY n) AS e FROM s"
+    )
+    home.sql(f"CREATE STREAM s (n INT, v STRING); CREATE VIEW v AS {query} EMIT CHANGES")
+    rows = [(1, "a"), (1, "b"), (2, "c"), (2, "d"), (3, "e")]
+    home.insert_runs("s", [rows[2:], rows[:2]])
+    assert_same_rows(home.table("v"), home.batch(query, s=rows))
+    assert [row[1] for row in home.table("v")] == [1, 1, 3, 3, 5]
