@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, reached
-from anabranch.engine import figures
+from anabranch.engine import figures, late
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema
-from anabranch.engine.late import LATE_ROW_FIELDS, LATE_ROWS
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import Field, Sink, Stream, View
@@ -79,7 +78,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("error", "string"),
     ),
     "bad_rows": BAD_ROW_FIELDS,
-    "late_rows": LATE_ROW_FIELDS,
+    "late_rows": late.LATE_ROW_FIELDS,
 }
 #: Later than any time Spark can show: an ended stream has no progress to print.
 _LATEST = 253402300799_999_999
@@ -97,7 +96,7 @@ def frame(core: Core, name: str, snapshot: Snapshot) -> DataFrame:
     if name == "bad_rows":
         return core.table_frame(BAD_ROWS, BAD_ROW_FIELDS, snapshot)
     if name == "late_rows":
-        return core.table_frame(LATE_ROWS, LATE_ROW_FIELDS, snapshot)
+        return late.frame(core, snapshot)
     import pyarrow as pa
 
     makers = {

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from anabranch.algebra import aggregates
 from anabranch.algebra.aggregates import Aggregate
 from anabranch.algebra.windows import SlidingWindows
+from anabranch.errors import UnknownName
 from anabranch.plan.bind import Binder, micros_sql, sliding, windowed_sql
 from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Stream, Table
 from anabranch.sql.calls import Call, aggregate_calls, chains, occurrences
@@ -94,6 +95,13 @@ def aggregates_in(select: Select, owner: Query) -> list[Call]:
 
 def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze) -> Block | str:
     """The block of a SELECT, or the reason why it is none."""
+    try:
+        return _find_block(select, owner, binder, analyze)
+    except UnknownName:  # the query as a whole was analysed before
+        return "it reads columns of the query around it"
+
+
+def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze) -> Block | str:
     text = binder.text
     calls = aggregates_in(select, owner)
     if not select.group and not calls:
