@@ -116,10 +116,17 @@ class Maintainer:
         return () if touched is None else self._difference(view, touched)
 
     def _hot(self, view: View) -> tuple[DataFile, ...]:
-        """The changes of a plain aggregate, beside its groups in memory."""
+        """The changes of a plain aggregate, beside its groups in memory; by Spark where memory is not enough."""
+        import duckdb
+
         panes = self.catalog.panes(view.blocks[0].panes)
         closed = combine(self._bound(id, 1) for id in self.catalog.sources_of(view))
-        files = self.core.hot.changes(view, panes, self.before, self.added[panes.id], closed, self.now)
+        try:
+            files = self.core.hot.changes(view, panes, self.before, self.added[panes.id], closed, self.now)
+        except duckdb.OutOfMemoryException:
+            self.core.hot.forget(view.id)
+            touched = self.touched(view)
+            return () if touched is None else self._difference(view, touched)
         self.added[view.changes_table] = files
         return files
 
