@@ -172,6 +172,15 @@ def test_closed_windows_leave_memory_and_late_rows_find_them(home: Harness) -> N
     assert home.table("v") == home.emitted("v") == home.batch(query, s=rows)
 
 
+def test_an_aggregate_that_shares_partials_of_the_past_goes_on_with_them(home: Harness) -> None:
+    """The new column of a table of partials is filled by a file of its own, and counts all the same."""
+    home.sql("CREATE STREAM s (k STRING, v INT); CREATE VIEW counts AS SELECT k, count(*) AS n FROM s GROUP BY k")
+    home.insert("s", [("a", 7), ("b", 1)])
+    home.sql("CREATE VIEW v AS SELECT k, count(*) AS n, max(v) AS m FROM s GROUP BY k EMIT CHANGES")
+    home.insert("s", [("a", 5), ("b", 2)])
+    assert home.table("v") == home.emitted("v") == [("a", 2, 7), ("b", 2, 2)]
+
+
 @pytest.mark.parametrize("memory", ["100MB", "10MB"])
 def test_groups_that_do_not_fit_into_memory_go_to_disk_and_come_back(
     home: Harness, monkeypatch: pytest.MonkeyPatch, memory: str

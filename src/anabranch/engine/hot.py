@@ -136,7 +136,7 @@ class Hot:
         return hot
 
     def _load(self, name: str, shape: _Shape, paths: list[str], only: str = "") -> None:
-        """The groups of pane files, reduced."""
+        """The groups of pane files, reduced. The file of a column that came later says nothing of presence."""
         groups = ", ".join(shape.groups)
         if not paths:
             columns = ", ".join(f"{column} {kind}" for column, kind in shape.columns())
@@ -146,7 +146,7 @@ class Hot:
         items = ", ".join([groups, *shape.first_reduces()])
         self.duck.execute(
             f"CREATE OR REPLACE TEMP TABLE {name} AS WITH {relation} SELECT {items}"
-            f" FROM exploded e WHERE {shape.presence} > 0 {only} GROUP BY {groups}"
+            f" FROM exploded e {only} GROUP BY {groups} HAVING sum({shape.presence}) > 0"
         )
 
     def _join_shown(self, name: str, shape: _Shape, snapshot: Snapshot, *, create: bool) -> None:
@@ -170,7 +170,7 @@ class Hot:
         if late is None or late[0] is None:
             return
         paths = snapshot.table_paths(self.core.ledger, shape.panes.id, late[0], late[1] + size)
-        only = f"AND w + {size} <= {hot.floor} AND EXISTS (SELECT 1 FROM delta d WHERE {shape.match('d', 'e')})"
+        only = f"WHERE w + {size} <= {hot.floor} AND EXISTS (SELECT 1 FROM delta d WHERE {shape.match('d', 'e')})"
         self._load("loaded", shape, paths, only)
         self._join_shown(hot.name, shape, snapshot, create=False)
 
