@@ -42,6 +42,7 @@ class PlanNode:
     reason: str = ""
     state: tuple[State, ...] = ()
     how: tuple[str, ...] = ()  # how it is computed, in sentences
+    sql: str = ""  # of a query inside another: its text, on one line
 
     @property
     def bounded(self) -> bool:
@@ -231,6 +232,7 @@ class _Describer:
             view.reason or self.reasons.get(view.id, ""),
             tuple(self._state(view)),
             tuple(self._how(view)),
+            " ".join(view.sql.split()) if view.owner is not None else "",
         )
 
     def _progress(self, inputs: tuple[str, ...]) -> str:
