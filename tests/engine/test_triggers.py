@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.engine import late
+from anabranch.engine.maintain import Maintainer
 from anabranch.errors import AnabranchError
 from anabranch.testing import Change, Harness
 
@@ -121,6 +122,26 @@ def test_one_trigger_resets_the_others_and_pending_keys_survive(home: Harness) -
     assert shown(home.changes("v")) == ["+(a,3)", "-(a,3) +(a,4)"]
     home.sql(f"SET CLOCK {at(60)}")
     assert home.table("v") == [("a", 4)]
+
+
+def test_a_query_without_a_key_is_computed_only_when_it_fires(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would be computed as a whole after every run waits for its trigger; a read can still ask for the rest."""
+    query = "SELECT k, n FROM s ORDER BY n DESC LIMIT 2"
+    home.sql(f"CREATE STREAM s (k STRING, n INT); CREATE VIEW v AS {query} TRIGGER COUNTING 4, ON END OF STREAM")
+    computed = []
+    fresh = Maintainer.fresh
+    monkeypatch.setattr(Maintainer, "fresh", lambda self, view, *more: computed.append(1) or fresh(self, view, *more))
+    for number in range(5):
+        home.insert("s", [("a", number), ("b", number)])
+    assert len(computed) == 2
+    assert home.table("v") == [("a", 3), ("b", 3)]
+    provisional = home.query("SELECT k, n, _final FROM v INCLUDING PROVISIONAL")
+    assert sorted(provisional) == [("a", 4, False), ("b", 4, False)]
+    home.advance("s")
+    assert len(computed) == 3
+    assert home.table("v") == home.emitted("v") == [("a", 4), ("b", 4)]
+    told = [line for (line,) in home.query("EXPLAIN v")]
+    assert "  when it fires, and only then, its whole answer is computed anew and compared with the last" in told
 
 
 # ---- ON WATERMARK

@@ -259,7 +259,8 @@ class _Describer:
             where = "in memory, on the driver" if view.direct and view.emit == "feed" else "by Spark"
             lines.append(f"after a run, the keys that its rows touch are computed anew, {where}")
         else:
-            lines.append("after a run that touches it, its whole answer is computed anew and compared with the last")
+            when = "when it fires, and only then" if view.emit == "triggers" else "after a run that touches it"
+            lines.append(f"{when}, its whole answer is computed anew and compared with the last")
         return lines
 
     def _read_names(self, view: View) -> list[str]:
