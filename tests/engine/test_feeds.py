@@ -172,6 +172,14 @@ def test_closed_windows_leave_memory_and_late_rows_find_them(home: Harness) -> N
     assert home.table("v") == home.emitted("v") == home.batch(query, s=rows)
 
 
+def test_an_aggregate_inside_may_look_at_the_query_around_it(home: Harness) -> None:
+    query = "SELECT a.k, a.v FROM s a WHERE a.v = (SELECT max(b.v) FROM s b WHERE b.k = a.k)"
+    home.sql(f"CREATE STREAM s (k STRING, v INT); CREATE VIEW w AS {query}; CREATE VIEW v AS {query} EMIT CHANGES")
+    rows = [("a", 1), ("b", 5), ("a", 3), ("b", 2)]
+    home.insert_runs("s", [rows[:2], rows[2:]])
+    assert home.table("w") == home.table("v") == home.emitted("v") == home.batch(query, s=rows) == [("a", 3), ("b", 5)]
+
+
 def test_an_aggregate_that_shares_partials_of_the_past_goes_on_with_them(home: Harness) -> None:
     """The new column of a table of partials is filled by a file of its own, and counts all the same."""
     home.sql("CREATE STREAM s (k STRING, v INT); CREATE VIEW counts AS SELECT k, count(*) AS n FROM s GROUP BY k")
