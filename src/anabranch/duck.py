@@ -9,7 +9,11 @@ if TYPE_CHECKING:
     import duckdb
 
 
-def connect(spill: Path | None = None) -> duckdb.DuckDBPyConnection:
+#: How much a DuckDB may hold in memory.
+MEMORY = "4GB"
+
+
+def connect(spill: Path | None = None, memory: str = MEMORY) -> duckdb.DuckDBPyConnection:
     """A DuckDB in memory; what does not fit goes to the folder `spill`."""
     import duckdb
 
@@ -17,7 +21,7 @@ def connect(spill: Path | None = None) -> duckdb.DuckDBPyConnection:
     for setting in (
         "TimeZone = 'UTC'",
         "preserve_insertion_order = false",
-        "memory_limit = '4GB'",
+        f"memory_limit = {quoted_text(memory)}",
         "autoinstall_known_extensions = false",
         "default_null_order = 'nulls_first_on_asc_last_on_desc'",  # as in Spark
         *([f"temp_directory = {quoted_text(str(spill))}"] if spill is not None else []),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from anabranch.errors import NotSupported, SqlError, UnknownName
 from anabranch.plan.catalog import Catalog, Panes, View
-from anabranch.testing import Harness, assert_same_rows
+from anabranch.testing import Harness, assert_same_rows, crashing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -255,3 +259,107 @@ def _added(rows: list[tuple[object, ...]], batches: object) -> list[tuple[object
             for _ in range(abs(diff)):
                 (held.append if diff > 0 else held.remove)(tuple(row))
     return held
+
+
+# ---- triggers, changes as a stream, sinks, crashes
+
+
+@pytest.mark.parametrize("call", ["sum(n * 2)", "max(n)"])
+def test_triggers_go_on_after_another_query(home: Harness, call: str) -> None:
+    """What has fired is corrected by the alter, what waits fires later; at the end the answer is that of the query."""
+    query = f"SELECT k, CAST({call} AS BIGINT) AS n FROM s GROUP BY k"
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS} TRIGGER COUNTING 2, ON END OF STREAM")
+    home.insert("s", ROWS)
+    assert home.table("v") == [("a", 4)]
+    alter(home, f"v AS {query} TRIGGER COUNTING 2, ON END OF STREAM")
+    (row,) = [row for row in home.batch(query, s=ROWS) if row[0] == "a"]
+    assert_same_rows(home.table("v"), [row])
+    home.insert("s", MORE)
+    home.reopen()
+    home.insert("s", [("d", 3)])
+    home.advance("s")
+    rows = [*ROWS, *MORE, ("d", 3)]
+    assert_same_rows(home.table("v"), home.batch(query, s=rows))
+    assert_same_rows(home.emitted("v"), home.batch(query, s=rows))
+
+
+def test_another_trigger(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS} TRIGGER COUNTING 3")
+    home.insert("s", ROWS)
+    assert home.table("v") == []
+    alter(home, f"v AS {SUMS} TRIGGER COUNTING 2")
+    assert home.table("v") == [("a", 4)]
+    alter(home, f"v AS {SUMS} EMIT CHANGES")
+    assert_same_rows(home.table("v"), home.batch(SUMS, s=ROWS))
+    home.insert("s", MORE)
+    assert_same_rows(home.emitted("v"), home.batch(SUMS, s=[*ROWS, *MORE]))
+
+
+def test_changes_that_are_shown_as_a_stream_stay_and_go_on(home: Harness) -> None:
+    """A view with EMIT STREAM shows what it ever gave out; another query adds its correction to that."""
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS} EMIT STREAM")
+    home.insert("s", ROWS[:2])
+    first = [("a", 1, ""), ("b", 2, "")]
+    assert sorted(home.query("SELECT k, n, undo FROM v")) == first
+    alter(home, "v AS SELECT k, sum(n * 2) AS n FROM s GROUP BY k EMIT STREAM")
+    second = [("a", 1, "undo"), ("a", 2, ""), ("b", 2, "undo"), ("b", 4, "")]
+    assert sorted(home.query("SELECT k, n, undo FROM v")) == sorted(first + second)
+    home.insert("s", [("a", 5)])
+    third = [("a", 2, "undo"), ("a", 12, "")]
+    assert sorted(home.query("SELECT k, n, undo FROM v")) == sorted(first + second + third)
+
+
+@pytest.mark.parametrize("into", ["files(path => '{0}', format => 'json')", "delta(path => '{0}', mode => 'table')"])
+def test_a_sink_gets_the_correction_once(home: Harness, tmp_path: Path, into: str) -> None:
+    path = tmp_path / "out"
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS}; CREATE SINK k FROM v INTO {into.format(path)}")
+    home.insert("s", ROWS)
+    with pytest.raises(NotSupported, match="it is read by k"):
+        alter(home, "v AS SELECT k, sum(n) AS n, count(*) AS c FROM s GROUP BY k")
+    query = "SELECT k, sum(n) AS n FROM s WHERE n > 0 GROUP BY k"
+    alter(home, f"v AS {query}")
+    home.insert("s", MORE)
+    home.reopen()
+    home.insert("s", [("b", 7)])
+    rows = [*ROWS, *MORE, ("b", 7)]
+    assert_same_rows(_written(home, path, "mode" in into), home.batch(query, s=rows))
+    assert home.query("SELECT error, version FROM sys.sinks") == [(None, home.session.version)]
+
+
+def _written(home: Harness, path: Path, table: bool) -> list[tuple[object, ...]]:
+    """What a sink wrote, added up."""
+    if table:
+        from deltalake import DeltaTable
+
+        return [(row["k"], row["n"]) for row in DeltaTable(path).to_pyarrow_table().to_pylist()]
+    net = f"SELECT k, n, sum(_diff) AS d FROM json('{path}') GROUP BY k, n HAVING sum(_diff) <> 0"
+    rows = home.query(net)
+    assert all(row[2] == 1 for row in rows)
+    return [row[:2] for row in rows]
+
+
+def _one_alter(home: str, text: str) -> None:
+    with Harness(home) as harness:
+        harness.sql(f"ALTER VIEW {text}")
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("point", ["after-first-table-commit", "after-record"])
+def test_an_alter_that_is_killed_is_done_or_not(tmp_path: Path, spark: SparkSession, point: str) -> None:
+    path = tmp_path / "home"
+    query = "SELECT k, sum(n) AS n FROM s WHERE n > 0 GROUP BY k"
+    with Harness(path, spark) as home:
+        home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS} EMIT CHANGES")
+        home.sql(f"CREATE SINK k FROM v INTO files(path => '{tmp_path}/out')")
+        home.insert("s", ROWS)
+    assert crashing(point, _one_alter, str(path), f"v AS {query} EMIT CHANGES")
+    with Harness(path, spark) as home:
+        now = query if point == "after-record" else SUMS
+        assert_same_rows(home.table("v"), home.batch(now, s=ROWS))
+        assert_same_rows(home.emitted("v"), home.batch(now, s=ROWS))
+        alter(home, f"v AS {query} EMIT CHANGES")
+        home.insert("s", MORE)
+        wanted = home.batch(query, s=[*ROWS, *MORE])
+        assert_same_rows(home.emitted("v"), wanted)
+        net = f"SELECT k, n FROM parquet('{tmp_path}/out') GROUP BY k, n HAVING sum(_diff) <> 0"
+        assert_same_rows(home.query(net), wanted)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.engine import hot
 from anabranch.errors import AnabranchError
 from anabranch.testing import Harness
 
@@ -169,6 +170,49 @@ def test_closed_windows_leave_memory_and_late_rows_find_them(home: Harness) -> N
     query = view.sql.split(" AS ", 1)[1].removesuffix(" EMIT CHANGES")  # type: ignore[union-attr]
     rows = [(key, time) for time in times[:3] for key in ("a", "bb")] + [("a", time) for time in times[3:]]
     assert home.table("v") == home.emitted("v") == home.batch(query, s=rows)
+
+
+def test_an_aggregate_inside_may_look_at_the_query_around_it(home: Harness) -> None:
+    query = "SELECT a.k, a.v FROM s a WHERE a.v = (SELECT max(b.v) FROM s b WHERE b.k = a.k)"
+    home.sql(f"CREATE STREAM s (k STRING, v INT); CREATE VIEW w AS {query}; CREATE VIEW v AS {query} EMIT CHANGES")
+    rows = [("a", 1), ("b", 5), ("a", 3), ("b", 2)]
+    home.insert_runs("s", [rows[:2], rows[2:]])
+    assert home.table("w") == home.table("v") == home.emitted("v") == home.batch(query, s=rows) == [("a", 3), ("b", 5)]
+
+
+def test_an_aggregate_that_shares_partials_of_the_past_goes_on_with_them(home: Harness) -> None:
+    """The new column of a table of partials is filled by a file of its own, and counts all the same."""
+    home.sql("CREATE STREAM s (k STRING, v INT); CREATE VIEW counts AS SELECT k, count(*) AS n FROM s GROUP BY k")
+    home.insert("s", [("a", 7), ("b", 1)])
+    home.sql("CREATE VIEW v AS SELECT k, count(*) AS n, max(v) AS m FROM s GROUP BY k EMIT CHANGES")
+    home.insert("s", [("a", 5), ("b", 2)])
+    assert home.table("v") == home.emitted("v") == [("a", 2, 7), ("b", 2, 2)]
+
+
+@pytest.mark.parametrize("memory", ["100MB", "10MB"])
+def test_groups_that_do_not_fit_into_memory_go_to_disk_and_come_back(
+    home: Harness, monkeypatch: pytest.MonkeyPatch, memory: str
+) -> None:
+    """With little memory DuckDB puts groups on disk; with so little that it cannot work, Spark does it."""
+    monkeypatch.setattr(hot, "MEMORY", memory)
+    home.sql(
+        "CREATE STREAM s (k BIGINT, n BIGINT); CREATE TABLE numbers AS SELECT id AS i FROM range(600000);"
+        "CREATE VIEW v AS SELECT k, count(*) AS c, sum(n) AS n, max(n) AS m, min(n) AS l FROM s GROUP BY k EMIT CHANGES"
+    )
+    home.sql("INSERT INTO s SELECT i, i FROM numbers")
+    home.sql("INSERT INTO s SELECT i * 3, 1 FROM numbers WHERE i < 100000")
+    groups = home.session._core.hot
+    spilled = groups.duck.sql("SELECT coalesce(sum(size), 0) FROM duckdb_temporary_files()").fetchall()[0][0]
+    assert (spilled > 0, bool(groups._tables)) == ((True, True) if memory == "100MB" else (False, False))
+    seen = home.session.version
+    home.insert("s", [(5, -7), (6, 100), (None, 2)])
+    (batch,) = home.session.subscribe("v", seen)
+    assert changes(batch) == [
+        (5, 1, 5, 5, 5, -1), (5, 2, -2, 5, -7, 1), (6, 2, 7, 6, 1, -1), (6, 3, 107, 100, 1, 1), (None, 1, 2, 2, 2, 1),
+    ]  # fmt: skip
+    total = "SELECT count(*), sum(c), sum(n), sum(m), sum(l) FROM"
+    sums = "SELECT k, count(*) AS c, sum(n) AS n, max(n) AS m, min(n) AS l FROM s GROUP BY k"
+    assert home.query(f"{total} v") == home.query(f"{total} ({sums})")
 
 
 # ---- what is not final

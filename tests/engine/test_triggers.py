@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 
+from anabranch.engine import late
+from anabranch.engine.maintain import Maintainer
 from anabranch.errors import AnabranchError
 from anabranch.testing import Change, Harness
 
@@ -121,6 +124,26 @@ def test_one_trigger_resets_the_others_and_pending_keys_survive(home: Harness) -
     assert home.table("v") == [("a", 4)]
 
 
+def test_a_query_without_a_key_is_computed_only_when_it_fires(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would be computed as a whole after every run waits for its trigger; a read can still ask for the rest."""
+    query = "SELECT k, n FROM s ORDER BY n DESC LIMIT 2"
+    home.sql(f"CREATE STREAM s (k STRING, n INT); CREATE VIEW v AS {query} TRIGGER COUNTING 4, ON END OF STREAM")
+    computed = []
+    fresh = Maintainer.fresh
+    monkeypatch.setattr(Maintainer, "fresh", lambda self, view, *more: computed.append(1) or fresh(self, view, *more))
+    for number in range(5):
+        home.insert("s", [("a", number), ("b", number)])
+    assert len(computed) == 2
+    assert home.table("v") == [("a", 3), ("b", 3)]
+    provisional = home.query("SELECT k, n, _final FROM v INCLUDING PROVISIONAL")
+    assert sorted(provisional) == [("a", 4, False), ("b", 4, False)]
+    home.advance("s")
+    assert len(computed) == 3
+    assert home.table("v") == home.emitted("v") == [("a", 4), ("b", 4)]
+    told = [line for (line,) in home.query("EXPLAIN v")]
+    assert "  when it fires, and only then, its whole answer is computed anew and compared with the last" in told
+
+
 # ---- ON WATERMARK
 
 GOALS = (
@@ -170,9 +193,51 @@ def test_goals_per_minute_in_runs(home: Harness) -> None:
 def test_late_rows_that_are_left_out_are_counted(home: Harness, more: str) -> None:
     expected = ["+(01,A,3) +(01,B,2)", "+(02,A,2) +(02,B,1)", "+(03,B,1)"]
     assert play(home, f"{more} EMIT ON WINDOW CLOSE LATE DROP", tuple(range(1, 11))) == expected
-    late = home.query("SELECT view, window_end, rows, policy FROM sys.late_rows ORDER BY version")
-    assert late == [("v", moment(60), 1, "drop")] * 2
+    counted = home.query("SELECT view, window_end, rows, policy FROM sys.late_rows ORDER BY version")
+    assert counted == [("v", moment(60), 1, "drop")] * 2
     assert home.table("v") == home.emitted("v")
+
+
+def test_late_rows_are_listed_where_they_can_be_read_again(home: Harness, tmp_path: Path) -> None:
+    """From what a stream keeps, or from its source; of a stream that keeps nothing there are counts only."""
+    (tmp_path / "in").mkdir()
+    home.sql(
+        "CREATE STREAM kept (k STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts);"
+        "CREATE STREAM gone (k STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts) KEEP NOTHING;"
+        f"CREATE STREAM files (k STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts) FROM csv(path => '{tmp_path}/in/*.csv')"
+    )
+    for stream in ("kept", "gone", "files"):
+        home.sql(
+            f"CREATE VIEW v_{stream} AS SELECT window_end, k, count(*) AS n"
+            f" FROM TUMBLE({stream}, ts, INTERVAL 10 SECONDS) GROUP BY window_end, k EMIT ON WINDOW CLOSE"
+        )
+    runs = [[("a", 1), ("a", 25)], [("b", 2), ("a", 26), ("c", 12), ("d", 13)], [("e", 3)]]
+    for number, run in enumerate(runs):
+        rows = [(k, moment(second)) for k, second in run]
+        home.insert("kept", rows)
+        home.insert("gone", rows)
+        (tmp_path / "in" / f"{number}.csv").write_text("".join(f"{k},{ts}\n" for k, ts in rows))
+        home.query("SELECT * FROM v_files")
+    home.compact()
+
+    def listed(view: str) -> list[tuple[object, ...]]:
+        columns = "window_end, rows, transform(listed, r -> get_json_object(r, '$.k'))"
+        return home.query(f"SELECT {columns} FROM sys.late_rows WHERE view = '{view}' ORDER BY version, window_end")
+
+    wanted = [(moment(10), 1, ["b"]), (moment(20), 2, ["c", "d"]), (moment(10), 1, ["e"])]
+    assert listed("v_kept") == wanted
+    assert listed("v_files") == wanted
+    assert listed("v_gone") == [(end, rows, None) for end, rows, _ in wanted]
+
+
+def test_no_more_late_rows_of_a_run_are_listed_than_somebody_would_read(
+    home: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late, "LISTED", 3)
+    home.sql(GOALS + " EMIT ON WINDOW CLOSE")
+    home.insert("s", [("A", moment(1)), ("A", moment(90))])
+    home.insert("s", [("B", moment(second)) for second in range(10)])
+    assert home.query("SELECT rows, size(listed) FROM sys.late_rows") == [(10, 3)]
 
 
 @pytest.mark.parametrize("more", ["", " HAVING count(*) > 0"])

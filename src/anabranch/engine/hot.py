@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END
-from anabranch.duck import connect, path_list, quoted, timestamp
+from anabranch.duck import MEMORY, connect, path_list, quoted, timestamp
 from anabranch.engine.core import Core
 from anabranch.engine.emit import copy_to_table, pane_relation, window_text
 from anabranch.ledger import DataFile, Snapshot
@@ -22,6 +22,10 @@ from anabranch.plan.views import duckdb_type
 
 if TYPE_CHECKING:
     import duckdb
+
+
+#: Tables of one commit.
+_SCRATCH = ("delta", "loaded", "old", "fresh")
 
 
 @dataclass
@@ -47,7 +51,7 @@ class Hot:
     def duck(self) -> duckdb.DuckDBPyConnection:
         if self._duck is None:
             self._spill = self.core.ledger.stage()
-            self._duck = connect(self._spill)
+            self._duck = connect(self._spill, MEMORY)
         return self._duck
 
     def close(self) -> None:
@@ -59,8 +63,8 @@ class Hot:
     def forget(self, view_id: str) -> None:
         """Let go of the groups of a view whose query is another one now."""
         hot = self._tables.pop(view_id, None)
-        if hot is not None:
-            self.duck.execute(f"DROP TABLE IF EXISTS {hot.name}")
+        for name in (*_SCRATCH, hot.name) if hot is not None else ():
+            self.duck.execute(f"DROP TABLE IF EXISTS {name}")
 
     def merged(self, table: str, removed: Iterable[str], added: Iterable[DataFile]) -> None:
         """Files of a table were merged into others: what they hold is the same."""
@@ -132,7 +136,7 @@ class Hot:
         return hot
 
     def _load(self, name: str, shape: _Shape, paths: list[str], only: str = "") -> None:
-        """The groups of pane files, reduced."""
+        """The groups of pane files, reduced. The file of a column that came later says nothing of presence."""
         groups = ", ".join(shape.groups)
         if not paths:
             columns = ", ".join(f"{column} {kind}" for column, kind in shape.columns())
@@ -142,7 +146,7 @@ class Hot:
         items = ", ".join([groups, *shape.first_reduces()])
         self.duck.execute(
             f"CREATE OR REPLACE TEMP TABLE {name} AS WITH {relation} SELECT {items}"
-            f" FROM exploded e WHERE {shape.presence} > 0 {only} GROUP BY {groups}"
+            f" FROM exploded e {only} GROUP BY {groups} HAVING sum({shape.presence}) > 0"
         )
 
     def _join_shown(self, name: str, shape: _Shape, snapshot: Snapshot, *, create: bool) -> None:
@@ -166,7 +170,7 @@ class Hot:
         if late is None or late[0] is None:
             return
         paths = snapshot.table_paths(self.core.ledger, shape.panes.id, late[0], late[1] + size)
-        only = f"AND w + {size} <= {hot.floor} AND EXISTS (SELECT 1 FROM delta d WHERE {shape.match('d', 'e')})"
+        only = f"WHERE w + {size} <= {hot.floor} AND EXISTS (SELECT 1 FROM delta d WHERE {shape.match('d', 'e')})"
         self._load("loaded", shape, paths, only)
         self._join_shown(hot.name, shape, snapshot, create=False)
 

@@ -1,18 +1,35 @@
-"""Late rows for windows that were shown: counted in `sys.late_rows`, and refused where a view is made to fail."""
+"""Late rows for windows that were shown: counted and listed in `sys.late_rows`, refused where a view is made to fail.
+
+The count is that of the view, and exact. The list has the rows of the stream as JSON texts, the first of a run only: of
+a stream that keeps its rows it is written with the run, for files are merged later; where the source can be read again,
+it is read when somebody looks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
+from anabranch.duck import path_list, quoted, timestamp
 from anabranch.engine.core import Core
-from anabranch.engine.trigger import table_of
+from anabranch.engine.trigger import micros, table_of
 from anabranch.engine.writing import write_table
 from anabranch.errors import QueryFailed
-from anabranch.ledger import DataFile
-from anabranch.plan.catalog import Field, View
+from anabranch.ledger import DataFile, Snapshot
+from anabranch.plan.catalog import Catalog, Field, Stream, View
+from anabranch.sql.lexer import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 LATE_ROWS = "late_rows"
+#: How many rows of a run are listed for a view.
+LISTED = 1000
+#: Of how many runs the source is read again to list them, the newest first.
+LISTED_RUNS = 20
 LATE_ROW_FIELDS = (
     Field("view", "string"),
     Field("window_start", "timestamp"),
@@ -21,6 +38,7 @@ LATE_ROW_FIELDS = (
     Field("policy", "string"),
     Field("version", "bigint"),
     Field("at", "timestamp"),
+    Field("listed", "array<string>"),
 )
 
 
@@ -43,7 +61,121 @@ class LateRows:
             )
 
 
-def write(core: Core, late: Iterable[LateRows], version: int, now: int) -> tuple[DataFile, ...]:
-    """The late rows of a commit as a file."""
-    rows = [(each.view.name, each.start, each.end, each.rows, each.view.late, version, now) for each in late]
+def write(
+    core: Core,
+    catalog: Catalog,
+    late: Sequence[LateRows],
+    added: Mapping[str, tuple[DataFile, ...]],
+    version: int,
+    now: int,
+) -> tuple[DataFile, ...]:
+    """The late rows of a commit as a file; `added` are the files of the commit."""
+    lists: dict[str, list[list[str] | None]] = {}
+    for view in {each.view.id: each.view for each in late}.values():
+        windows = [(each.start, each.end) for each in late if each.view.id == view.id]
+        lists[view.id] = _kept(core, _stream(catalog, view), windows, added)
+    rows = [
+        (each.view.name, each.start, each.end, each.rows, each.view.late, version, now, lists[each.view.id].pop(0))
+        for each in late
+    ]
     return write_table(core.ledger, LATE_ROWS, table_of(LATE_ROW_FIELDS, rows), None)
+
+
+def frame(core: Core, snapshot: Snapshot) -> DataFrame:
+    """The late rows so far; those of sources that can be read again are listed now."""
+    kept = core.table_frame(LATE_ROWS, LATE_ROW_FIELDS, snapshot)
+    catalog = core.catalog(snapshot)
+    streams = {view.name: _stream(catalog, view) for view in catalog.of(View)}
+    again = {name for name, stream in streams.items() if stream is not None and stream.source is not None}
+    if not again or LATE_ROWS not in snapshot.files:
+        return kept
+    import pyarrow as pa
+
+    table = kept.toArrow()
+    rows = table.to_pylist()
+    lists: list[list[str] | None] = [row["listed"] for row in rows]
+    missing = [i for i, row in enumerate(rows) if row["listed"] is None and row["view"] in again]
+    runs = sorted({(rows[i]["version"], rows[i]["view"]) for i in missing}, reverse=True)
+    for version, name in runs[:LISTED_RUNS]:
+        chosen = [i for i in missing if (rows[i]["version"], rows[i]["view"]) == (version, name)]
+        windows = [(micros(rows[i]["window_start"]), micros(rows[i]["window_end"])) for i in chosen]
+        stream = streams[name]
+        assert stream is not None
+        for i, texts in zip(chosen, _read_again(core, stream, windows, version), strict=True):
+            lists[i] = texts
+    column = table.schema.field("listed")
+    filled = table.set_column(table.schema.get_field_index("listed"), column, pa.array(lists, column.type))
+    return core.spark.createDataFrame(filled)
+
+
+Windows = Sequence[tuple[int | None, int | None]]
+
+
+def _stream(catalog: Catalog, view: View) -> Stream | None:
+    """The stream whose event times the windows of a view are about, if there is just one."""
+    streams = [catalog.stream(id) for id in catalog.sources_of(view)]
+    return streams[0] if len(streams) == 1 and streams[0].time is not None else None
+
+
+def _kept(
+    core: Core, stream: Stream | None, windows: Windows, added: Mapping[str, tuple[DataFile, ...]]
+) -> list[list[str] | None]:
+    """The rows that a commit brings for windows, from the files in which the stream keeps them."""
+    from anabranch.engine.emit import connection
+
+    span = _span(windows)
+    files = added.get(stream.rows_table, ()) if stream is not None else ()
+    if stream is None or stream.time is None or span is None or not files:
+        return [None] * len(windows)
+    folder = core.ledger.table_folder(stream.rows_table)
+    time = quoted(stream.time)
+    text = (
+        f"SELECT {', '.join(quoted(field.name) for field in stream.fields)} FROM"
+        f" read_parquet({path_list([str(folder / file.path) for file in files])}, union_by_name = true)"
+        f" WHERE {time} >= {timestamp(str(span[0]))} AND {time} < {timestamp(str(span[1]))} LIMIT {LISTED}"
+    )
+    found: Any = connection().sql(text).to_arrow_table()
+    return _by_window(found.to_pylist(), stream, windows)
+
+
+def _read_again(core: Core, stream: Stream, windows: Windows, version: int) -> list[list[str] | None]:
+    """The rows that the run of a version brought for windows, read from the source once more."""
+    from anabranch.engine.read import good_rows
+    from anabranch.sources.base import CORRUPT
+
+    source, span = core.source(stream), _span(windows)
+    before = len(list(core.ledger.captured(stream.id, version - 1)))
+    captured = [each for each in list(core.ledger.captured(stream.id, version))[before:] if each]
+    if source is None or span is None or not captured or stream.time is None:
+        return [None] * len(windows)
+    micros = f"unix_micros(CAST({quote_name(stream.time)} AS TIMESTAMP))"
+    rows = source.read(captured).where(good_rows(stream, (CORRUPT,)))
+    rows = rows.where(f"{micros} >= {span[0]} AND {micros} < {span[1]}").limit(LISTED)
+    found = rows.select(*(quote_name(field.name) for field in stream.fields)).toArrow().to_pylist()
+    return _by_window(found, stream, windows)
+
+
+def _span(windows: Windows) -> tuple[int, int] | None:
+    """From the first start to the last end, where all are known."""
+    starts, ends = [start for start, _ in windows], [end for _, end in windows]
+    if any(each is None for each in (*starts, *ends)) or not windows:
+        return None
+    return min(each for each in starts if each is not None), max(each for each in ends if each is not None)
+
+
+def _by_window(rows: Iterable[dict[str, Any]], stream: Stream, windows: Windows) -> list[list[str] | None]:
+    lists: list[list[str]] = [[] for _ in windows]
+    for row in rows:
+        time = micros(row[stream.time or ""])
+        text = json.dumps(row, default=_plain, ensure_ascii=False)
+        for (start, end), listed in zip(windows, lists, strict=True):
+            if time is not None and start is not None and end is not None and start <= time < end:
+                listed.append(text)
+    return [sorted(listed) for listed in lists]
+
+
+def _plain(value: Any) -> str:
+    """A value that JSON has no form for, as a text."""
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat(sep=" ")
+    return value.hex() if isinstance(value, bytes) else str(value)

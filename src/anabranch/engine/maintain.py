@@ -130,10 +130,17 @@ class Maintainer:
         return frame.where("false" if bound is None else f"{end} + {view.times[view.closing]} <= {bound}")
 
     def _hot(self, view: View) -> tuple[DataFile, ...]:
-        """The changes of a plain aggregate, beside its groups in memory."""
+        """The changes of a plain aggregate, beside its groups in memory; by Spark where memory is not enough."""
+        import duckdb
+
         panes = self.catalog.panes(view.blocks[0].panes)
         closed = progress(self.core, self.catalog, view, self.before, self.moves, 1)
-        files = self.core.hot.changes(view, panes, self.before, self.added[panes.id], closed, self.now)
+        try:
+            files = self.core.hot.changes(view, panes, self.before, self.added[panes.id], closed, self.now)
+        except duckdb.OutOfMemoryException:
+            self.core.hot.forget(view.id)
+            touched = self.touched(view)
+            return () if touched is None else self._difference(view, touched)
         self.added[view.changes_table] = files
         return files
 

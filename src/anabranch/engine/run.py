@@ -27,7 +27,7 @@ from anabranch.errors import QueryFailed
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, StreamRun, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.blocks import STREAM
-from anabranch.plan.catalog import Catalog, Panes, Stream, View
+from anabranch.plan.catalog import Catalog, Field, Panes, Stream, View
 from anabranch.sources.base import BadRow
 from anabranch.sql.lexer import quote_name
 
@@ -323,8 +323,9 @@ def emit_changes(
                 schemas[view.changes_table] = arrow_schema(change_fields(view, panes))
         watch.lap("changes", view.name)
     if maintainer.late:
-        tables[late.LATE_ROWS] = TableChange(add=late.write(core, maintainer.late, snapshot.version + 1, core.now()))
-        if late.LATE_ROWS not in snapshot.files:
+        files = late.write(core, catalog, maintainer.late, added, snapshot.version + 1, core.now())
+        tables[late.LATE_ROWS] = TableChange(add=files)
+        if _lacks(snapshot, late.LATE_ROWS, late.LATE_ROW_FIELDS):
             schemas[late.LATE_ROWS] = arrow_schema(late.LATE_ROW_FIELDS)
 
 
@@ -350,12 +351,16 @@ def _was_small(snapshot: Snapshot, table: str) -> bool:
 
 
 def _widens(output: Output, snapshot: Snapshot) -> bool:
+    return _lacks(snapshot, output.table, output.fields)
+
+
+def _lacks(snapshot: Snapshot, table: str, fields: tuple[Field, ...]) -> bool:
     """Whether a table is not there yet or lacks a column."""
-    schema = snapshot.schemas.get(output.table)
+    schema = snapshot.schemas.get(table)
     if schema is None:
         return True
     known = {field["name"] for field in schema["fields"]}
-    return any(field.name not in known for field in output.fields)
+    return any(field.name not in known for field in fields)
 
 
 def _bad_table(stream: Stream, run: int, bad: list[BadRow]) -> Any:

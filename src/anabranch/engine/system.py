@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, reached
-from anabranch.engine import figures
+from anabranch.engine import figures, late
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema
-from anabranch.engine.late import LATE_ROW_FIELDS, LATE_ROWS
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import Field, Sink, Stream, View
@@ -83,7 +82,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("error", "string"),
     ),
     "bad_rows": BAD_ROW_FIELDS,
-    "late_rows": LATE_ROW_FIELDS,
+    "late_rows": late.LATE_ROW_FIELDS,
 }
 #: Later than any time Spark can show: an ended stream has no progress to print.
 _LATEST = 253402300799_999_999
@@ -101,7 +100,7 @@ def frame(core: Core, name: str, snapshot: Snapshot) -> DataFrame:
     if name == "bad_rows":
         return core.table_frame(BAD_ROWS, BAD_ROW_FIELDS, snapshot)
     if name == "late_rows":
-        return core.table_frame(LATE_ROWS, LATE_ROW_FIELDS, snapshot)
+        return late.frame(core, snapshot)
     import pyarrow as pa
 
     makers = {
@@ -180,7 +179,7 @@ def _late_by_view(core: Core, snapshot: Snapshot) -> dict[str, int]:
     from pyarrow import parquet
 
     found: dict[str, int] = {}
-    for path in snapshot.table_paths(core.ledger, LATE_ROWS):
+    for path in snapshot.table_paths(core.ledger, late.LATE_ROWS):
         table = parquet.read_table(path, columns=["view", "rows"])
         for view, rows in zip(*(column.to_pylist() for column in table.columns), strict=True):
             found[view] = found.get(view, 0) + rows

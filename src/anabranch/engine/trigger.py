@@ -172,11 +172,12 @@ def _event_times(view: View) -> Callable[[Key], int | None]:
     """The end of the window that a key is about, in microseconds."""
     for index, key in enumerate(view.keys):
         if key.name in view.times:
-            return lambda values, at=index, shift=view.times[key.name]: _micros(values[at], shift)  # type: ignore[misc]
+            return lambda values, at=index, shift=view.times[key.name]: micros(values[at], shift)  # type: ignore[misc]
     return lambda _: None
 
 
-def _micros(moment: Any, shift: int) -> int | None:
+def micros(moment: Any, shift: int = 0) -> int | None:
+    """A time in microseconds; a number as it is."""
     if moment is None or isinstance(moment, int):
-        return None if moment is None else moment + shift  # a window of numbers
+        return None if moment is None else moment + shift
     return int(moment.timestamp()) * 1_000_000 + int(moment.microsecond) + shift

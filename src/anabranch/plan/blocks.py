@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from anabranch.algebra import aggregates
 from anabranch.algebra.aggregates import Aggregate
 from anabranch.algebra.windows import SlidingWindows
+from anabranch.errors import UnknownName
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Stream, Table, window_type
 from anabranch.plan.strategy import PANES, ROWS, Loads, Strategy, strategy_of
@@ -103,6 +104,13 @@ def aggregates_in(select: Select, owner: Query) -> list[Call]:
 
 def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, loads: Loads) -> Block | str:
     """The block of a SELECT, or the reason why it is none."""
+    try:
+        return _find_block(select, owner, binder, analyze, loads)
+    except UnknownName:  # the query as a whole was analysed before
+        return "it reads columns of the query around it"
+
+
+def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, loads: Loads) -> Block | str:
     text = binder.text
     calls = aggregates_in(select, owner)
     if not select.group and not calls:
@@ -333,11 +341,13 @@ def read_edits(block: Block, text: str, source: str, finals: dict[str, str], pre
     places += [group.tokens for group in select.group]
     if select.having is not None:
         places.append(select.having.tokens)
-    if owner.body is select and owner.order_tokens:
-        places.append(owner.order_tokens)
+    order = owner.order_tokens if owner.body is select else ()
+    if order:
+        places.append(order)
     for tokens in places:
         calls = list(aggregate_calls(tokens))
-        edits += [Edit(call.span, finals[call.key]) for call in calls]
+        if tokens is not order:
+            edits += [Edit(call.span, finals[call.key]) for call in calls]
         taken = [call.span for call in calls]
         for key in block.keys:
             name = quote_name(key.name)
@@ -356,6 +366,7 @@ def read_edits(block: Block, text: str, source: str, finals: dict[str, str], pre
                     edits.append(Edit(chain.span, quote_name(key.name)))
                     break
     edits += _output_names(block)
+    edits += _ordering(block, finals) if order else ()
     if select.group:
         there = f"sum({quote_name(presence)}) > 0"
         if select.having is None:
@@ -365,6 +376,26 @@ def read_edits(block: Block, text: str, source: str, finals: dict[str, str], pre
             edits.append(Edit(Span(select.having.span.start, select.having.span.start), "("))
             edits.append(Edit(Span(select.having.span.end, select.having.span.end), f") AND {there}"))
     return edits
+
+
+def _ordering(block: Block, finals: dict[str, str]) -> Iterator[Edit]:
+    """Aggregates in ORDER BY become columns that the query around it leaves out: behind HAVING, Spark sorts by columns
+    only."""
+    select, owner = block.select, block.owner
+    calls = list(aggregate_calls(owner.order_tokens))
+    if not select.group:
+        yield from (Edit(call.span, finals[call.key]) for call in calls)
+        return
+    names: dict[str, str] = {}
+    for call in calls:
+        name = names.setdefault(call.key, quote_name(f"__order_{len(names)}"))
+        yield Edit(call.span, name)
+    if names:
+        last, end = select.items[-1].span.end, owner.order_tokens[-1].end
+        without = f"SELECT * EXCEPT ({', '.join(names.values())}) FROM ("
+        yield Edit(Span(select.span.start, select.span.start), without)
+        yield Edit(Span(last, last), "".join(f", {finals[key]} AS {name}" for key, name in names.items()))
+        yield Edit(Span(end, end), ")")
 
 
 def _output_names(block: Block) -> Iterator[Edit]:

@@ -10,6 +10,7 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
 from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Narrow, Stream, Table, Touch, View, window_type
 from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, limited, with_hidden
+from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
 from anabranch.plan.windows import closing_shift
 from anabranch.sql.calls import chains
@@ -250,16 +251,21 @@ class Build:
         extra = [*self.edits, *self._with_clause(), *self.guard]
         plain = Binder(self.text, self.tree.catalog, self.query).bind(extra=extra)
         schemas = self._schemas(plain.references)
+        ties = self._ties(schemas)
         if self.counted is not None:
             schemas[self.counted] = (*schemas[self.counted], Field(PLACE, "bigint"))
             takes = [Field(f"__k{index}", "string") for index in range(len(keying.parts))]
             schemas[TAKES] = (*takes, Field("__upto", "bigint"))
         fields = tuple(self.tree.world.analyze(plain.text.text, schemas))
-        text = plain.text.text
+        text, ties = checked(
+            ties,
+            lambda ties: self._bound([*self.edits, *self._with_clause(ties), *self.guard, *ties]),
+            lambda text: self.tree.world.analyze(text, schemas),
+        )
         typed: dict[str, str] = {each.name: each.type for each in fields}
         if hidden and select is not None:
-            bound = Binder(self.text, self.tree.catalog, self.query).bind(extra=[*extra, *with_hidden(select, hidden)])
-            text = bound.text.text
+            extra = [*self.edits, *self._with_clause(ties), *self.guard, *ties, *with_hidden(select, hidden)]
+            text = self._bound(extra)
             everything = self.tree.world.analyze(text, schemas)
             typed.update({each.name: each.type for each in everything[len(fields) :]})
         by_lower = {name.lower(): name for name in typed}
@@ -297,6 +303,24 @@ class Build:
             clock=self._clock(inputs),
         )  # fmt: skip
 
+    def _bound(self, extra: Sequence[Edit], span: Span | None = None) -> str:
+        return Binder(self.text, self.tree.catalog, self.query).bind(span, extra).text.text
+
+    def _ties(self, schemas: Mapping[str, tuple[Field, ...]]) -> list[Edit]:
+        """The edits that break ties in what is left of the query here."""
+        clause = self._with_clause()
+        kept = {id(inner) for _, inner in self.inline}
+        gone = [edit.span for edit in self.edits]
+        gone += [inner.span for _, inner in self.query.ctes if id(inner) not in kept]
+        places = Places(
+            bind=lambda span: self._bound([*self.edits, *clause], span),
+            analyze=lambda text: self.tree.world.analyze(text, dict(schemas)),
+            blocks={block.select.span: block for block, _ in self.blocks},
+            skips=lambda span: any(each.start <= span.start and span.end <= each.end for each in gone),
+            prefix="".join(edit.text for edit in clause),
+        )
+        return break_ties(self.text, self.query, places)
+
     def _schemas(self, references: Mapping[str, Any]) -> dict[str, tuple[Field, ...]]:
         schemas: dict[str, tuple[Field, ...]] = {p: view.fields for p, view in self.views.items()}
         for placeholder, reference in references.items():
@@ -309,15 +333,14 @@ class Build:
             schemas[placed.use.placeholder] = placed.use.fields(self.tree.placer.panes[placed.use.panes])
         return schemas
 
-    def _with_clause(self) -> list[Edit]:
+    def _with_clause(self, ties: Sequence[Edit] = ()) -> list[Edit]:
         """The common table expressions that stay; those that became nodes are gone."""
         if not self.query.ctes:
             return []
         body = self.query.body.span
         kept = []
         for name, inner in self.inline:
-            bound = Binder(self.text, self.tree.catalog, self.query).bind(inner.span, extra=self.edits)
-            kept.append(f"{quote_name(name)} AS ({bound.text.text})")
+            kept.append(f"{quote_name(name)} AS ({self._bound([*self.edits, *ties], inner.span)})")
         start = Span(self.query.span.start, body.start)
         if isinstance(self.query.body, Query):
             start = Span(self.query.span.start, self.text.rindex("(", 0, body.start))

@@ -44,6 +44,7 @@ class PlanNode:
     reason: str = ""
     state: tuple[State, ...] = ()
     how: tuple[str, ...] = ()  # how it is computed, in sentences
+    sql: str = ""  # of a query inside another: its text, on one line
 
     @property
     def bounded(self) -> bool:
@@ -244,6 +245,7 @@ class _Describer:
             view.reason or self.reasons.get(view.id, ""),
             tuple(self._state(view)),
             tuple(self._how(view)),
+            " ".join(view.sql.split()) if view.owner is not None else "",
         )
 
     def _progress(self, inputs: tuple[str, ...]) -> str:
@@ -270,7 +272,8 @@ class _Describer:
             where = "in memory, on the driver" if view.direct and view.emit == "feed" else "by Spark"
             lines.append(f"after a run, the keys that its rows touch are computed anew, {where}")
         else:
-            lines.append("after a run that touches it, its whole answer is computed anew and compared with the last")
+            when = "when it fires, and only then" if view.emit == "triggers" else "after a run that touches it"
+            lines.append(f"{when}, its whole answer is computed anew and compared with the last")
         by_key = key_of_progress(self.catalog, view) if _closes(view) else None
         if by_key is not None:
             lines.append(f"windows of a {by_key[0].key} close by its own progress")

@@ -170,6 +170,8 @@ def _box_lines(node: PlanNode, figures: Figures | None) -> list[str]:
     found: list[str] = []
     if node.kind == "table":
         return found
+    if node.sql:
+        found.append(node.sql)
     if node.keys:
         found.append(f"keyed by {', '.join(node.keys)}")
     if node.kind == "stream":
@@ -179,5 +181,7 @@ def _box_lines(node: PlanNode, figures: Figures | None) -> list[str]:
         found.append(_appends(node))
         found += [node.reason] if node.reason else []
         found.append(node.emits.split(";")[0])
-    found += [f"state: {each.what.removeprefix('what is shown: ').split(';')[0]}" for each in node.state]
+    for each in node.state:
+        what = each.what.removeprefix("what is shown: ").split(";")[0].split(", reduced")[0]
+        found.append(f"state: {what}")
     return found + (_figure_lines(figures) if figures is not None else [])

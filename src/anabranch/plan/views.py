@@ -13,7 +13,7 @@ from math import gcd
 
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.errors import NotSupported
-from anabranch.plan.bind import Binder, refuse
+from anabranch.plan.bind import Binder, Bound, refuse
 from anabranch.plan.blocks import (
     STREAM,
     Analyze,
@@ -37,9 +37,10 @@ from anabranch.plan.catalog import (
     View,
 )
 from anabranch.plan.strategy import Loads
+from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.windows import ID, needs_numbers
 from anabranch.sql.calls import aggregate_calls, chains, volatile_calls
-from anabranch.sql.lexer import normal_form, quote_name, tokenize
+from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
 
@@ -122,6 +123,7 @@ def plan_view(
         blocks.append((found, placed))
         edits += read_edits(found, text, quote_name(placed.use.placeholder), placed.finals, placed.use.presence)
     bound = Binder(text, catalog, query).bind(extra=edits)
+    text_over_placeholders = _with_ties_broken(text, query, bound, edits, blocks, planner, world)
     streams = {r.placeholder: r.target for r in bound.references.values() if r.kind == "stream"}
     tables = {r.placeholder: r.target for r in bound.references.values() if r.kind == "table"}
     views = {r.placeholder: r.target for r in bound.references.values() if r.kind == "view"}
@@ -140,7 +142,7 @@ def plan_view(
         id,
         name,
         sql,
-        bound.text.text,
+        text_over_placeholders,
         fields,
         tuple(placed.use for _, placed in blocks),
         None,
@@ -160,6 +162,35 @@ def plan_view(
             kept.append(replace(stream, kept_since=world.first_run(stream)))
     fill_rows = tuple(stream.rows_table for stream in kept)
     return Planned(view, (*planner.panes.values(), *kept), planner.filled(), fill_rows, tuple(reasons))
+
+
+def _with_ties_broken(
+    text: str, query: Query, bound: Bound, edits: list[Edit], blocks: list[tuple[Block, Placed]], placer: Placer,
+    world: Surroundings,
+) -> str:  # fmt: skip
+    """The query over placeholders, with every order that decides going on with all columns."""
+    catalog = placer.catalog
+    schemas: dict[str, tuple[Field, ...]] = {}
+    for placeholder, reference in bound.references.items():
+        found = catalog.objects.get(reference.target)
+        if isinstance(found, Stream | Table | View):
+            schemas[placeholder] = found.shown_fields if isinstance(found, View) else found.fields
+    for _, placed in blocks:
+        schemas[placed.use.placeholder] = placed.use.fields(placer.panes[placed.use.panes])
+
+    def bind(extra: list[Edit], span: Span | None = None) -> str:
+        return Binder(text, catalog, query).bind(span, [*edits, *extra]).text.text
+
+    def analyze(part: str) -> list[Field]:
+        return world.analyze(part, schemas)
+
+    places = Places(
+        bind=lambda span: bind([], span),
+        analyze=analyze,
+        blocks={block.select.span: block for block, _ in blocks},
+        prefix=bind([], Span(query.span.start, query.body.span.start)) if query.ctes else "",
+    )
+    return checked(break_ties(text, query, places), bind, analyze)[0]
 
 
 def refuse_volatile(text: str, query: Query) -> None:

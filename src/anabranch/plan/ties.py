@@ -1,0 +1,336 @@
+"""Ties: every order that decides which rows win goes on with all columns, so that the same rows give the same winners.
+
+    row_number() OVER (PARTITION BY k ORDER BY n)      ... ORDER BY n, `ts`, `v`
+    SELECT k, n FROM s ORDER BY n LIMIT 3              ... ORDER BY n, 1, 2 LIMIT 3
+    first(v)                                           min_by(v, struct(`k`, `n`, `v`))
+
+Rows that are still equal then are equal in every column, and it does not matter which of them wins. Where rows that tie
+share their answer (RANK, a frame of RANGE) nothing is added: there, a tie is part of the question. What cannot be told
+apart safely stays as it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch.errors import AnabranchError
+from anabranch.plan.blocks import Block, aggregates_in, grouped_tokens
+from anabranch.plan.catalog import Field
+from anabranch.sql.calls import aggregate_calls, chains, closing, split_commas
+from anabranch.sql.lexer import Span, Token, quote_name, words
+from anabranch.sql.splice import Edit
+from anabranch.sql.syntax import Query, Select
+
+#: Window functions that ask for the place of a row, whatever the frame.
+_PLACES = words("row_number ntile lag lead")
+#: Those that pick a row of the frame.
+_PICKS = words("first_value last_value nth_value first last any_value")
+#: Those whose answer is the same for rows that tie.
+_SHARED = words("rank dense_rank percent_rank cume_dist")
+#: Aggregates that take any row, and what takes the lowest or the highest.
+_ANY = {"first": "min_by", "first_value": "min_by", "any_value": "min_by", "last": "max_by", "last_value": "max_by"}
+_WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+_NO_ORDER = re.compile(r"\b(map|variant|void|geometry|geography|interval)\b(?! (?:day|hour|minute|second|year|month))")
+_NESTED = re.compile(r"array<|struct<")
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """A column to sort by: the parts of its name, as far as it is one, and its text."""
+
+    parts: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Places:
+    """What breaking ties asks of whoever plans: stretches of the query as they will run, and their columns."""
+
+    bind: Callable[[Span], str]
+    analyze: Callable[[str], Sequence[Field]]
+    blocks: Mapping[Span, Block]  # by the place of their SELECT
+    skips: Callable[[Span], bool] = lambda _: False  # what will not run as part of this query
+    prefix: str = ""  # the WITH clause around
+
+    def columns(self, text: str) -> Sequence[Field]:
+        """The columns of a part of the query."""
+        return self.analyze(text if text[:4].upper() == "WITH" else self.prefix + text)
+
+
+def break_ties(text: str, query: Query, places: Places) -> list[Edit]:
+    """The edits that make the winners of ties the same whatever way the rows came; none if nothing depends on it."""
+    edits: list[Edit] = []
+    for select, owner in query.selects():
+        if not places.skips(select.span):
+            edits += _Breaker(text, select, owner, places).edits()
+    for each in query.queries():
+        if not places.skips(each.body.span):
+            edits += _limited(each, places)
+    return edits
+
+
+def checked(
+    ties: list[Edit], bind: Callable[[list[Edit]], str], analyze: Callable[[str], Sequence[Field]]
+) -> tuple[str, list[Edit]]:
+    """A query with its ties broken, and the edits that do it; as it was if Spark does not take it that way."""
+    text = bind(ties)
+    if ties:
+        try:
+            analyze(text)
+        except AnabranchError:
+            return bind([]), []
+    return text, ties
+
+
+# ---------------------------------------------------------------------------------------------- LIMIT
+
+
+def _limited(query: Query, places: Places) -> Iterator[Edit]:
+    """LIMIT and OFFSET take rows in the order of all columns; by number, for a column may have no name of its own."""
+    tokens = query.order_tokens
+    cut = next((i for i, token in enumerate(tokens) if _cuts(token, query)), None)
+    if cut is None or (cut > 2 and tokens[2].upper == "ALL"):
+        return
+    try:
+        columns = places.columns(places.bind(query.span))
+    except AnabranchError:
+        return
+    numbers = ", ".join(str(index + 1) for index, field in enumerate(columns) if orderable(field.type))
+    if not numbers:
+        return
+    if cut:
+        end = tokens[cut - 1].end
+        yield Edit(Span(end, end), f", {numbers}")
+    else:
+        start = tokens[0].start
+        yield Edit(Span(start, start), f"ORDER BY {numbers} ")
+
+
+def _cuts(token: Token, query: Query) -> bool:
+    inside = any(each.span.start <= token.start < each.span.end for each in query.order_expressions)
+    return token.upper in ("LIMIT", "OFFSET") and not inside
+
+
+# ---------------------------------------------------------------------------------------------- OVER, first and last
+
+
+class _Breaker:
+    """The edits inside one SELECT."""
+
+    def __init__(self, text: str, select: Select, owner: Query, places: Places) -> None:
+        self.text = text
+        self.select = select
+        self.owner = owner
+        self.places = places
+        self._keys: list[SortKey] | None = None
+
+    def edits(self) -> Iterator[Edit]:
+        named = dict(_named_windows(self.select))
+        for tokens in self._expressions():
+            for index in _outside_subqueries(tokens):
+                if tokens[index].upper == "OVER" and index + 1 < len(tokens):
+                    yield from self._over(tokens, index, named)
+            if not self._is_block:
+                yield from self._any(tokens)
+
+    def _expressions(self) -> Iterator[Sequence[Token]]:
+        yield from (item.tokens for item in self.select.items)
+        if self.select.having is not None:
+            yield self.select.having.tokens
+        yield from (expression.tokens for expression in self.select.tail_expressions)
+        if self.owner.body is self.select:
+            yield self.owner.order_tokens
+
+    def _over(self, tokens: Sequence[Token], index: int, named: Mapping[str, Sequence[Token]]) -> Iterator[Edit]:
+        function = _function(tokens, index)
+        following = tokens[index + 1]
+        if following.text == "(":
+            end = closing(tokens, index + 1)
+            added = self._added(function, tokens[index + 2 : end])
+            if added is not None:
+                at = added[0] if added[0] is not None else tokens[end].start
+                yield Edit(Span(at, at), added[1])
+        elif following.is_name and following.name.lower() in named:
+            inside = named[following.name.lower()]
+            added = self._added(function, inside)
+            if added is not None and inside:
+                start, stop = inside[0].start, inside[-1].end
+                at = added[0] if added[0] is not None else stop
+                spelt = f"({self.text[start:at]}{added[1]}{self.text[at:stop]})"
+                yield Edit(following.span, spelt)
+
+    def _added(self, function: str, inside: Sequence[Token]) -> tuple[int | None, str] | None:
+        """What to add to the window of a function, and where (None: at its end)."""
+        order, frame = _word(inside, "ORDER", "SORT"), _word(inside, "ROWS", "RANGE", "GROUPS")
+        by_rows = frame is not None and inside[frame].upper == "ROWS"
+        if function in _SHARED or (frame is not None and not by_rows):
+            return None
+        wanted = function in _PLACES or by_rows or (function in _PICKS and (order is None or function == "first_value"))
+        if not wanted or (inside and order is None and inside[0].upper not in ("PARTITION", "DISTRIBUTE", "ROWS")):
+            return None
+        keys = self._more(inside)
+        if not keys:
+            return None
+        if order is not None:
+            last = inside[frame - 1] if frame is not None else inside[-1]
+            return last.end, f", {keys}"
+        if function in _PLACES:
+            return None  # Spark wants an order there
+        if frame is not None:
+            return inside[frame].start, f"ORDER BY {keys} "
+        return None, f" ORDER BY {keys} {_WHOLE}"
+
+    def _more(self, inside: Sequence[Token]) -> str:
+        """The columns that a window does not sort or partition by."""
+        there = set(_plain_names(inside))
+        found = []
+        for key in self.keys():
+            last = key.parts[-1:]
+            if key.parts and (key.parts in there or (len(key.parts) == 1 and any(each[-1:] == last for each in there))):
+                continue
+            found.append(key.text)
+        return ", ".join(found)
+
+    def _any(self, tokens: Sequence[Token]) -> Iterator[Edit]:
+        for call in aggregate_calls(tokens):
+            if call.name not in _ANY or len(call.arguments) != 1 or call.distinct:
+                continue
+            keys = ", ".join(key.text for key in self._columns())
+            if keys:
+                end = call.arguments[0][-1].end
+                yield Edit(call.name_span, _ANY[call.name])
+                yield Edit(Span(end, end), f", struct({keys})")
+
+    # ---- what a row is told apart by
+
+    @property
+    def _is_block(self) -> bool:
+        return self.select.span in self.places.blocks
+
+    def keys(self) -> list[SortKey]:
+        """What tells the rows apart that window functions see: columns, or what is grouped by."""
+        if self._keys is None:
+            try:
+                self._keys = self._found()
+            except AnabranchError:
+                self._keys = []
+        return self._keys
+
+    def _found(self) -> list[SortKey]:
+        select = self.select
+        block = self.places.blocks.get(select.span)
+        if block is not None:
+            return _sorted([(SortKey((), quote_name(key.name)), key.type) for key in block.keys])
+        if not select.group and not aggregates_in(select, self.owner):
+            return self._columns()
+        if not select.group_plain:
+            return []
+        columns = {field.name.lower() for field in self._analyzed("*")}
+        grouped = [grouped_tokens(group, select, columns) for group in select.group]
+        texts = [self.places.bind(Span(tokens[0].start, tokens[-1].end)) for tokens in grouped]
+        types = self._analyzed(", ".join(f"{text} AS `x{index}`" for index, text in enumerate(texts)))
+        return _sorted([(SortKey((), text), field.type) for text, field in zip(texts, types, strict=True)])
+
+    def _columns(self) -> list[SortKey]:
+        """The columns of the FROM clause; with the names of their relations where two have the same name."""
+        try:
+            fields = self._analyzed("*")
+            if len({field.name.lower() for field in fields}) == len(fields):
+                return _sorted([(SortKey((f.name.lower(),), quote_name(f.name)), f.type) for f in fields])
+            found: list[tuple[SortKey, str]] = []
+            for relation in self.select.relations:
+                if relation.exposed is None:
+                    return []
+                name = quote_name(relation.exposed)
+                for field in self._analyzed(f"{name}.*"):
+                    parts = (relation.exposed.lower(), field.name.lower())
+                    found.append((SortKey(parts, f"{name}.{quote_name(field.name)}"), field.type))
+        except AnabranchError:
+            return []
+        return _sorted(found) if len({key.parts for key, _ in found}) == len(found) else []
+
+    def _analyzed(self, items: str) -> Sequence[Field]:
+        if self.select.from_span is None or not items:
+            return ()
+        return self.places.columns(f"SELECT {items} FROM {self.places.bind(self.select.from_span)}")
+
+
+def _plain_names(inside: Sequence[Token]) -> Iterator[tuple[str, ...]]:
+    """The columns that a window is partitioned and ordered by, where they are just columns."""
+    order, frame = _word(inside, "ORDER", "SORT"), _word(inside, "ROWS", "RANGE", "GROUPS")
+    end = len(inside) if frame is None else frame
+    for part in (inside[:order] if order is not None else inside[:end], inside[order:end] if order is not None else ()):
+        for piece in split_commas(part[2:]):
+            while piece and piece[-1].upper in ("ASC", "DESC", "NULLS", "FIRST", "LAST"):
+                piece.pop()
+            names = list(chains(piece))
+            if len(names) == 1 and names[0].span == Span(piece[0].start, piece[-1].end):
+                yield tuple(name.lower() for name in names[0].parts)
+
+
+def _sorted(keys: Sequence[tuple[SortKey, str]]) -> list[SortKey]:
+    """Those that can be sorted by. Nested ones come last, in a form that only Spark reads: their order is its own."""
+    usable = [(key, type) for key, type in keys if orderable(type)]
+    plain = [key for key, type in usable if not _NESTED.search(type)]
+    return plain + [SortKey(key.parts, f"struct({key.text})") for key, type in usable if _NESTED.search(type)]
+
+
+def orderable(type: str) -> bool:
+    """Whether values of a type of Spark's can be sorted.
+
+    >>> [orderable(type) for type in ("int", "array<string>", "map<int,int>", "struct<a:variant>")]
+    [True, True, False, False]
+    """
+    return _NO_ORDER.search(type) is None
+
+
+def _named_windows(select: Select) -> Iterator[tuple[str, Sequence[Token]]]:
+    """WINDOW w AS (...): the name and what stands in the brackets."""
+    for expression in select.tail_expressions:
+        tokens = expression.tokens
+        if len(tokens) > 3 and tokens[0].is_name and tokens[1].upper == "AS" and tokens[2].text == "(":
+            yield tokens[0].name.lower(), tokens[3 : closing(tokens, 2)]
+
+
+def _outside_subqueries(tokens: Sequence[Token]) -> Iterator[int]:
+    index = 0
+    while index < len(tokens):
+        if tokens[index].text == "(" and index + 1 < len(tokens) and tokens[index + 1].upper in ("SELECT", "WITH"):
+            index = closing(tokens, index)
+        yield index
+        index += 1
+
+
+def _function(tokens: Sequence[Token], over: int) -> str:
+    """The function whose OVER this is; what stands between, FILTER and IGNORE NULLS, is stepped over."""
+    index = over - 1
+    while index > 0:
+        if tokens[index].upper == "NULLS":
+            index -= 2
+            continue
+        if tokens[index].text != ")":
+            return ""
+        depth = 0
+        while index > 0:
+            depth += (tokens[index].text == ")") - (tokens[index].text == "(")
+            if depth == 0:
+                break
+            index -= 1
+        index -= 1
+        if index < 0 or tokens[index].upper != "FILTER":
+            return tokens[index].text.lower() if index >= 0 else ""
+        index -= 1
+    return ""
+
+
+def _word(tokens: Sequence[Token], *wanted: str) -> int | None:
+    """The first of some words outside brackets."""
+    depth = 0
+    for index, token in enumerate(tokens):
+        if token.kind == "symbol":
+            depth += (token.text in "([") - (token.text in ")]")
+        if depth == 0 and token.upper in wanted:
+            return index
+    return None
