@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 #: Those on bids have letters; the others bring their own rows.
 ON_BIDS = "abcdef"
-MEASURES = (*ON_BIDS, "live", "nexmark")
+MEASURES = (*ON_BIDS, "live", "nexmark", "strategies")
 ROWS, QUICK_ROWS, FILES, REPEAT = 10_000_000, 1_000_000, 40, 3
 EVENTS, QUICK_EVENTS, FEWEST_EVENTS = 1_000_000, 100_000, 5_000
-ALL = "a to f, live and nexmark"
+ALL = "a to f, live, nexmark and strategies"
 
 
 def main(arguments: list[str]) -> int:
@@ -105,7 +105,7 @@ def _say(text: str) -> None:
 
 
 def measures() -> dict[str, Measure]:
-    from anabranch.bench import late, live, nexmark, reading, views, windows
+    from anabranch.bench import late, live, nexmark, reading, strategies, views, windows
 
     return {
         "a": windows.tumbling,
@@ -116,6 +116,7 @@ def measures() -> dict[str, Measure]:
         "f": late.late_runs,
         "live": live.live_changes,
         "nexmark": nexmark.five_queries,
+        "strategies": strategies.strategies,
     }
 
 

@@ -1,0 +1,110 @@
+"""Measure (strategies): the same windows from panes, from windows and from rows; from the first run to the answer.
+
+One curve goes with how many windows a row is in. The figure is the case of a few rows a pane and a few panes a window,
+where panes have the least to save.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.bench.data import START, in_order, quoted
+from anabranch.bench.figures import Curve, Figure, Outcome, Setting, at_most, median
+from anabranch.bench.subject import Subject
+from anabranch.plan.strategy import PANES, ROWS, WINDOWS
+
+STRATEGIES = (PANES, WINDOWS, ROWS)
+RATIOS = (1, 10, 60, 600)
+RUNS = 5
+COLUMNS = "k BIGINT, x BIGINT, ts TIMESTAMP"
+STREAM = f"CREATE STREAM s ({COLUMNS}, WATERMARK FOR ts AS ts) FROM parquet(path => '{{}}/*.parquet')"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Rows at an even pace, on so many keys; windows of `ratio` seconds every second."""
+
+    rows: int
+    a_second: int
+    keys: int
+    ratio: int
+    aggregate: str
+
+    def view(self, strategy: str) -> str:
+        """No two strategies share a table: each has its own query."""
+        windows = f"HOP(s, ts, INTERVAL 1 SECOND, INTERVAL {self.ratio} SECONDS, STRATEGY => '{strategy}')"
+        return f"SELECT k, window_start, {self.aggregate} AS y FROM {windows} GROUP BY k, window_start, window_end"
+
+
+def strategies(setting: Setting) -> Outcome:
+    """(strategies) Panes beside windows and rows, over how many windows a row is in."""
+    few = 100 if setting.brief else 1
+    shapes = [Shape(100_000 // few, 100, 10, ratio, "count(*)") for ratio in RATIOS]
+    lines: dict[str, list[tuple[float, float]]] = {strategy: [] for strategy in STRATEGIES}
+    for shape in shapes:
+        times = _race(setting, shape, STRATEGIES)
+        for strategy in STRATEGIES:
+            lines[strategy].append((shape.ratio, 1000 * median(times[strategy])))
+    small = Shape(4_000_000 // few // few, 20, 1, 5, "max(x)")
+    times = _race(setting, small, (PANES, WINDOWS))
+    ours, theirs = (1000 * median(times[strategy]) for strategy in (PANES, WINDOWS))
+    what = f"{small.a_second} rows a pane, {small.ratio} panes a window"
+    return Outcome(
+        (Figure("strategies", what, "a partial for each window", ours, theirs, "ms", at_most(0.35)),),
+        curves=(
+            Curve(
+                "strategies",
+                f"{shapes[0].rows:,} rows, from the first run to the answer",
+                "windows that a row is in",
+                "ms",
+                lines,
+            ),
+        ),
+    )
+
+
+def _race(setting: Setting, shape: Shape, takes_part: tuple[str, ...]) -> dict[str, list[float]]:
+    """One strategy after the other on the same files, after a warm-up; all must give the same answer."""
+    folder = setting.work / "strategies"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    generate(folder, shape)
+    times: dict[str, list[float]] = {strategy: [] for strategy in takes_part}
+    answers = set()
+    for number in range(setting.repeat + 1):
+        for strategy in takes_part:
+            done = f"{number} of {setting.repeat}" if number else "warm-up"
+            setting.say(f"(strategies) {strategy}, {shape.ratio} windows a row, {done}")
+            views, streams = {"v": shape.view(strategy)}, {"s": STREAM.format(folder)}
+            with Subject(setting.work / "home", setting.spark, folder, views, streams) as home:
+                taken = sum(home.drain(-(-shape.rows // RUNS)))
+                begin = time.perf_counter()
+                (answer,) = home.ask("SELECT count(*) AS n, sum(y) AS y FROM v")
+                answers.add((answer["n"], answer["y"]))
+                if number:
+                    times[strategy].append(taken + time.perf_counter() - begin)
+    if len(answers) != 1:
+        raise AssertionError(f"strategies do not agree: {answers}")
+    return times
+
+
+def generate(folder: Path, shape: Shape) -> list[Path]:
+    """The rows of a shape in one file a run, in order of time."""
+    import duckdb
+
+    paths = [folder / f"rows-{number:05d}.parquet" for number in range(RUNS)]
+    with duckdb.connect(":memory:") as duck:
+        duck.execute("SET TimeZone = 'UTC'")
+        for number, path in enumerate(paths):
+            low, high = (shape.rows * at // RUNS for at in (number, number + 1))
+            rows = (
+                f"SELECT (i % {shape.keys})::BIGINT AS k, (hash(i) % 1000)::BIGINT AS x,"
+                f" make_timestamp({START} + i * 1000000 // {shape.a_second})::TIMESTAMPTZ AS ts"
+                f" FROM range({low}, {high}) AS numbers(i)"
+            )
+            duck.execute(f"COPY ({rows}) TO {quoted(path)} (FORMAT parquet)")
+    in_order(paths)
+    return paths
