@@ -138,3 +138,25 @@ def test_windows_over_what_does_not_progress_never_close(home: Harness) -> None:
             home.sql(f"CREATE VIEW v AS SELECT count(*) AS c, window_end FROM {windows}"
                      " GROUP BY window_start, window_end EMIT ON WINDOW CLOSE")  # fmt: skip
         assert "progresses" in (caught.value.hint or "")
+
+
+def test_windows_of_windows_close_with_those_inside(home: Harness) -> None:
+    home.sql("CREATE STREAM s (k STRING, n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts)")
+    home.sql("CREATE VIEW inner_ones AS SELECT k, sum(n) AS x, window_start, window_end, window_time"
+             " FROM TUMBLE(s, ts, INTERVAL 10 SECONDS) GROUP BY k, window_start, window_end, window_time")  # fmt: skip
+    outer = ("SELECT k, max(x) AS x, window_start, window_end, window_time FROM"
+             " HOP(inner_ones, window_time, INTERVAL 20 SECONDS, INTERVAL 30 SECONDS)"
+             " GROUP BY k, window_start, window_end, window_time")  # fmt: skip
+    home.sql(f"CREATE VIEW every_change AS {outer} EMIT CHANGES")
+    home.sql(f"CREATE VIEW closed AS {outer} EMIT ON WINDOW CLOSE")
+    home.sql("CREATE VIEW named AS SELECT max(x) AS x, cq_close(*) FROM inner_ones <SLICES '30 seconds'>")
+    home.insert("s", [("a", 1, at(3)), ("a", 2, at(12)), ("a", 4, at(15))])
+    home.insert("s", [("a", 8, at(34)), ("a", 16, at(5))])
+
+    def windows(view: str) -> list[tuple[int, int, int]]:
+        rows = home.query(f"SELECT x, window_start, window_end FROM {view}")
+        return sorted((seconds(start), seconds(end), x) for x, start, end in rows)
+
+    assert windows("every_change") == [(-20, 10, 17), (0, 30, 17), (20, 50, 8)]
+    assert windows("closed") == [(-20, 10, 17), (0, 30, 17)]
+    assert sorted((seconds(end), x) for x, end in home.query("SELECT * FROM named")) == [(30, 17), (60, 8)]

@@ -6,11 +6,11 @@ relations, AS OF and the emission clause is touched, so an error of Spark's poin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
-from anabranch.plan.catalog import NUMBERED, Catalog, Stream, Table, View
+from anabranch.plan.catalog import NUMBERED, WINDOW_COLUMNS, Catalog, Field, Stream, Table, View
 from anabranch.plan.windows import ID, needs_numbers, partitioned, windowed_sql
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit, Spliced, splice
@@ -154,12 +154,17 @@ class Binder:
 
     # ---- windows
 
-    def windowed(self, source: str, relation: Relation) -> str:
-        """The relation behind a window function, over the SQL of what it is applied to."""
+    def windowed(self, source: str, relation: Relation, fields: Sequence[Field] | None = None) -> str:
+        """The relation behind a window function, over the SQL of what it is applied to, with its columns if known."""
         window = self.window_of(relation)
+        if fields is None:
+            reference = self._reference(relation)
+            target = self.catalog.objects.get(reference.target) if reference is not None else None
+            fields = target.fields if isinstance(target, Stream | Table | View) else ()
+        covered = [field.name for field in fields if field.name.lower() in WINDOW_COLUMNS]
         emission = self.query.emission
         closed = emission is not None and emission.mode == "close" and partitioned(window)
-        return windowed_sql(source, window, with_id=self.asks_for_id, closed=closed)
+        return windowed_sql(source, window, with_id=self.asks_for_id, closed=closed, covered=covered)
 
     @property
     def asks_for_id(self) -> bool:

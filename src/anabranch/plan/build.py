@@ -71,7 +71,7 @@ class Build:
             return
         source = self.place(node)
         if relation.window is not None:
-            source = self.binder.windowed(source, relation)
+            source = self.binder.windowed(source, relation, node.fields)
         if relation.alias is None and relation.exposed is not None:
             source += f" AS {quote_name(relation.exposed)}"
         elif relation.alias is None and relation.window is None:
@@ -388,7 +388,7 @@ class Build:
             placeholder = self._live_placeholder(relation)
             source = quote_name(placeholder)
             if relation.window is not None:
-                source = self.binder.windowed(source, relation)
+                source = self.binder.windowed(source, relation, self._fields(relation, True)[0])
             columns = [f"__d.{quote_name(part.columns[index] or '')}" for part in keying.parts]
             touches.append(Touch(placeholder, f"SELECT DISTINCT {items(columns)} FROM {source} AS __d"))
         return tuple(dict.fromkeys(touches))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from anabranch.algebra.windows import (
@@ -79,21 +80,24 @@ def micros_sql(column: str) -> str:
     return f"unix_micros(CAST({column} AS TIMESTAMP))"
 
 
-def windowed_sql(source: str, window: WindowSpec, *, with_id: bool = False, closed: bool = False) -> str:
+def windowed_sql(
+    source: str, window: WindowSpec, *, with_id: bool = False, closed: bool = False, covered: Sequence[str] = ()
+) -> str:
     """A relation with a row for each window a row is in, and the bounds of that window. No value, no window.
 
-    With `closed`, only the windows of counted rows that are full.
+    With `closed`, only the windows of counted rows that are full. `covered` are columns of the rows that have the names
+    of those of windows: a row that comes from a window has the columns of its new one.
     """
     value = value_sql(window, "__rows.")
     windows = type_of(window)
     if isinstance(windows, SlidingWindows) and not window.rows and not with_id and not needs_numbers(window):
-        return _plain(source, windows, value)
+        return _plain(source, windows, value, f" EXCEPT ({', '.join(covered)})" if covered else "")
     keys = tuple(f"__rows.{quote_name(name.last)}" for name in window.partition)
     if window.kind == "chunks":
         assert window.time_column is not None
         keys = (f"__rows.{quote_name(window.time_column)}",)
     numbered = needs_numbers(window)
-    hidden = ["__start", "__end", "__wid", *([ROW_NUM, ARRIVAL_TS] if numbered else [])]
+    hidden = ["__start", "__end", "__wid", *([ROW_NUM, ARRIVAL_TS] if numbered else []), *covered]
     where = ""
     if closed:
         apart = ", ".join(keys)
@@ -105,15 +109,15 @@ def windowed_sql(source: str, window: WindowSpec, *, with_id: bool = False, clos
     return f"(SELECT * EXCEPT ({', '.join(hidden)}), {bounds}{id} FROM {found}{where})"
 
 
-def _plain(source: str, windows: SlidingWindows, value: str) -> str:
+def _plain(source: str, windows: SlidingWindows, value: str, but: str) -> str:
     """The relation of the most common windows, with as little around it as can be."""
     if windows.tumbling:
         start = last_window_sql(value, windows, 1, "spark")
         bounds = bounds_sql(start, f"{start} + {windows.size}")
-        return f"(SELECT __rows.*, {bounds} FROM {source} AS __rows WHERE {value} IS NOT NULL)"
+        return f"(SELECT __rows.*{but}, {bounds} FROM {source} AS __rows WHERE {value} IS NOT NULL)"
     starts = window_starts_sql(value, windows, 1, "spark")
     bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}")
-    return f"(SELECT __rows.*, {bounds} FROM {source} AS __rows LATERAL VIEW explode({starts}) __starts AS start)"
+    return f"(SELECT __rows.*{but}, {bounds} FROM {source} AS __rows LATERAL VIEW explode({starts}) __starts AS start)"
 
 
 def window_columns_sql(window: WindowSpec, start: str, end: str) -> str:

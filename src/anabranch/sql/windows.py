@@ -73,6 +73,7 @@ WINDOW_FUNCTIONS = {
         "size",
         "origin",
         "strategy",
+        partitioned=True,
     ),
     "LANDMARK": _function("LANDMARK(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE)", "slide", "origin"),
     "SLIDE_BY_ROW": _function(
