@@ -188,6 +188,25 @@ class Narrow:
 
 
 @dataclass(frozen=True)
+class Side:
+    """One side of a band join: its placeholder, its event time there, and in the view; None: it is not shown."""
+
+    input: str
+    column: str
+    shown: str | None
+
+
+@dataclass(frozen=True)
+class Band:
+    """A join of rows whose times are near each other: the right one from `least` to `most` after the left one."""
+
+    left: Side
+    right: Side
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
 class View:
     """A continuous query with a name. `text` is the query over placeholders: pane tables, rows, tables, other views.
 
@@ -222,6 +241,7 @@ class View:
     times: Mapping[str, int] = field(default_factory=dict)  # column -> what to add to it for the end of its window
     counted: str | None = None  # the placeholder of the stream whose rows a trigger counts one by one
     remade: int = 0  # how often its own tables were begun anew, because their columns had changed
+    band: Band | None = None  # how far apart the sides of a join are
 
     kind = "view"
 
@@ -309,8 +329,8 @@ def from_json(values: Mapping[str, Any]) -> Object:
             value = {table: tuple(at) for table, at in value.items()}
         if isinstance(value, list | tuple) and nested is not None and value and isinstance(value[0], dict):
             value = tuple(nested(**_tuples(each)) for each in value)
-        elif isinstance(value, dict) and nested is not None:
-            value = nested(**value)
+        elif isinstance(value, dict) and name == "band":
+            value = Band(Side(**value["left"]), Side(**value["right"]), value["least"], value["most"])
         elif isinstance(value, list):
             value = tuple(value)
         arguments[name] = value
