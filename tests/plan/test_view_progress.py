@@ -61,6 +61,7 @@ def test_the_pairs_of_a_band_come_within_it(world: World) -> None:
         "SELECT s.ts FROM s LEFT JOIN r ON s.k = r.k AND r.ts = s.ts",
         "SELECT s.ts, count(*) AS c FROM s JOIN r ON s.k = r.k AND r.ts = s.ts GROUP BY s.ts",
         "SELECT s.k FROM s JOIN r ON s.k = r.k AND r.ts = s.ts",
+        "SELECT s.ts FROM s JOIN r ON s.k = r.k AND r.ts = s.ts ORDER BY s.n LIMIT 3",
     ],
 )
 def test_what_is_no_band(world: World, query: str) -> None:

@@ -151,7 +151,7 @@ class Build:
     def _band(self, select: Select, inputs: Sequence[Input], fields: tuple[Field, ...]) -> Band | None:
         """How far apart the sides of a join are, where a column of the view can tell."""
         found = find_band(select, inputs, [frozenset(self._own_times(each)) for each in inputs], self.text)
-        if found is None:
+        if found is None or limited(self.query):
             return None
         shown: dict[tuple[int, str], str] = {}
         for item, field in zip(select.items, fields, strict=False):
@@ -163,10 +163,11 @@ class Build:
                 if place is not None:
                     shown.setdefault(place, field.name)
         one, other, least, most = found
-        sides = [
-            Side(self._live_placeholder(inputs[i].relation), name, shown.get((i, name))) for i, name in (one, other)
-        ]
-        return Band(sides[0], sides[1], least, most) if any(side.shown for side in sides) else None
+        left, right = (
+            Side(self._live_placeholder(inputs[index].relation), name, shown.get((index, name)))
+            for index, name in (one, other)
+        )
+        return Band(left, right, least, most) if left.shown or right.shown else None
 
     def _own_times(self, each: Input) -> list[str]:
         """The columns of an input that are event times, without those of its windows."""

@@ -133,7 +133,11 @@ class Tree:
         names = {old.name: new.name for old, new in zip(node.fields, fields, strict=True)}
         keys = tuple(Field(names.get(key.name, key.name), key.type) for key in node.keys)
         times = {names.get(name, name): shift for name, shift in node.times.items()}
-        renamed = replace(node, fields=fields, keys=keys, times=times)
+        band = node.band
+        if band is not None:
+            left, right = (replace(each, shown=names.get(each.shown or "")) for each in (band.left, band.right))
+            band = replace(band, left=left, right=right)
+        renamed = replace(node, fields=fields, keys=keys, times=times, band=band)
         self.nodes[self.nodes.index(node)] = renamed
         return renamed
 
