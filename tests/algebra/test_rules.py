@@ -89,6 +89,19 @@ def test_a_mark_among_the_rows_of_a_run_counts_at_its_end() -> None:
     assert (state.bound, state.high) == (20, 20)
 
 
+@pytest.mark.parametrize("rule", [Punctuation("mark"), Computed("ts - INTERVAL 1 SECOND * 2")])
+def test_one_value_from_the_future_moves_nothing(rule: Rule) -> None:
+    policy = Policy(rule, ahead=10, live=True)
+    honest = Seen(high=5, highest=900, rows=3, ahead=1, value=4, highest_value=900)
+    state = observe(policy, ProgressState(), {"": honest}, now=0)
+    assert (state.bound, state.ahead_rows) == (4, 1)
+    future = Seen(high=None, highest=900, rows=1, ahead=1, value=None, highest_value=900)
+    for expected in (4, 4, 900):  # three runs of nothing else, and it is the clock that is doubted
+        state = observe(policy, state, {"": future}, now=0)
+        assert state.bound == expected
+    assert state.ahead_rows == 4
+
+
 # ---- by key
 
 KEYED = Policy(Delay(0), keyed=True)

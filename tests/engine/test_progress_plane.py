@@ -123,3 +123,22 @@ def test_the_law_by_key(spark: SparkSession, seed: int) -> None:
         home.advance("s")
         for view in ("v", "n"):
             assert_same_rows(home.emitted(view), home.batch(query, s=seen), rule)
+
+
+def test_pairs_of_a_band_are_waited_for(home: Harness) -> None:
+    for name in "sr":
+        home.sql(f"CREATE STREAM {name} (k STRING, ts TIMESTAMP, WATERMARK FOR ts ORDERED)")
+    home.sql(
+        "CREATE VIEW pairs AS SELECT s.k, s.ts FROM s JOIN r ON s.k = r.k"
+        " AND r.ts BETWEEN s.ts - INTERVAL 5 SECONDS AND s.ts + INTERVAL 5 SECONDS EMIT CHANGES"
+    )
+    home.sql(
+        "CREATE VIEW v AS SELECT window_start, window_end, count(*) AS c FROM TUMBLE(pairs, ts, INTERVAL 10 SECONDS)"
+        " GROUP BY window_start, window_end EMIT ON WINDOW CLOSE"
+    )
+    home.insert("s", [("a", after(9)), ("b", after(25))])
+    home.insert("r", [("a", after(7)), ("b", after(12))])
+    assert home.table("v") == [], "a row of r at 12:00:14 can still meet the one of s at 12:00:09"
+    home.insert("r", [("a", after(14)), ("b", after(16))])
+    assert home.table("v") == [(after(0), after(10), 2)]
+    assert home.query("SELECT * FROM sys.late_rows") == []

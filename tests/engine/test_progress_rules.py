@@ -102,6 +102,7 @@ def test_marks_in_files_are_left_out_when_they_are_read_again(home: Harness, tmp
     assert home.table("again") == [("a", 1), ("b", 1)]
     ((rows, bad),) = home.query("SELECT rows, bad_rows FROM sys.progress WHERE kind = 'stream'")
     assert (rows, bad) == (2, 1)
+    assert home.query("SELECT raw FROM sys.bad_rows") == [("b,not a time",)], "a mark is no bad row"
 
 
 def test_windows_close_key_by_key(home: Harness) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from anabranch.algebra.progress import END
-from anabranch.plan.catalog import Catalog
+from anabranch.plan.catalog import Catalog, to_json
 from anabranch.plan.plane import bounds_of, key_of_progress, progress_of
 from plan.test_explain import TUMBLE, WINDOW, World, stream
 
@@ -35,8 +37,45 @@ def test_a_view_over_windows(world: World) -> None:
 
 def test_a_join_is_as_far_as_the_slower_side(world: World) -> None:
     world.make("CREATE VIEW v AS SELECT s.k, s.ts, r.n FROM s JOIN r ON s.k = r.k EMIT CHANGES")
-    assert bounds(world.catalog, "v", s=7, r=5)[0] == 5
+    assert bounds(world.catalog, "v", s=7, r=5) == (5, {}), "a new row of r may meet an old one of s"
     assert bounds(world.catalog, "v", s=7, r=None)[0] is None
+
+
+def test_the_pairs_of_a_band_come_within_it(world: World) -> None:
+    world.make(
+        "CREATE VIEW pairs AS SELECT s.k, s.ts AS a, r.ts AS b FROM s JOIN r ON s.k = r.k"
+        " AND r.ts BETWEEN s.ts - INTERVAL 2 MICROSECONDS AND s.ts + INTERVAL 3 MICROSECONDS EMIT CHANGES"
+    )
+    found = [bounds(world.catalog, "pairs", s=s, r=r)[1] for s, r in [(6, 8), (12, 8), (12, 15), (20, 15)]]
+    assert found == [{"a": 5, "b": 4}, {"a": 5, "b": 8}, {"a": 12, "b": 10}, {"a": 12, "b": 15}]
+    world.make("CREATE VIEW counted AS SELECT a, count(*) AS c FROM pairs GROUP BY a EMIT CHANGES")
+    assert bounds(world.catalog, "counted", s=12, r=15)[0] == 10, "what reads the pairs waits for the later of both"
+    again = Catalog({id: json.loads(json.dumps(to_json(each))) for id, each in world.catalog.objects.items()})
+    assert again.view("pairs").band == world.catalog.view("pairs").band is not None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT s.ts FROM s JOIN r ON s.k = r.k AND r.ts >= s.ts",
+        "SELECT s.ts FROM s LEFT JOIN r ON s.k = r.k AND r.ts = s.ts",
+        "SELECT s.ts, count(*) AS c FROM s JOIN r ON s.k = r.k AND r.ts = s.ts GROUP BY s.ts",
+        "SELECT s.k FROM s JOIN r ON s.k = r.k AND r.ts = s.ts",
+        "SELECT s.ts FROM s JOIN r ON s.k = r.k AND r.ts = s.ts ORDER BY s.n LIMIT 3",
+    ],
+)
+def test_what_is_no_band(world: World, query: str) -> None:
+    assert world.make(f"CREATE VIEW v AS {query} EMIT CHANGES").band is None
+
+
+def test_which_columns_have_bounds(world: World) -> None:
+    world.make("CREATE VIEW kept AS SELECT k, ts FROM s WHERE n > 1 EMIT CHANGES")
+    assert bounds(world.catalog, "kept", s=7) == (7, {"ts": 7})
+    world.make("CREATE VIEW days AS SELECT ts, count(*) AS c FROM s GROUP BY ts EMIT CHANGES")
+    assert bounds(world.catalog, "days", s=7) == (7, {"ts": 7})
+    world.make("CREATE VIEW firsts AS SELECT k, ts, row_number() OVER (PARTITION BY k ORDER BY n) AS place FROM s"
+               " EMIT CHANGES")  # fmt: skip
+    assert bounds(world.catalog, "firsts", s=7) == (7, {}), "a new row changes the places of old ones"
 
 
 def test_a_view_that_waits_holds_back_those_above_it(world: World) -> None:

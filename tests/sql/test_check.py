@@ -143,7 +143,7 @@ BAD = [
         "EMIT ON WINDOW CLOSE",
         NotSupported,
         "no window closes in this query",
-        "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE, HOP or CUMULATE",
+        "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over TUMBLE, HOP or other windows",
     ),
     (
         "ALTER VIEW bids AS SELECT 1 AS a FROM bids",

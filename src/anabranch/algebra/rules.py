@@ -91,10 +91,6 @@ class Lagging(_Remembered):
         if self.rows < 1:
             raise ValueError(f"progress lags by at least 1 row, not by {self.rows}")
 
-    @property
-    def remembers(self) -> int:
-        return self.rows
-
     def follow(self, recent: Recent, value: int | None, times: Sequence[int]) -> Recent:
         came = (*recent.times, *times)
         older = came[: -self.rows]

@@ -137,24 +137,24 @@ class Definer:
             return None
         time = check_watermark(statement, mark, {field.name: field.type for field in fields})
         if mark.expression is not None:
-            self._check_rule(
-                statement, mark.expression, "boolean" if mark.rule.kind == "punctuation" else "timestamp", fields
-            )
+            wanted = "boolean" if mark.rule.kind == "punctuation" else "timestamp"
+            self._check_rule(statement, mark.expression, wanted, fields)
         return time
 
     def _check_rule(self, statement: CreateStream, given: Expression, wanted: str, fields: tuple[Field, ...]) -> None:
         """Have Spark look at what it is to compute of each row."""
-        span = given.span
-        place = {"text": statement.text, "start": span.start, "end": span.end}
+
+        def wrong(message: str) -> WrongType:
+            return WrongType(message, text=statement.text, start=given.span.start, end=given.span.end)
+
         try:
-            type = self.core.frames.empty(fields).selectExpr(f"({span.of(statement.text)})").schema.fields[0].dataType
+            frame = self.core.frames.empty(fields).selectExpr(f"({given.span.of(statement.text)})")
+            type = frame.schema.fields[0].dataType.simpleString()
         except Exception as error:
             found = translate(error)
-            raise WrongType(getattr(found, "message", str(found)), **place) from error  # type: ignore[arg-type]
-        name = type.simpleString()
-        if name.removesuffix("_ntz") != wanted and not (wanted == "timestamp" and name == "date"):
-            article = {"boolean": "a condition", "timestamp": "a time"}[wanted]
-            raise WrongType(f"this is not {article}, but of type {name.upper()}", **place)  # type: ignore[arg-type]
+            raise wrong(found.message if isinstance(found, AnabranchError) else str(found)) from error
+        if type.removesuffix("_ntz") != wanted and not (wanted == "timestamp" and type == "date"):
+            raise wrong(f"this is not a {'time' if wanted == 'timestamp' else 'condition'}, but of type {type.upper()}")
 
     def _idle(self, statement: CreateStream, kind: str | None) -> int | None:
         """How long a silent part holds progress. By key it is said by the stream, or follows from the clock."""

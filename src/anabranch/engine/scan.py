@@ -308,7 +308,7 @@ class Scan:
         columns = [quote_name(field.name) for field in self.stream.fields]
         as_json = f"to_json(struct({', '.join(columns)}))"
         listed = (
-            _marked(self.rows.where(f"NOT ({self.good})"))
+            _marked(self.rows.where(f"NOT ({self.parsed})"))
             .selectExpr(ORIGIN, CORRUPT, f"coalesce({CORRUPT}, {as_json}) AS _raw")
             .limit(LISTED_BAD_ROWS)
             .collect()

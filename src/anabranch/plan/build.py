@@ -6,9 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from anabranch.plan.bands import find_band, place_of
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
-from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Narrow, Stream, Table, Touch, View, window_type
+from anabranch.plan.catalog import (
+    WINDOW_COLUMNS,
+    Band,
+    Field,
+    Narrow,
+    Side,
+    Stream,
+    Table,
+    Touch,
+    View,
+    window_type,
+)
 from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, limited, with_hidden
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
@@ -147,7 +159,40 @@ class Build:
         if counted:
             self._count_rows(select, inputs, keying)
         view = self._finish(emit, keying, select, inputs, (), block)
-        return replace(view, counted=self.counted)
+        return replace(view, counted=self.counted, band=self._band(select, inputs, view.fields))
+
+    def _band(self, select: Select, inputs: Sequence[Input], fields: tuple[Field, ...]) -> Band | None:
+        """How far apart the sides of a join are, where a column of the view can tell."""
+        found = find_band(select, inputs, [frozenset(self._own_times(each)) for each in inputs], self.text)
+        if found is None or limited(self.query):
+            return None
+        shown: dict[tuple[int, str], str] = {}
+        for item, field in zip(select.items, fields, strict=False):
+            if item.tokens[-1].text == "*":
+                break
+            named = list(chains(item.tokens))
+            if len(named) == 1 and named[0].span == item.expression:
+                place = place_of(tuple(part.lower() for part in named[0].parts), inputs)
+                if place is not None:
+                    shown.setdefault(place, field.name)
+        one, other, least, most = found
+        left, right = (
+            Side(self._live_placeholder(inputs[index].relation), name, shown.get((index, name)))
+            for index, name in (one, other)
+        )
+        return Band(left, right, least, most) if left.shown or right.shown else None
+
+    def _own_times(self, each: Input) -> list[str]:
+        """The columns of an input that are event times, without those of its windows."""
+        if each.static or each.relation.alias_columns:
+            return []
+        known: object = self._node(each.relation)
+        if known is None:
+            reference = self.binder.resolve(each.relation)
+            known = self.tree.catalog.objects.get(reference.target) if reference is not None else None
+        if isinstance(known, Stream):
+            return [known.time.lower()] if known.time is not None else []
+        return [name.lower() for name in known.times] if isinstance(known, View) else []
 
     def _count_rows(self, select: Select, inputs: Sequence[Input], keying: Keying) -> None:
         """Let the node leave out rows of a run that came behind the one that fired, by their place in it."""

@@ -222,6 +222,25 @@ class Narrow:
 
 
 @dataclass(frozen=True)
+class Side:
+    """One side of a band join: its placeholder, its event time there, and in the view; None: it is not shown."""
+
+    input: str
+    column: str
+    shown: str | None
+
+
+@dataclass(frozen=True)
+class Band:
+    """A join of rows whose times are near each other: the right one from `least` to `most` after the left one."""
+
+    left: Side
+    right: Side
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
 class View:
     """A continuous query with a name. `text` is the query over placeholders: pane tables, rows, tables, other views.
 
@@ -258,6 +277,7 @@ class View:
     remade: int = 0  # how often its own tables were begun anew, because their columns had changed
     clock: str = "event"  # what its windows close by: event time, the number of "rows", or the time of "arrival"
     closing: str = ""  # the column that says when a window closes, where that is looked at row by row of the answer
+    band: Band | None = None  # how far apart the sides of a join are
 
     kind = "view"
 
@@ -345,8 +365,8 @@ def from_json(values: Mapping[str, Any]) -> Object:
             value = {table: tuple(at) for table, at in value.items()}
         if isinstance(value, list | tuple) and nested is not None and value and isinstance(value[0], dict):
             value = tuple(nested(**_tuples(each)) for each in value)
-        elif isinstance(value, dict) and nested is not None:
-            value = nested(**value)
+        elif isinstance(value, dict) and name == "band":
+            value = Band(Side(**value["left"]), Side(**value["right"]), value["least"], value["most"])
         elif isinstance(value, list):
             value = tuple(value)
         arguments[name] = value

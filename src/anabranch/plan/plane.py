@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from anabranch.algebra import plane
-from anabranch.algebra.plane import Aggregate, Input, Node, Project, Union, Window
+from anabranch.algebra.plane import Aggregate, BandJoin, Input, Node, Project, Union, Window
 from anabranch.algebra.progress import END
-from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Panes, Stream, View
+from anabranch.plan.catalog import WINDOW_COLUMNS, Band, Catalog, Panes, Stream, View
 from anabranch.sql.calls import chains
 from anabranch.sql.lexer import Span, tokenize
 
@@ -22,19 +22,51 @@ def inputs_plane(catalog: Catalog, view: View) -> Node:
     """What a view reads: as far as the last of its streams, and of the views below, which may hold rows back."""
     inputs: list[Node] = [Input(id, PROGRESS) for id in sorted(catalog.sources_of(view))]
     for id in view.views.values():
-        inputs += [inputs_plane(catalog, catalog.view(id)), Input(id, PROGRESS)]
+        below = catalog.view(id)
+        inputs += [inputs_plane(catalog, below), Input(id, PROGRESS)]
+        if below.band is not None:
+            # A pair comes out when its second row does: its times may be as far behind as the band is wide.
+            pairs = view_plane(catalog, below)
+            sides = (below.band.left, below.band.right)
+            inputs += [Project(pairs, {PROGRESS: (side.shown, 0)}) for side in sides if side.shown is not None]
     return Union(tuple(inputs))
 
 
 def view_plane(catalog: Catalog, view: View) -> Node:
     """What a view shows: the bounds of those of its columns that are event times."""
+    if view.band is not None:
+        return _band_plane(catalog, view, view.band)
     below = inputs_plane(catalog, view)
     windows = view.blocks[0].sliding if len(view.blocks) == 1 and not view.streams else None
     names = {output.name: (output.kind, 0) for output in view.direct if output.kind in WINDOW_COLUMNS}
     if windows is not None and names:
         return Project(Aggregate(Window(below, PROGRESS, windows), WINDOW_COLUMNS), names)
     # A row is final when the end of its window, so much behind the column, has been passed.
-    return Project(below, {column: (PROGRESS, 1 - shift) for column, shift in view.times.items()})
+    times = {column: (PROGRESS, 1 - shift) for column, shift in view.times.items() if _keeps_to(view, column)}
+    return Project(below, times)
+
+
+def _band_plane(catalog: Catalog, view: View, band: Band) -> Node:
+    sides: list[Node] = []
+    for name, side in (("left", band.left), ("right", band.right)):
+        if side.input in view.streams:
+            sides.append(Project(Input(view.streams[side.input], PROGRESS), {name: (PROGRESS, 0)}))
+        else:
+            below = catalog.view(view.views[side.input])
+            column = next(each for each in below.times if each.lower() == side.column)
+            sides.append(Project(view_plane(catalog, below), {name: (column, 0)}))
+    join = BandJoin(sides[0], sides[1], "left", "right", band.most, -band.least)
+    shown = ((band.left.shown, "left"), (band.right.shown, "right"))
+    return Project(join, {name: (side, 0) for name, side in shown if name is not None})
+
+
+def _keeps_to(view: View, column: str) -> bool:
+    """Whether new rows with a later time bring no change to a row with an earlier one.
+
+    In a join they do, and in any node that does not look at each time on its own, such as the last row of each key.
+    """
+    single = len(view.blocks) + len(view.streams) + len(view.views) <= 1
+    return single and (view.node in ("", "stateless") or column in {key.name for key in view.keys})
 
 
 def progress_of(
