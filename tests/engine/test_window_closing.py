@@ -160,3 +160,25 @@ def test_windows_of_windows_close_with_those_inside(home: Harness) -> None:
     assert windows("every_change") == [(-20, 10, 17), (0, 30, 17), (20, 50, 8)]
     assert windows("closed") == [(-20, 10, 17), (0, 30, 17)]
     assert sorted((seconds(end), x) for x, end in home.query("SELECT * FROM named")) == [(30, 17), (60, 8)]
+
+
+def test_windows_without_rows_are_skipped_or_filled_in(home: Harness) -> None:
+    home.sql("CREATE STREAM s (k STRING, n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts)")
+    query = (
+        "SELECT count(*) AS c, sum(n) FILTER (WHERE n > 1) AS x, cq_close(*) FROM STREAM(s, 'CUT ON ts BY 60 SECS{}')"
+    )
+    home.sql(f"CREATE VIEW skipped AS {query.format('')} EMIT ON WINDOW CLOSE")
+    home.sql(f"CREATE VIEW filled AS {query.format(' FILLED')} EMIT ON WINDOW CLOSE")
+    home.sql("CREATE VIEW by_rows AS SELECT window_id() AS w, count(k) AS c FROM"
+             " TUMBLE(s, n, 2, FILLED => true) GROUP BY window_id() EMIT CHANGES")  # fmt: skip
+    home.insert("s", [("a", 1, at(0)), ("a", 2, at(59)), ("a", 3, at(60))])
+    home.insert("s", [("a", 4, at(61)), ("a", 5, at(119)), ("a", 9, at(240)), ("a", 1, at(241))])
+
+    def chunks(view: str) -> list[tuple[Any, ...]]:
+        return sorted((seconds(end) // 60 - 1, c, x) for c, x, end in home.query(f"SELECT * FROM {view}"))
+
+    assert chunks("skipped") == [(0, 2, 2), (1, 3, 12)]
+    assert chunks("filled") == [(0, 2, 2), (1, 3, 12), (2, 0, None), (3, 0, None)]
+    assert sorted(home.query("SELECT * FROM by_rows")) == [(0, 2), (1, 2), (2, 2), (3, 0), (4, 1)]
+    with pytest.raises(SqlError, match="nothing to group by"):
+        home.query("SELECT k, count(*) FROM TUMBLE(s, ts, INTERVAL 1 MINUTE, FILLED => true) GROUP BY k, window_start")

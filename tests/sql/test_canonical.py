@@ -581,7 +581,6 @@ def test_columns_of_windows(text: str, place: str, message: str) -> None:
          "the order of arrival is known of the rows of a stream only"),
         ("SELECT count(*) FROM TUMBLE(TABLE v, DESCRIPTOR(ARRIVAL_TS), INTERVAL 1 HOUR)", "ARRIVAL_TS",
          "the time of arrival is known of the rows of a stream only"),
-        ("SELECT count(*) FROM s CUT ON ts BY 1 SEC FILLED", "ts", "windows without rows are not filled in yet"),
     ],
 )  # fmt: skip
 def test_windows_that_cannot_be_computed(text: str, place: str, message: str) -> None:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
 from anabranch.plan.catalog import NUMBERED, WINDOW_COLUMNS, Catalog, Field, Stream, Table, View
-from anabranch.plan.windows import ID, needs_numbers, partitioned, windowed_sql
+from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, partitioned, windowed_sql
+from anabranch.sql.calls import aggregate_calls
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit, Spliced, splice
-from anabranch.sql.syntax import Query, Relation, Watermark, WindowSpec
+from anabranch.sql.syntax import Query, Relation, Select, Watermark, WindowSpec
 from anabranch.sql.watermarks import watermark_text
 
 SYSTEM_TABLES = ("runs", "progress", "views", "nodes", "tables", "bad_rows", "late_rows", "sinks")
@@ -66,6 +67,8 @@ class Binder:
             if any(each.start <= relation.span.start and relation.span.end <= each.end for each in replaced):
                 continue
             edits.extend(self.relation_edits(relation))
+        for select, owner in self.query.selects():
+            edits.extend(self._filters(select, owner))
         edits += [Edit(emission.span, "") for emission in self.query.emissions()]
         edits += [Edit(dropped, "") for query in self.query.queries() for dropped in query.dropped]
         where = span or self.query.span
@@ -164,7 +167,40 @@ class Binder:
         covered = [field.name for field in fields if field.name.lower() in WINDOW_COLUMNS]
         emission = self.query.emission
         closed = emission is not None and emission.mode == "close" and partitioned(window)
-        return windowed_sql(source, window, with_id=self.asks_for_id, closed=closed, covered=covered)
+        made = windowed_sql(source, window, with_id=self.asks_for_id, closed=closed, covered=covered)
+        filled = window.filled and any(relation in select.relations for select, _ in self._filled())
+        return filled_sql(made, window, with_id=self.asks_for_id) if filled else made
+
+    def _filled(self) -> Iterator[tuple[Select, Query]]:
+        """The SELECTs that aggregate windows, those without rows too. Without an aggregate there is nothing to show."""
+        for select, owner in self.query.selects():
+            if any(each.window is not None and each.window.filled for each in select.relations) and (
+                select.group or any(True for item in select.items for _ in aggregate_calls(item.tokens))
+            ):
+                yield select, owner
+
+    def _filters(self, select: Select, owner: Query) -> Iterator[Edit]:
+        """What leaves the rows that stand for windows without rows out of the aggregates over them."""
+        if not any(each is select for each, _ in self._filled()):
+            return
+        for group in select.group:
+            if group.tokens[-1].name.lower() not in WINDOW_COLUMNS:
+                raise refuse(
+                    self.text,
+                    group.span,
+                    "a window without rows has nothing to group by",
+                    "group by the window alone, or leave FILLED out",
+                )
+        places = [item.tokens for item in select.items]
+        places += [select.having.tokens] if select.having is not None else []
+        places += [owner.order_tokens] if owner.body is select else []
+        for call in (call for tokens in places for call in aggregate_calls(tokens)):
+            if call.condition is None:
+                yield Edit(Span(call.span.end, call.span.end), f" FILTER (WHERE {HERE})")
+            else:
+                end = call.condition[-1].end
+                yield Edit(Span(call.condition[0].start, call.condition[0].start), "(")
+                yield Edit(Span(end, end), f") AND {HERE}")
 
     @property
     def asks_for_id(self) -> bool:
@@ -197,8 +233,6 @@ class Binder:
         return names[0]
 
     def _check_window(self, relation: Relation, window: WindowSpec, reference: Reference | None) -> None:
-        if window.filled:
-            raise refuse(self.text, window.time_span, "windows without rows are not filled in yet", "leave FILLED out")
         if reference is not None and reference.kind == "stream":
             self.window_of(relation)  # it has a column to lie along, or says that it has none
         if needs_numbers(window) and (reference is None or reference.kind != "stream"):

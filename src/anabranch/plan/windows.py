@@ -109,6 +109,26 @@ def windowed_sql(
     return f"(SELECT * EXCEPT ({', '.join(hidden)}), {bounds}{id} FROM {found}{where})"
 
 
+#: Whether a row of windows that are filled in is one that came.
+HERE = "__here"
+
+
+def filled_sql(rows: str, window: WindowSpec, *, with_id: bool = False) -> str:
+    """A relation of tumbling windows with a row for those without any between the first and the last: all NULL."""
+    start = "window_start" if window.rows else "unix_micros(window_start)"
+    every = f"sequence(min({start}), max({start}), CAST({window.size} AS BIGINT))"
+    bounds = bounds_sql("start", f"start + {window.size}", number=window.rows)
+    if with_id:
+        bounds += f", (start - {_sliding(window).first_start}) div {window.size} AS {ID}"
+    windows = f"SELECT {bounds} FROM (SELECT explode({every}) AS start FROM {rows})"
+    names = ["window_start", "window_end", "window_time", *([ID] if with_id else [])]
+    came = f"(SELECT *, true AS {HERE} FROM {rows}) AS __came"
+    return (
+        f"(SELECT __came.* EXCEPT ({', '.join(names)}), __windows.* FROM ({windows}) AS __windows"
+        f" LEFT JOIN {came} ON __came.window_start = __windows.window_start)"
+    )
+
+
 def _plain(source: str, windows: SlidingWindows, value: str, but: str) -> str:
     """The relation of the most common windows, with as little around it as can be."""
     if windows.tumbling:

@@ -73,7 +73,7 @@ class WindowSpec:
     def by_row(self) -> bool:
         """Whether a row is enough to tell its windows: a session, say, depends on the rows around it."""
         counted = bool(self.partition) and self.attribute == "row_num"
-        return self.kind not in ("session", "slide_by_row", "chunks", "landmark") and not counted
+        return self.kind not in ("session", "slide_by_row", "chunks", "landmark") and not counted and not self.filled
 
 
 @dataclass(frozen=True)
