@@ -2,8 +2,8 @@
 
 Each function takes rows (or a count n, which stands for the rows 0 to n - 1), a seed where something is left to chance,
 and how bad the disorder is, and gives `Arrival`s in the order in which they come. Rows are not changed, and but for a
-lull none is lost. `time` says what the event time of a row is; a row is its own if it is not given. Times are numbers or
-datetimes, and lengths of time numbers or timedeltas to match.
+lull none is lost. `time` says what the event time of a row is; if it is not given, a row is its own. Times are numbers
+or datetimes, and lengths of time are numbers or timedeltas to match.
 
     >>> [each.payload for each in band(8, seed=1, most=3)]
     [0, 1, 3, 2, 4, 5, 6, 7]
@@ -30,12 +30,13 @@ import random
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from datetime import datetime
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 #: A number or a datetime; and the distance of two of them.
 Time = Any
 Length = Any
 Rows = int | Iterable[Any]
+Source = TypeVar("Source", bound=Hashable)
 
 
 class Arrival(NamedTuple):
@@ -94,7 +95,7 @@ def block_sorted(rows: Rows, seed: int, length: Length, *, time: Callable[[Any],
 def skewed(
     rows: Rows,
     seed: int,
-    behind: Mapping[Hashable, Length],
+    behind: Mapping[Source, Length],
     *,
     time: Callable[[Any], Time] = itself,
     punctuate: Length | None = None,
@@ -115,7 +116,7 @@ def skewed(
 def late_source(
     rows: Rows,
     seed: int,
-    away: Mapping[Hashable, tuple[Time, Time] | None],
+    away: Mapping[Source, tuple[Time, Time] | None],
     *,
     time: Callable[[Any], Time] = itself,
     punctuate: Length | None = None,
@@ -164,8 +165,8 @@ def _in_time(rows: Rows, time: Callable[[Any], Time]) -> list[tuple[Time, Any]]:
 
 
 def _dealt(
-    rows: Rows, seed: int, sources: tuple[Hashable, ...], time: Callable[[Any], Time]
-) -> Iterator[tuple[Hashable, Time, Any]]:
+    rows: Rows, seed: int, sources: tuple[Source, ...], time: Callable[[Any], Time]
+) -> Iterator[tuple[Source, Time, Any]]:
     """Each row with the source it comes from."""
     chance = random.Random(seed)
     for at, row in _in_time(rows, time):
