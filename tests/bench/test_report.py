@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -18,6 +19,10 @@ READ = Figure("e", "reading", "batch", 30.0, 2.0, "reads/s", at_least(8))
 TOTALS = Totals("a", 1000, 1000, True, 12, 34)
 OUTCOMES = [Outcome((FAST, SLOW), (TOTALS,), {"(a) runs": {"total": 5.0}}), Outcome((OTHER, READ))]
 ABOUT = {"rows": 1000, "cores": 2, "repeat": 3, "date": "2026-01-01"}
+
+
+def test_examples_in_the_docstrings_run() -> None:
+    assert doctest.testmod(report) == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +81,8 @@ def test_the_chart_is_well_formed_and_has_a_bar_for_every_figure_and_a_mark_for_
 def test_notes_are_said_once() -> None:
     noted = [Figure("live", what, "native", 1, 2, "ms", note="update mode") for what in ("one", "two")]
     assert report.notes_text([FAST, *noted]) == "(live) native: update mode."
+    also = Figure("live", "three", "batch", 1, 2, "ms", note="update mode")
+    assert report.notes_text([*noted, also]) == "(live) native, batch: update mode."
 
 
 def test_a_curve_is_a_picture_with_a_line_for_each_side(tmp_path: Path) -> None:
@@ -107,7 +114,7 @@ def test_measures_are_chosen_by_letters_and_names(text: str, names: list[str]) -
 def test_wrong_options_are_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, said in (
         (["--only", "a,z"], "no measure z"),
-        (["--only", ","], "the measures are a to f, live and nexmark"),
+        (["--only", ","], "the measures are a to f, live, nexmark and disorder"),
         (["--events", "100"], "events are too few"),
         (["--rows", "100"], "too few for 40 files"),
         (["--rows", "-5"], "not a positive number"),

@@ -3,6 +3,7 @@
     anabranch bench --quick --only a,c
     anabranch bench --only live
     anabranch bench --only nexmark --events 20000
+    anabranch bench --only disorder
 
 Nothing heavy is imported before the options are known to be right.
 """
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
 
 #: Those on bids have letters; the others bring their own rows.
 ON_BIDS = "abcdef"
-MEASURES = (*ON_BIDS, "live", "nexmark", "strategies")
+WITH_SPARK = (*ON_BIDS, "live", "nexmark", "strategies")
+MEASURES = (*WITH_SPARK, "disorder")
 ROWS, QUICK_ROWS, FILES, REPEAT = 10_000_000, 1_000_000, 40, 3
 EVENTS, QUICK_EVENTS, FEWEST_EVENTS = 1_000_000, 100_000, 5_000
-ALL = "a to f, live, nexmark and strategies"
+ALL = "a to f, live, nexmark, strategies and disorder"
 
 
 def main(arguments: list[str]) -> int:
@@ -121,13 +123,39 @@ def measures() -> dict[str, Measure]:
 
 
 def measure(options: argparse.Namespace, say: Callable[[str], None]) -> tuple[list[Outcome], dict[str, Any]]:
-    """Generate the data, take the measures, clean up."""
+    """Take the measures; Spark is started for those that need it."""
+    from anabranch.bench.disorder import disorder
+    from anabranch.bench.figures import BRIEF_ROWS
+
+    begin = time.perf_counter()
+    about: dict[str, Any] = {
+        "date": date.today().isoformat(),
+        "rows": options.rows,
+        "events": options.events,
+        "files": options.files,
+        "repeat": options.repeat,
+        "cores": os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+    outcomes: list[Outcome] = []
+    if set(options.only) & set(WITH_SPARK):
+        outcomes, of_spark = measure_with_spark(options, say)
+        about.update(of_spark)
+    if "disorder" in options.only:
+        outcomes.append(disorder(options.rows < BRIEF_ROWS, say))
+    about["seconds"] = round(time.perf_counter() - begin, 1)
+    return outcomes, about
+
+
+def measure_with_spark(options: argparse.Namespace, say: Callable[[str], None]) -> tuple[list[Outcome], dict[str, Any]]:
+    """Generate the data, take the measures, clean up; and what is to be known of Spark."""
     from anabranch.bench.data import Bids, generate
     from anabranch.bench.figures import Setting
     from anabranch.bench.peers import streaming_session
     from anabranch.engine import spark as spark_sessions
 
-    begin = time.perf_counter()
     work = Path(tempfile.mkdtemp(prefix="anabranch-bench-"))
     try:
         if set(options.only) & set(ON_BIDS):
@@ -138,21 +166,7 @@ def measure(options: argparse.Namespace, say: Callable[[str], None]) -> tuple[li
             spark, streaming_session(spark), options.rows, options.events, options.files, options.repeat,
             work / "bids", work, say,
         )  # fmt: skip
-        outcomes = [measures()[name](setting) for name in MEASURES if name in options.only]
-        about = {
-            "date": date.today().isoformat(),
-            "rows": options.rows,
-            "events": options.events,
-            "files": options.files,
-            "repeat": options.repeat,
-            "cores": spark.sparkContext.defaultParallelism,
-            "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)),
-            "machine": f"{platform.system()} {platform.machine()}",
-            "python": platform.python_version(),
-            "spark": spark.version,
-            "seconds": 0.0,
-        }
-        about["seconds"] = round(time.perf_counter() - begin, 1)
-        return outcomes, about
+        outcomes = [measures()[name](setting) for name in WITH_SPARK if name in options.only]
+        return outcomes, {"cores": spark.sparkContext.defaultParallelism, "spark": spark.version}
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -46,9 +46,14 @@ class Figure:
     peer: str
     ours: float
     theirs: float
-    unit: str  # "ms", or something a second
+    unit: str  # something a second, of which more is better, or "ms" and the like, of which less is
     target: Target | None = None
     note: str = ""
+
+    @property
+    def speed(self) -> bool:
+        """Whether more is better."""
+        return self.unit.endswith("/s")
 
     @property
     def ratio(self) -> float:
@@ -91,16 +96,32 @@ class Totals:
 
 @dataclass(frozen=True)
 class Curve:
-    """How a figure goes with another: a line of (x, y) for each side."""
+    """How a figure goes with another: a line of (x, y) for each side.
+
+    steps: whether x goes in equal steps, and not in powers of ten.
+    ticks: what stands at an x, where that is not the number.
+    """
 
     name: str
     title: str
     x: str
     y: str
     lines: dict[str, list[tuple[float, float]]]
+    steps: bool = False
+    ticks: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Several curves over the same x, one above the other."""
+
+    name: str
+    title: str
+    subtitle: str
+    curves: tuple[Curve, ...]
 
 
 @dataclass(frozen=True)
@@ -112,6 +133,7 @@ class Outcome:
     #: Milliseconds per phase of Anabranch's runs, for whoever wants to make them faster.
     phases: dict[str, dict[str, float]] | None = None
     curves: tuple[Curve, ...] = ()
+    pictures: tuple[Picture, ...] = ()
 
 
 #: Below this many rows a bench is only tried out.

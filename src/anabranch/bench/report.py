@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from anabranch.bench.figures import Curve, Figure, Outcome, Totals
+from anabranch.bench.figures import Curve, Figure, Outcome, Picture, Totals
 
 HEADER = ("", "measure", "Anabranch", "beside", "", "ratio", "target", "")
 _RIGHT = (2, 4, 5)
@@ -18,14 +18,14 @@ _RIGHT = (2, 4, 5)
 def amount(value: float, unit: str) -> str:
     """A figure as people read it.
 
-    >>> amount(1_234_567, "rows/s"), amount(812.4, "ms"), amount(12.5, "reads/s")
-    ('1.23 M rows/s', '812 ms', '12.5 reads/s')
+    >>> amount(1_234_567, "rows/s"), amount(812.4, "ms"), amount(12.5, "reads/s"), amount(2345, "entries")
+    ('1.23 M rows/s', '812 ms', '12.5 reads/s', '2,345 entries')
     """
     if unit == "rows/s":
         return f"{value / 1e6:.2f} M rows/s" if value >= 1e6 else f"{value / 1e3:,.0f} k rows/s"
     if unit == "ms":
         return f"{value:,.0f} ms" if value >= 100 else f"{value:.1f} ms"
-    return f"{value:.3g} {unit}"
+    return (f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}").rstrip()
 
 
 def table(figures: Sequence[Figure]) -> str:
@@ -51,8 +51,11 @@ def table(figures: Sequence[Figure]) -> str:
 
 def notes_text(figures: Sequence[Figure]) -> str:
     """What must be known of how figures came about, each thing said once."""
-    notes = dict.fromkeys(f"({each.measure}) {each.peer}: {each.note}." for each in figures if each.note)
-    return "\n".join(notes)
+    peers: dict[tuple[str, str], dict[str, None]] = {}
+    for each in figures:
+        if each.note:
+            peers.setdefault((each.measure, each.note), {})[each.peer] = None
+    return "\n".join(f"({measure}) {', '.join(names)}: {note}." for (measure, note), names in peers.items())
 
 
 def totals_text(totals: Sequence[Totals]) -> str:
@@ -73,13 +76,17 @@ def results(outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> dict[str, 
         "about": dict(about),
         "figures": [each.to_json() for outcome in outcomes for each in outcome.figures],
         "totals": [each.to_json() for outcome in outcomes for each in outcome.totals],
-        "curves": [each.to_json() for outcome in outcomes for each in outcome.curves],
+        "curves": [each.to_json() for outcome in outcomes for each in _curves(outcome)],
         "phases": {name: values for outcome in outcomes for name, values in (outcome.phases or {}).items()},
     }
 
 
+def _curves(outcome: Outcome) -> list[Curve]:
+    return [*outcome.curves, *(curve for picture in outcome.pictures for curve in picture.curves)]
+
+
 def write(out: Path, outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> list[Path]:
-    """Write results.json, chart.svg and a picture of each curve; their paths."""
+    """Write results.json, chart.svg and the pictures of curves; their paths."""
     out.mkdir(parents=True, exist_ok=True)
     found = results(outcomes, about)
     plain, picture = out / "results.json", out / "chart.svg"
@@ -93,6 +100,9 @@ def write(out: Path, outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> l
     for curve in (each for outcome in outcomes for each in outcome.curves):
         paths.append(out / f"{curve.name}.svg")
         paths[-1].write_text(plot(curve, machine), encoding="utf-8")
+    for made in (each for outcome in outcomes for each in outcome.pictures):
+        paths.append(out / f"{made.name}.svg")
+        paths[-1].write_text(plots(made), encoding="utf-8")
     return paths
 
 
@@ -110,8 +120,8 @@ def chart(figures: Sequence[Figure], subtitle: str) -> str:
     Targets that are to be exceeded and limits that are to be kept stand apart: there long bars are good, here short.
     """
     groups = [
-        ("Speed: times as fast as (longer is better)", [f for f in figures if f.unit != "ms"]),
-        ("Cost: times as much as (shorter is better)", [f for f in figures if f.unit == "ms"]),
+        ("Speed: times as fast as (longer is better)", [f for f in figures if f.speed]),
+        ("Cost: times as much as (shorter is better)", [f for f in figures if not f.speed]),
     ]
     body: list[str] = []
     y = TOP
@@ -158,46 +168,84 @@ def _bar(figure: Figure, y: int) -> list[str]:
 # --------------------------------------------------------------------------------------------- the curves
 
 PLOT_HEIGHT, PLOT_LEFT, PLOT_RIGHT, PLOT_BOTTOM = 420, 90, 210, 60
+#: Of several, each is less high.
+ONE_OF_SEVERAL, BETWEEN = 150, 62
+LABEL_HEIGHT = 17.0
 LINE_COLOURS = ("#2f7d5b", "#7d8791", "#b5493a", "#1f2328")
 
 
 def plot(curve: Curve, subtitle: str) -> str:
-    """A line for each side; x in powers of ten, y from nothing."""
+    """A line for each side; x in powers of ten or equal steps, y from nothing."""
+    bottom = PLOT_HEIGHT - PLOT_BOTTOM
+    return _picture(PLOT_HEIGHT, curve.title, subtitle, [*_axes(curve, TOP, bottom), _below(curve, bottom)])
+
+
+def plots(picture: Picture) -> str:
+    """Curves one above the other, each with its title, and what x is below the last."""
+    body: list[str] = []
+    bottom = TOP - BETWEEN + 24
+    for curve in picture.curves:
+        top = bottom + BETWEEN
+        bottom = top + (ONE_OF_SEVERAL if len(picture.curves) > 1 else PLOT_HEIGHT - PLOT_BOTTOM - TOP)
+        body += [_text(PLOT_LEFT, top - 14, curve.title, weight="bold"), *_axes(curve, top, bottom)]
+    body.append(_below(picture.curves[-1], bottom))
+    return _picture(bottom + PLOT_BOTTOM, picture.title, picture.subtitle, body)
+
+
+def _below(curve: Curve, bottom: int) -> str:
+    return _text((PLOT_LEFT + WIDTH - PLOT_RIGHT) / 2, bottom + PLOT_BOTTOM - 16, curve.x, anchor="middle")
+
+
+def _axes(curve: Curve, top: int, bottom: int) -> list[str]:
+    """The lines of a curve between two heights, their names, and what stands at the axes."""
     points = [point for line in curve.lines.values() for point in line]
-    low, high = (math.log10(pick(x for x, _ in points)) for pick in (min, max))
+    values = sorted({x for x, _ in points})
+    scaled = (lambda x: x) if curve.steps else math.log10
+    low, high = scaled(values[0]), scaled(values[-1])
     # Up to five lines at round values, the last above the highest point.
-    highest = max(y for _, y in points)
+    highest = max(y for _, y in points) or 1
     power = 10 ** math.floor(math.log10(highest / 5))
     gap = next(power * each for each in (1, 2, 2.5, 5, 10) if power * each * 5 >= highest)
-
     count = math.ceil(highest / gap)
+    right = WIDTH - PLOT_RIGHT
 
     def at(x: float, y: float) -> tuple[float, float]:
-        across = (math.log10(x) - low) / ((high - low) or 1)
-        room = PLOT_HEIGHT - PLOT_BOTTOM - TOP
-        return PLOT_LEFT + across * (WIDTH - PLOT_LEFT - PLOT_RIGHT), PLOT_HEIGHT - PLOT_BOTTOM - y / (
-            count * gap
-        ) * room
+        across = (scaled(x) - low) / ((high - low) or 1)
+        return PLOT_LEFT + across * (right - PLOT_LEFT), bottom - y / (count * gap) * (bottom - top)
 
     body: list[str] = []
     for number in range(count + 1):
-        _, y = at(10**low, number * gap)
-        right = WIDTH - PLOT_RIGHT
+        _, y = at(values[0], number * gap)
         body.append(f'<line x1="{PLOT_LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="#d8dee4"/>')
         body.append(
             _text(PLOT_LEFT - 10, y + 4, amount(number * gap, curve.y) if number else "0", anchor="end", size=11)
         )
-    for value in sorted({x for x, _ in points}):
+    ticks = curve.ticks or tuple(f"{value:g}" if curve.steps else f"{value:,.0f}" for value in values)
+    for value, tick in zip(values, ticks, strict=True):
         x, y = at(value, 0)
-        body.append(_text(x, y + 20, f"{value:,.0f}", anchor="middle", size=11))
-    body.append(_text((PLOT_LEFT + WIDTH - PLOT_RIGHT) / 2, PLOT_HEIGHT - 16, curve.x, anchor="middle"))
-    for colour, (name, line) in zip(LINE_COLOURS, curve.lines.items(), strict=False):
-        places = [at(x, y) for x, y in sorted(line)]
+        body.append(_text(x, y + 20, tick, anchor="middle", size=11))
+    drawn = [[at(x, y) for x, y in sorted(line)] for line in curve.lines.values()]
+    heights = apart([places[-1][1] for places in drawn], LABEL_HEIGHT)
+    for colour, name, places, height in zip(LINE_COLOURS, curve.lines, drawn, heights, strict=False):
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         body.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
         body += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>' for x, y in places]
-        body.append(_text(places[-1][0] + 12, places[-1][1] + 4, name, fill=colour, weight="bold"))
-    return _picture(PLOT_HEIGHT, curve.title, subtitle, body)
+        body.append(_text(places[-1][0] + 12, height + 4, name, fill=colour, weight="bold"))
+    return body
+
+
+def apart(heights: Sequence[float], least: float) -> list[float]:
+    """Heights moved upwards until any two of them are so far apart; where they are the same, the first is highest.
+
+    >>> apart([100, 50, 100], 15)
+    [85, 50, 100]
+    """
+    moved = list(heights)
+    limit = math.inf
+    for place in sorted(range(len(moved)), key=lambda place: (moved[place], place), reverse=True):
+        moved[place] = min(moved[place], limit)
+        limit = moved[place] - least
+    return moved
 
 
 def _text(

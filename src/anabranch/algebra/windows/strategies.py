@@ -263,7 +263,9 @@ class Buffering(_OverSliding[P]):
         wids = self.open_wids(row)
         if wids and (self.late == "generous" or len(wids) == len(self.windows.at(row.value))):
             self.rows.append(row)
-        return {} if self.slack is None else self.punctuate(Punctuation(row.value - self.slack))
+        if self.slack is None or self.windows.closed_before(row.value - self.slack) <= self._everywhere:
+            return {}
+        return self.punctuate(Punctuation(row.value - self.slack))
 
     def punctuate(self, punctuation: Punctuation) -> Results[P]:
         open_before = [(row, self.open_wids(row)) for row in self.rows]

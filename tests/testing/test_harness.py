@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import anabranch.testing
+from anabranch.testing import harness
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 
 @pytest.mark.spark
 def test_examples_in_the_docstrings_run(spark: SparkSession) -> None:
-    failed, tried = doctest.testmod(anabranch.testing)
+    failed, tried = doctest.testmod(harness)
     assert tried > 5
     assert failed == 0
