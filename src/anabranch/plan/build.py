@@ -529,7 +529,13 @@ class Build:
         window = self.binder.window_of(relation)
         if window.attribute != "column" or window.kind == "chunks":
             return True
-        return not window.rows and self._time_of(relation, (window.time_column or "").lower()) is not None
+        if window.rows:
+            return False
+        reference = self.binder.resolve(relation) if self._node(relation) is None else None
+        stream = self.tree.catalog.objects.get(reference.target) if reference is not None else None
+        if isinstance(stream, Stream) and stream.time is None:
+            return True  # ADVANCE says how far its rows have come, whatever column they are put into windows by
+        return self._time_of(relation, (window.time_column or "").lower()) is not None
 
     def _time_of(self, relation: Relation, column: str) -> int | None:
         """What to add to a column of a relation for the progress that has passed it; None if it does not progress."""

@@ -52,7 +52,8 @@ def _on_event_time(planned: Planned, catalog: Catalog) -> bool:
     panes = [each for each in planned.objects if isinstance(each, Panes) and each.id in ids]
     panes += [catalog.panes(id) for id in ids - {each.id for each in panes}]
     times = [(each.time, catalog.stream(each.stream).time) for each in panes]
-    return all(along and time and along.lower() == micros_sql(quote_name(time)).lower() for along, time in times)
+    known = [(along or "", micros_sql(quote_name(time))) for along, time in times if time is not None]
+    return all(along.lower() == time.lower() for along, time in known) and not any(each.numbered for each in panes)
 
 
 def said(query: Query) -> Emission | None:

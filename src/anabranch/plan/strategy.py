@@ -48,24 +48,33 @@ def strategy_of(
     asked: str, windows: SlidingWindows, stream: Stream, keys: Sequence[str], catalog: Catalog, loads: Loads
 ) -> Strategy:
     """The strategy for windows over a stream, grouped by some expressions."""
-    rows, groups = loads(stream.id), _groups(windows, stream, keys, catalog, loads)
+    wanted = sorted(keys)
+    tables = [
+        panes
+        for panes in catalog.of(Panes)
+        if panes.stream == stream.id and panes.grain and sorted(key.expression for key in panes.keys) == wanted
+    ]
+    rows, groups = loads(stream.id), _groups(windows, tables, loads)
     costs: dict[str, float] = {}
     if rows is not None and groups is not None:
         found = choose(windows, rows.every(windows.size), groups, differential=False).costs
         costs = {PANES: round(found["panes"], 1), WINDOWS: round(found["windows"], 1)}
     if asked != "auto":
         return Strategy(asked, costs)
+    if any(fits(windows, panes.grain, panes.origin) for panes in tables):
+        return Strategy(PANES, costs)  # they are there already
     return Strategy(WINDOWS if costs and costs[WINDOWS] < costs[PANES] else PANES, costs)
 
 
-def _groups(
-    windows: SlidingWindows, stream: Stream, keys: Sequence[str], catalog: Catalog, loads: Loads
-) -> float | None:
-    """How many groups a pane has, as a pane table with the same keys shows."""
-    wanted = sorted(keys)
-    for panes in catalog.of(Panes):
-        if panes.stream == stream.id and panes.grain and sorted(key.expression for key in panes.keys) == wanted:
-            load = loads(panes.id)
-            if load is not None:
-                return load.every(max(windows.grain, panes.grain))
+def _groups(windows: SlidingWindows, tables: Sequence[Panes], loads: Loads) -> float | None:
+    """How many groups a pane has, as pane tables with the same keys show."""
+    for panes in tables:
+        load = loads(panes.id)
+        if load is not None:
+            return load.every(max(windows.grain, panes.grain))
     return None
+
+
+def fits(windows: SlidingWindows, grain: int, origin: int) -> bool:
+    """Whether panes divide windows."""
+    return grain > 0 and windows.grain % grain == 0 and (windows.origin - origin) % grain == 0

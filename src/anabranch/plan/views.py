@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import gcd
 
-from anabranch.algebra.windows import SlidingWindows
 from anabranch.errors import NotSupported
 from anabranch.plan.bind import Binder, Bound, refuse
 from anabranch.plan.blocks import (
@@ -36,7 +35,7 @@ from anabranch.plan.catalog import (
     Table,
     View,
 )
-from anabranch.plan.strategy import Loads
+from anabranch.plan.strategy import Loads, fits
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.windows import ID, needs_numbers
 from anabranch.sql.calls import aggregate_calls, chains, volatile_calls
@@ -356,11 +355,6 @@ class Placer:
         at = {table: self.world.table_at(table) for table in statics.values()}
         id = self.world.new_id(f"{stream.name}_rows")
         return Rows(id, stream.id, bound.text.text, statics, fields, at)
-
-
-def fits(windows: SlidingWindows, grain: int, origin: int) -> bool:
-    """Whether panes divide windows."""
-    return grain > 0 and windows.grain % grain == 0 and (windows.origin - origin) % grain == 0
 
 
 def _filtered(aggregate: str, condition: str | None) -> str:

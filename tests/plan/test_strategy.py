@@ -1,0 +1,47 @@
+"""Which strategy windows get: what was asked for, what is there already, or what is expected to cost least."""
+
+from __future__ import annotations
+
+from anabranch.algebra.windows import SlidingWindows
+from anabranch.plan.catalog import Catalog, Key, Panes, Stream, to_json
+from anabranch.plan.strategy import PANES, ROWS, WINDOWS, Load, strategy_of
+
+SECOND = 1_000_000
+STREAM = Stream("s", "s", "", (), "ts", None, None, None, None, {}, "all", False)
+HOP = SlidingWindows(5 * SECOND, SECOND)
+
+
+def catalog(grain: int = 7 * SECOND) -> Catalog:
+    panes = Panes("p", "s", "", "", {}, (Key("k", "k", "string"),), "t", grain, 0, (), ())
+    return Catalog({each.id: to_json(each) for each in (STREAM, panes)})
+
+
+def chosen(asked: str, loads: dict[str, Load], known: Catalog | None = None, keys: tuple[str, ...] = ("k",)) -> str:
+    return strategy_of(asked, HOP, STREAM, keys, known or catalog(), loads.get).name
+
+
+def dense(groups: int) -> dict[str, Load]:
+    """A run of 100 seconds with 20 rows a second, in so many groups a pane of seven seconds."""
+    return {"s": Load(2_000, 0, 100 * SECOND), "p": Load(groups * 100 // 7, 0, 100 * SECOND)}
+
+
+def test_what_is_asked_for_is_taken() -> None:
+    for asked in (PANES, WINDOWS, ROWS):
+        assert chosen(asked, {}) == chosen(asked, dense(1)) == asked
+
+
+def test_without_anything_known_it_is_panes() -> None:
+    assert chosen("auto", {}) == PANES
+    assert chosen("auto", {"s": Load(2_000, 0, 100 * SECOND)}) == PANES
+    assert chosen("auto", dense(1), keys=("other",)) == PANES
+
+
+def test_the_cheaper_one_is_taken() -> None:
+    found = strategy_of("auto", HOP, STREAM, ("k",), catalog(), dense(1).get)
+    assert found.name == PANES and found.costs == {PANES: 26.0, WINDOWS: 100.0}
+    assert chosen("auto", dense(13)) == PANES
+    assert chosen("auto", dense(14)) == WINDOWS
+
+
+def test_panes_that_are_there_already_are_shared() -> None:
+    assert chosen("auto", dense(100), catalog(grain=SECOND)) == PANES
