@@ -1,7 +1,7 @@
 """The bench: Anabranch beside Structured Streaming, Spark batch and DuckDB, on one machine, in one run.
 
     anabranch bench --quick --only a,c
-    anabranch bench --only live
+    anabranch bench --only live,smoothing
     anabranch bench --only nexmark --events 20000
 
 Nothing heavy is imported before the options are known to be right.
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 #: Those on bids have letters; the others bring their own rows.
 ON_BIDS = "abcdef"
-MEASURES = (*ON_BIDS, "live", "nexmark")
+MEASURES = (*ON_BIDS, "live", "smoothing", "nexmark")
 ROWS, QUICK_ROWS, FILES, REPEAT = 10_000_000, 1_000_000, 40, 3
 EVENTS, QUICK_EVENTS, FEWEST_EVENTS = 1_000_000, 100_000, 5_000
-ALL = "a to f, live and nexmark"
+ALL = "a to f, live, smoothing and nexmark"
 
 
 def main(arguments: list[str]) -> int:
@@ -105,7 +105,7 @@ def _say(text: str) -> None:
 
 
 def measures() -> dict[str, Measure]:
-    from anabranch.bench import late, live, nexmark, reading, views, windows
+    from anabranch.bench import late, live, nexmark, reading, smoothing, views, windows
 
     return {
         "a": windows.tumbling,
@@ -115,6 +115,7 @@ def measures() -> dict[str, Measure]:
         "e": reading.one_window,
         "f": late.late_runs,
         "live": live.live_changes,
+        "smoothing": smoothing.one_burst,
         "nexmark": nexmark.five_queries,
     }
 

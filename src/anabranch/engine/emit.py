@@ -82,13 +82,16 @@ def _within_budget(
     paths += [str(folder / file.path) for file in added.get(panes.id, ()) if file.may_hold(low, after)]
     if not paths:
         return hold(view, snapshot, after, ())
-    # Only a budget of rows has to know how many keys a window has.
-    names = [f"k{index}" for index in range(len(panes.keys))] if (view.budget or {}).get("rows") else []
-    ended = f"w + {windows.size} > {EARLIEST if before is None else before} AND w + {windows.size} <= {after}"
-    relation = pane_relation("exploded", panes, use, paths, low, after)
+    # Only a budget of rows has to know how many keys a window has; without them there is little to put into windows.
+    keys = panes.keys if (view.budget or {}).get("rows") else ()
+    there = ", ".join([*(f"{quoted(key.name)} AS k{index}" for index, key in enumerate(keys)), PANE])
+    exploded = ", ".join([*(f"k{index}" for index in range(len(keys))), f"{_starts(windows, panes.grain)} AS w"])
+    size, present = windows.size, f"{quoted(use.presence)} > 0{_within(low, after)}"
     text = (
-        f"WITH {relation} SELECT w + {windows.size}, count(*) FROM (SELECT w FROM exploded WHERE {ended}"
-        f" GROUP BY {', '.join([*names, 'w'])} HAVING sum({quoted(use.presence)}) > 0) GROUP BY w"
+        f"WITH there AS (SELECT DISTINCT {there} FROM {pane_source(panes, use.columns, paths)}"
+        f" WHERE {present}), exploded AS (SELECT DISTINCT {exploded}"
+        f" FROM there) SELECT w + {size}, count(*) FROM exploded"
+        f" WHERE w + {size} > {EARLIEST if before is None else before} AND w + {size} <= {after} GROUP BY w"
     )
     return hold(view, snapshot, after, connection().sql(text).fetchall())
 
@@ -310,17 +313,18 @@ def pane_relation(
 ) -> str:
     """Files of a pane table as a DuckDB relation: keys k0.., w for the start of each window, and the partials."""
     columns = [quoted(column) for column in use.columns]
-    conditions = []
-    if low is not None and low > -(2**60):
-        conditions.append(f"{PANE} >= {timestamp(str(low))}")
-    if high is not None:
-        conditions.append(f"{PANE} < {timestamp(str(high))}")
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    where = f" WHERE true{_within(low, high)}"
     keys = [f"{quoted(key.name)} AS k{index}" for index, key in enumerate(panes.keys)]
     windows = use.sliding
     starts = [f"{_starts(windows, panes.grain)} AS w"] if windows is not None else []
     items = ", ".join([*keys, *starts, *columns])
     return f"{name} AS (SELECT {items} FROM {pane_source(panes, use.columns, paths)}{where})"
+
+
+def _within(low: int | None, high: int | None) -> str:
+    """What holds besides for panes of [low, high)."""
+    since = f" AND {PANE} >= {timestamp(str(low))}" if low is not None and low > -(2**60) else ""
+    return since + (f" AND {PANE} < {timestamp(str(high))}" if high is not None else "")
 
 
 def _starts(windows: SlidingWindows, grain: int) -> str:
