@@ -39,6 +39,7 @@ from anabranch.ledger import Ledger, Record
 from anabranch.plan import explain, render
 from anabranch.plan.bind import Binder, Bound
 from anabranch.plan.catalog import Catalog, Stream, Table, View
+from anabranch.plan.describe import closing_words
 from anabranch.plan.lookups import find_lookup
 from anabranch.sql.lexer import normal_form, tokenize
 from anabranch.sql.parser import parse
@@ -535,6 +536,8 @@ class Session:
                 hint=did_you_mean(str(statement.target), catalog.names()),
             )
         notes = {found.time: "event time"} if isinstance(found, Stream) and found.time is not None else {}
+        if isinstance(found, View) and found.budget is not None:
+            notes = dict.fromkeys(list(found.times)[-1:], closing_words(found))
         rows = [(field.name, field.type, notes.get(field.name, "")) for field in found.fields]
         names = ("column", "type", "note")
         return Result(table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)}))

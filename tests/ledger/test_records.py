@@ -34,6 +34,8 @@ RECORDS = [
         tables={"t": TableChange(add=(file("a"), file("b")), delta_version=0, schema={"fields": []})},
         milliseconds={"commit": 1.5},
         note="first",
+        bounds={"v": 7, "w": 8},
+        ready={"v": (12, 15), "w": (9,)},
     ),
     Record(
         3,
@@ -42,6 +44,7 @@ RECORDS = [
         streams={"bids": StreamRun(1, 3, 2, 1, 5, 30, {"p": 2}, {"offset": 8}, ["f1"], 25)},
         tables={"t": TableChange(add=(file("c"),), delta_version=1), "u": TableChange(add=(file("x"),))},
         applied=("b",),
+        ready={"w": ()},
     ),
     Record(4, "reduce", "t4", tables={"t": TableChange((file("d"),), ("a", "b"), 2)}),
     Record(5, "advance", "t5", streams={"bids": StreamRun(1, 0, bound=99)}),
@@ -65,6 +68,8 @@ def test_the_fold_adds_up_the_records() -> None:
     bids = state.streams["bids"]
     assert (bids.runs, bids.rows, bids.late, bids.bad) == (2, 8, 3, 1)
     assert bids.last is not None and bids.last.bound == 99
+    assert fold(Snapshot(), RECORDS[:5]).ready == {"v": (12, 15)}
+    assert state.bounds == {"w": 8} and state.ready == {}
 
 
 @given(cuts=st.sets(st.integers(0, len(RECORDS))))

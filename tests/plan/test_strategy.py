@@ -37,7 +37,8 @@ def test_without_anything_known_it_is_panes() -> None:
 
 
 def test_the_cheaper_one_is_taken() -> None:
-    found = strategy_of("auto", HOP, STREAM, ("k",), catalog(), dense(1).get)
+    loads = {"s": Load(2_000, 0, 100 * SECOND), "p": Load(10, 0, 70 * SECOND)}
+    found = strategy_of("auto", HOP, STREAM, ("k",), catalog(), loads.get)
     assert found.name == PANES and found.costs == {PANES: 26.0, WINDOWS: 100.0}
     assert chosen("auto", dense(13)) == PANES
     assert chosen("auto", dense(14)) == WINDOWS

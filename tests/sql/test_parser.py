@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.algebra.progress import Delay
+from anabranch.algebra.smoothing import Budget
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
@@ -451,6 +452,13 @@ def test_emission_clauses(clause: str, mode: str) -> None:
             {"watermark": True, "delay": 360_000_000},
         ),
         ("EMIT ON WINDOW CLOSE LATE ARCHIVE", "close", {"late": "archive"}),
+        ("EMIT ON WINDOW CLOSE AT MOST 10 WINDOWS A RUN", "close", {"budget": Budget(windows=10)}),
+        ("EMIT ON WINDOW CLOSE AT MOST 1 ROW A RUN WITHIN 1 RUN", "close", {"budget": Budget(rows=1, delay=1)}),
+        (
+            "EMIT ON WINDOW CLOSE AT MOST 10000 ROWS A RUN WITHIN 2 RUNS LATE DROP",
+            "close",
+            {"budget": Budget(rows=10_000, delay=2), "late": "drop"},
+        ),
     ],
 )
 def test_triggers(clause: str, mode: str, fields: dict[str, object]) -> None:
@@ -476,11 +484,31 @@ def test_a_query_inside_a_query_has_a_clause_of_its_own() -> None:
         ("TRIGGER COUNTING 2, SOMETIMES", "expected COUNTING n"),
         ("TRIGGER COUNTING 2 EMIT CHANGES", "one emission clause is enough"),
         ("EMIT STREAM AFTER BREAKFAST", "expected DELAY"),
+        ("EMIT ON WINDOW CLOSE AT MOST 10 HOURS A RUN", "expected WINDOWS or ROWS"),
+        ("EMIT ON WINDOW CLOSE AT MOST 10 WINDOWS", "expected A RUN"),
+        ("EMIT ON WINDOW CLOSE AT MOST 10 ROWS A RUN WITHIN 2 DAYS", "expected RUNS"),
+        ("EMIT CHANGES AT MOST 10 ROWS A RUN", "AT"),
     ],
 )
 def test_clauses_that_say_nothing(clause: str, message: str) -> None:
     with pytest.raises(SyntaxProblem, match=message):
         one(f"SELECT a FROM t GROUP BY a {clause}")
+
+
+@pytest.mark.parametrize(
+    ("clause", "number"),
+    [
+        ("AT MOST 0 WINDOWS A RUN", "0"),
+        ("AT MOST -5 ROWS A RUN", "-"),
+        ("AT MOST 2.5 ROWS A RUN", "2.5"),
+        ("AT MOST 3 ROWS A RUN WITHIN 0 RUNS", "0"),
+    ],
+)
+def test_a_budget_of_nothing_is_pointed_at(clause: str, number: str) -> None:
+    text = f"SELECT a FROM t GROUP BY a EMIT ON WINDOW CLOSE {clause}"
+    with pytest.raises(SyntaxProblem, match="at least 1") as caught:
+        one(text)
+    assert text[caught.value.start : caught.value.end] == number
 
 
 @pytest.mark.parametrize(

@@ -17,19 +17,19 @@ class Budget:
 
     windows: so many windows.
     rows:    so many rows of results. A window with more of them than that is closed alone.
-    delay:   a window waits for at most so many runs, whatever the budget.
+    delay:   a window waits for at most so many runs, whatever the budget; None for any number.
     """
 
     windows: int | None = None
     rows: int | None = None
-    delay: int = 1
+    delay: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("windows", "rows"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"a budget has at least 1 of {name}, not {value}")
-        if self.delay < 0:
+        if self.delay is not None and self.delay < 0:
             raise ValueError(f"the delay of a budget must not be negative, but is {self.delay}")
 
 
@@ -55,7 +55,9 @@ def closing(ready: Iterable[Ready], budget: Budget, run: int) -> list[Ready]:
     [10, 20, 30]
     """
     in_order = sorted(ready, key=lambda window: window.end)
-    due = max((place for place, window in enumerate(in_order, 1) if run - window.since >= budget.delay), default=0)
+    due = 0
+    if budget.delay is not None:
+        due = max((place for place, window in enumerate(in_order, 1) if run - window.since >= budget.delay), default=0)
     rows = 0
     for place, window in enumerate(in_order):
         rows += window.rows

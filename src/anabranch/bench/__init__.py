@@ -1,7 +1,7 @@
 """The bench: Anabranch beside Structured Streaming, Spark batch and DuckDB, on one machine, in one run.
 
     anabranch bench --quick --only a,c
-    anabranch bench --only live
+    anabranch bench --only live,smoothing
     anabranch bench --only nexmark --events 20000
     anabranch bench --only disorder
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 #: Those on bids have letters; the others bring their own rows.
 ON_BIDS = "abcdef"
-WITH_SPARK = (*ON_BIDS, "live", "nexmark", "strategies")
+WITH_SPARK = (*ON_BIDS, "live", "smoothing", "nexmark", "strategies")
 MEASURES = (*WITH_SPARK, "disorder")
 ROWS, QUICK_ROWS, FILES, REPEAT = 10_000_000, 1_000_000, 40, 3
 EVENTS, QUICK_EVENTS, FEWEST_EVENTS = 1_000_000, 100_000, 5_000
-ALL = "a to f, live, nexmark, strategies and disorder"
+ALL = "a to f, live, smoothing, nexmark, strategies and disorder"
 
 
 def main(arguments: list[str]) -> int:
@@ -107,7 +107,7 @@ def _say(text: str) -> None:
 
 
 def measures() -> dict[str, Measure]:
-    from anabranch.bench import late, live, nexmark, reading, strategies, views, windows
+    from anabranch.bench import late, live, nexmark, reading, smoothing, strategies, views, windows
 
     return {
         "a": windows.tumbling,
@@ -117,6 +117,7 @@ def measures() -> dict[str, Measure]:
         "e": reading.one_window,
         "f": late.late_runs,
         "live": live.live_changes,
+        "smoothing": smoothing.one_burst,
         "nexmark": nexmark.five_queries,
         "strategies": strategies.strategies,
     }

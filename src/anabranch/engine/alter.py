@@ -15,7 +15,7 @@ from anabranch.algebra.progress import ProgressState
 from anabranch.engine import backfill, numbering, queries, read
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.define import Definer, check_names, same_text, stream_locks, unneeded
-from anabranch.engine.moves import view_bounds
+from anabranch.engine.moves import Held, ready_bounds, view_bounds
 from anabranch.engine.run import Runner, emit_changes
 from anabranch.engine.tables import AT, DIFF, VERSION, change_fields
 from anabranch.engine.trigger import pending_fields
@@ -215,6 +215,7 @@ class _Change:
         self.schemas: dict[str, Any] = {}
         self.staged: list[Path] = []
         self.watch = Stopwatch()
+        self.held: dict[str, Held] = {}
 
     def _named(self, merged: Catalog) -> Catalog:
         """The catalog with names for the view's own tables: new ones where the old do not fit."""
@@ -249,7 +250,8 @@ class _Change:
             schemas=self.schemas,
             staged=tuple(self.staged),
             milliseconds=self.watch.total(),
-            bounds=view_bounds(core, self.catalog, self.snapshot, self._moves()),
+            bounds=view_bounds(core, self.catalog, self.snapshot, self._moves(), self.held),
+            ready=ready_bounds(self.snapshot, self.held),
         )
 
     def give_up(self) -> None:
@@ -264,7 +266,7 @@ class _Change:
             self.snapshot, files={table: files for table, files in self.snapshot.files.items() if table not in own}
         )
         moves = self._moves()
-        emit_changes(
+        self.held |= emit_changes(
             self.core, self.catalog, blank, moves, self.files, self.tables, self.schemas, self.watch, made
         )  # fmt: skip
 
@@ -349,7 +351,7 @@ class _Change:
             return
         streams = {id for each in above for id in self.catalog.sources_of(self.catalog.view(each))}
         moves = {id: (self._progress(id),) * 2 for id in streams}
-        emit_changes(
+        self.held |= emit_changes(
             self.core, self.catalog, self._with_own(self.snapshot, before), moves,
             {self.view.changes_table: correction}, self.tables, self.schemas, self.watch, only=above,
         )  # fmt: skip

@@ -137,6 +137,10 @@ class Capture:
         """Let the delays of triggers fire that are over."""
         return self._moved(self.runner.fire_due())
 
+    def show_waiting(self, stream: Stream) -> Record | None:
+        """Show more of what budgets hold back, while there are no rows to take."""
+        return self._moved(self.runner.show_waiting(stream.id))
+
     def _moved(self, record: Record | None) -> Record | None:
         """Progress has moved, if there is a record: what that showed goes to the sinks."""
         if record is not None:
@@ -160,6 +164,7 @@ class Capture:
                         return
                     self.tick(stream)
                     self.fire_due()
+                    self.show_waiting(stream)
                     self.core.stop.wait(PAUSE)
             except BaseException as error:
                 errors.append(error)

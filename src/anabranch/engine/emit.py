@@ -22,7 +22,7 @@ from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_st
 from anabranch.duck import connect, path_list, quoted, quoted_text, timestamp
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
-from anabranch.engine.moves import KeyBounds, Moves, key_bounds, progress
+from anabranch.engine.moves import Held, KeyBounds, Moves, hold, key_bounds, progress, shown_before
 from anabranch.engine.tables import PANE, change_fields, hidden_keys
 from anabranch.engine.writing import adopt_folder
 from anabranch.ledger import DataFile, Snapshot
@@ -41,17 +41,59 @@ Added = Mapping[str, tuple[DataFile, ...]]
 
 
 def changes(
-    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, moves: Moves, added: Added, late: list[LateRows]
+    core: Core,
+    catalog: Catalog,
+    view: View,
+    snapshot: Snapshot,
+    moves: Moves,
+    added: Added,
+    late: list[LateRows],
+    held: dict[str, Held],
+    made: bool = False,
 ) -> tuple[DataFile, ...]:
     """Compute the changes of one view for a commit and write them; its files, none if nothing changed.
 
-    Late rows of windows that were shown are added to `late`.
+    Late rows of windows that were shown are added to `late`. A view with a budget says in `held` how far it has come;
+    one that is just made shows everything.
     """
     before, after = (progress(core, catalog, view, snapshot, moves, which) for which in (0, 1))
+    if view.budget is not None and after is not None:
+        before = shown_before(view, snapshot, before)
+        held[view.id] = Held(after) if made else _within_budget(core, catalog, view, snapshot, before, after, added)
+        after = held[view.id].bound
     closing = Closing(before, after, key_bounds(core, catalog, view, snapshot, moves))
     if closing.furthest_after is None or not _anything_to_do(view, closing, added):
         return ()
     return _by_duckdb(core, catalog, view, snapshot, closing, added, late)
+
+
+def _within_budget(
+    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, before: int | None, after: int, added: Added
+) -> Held:
+    """How far a view with a budget shows its windows in this commit."""
+    use = view.blocks[0]
+    panes, windows = catalog.panes(use.panes), use.sliding
+    assert windows is not None
+    if after == END or needed(before, [windows]) == needed(after, [windows]):
+        return hold(view, snapshot, after, ())
+    folder = core.ledger.table_folder(panes.id)
+    low = None if before is None else before - windows.size
+    paths = snapshot.table_paths(core.ledger, panes.id, low, after)
+    paths += [str(folder / file.path) for file in added.get(panes.id, ()) if file.may_hold(low, after)]
+    if not paths:
+        return hold(view, snapshot, after, ())
+    # Only a budget of rows has to know how many keys a window has; without them there is little to put into windows.
+    keys = panes.keys if (view.budget or {}).get("rows") else ()
+    there = ", ".join([*(f"{quoted(key.name)} AS k{index}" for index, key in enumerate(keys)), PANE])
+    exploded = ", ".join([*(f"k{index}" for index in range(len(keys))), f"{_starts(windows, panes.grain)} AS w"])
+    size, present = windows.size, f"{quoted(use.presence)} > 0{_within(low, after)}"
+    text = (
+        f"WITH there AS (SELECT DISTINCT {there} FROM {pane_source(panes, use.columns, paths)}"
+        f" WHERE {present}), exploded AS (SELECT DISTINCT {exploded}"
+        f" FROM there) SELECT w + {size}, count(*) FROM exploded"
+        f" WHERE w + {size} > {EARLIEST if before is None else before} AND w + {size} <= {after} GROUP BY w"
+    )
+    return hold(view, snapshot, after, connection().sql(text).fetchall())
 
 
 @dataclass(frozen=True)
@@ -271,17 +313,18 @@ def pane_relation(
 ) -> str:
     """Files of a pane table as a DuckDB relation: keys k0.., w for the start of each window, and the partials."""
     columns = [quoted(column) for column in use.columns]
-    conditions = []
-    if low is not None and low > -(2**60):
-        conditions.append(f"{PANE} >= {timestamp(str(low))}")
-    if high is not None:
-        conditions.append(f"{PANE} < {timestamp(str(high))}")
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    where = f" WHERE true{_within(low, high)}"
     keys = [f"{quoted(key.name)} AS k{index}" for index, key in enumerate(panes.keys)]
     windows = use.sliding
     starts = [f"{_starts(windows, panes.grain)} AS w"] if windows is not None else []
     items = ", ".join([*keys, *starts, *columns])
     return f"{name} AS (SELECT {items} FROM {pane_source(panes, use.columns, paths)}{where})"
+
+
+def _within(low: int | None, high: int | None) -> str:
+    """What holds besides for panes of [low, high)."""
+    since = f" AND {PANE} >= {timestamp(str(low))}" if low is not None and low > -(2**60) else ""
+    return since + (f" AND {PANE} < {timestamp(str(high))}" if high is not None else "")
 
 
 def _starts(windows: SlidingWindows, grain: int) -> str:

@@ -35,10 +35,14 @@ class Batch:
         return cls(0, None, table.num_rows, 0, inserted(table))
 
     @classmethod
-    def at(cls, core: Core, snapshot: Snapshot, streams: Collection[str], changes: Any) -> Batch:
-        """Changes with the figures of the streams that they come from."""
+    def at(
+        cls, core: Core, snapshot: Snapshot, streams: Collection[str], changes: Any, view: str | None = None
+    ) -> Batch:
+        """Changes with the figures of the streams that they come from; a view may not have come as far as these."""
         bounds = [core.progress(snapshot, id).bound for id in streams]
         bound = combine(bounds) if bounds else None
+        if bound is not None and view is not None:
+            bound = min(bound, snapshot.bounds.get(view, bound))
         states = [snapshot.streams[id] for id in streams if id in snapshot.streams]
         rows, late = sum(state.rows for state in states), sum(state.late for state in states)
         return cls(snapshot.version, None if bound is None or bound == END else bound, rows, late, changes)
@@ -81,7 +85,7 @@ class Feed:
             self.view = now
             table = read.shown_frame(self.core, catalog, self.view, snapshot).toArrow()
             self.position = snapshot.version
-            yield Batch.at(self.core, snapshot, self.streams, inserted(table))
+            yield Batch.at(self.core, snapshot, self.streams, inserted(table), self.view.id)
             return
         moved = False
         for record in self.core.ledger.records(self.position + 1, snapshot.version):
@@ -91,10 +95,12 @@ class Feed:
             moved = True
             if changes is not None:
                 moved = False
-                yield Batch.at(self.core, self.core.ledger.snapshot(record.version), self.streams, changes)
+                at = self.core.ledger.snapshot(record.version)
+                yield Batch.at(self.core, at, self.streams, changes, self.view.id)
         if moved:
             _ = self.core.frames
-            yield Batch.at(self.core, snapshot, self.streams, inserted(arrow_schema(self.view.fields).empty_table()))
+            nothing = inserted(arrow_schema(self.view.fields).empty_table())
+            yield Batch.at(self.core, snapshot, self.streams, nothing, self.view.id)
 
     def changes_of(self, record: Record) -> Any:
         """The changes that a commit brought, retractions first; None for none."""

@@ -55,7 +55,7 @@ def _bounds(core: Core, snapshot: Snapshot, each: Stream | View) -> tuple[int | 
         columns = {each.time: bound} if each.time is not None and bound is not None else {}
     else:
         bound = view_progress(core, snapshot, each)
-        columns = bounds_of(core.catalog(snapshot), each, lambda id: core.progress(snapshot, id).bound)
+        columns = bounds_of(core.catalog(snapshot), each, lambda _: bound)
     ended = bound == END
     return None if ended else bound, {} if ended else columns
 

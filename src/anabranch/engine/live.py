@@ -89,6 +89,9 @@ class Following(ABC):
                 continue
             if not any((source := self.core.source(each)) is not None and source.endless for each in streams):
                 break
+            for stream in streams:
+                if self.capture.show_waiting(stream) is not None:
+                    yield from self._changes()
             self.core.stop.wait(PAUSE)
         if self.end and not self.core.stop.is_set():
             for stream in streams:

@@ -20,7 +20,7 @@ from anabranch.algebra.progress import END
 from anabranch.engine import local, read
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
-from anabranch.engine.moves import Moves, key_bounds, progress
+from anabranch.engine.moves import Held, Moves, held_back, hold, key_bounds, progress, shown_before
 from anabranch.engine.tables import change_fields
 from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
@@ -60,13 +60,17 @@ class Maintainer:
         self.taken = taken  # how many rows this commit brings, by stream
         self.moves = moves
         self.filling = False
-        #: For views with triggers, the end of the first window that is still to be shown, before and after.
+        #: For views with triggers or a budget, the end of the first window that is still to be shown, before and after.
         self.waits: dict[str, tuple[int | None, int | None]] = {}
         for view in catalog.of(View):
             if view.triggers is not None:
                 core.timers.pending(view, snapshot)
                 earliest = core.timers.earliest(view)
                 self.waits[view.id] = earliest, earliest
+        for id, end in held_back(catalog, snapshot, {}).items():
+            self.waits[id] = end, end
+        #: How far views with a budget have come in this commit.
+        self.held: dict[str, Held] = {}
         self.late: list[LateRows] = []
         self.catalog = catalog
         self.before = snapshot
@@ -154,12 +158,19 @@ class Maintainer:
         """The changes of the keys that fire in this commit."""
         before, after = self.progress(view, 0), self.progress(view, 1)
         keys = key_bounds(self.core, self.catalog, view, self.before, self.moves)
+        records = self._records(view)
+        if view.budget is not None and after is not None:
+            before = shown_before(view, self.before, before)
+            ready = self.core.timers.ready(view, self.before, records, before, after)
+            self.hold(view, Held(after) if self.filling else hold(view, self.before, after, ready))
+            after = self.held[view.id].bound
         fired = self.core.timers.fire(
-            view, self.before, self._records(view), now=self.now, before=before, after=after, keys=keys,
+            view, self.before, records, now=self.now, before=before, after=after, keys=keys,
             on_late=lambda end, count: self._late(view, end, count),
         )  # fmt: skip
         self.added[view.pending_table] = fired.files
-        self.waits[view.id] = self.waits[view.id][0], self.core.timers.earliest(view)
+        if view.budget is None:
+            self.waits[view.id] = self.waits[view.id][0], self.core.timers.earliest(view)
         if not fired.keys:
             return ()
         names = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keys))
@@ -167,6 +178,11 @@ class Maintainer:
             return self._minus_shown(view, self._limited(view, fired, None), None)
         touched = self.core.spark.createDataFrame(table_of(names, fired.keys))
         return self._minus_shown(view, self._limited(view, fired, touched), touched)
+
+    def hold(self, view: View, held: Held) -> None:
+        """A view with a budget has come so far; the views above go no further."""
+        self.held[view.id] = held
+        self.waits[view.id] = self.waits.get(view.id, (None, None))[0], held.bound + 1
 
     def progress(self, view: View, which: int) -> int | None:
         """The progress of what a view reads, before this commit (0) or after it (1).

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.algebra.progress import ProgressState, own_bounds
+from anabranch.algebra.progress import END, ProgressState, own_bounds
+from anabranch.algebra.smoothing import Ready, closing
 from anabranch.engine.core import Core
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import Catalog, View
@@ -61,16 +63,86 @@ def progress(
     return progress_of(catalog, view, lambda id: state_of(core, snapshot, moves, id, which).bound, waits)
 
 
-def view_bounds(core: Core, catalog: Catalog, snapshot: Snapshot, moves: Moves) -> dict[str, int]:
+@dataclass(frozen=True)
+class Held:
+    """How far a view with a budget has come in a commit, and how far it could have come in its last runs, this one too.
+
+    Of these only as many as say how long a window has waited; none where nothing waits.
+    """
+
+    bound: int
+    ready: tuple[int, ...] = ()
+
+
+def shown_before(view: View, snapshot: Snapshot, before: int | None) -> int | None:
+    """Up to where a view with a budget had shown its windows, of the progress there was; None for nothing at all."""
+    return None if before is None else snapshot.bounds.get(view.id)
+
+
+def hold(view: View, snapshot: Snapshot, after: int, ready: Iterable[tuple[int, int]]) -> Held:
+    """Spend the budget of a view on the windows that are ready: their ends and how many rows each will show."""
+    budget = view.smoothing
+    assert budget is not None
+    if after == END:
+        return Held(END)
+    earlier = snapshot.ready.get(view.id, ())
+    reached = (*earlier, after)
+    waiting = [Ready(end, rows, bisect_left(reached, end)) for end, rows in ready]
+    shown = closing(waiting, budget, len(earlier))
+    if len(shown) == len(waiting):
+        return Held(after)
+    bound = shown[-1].end
+    left = [each for each in reached if each > bound]
+    return Held(bound, tuple(left[-budget.delay :]) if budget.delay is not None else ())
+
+
+def held_back(catalog: Catalog, snapshot: Snapshot, held: Mapping[str, Held]) -> dict[str, int]:
+    """The ends before which views with a budget have shown everything, as `progress` wants to know it."""
+    found = {}
+    for view in catalog.of(View):
+        bound = held[view.id].bound if view.id in held else snapshot.bounds.get(view.id)
+        if view.budget is not None and bound is not None:
+            found[view.id] = bound + 1
+    return found
+
+
+def view_bounds(
+    core: Core, catalog: Catalog, snapshot: Snapshot, moves: Moves, held: Mapping[str, Held]
+) -> dict[str, int]:
     """How far the views have come after a commit whose changes are computed, hidden ones among them, by id."""
+    waits = _waits(core, catalog, snapshot, held)
+    views = [view for view in catalog.of(View) if catalog.sources_of(view) & set(moves)]
+    found = {view.id: progress(core, catalog, view, snapshot, moves, 1, waits) for view in views if not view.budget}
+    found |= {id: each.bound for id, each in held.items()}
+    return {id: bound for id, bound in found.items() if bound is not None and bound != snapshot.bounds.get(id)}
+
+
+def _waits(core: Core, catalog: Catalog, snapshot: Snapshot, held: Mapping[str, Held]) -> dict[str, int]:
+    """The ends of the first windows that views have still to show."""
     waits = {}
     for view in catalog.of(View):
         waiting = core.timers.earliest(view) if view.triggers is not None else None
         if waiting is not None:
             waits[view.id] = waiting
-    views = [view for view in catalog.of(View) if catalog.sources_of(view) & set(moves)]
-    found = {view.id: progress(core, catalog, view, snapshot, moves, 1, waits) for view in views}
-    return {id: bound for id, bound in found.items() if bound is not None and bound != snapshot.bounds.get(id)}
+    return waits | held_back(catalog, snapshot, held)
+
+
+def anything_waits(core: Core, catalog: Catalog, snapshot: Snapshot, stream: str) -> bool:
+    """Whether a view on a stream has a budget and could show more than it does."""
+    views = [view for view in catalog.of(View) if view.budget is not None and stream in catalog.sources_of(view)]
+    if not views:
+        return False
+    for view in catalog.of(View):
+        if view.triggers is not None:
+            core.timers.pending(view, snapshot)
+    waits = _waits(core, catalog, snapshot, {})
+    found = {view.id: progress(core, catalog, view, snapshot, {}, 1, waits) for view in views}
+    return any(bound is not None and bound != snapshot.bounds.get(id) for id, bound in found.items())
+
+
+def ready_bounds(snapshot: Snapshot, held: Mapping[str, Held]) -> dict[str, tuple[int, ...]]:
+    """How far views with a budget could have come, where that is not what the snapshot says."""
+    return {id: each.ready for id, each in held.items() if each.ready != snapshot.ready.get(id, ())}
 
 
 def key_bounds(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, moves: Moves) -> KeyBounds | None:

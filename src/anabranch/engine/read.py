@@ -308,6 +308,8 @@ def provisional_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapsh
 def archive_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
     """What a view shows whose late rows are only archived: the windows that have closed, as they are now."""
     bound = progress_of(catalog, view, lambda id: core.progress(snapshot, id).bound)
+    if view.budget is not None:
+        bound = snapshot.bounds.get(view.id)
     if bound is None:
         return core.frames.empty(view.fields)
     if not view.node:

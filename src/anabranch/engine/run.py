@@ -17,7 +17,7 @@ from anabranch.engine import emit, late
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema, translate
 from anabranch.engine.maintain import Maintainer
-from anabranch.engine.moves import Moves, view_bounds
+from anabranch.engine.moves import Held, Moves, anything_waits, ready_bounds, view_bounds
 from anabranch.engine.scan import Incoming, Output, Scan, Scanned
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
@@ -177,7 +177,7 @@ class Runner:
         )
         moves = {stream.id: (before, after)}
         try:
-            emit_changes(
+            held = emit_changes(
                 self.core,
                 catalog,
                 snapshot,
@@ -198,7 +198,8 @@ class Runner:
                     milliseconds=watch.total(),
                     schemas=schemas,
                     staged=tuple(scanned.staged),
-                    bounds=view_bounds(self.core, catalog, snapshot, moves),
+                    bounds=view_bounds(self.core, catalog, snapshot, moves, held),
+                    ready=ready_bounds(snapshot, held),
                 )
             )
         except Exception:
@@ -232,7 +233,7 @@ class Runner:
             tables: dict[str, TableChange] = {}
             schemas: dict[str, Any] = {}
             moves = {stream_id: (before, after)}
-            emit_changes(core, catalog, snapshot, moves, {}, tables, schemas, watch)
+            held = emit_changes(core, catalog, snapshot, moves, {}, tables, schemas, watch)
             return core.ledger.commit(
                 Draft(
                     kind,
@@ -240,7 +241,8 @@ class Runner:
                     tables=tables,
                     schemas=schemas,
                     milliseconds=watch.total(),
-                    bounds=view_bounds(core, catalog, snapshot, moves),
+                    bounds=view_bounds(core, catalog, snapshot, moves, held),
+                    ready=ready_bounds(snapshot, held),
                 )
             )
 
@@ -257,6 +259,15 @@ class Runner:
         with core.ledger.commit_lock:
             return self._without_rows("delay", frozenset())
 
+    def show_waiting(self, stream_id: str) -> Record | None:
+        """Show more of what budgets hold back of the views on a stream; None if nothing waits."""
+        core = self.core
+        with core.ledger.commit_lock:
+            snapshot = core.ledger.snapshot()
+            if not anything_waits(core, core.catalog(snapshot), snapshot, stream_id):
+                return None
+            return self._without_rows("waiting", frozenset(), stream_id)
+
     def renew(self, table: str) -> Record | None:
         """Bring views up to date that keep their changes and read a static table that was refreshed."""
         with self.core.ledger.commit_lock:
@@ -264,16 +275,27 @@ class Runner:
             stale = frozenset(view.id for view in catalog.of(View) if _grows_stale(catalog, view, table))
             return self._without_rows("refresh", stale) if stale else None
 
-    def _without_rows(self, kind: str, renewed: frozenset[str]) -> Record:
-        """A commit of changes that no new rows bring."""
+    def _without_rows(self, kind: str, renewed: frozenset[str], only: str | None = None) -> Record:
+        """A commit of changes that no new rows bring, of the views on all streams or on one."""
         core, watch = self.core, Stopwatch()
         snapshot = core.ledger.snapshot()
         catalog = core.catalog(snapshot)
-        moves = {each.id: (core.progress(snapshot, each.id),) * 2 for each in catalog.of(Stream)}
+        moves = {
+            each.id: (core.progress(snapshot, each.id),) * 2 for each in catalog.of(Stream) if only in (None, each.id)
+        }
         tables: dict[str, TableChange] = {}
         schemas: dict[str, Any] = {}
-        emit_changes(core, catalog, snapshot, moves, {}, tables, schemas, watch, renewed=renewed)
-        return core.ledger.commit(Draft(kind, tables=tables, schemas=schemas, milliseconds=watch.total()))
+        held = emit_changes(core, catalog, snapshot, moves, {}, tables, schemas, watch, renewed=renewed)
+        return core.ledger.commit(
+            Draft(
+                kind,
+                tables=tables,
+                schemas=schemas,
+                milliseconds=watch.total(),
+                bounds=view_bounds(core, catalog, snapshot, moves, held),
+                ready=ready_bounds(snapshot, held),
+            )
+        )
 
 
 def emit_changes(
@@ -289,17 +311,18 @@ def emit_changes(
     only: frozenset[str] | None = None,
     renewed: frozenset[str] = frozenset(),
     taken: Mapping[str, int] | None = None,
-) -> None:
+) -> dict[str, Held]:
     """Add the changes of every view whose changes are kept to the tables of a commit.
 
     `made` are new views: they are filled, and no other view changes. `only` are all that can change. `renewed` are
-    compared as a whole, whatever the commit brings. `taken` says how many rows it brings, by stream.
+    compared as a whole, whatever the commit brings. `taken` says how many rows it brings, by stream. The result says
+    how far views with a budget have come.
     """
     kept = [view for view in catalog.in_order() if view.kept and catalog.sources_of(view) & set(moves)]
     if made or only is not None:
         kept = [view for view in kept if view.id in (made or only or ())]
     if not kept:
-        return
+        return {}
     maintainer = Maintainer(core, catalog, snapshot, dict(added), moves, core.now(), taken or {})
     for view in kept:
         if view.node:
@@ -308,7 +331,11 @@ def emit_changes(
             else:
                 files = maintainer.fill(view) if view.id in made else maintainer.changes(view)
         else:
-            files = emit.changes(core, catalog, view, snapshot, moves, added, maintainer.late)
+            files = emit.changes(
+                core, catalog, view, snapshot, moves, added, maintainer.late, maintainer.held, view.id in made
+            )
+            if view.id in maintainer.held:
+                maintainer.hold(view, maintainer.held[view.id])
             maintainer.added[view.changes_table] = files
         pending = maintainer.added.get(view.pending_table, ())
         if pending or (view.emit == "triggers" and view.id in made):
@@ -327,6 +354,7 @@ def emit_changes(
         tables[late.LATE_ROWS] = TableChange(add=files)
         if _lacks(snapshot, late.LATE_ROWS, late.LATE_ROW_FIELDS):
             schemas[late.LATE_ROWS] = arrow_schema(late.LATE_ROW_FIELDS)
+    return maintainer.held
 
 
 def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:

@@ -6,6 +6,7 @@ well, for as long as the table has the files they came from.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,6 +76,19 @@ class Timers:
         known = self._kept.get(view.id)
         times = [_event_times(view)(key) for key in known[1]] if known is not None else []
         return min((time for time in times if time is not None), default=None)
+
+    def ready(
+        self, view: View, snapshot: Snapshot, records: Iterable[Key], before: int | None, after: int
+    ) -> list[tuple[int, int]]:
+        """The windows that wait to be shown and have ended: their ends, and how many keys each has."""
+        event_time = _event_times(view)
+        armed = {key for key, each in self.pending(view, snapshot).items() if each.armed}
+        ends = Counter(event_time(key) for key in armed | set(records))
+        return [
+            (end, keys)
+            for end, keys in ends.items()
+            if end is not None and (before is None or before < end) and end <= after
+        ]
 
     def due(self, view: View, snapshot: Snapshot, now: int) -> bool:
         """Whether a delay is over, or a window of times of arrival."""

@@ -65,6 +65,7 @@ def prepare(draft: Draft, before: Snapshot, tables: DeltaTables, at: str, intent
         note=draft.note,
         intent=draft.intent or intent,
         bounds=dict(draft.bounds),
+        ready=dict(draft.ready),
     )
     # What JSON cannot hold must come to light now.
     record_to_bytes(record)

@@ -105,6 +105,7 @@ class Record:
     note: str | None = None
     intent: str | None = None
     bounds: Mapping[str, int] = field(default_factory=dict)  # how far views have come, by id
+    ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # and could have come, in their last runs
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,7 @@ class Draft:
     schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
     staged: tuple[Path, ...] = ()
     bounds: Mapping[str, int] = field(default_factory=dict)
+    ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def check_table_id(name: str) -> str:
@@ -213,6 +215,8 @@ def record_to_bytes(record: Record) -> bytes:
         parts["intent"] = record.intent
     if record.bounds:
         parts["bounds"] = dict(record.bounds)
+    if record.ready:
+        parts["ready"] = {name: list(reached) for name, reached in record.ready.items()}
     return dump(parts) + b"\n"
 
 
@@ -333,4 +337,15 @@ def record_from_bytes(data: bytes) -> Record:
             name: expect_int(bound, "a bound")
             for name, bound in expect_object(parts.get("bounds", {}), "bounds").items()
         },
+        ready=ready_from_json(parts.get("ready", {})),
     )
+
+
+def ready_from_json(value: Any) -> dict[str, tuple[int, ...]]:
+    """How far views could have come in their last runs."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, reached in expect_object(value, "ready").items():
+        if not isinstance(reached, list):
+            raise Malformed("ready is not a list")
+        found[name] = tuple(expect_int(bound, "a bound") for bound in reached)
+    return found

@@ -28,6 +28,7 @@ from anabranch.ledger.records import (
     file_from_json,
     file_to_json,
     parse_object,
+    ready_from_json,
     run_from_json,
     run_to_json,
 )
@@ -63,7 +64,8 @@ class Snapshot:
 
     `files` has an entry for every table there is, also for an empty one. `removed` has the files that an
     older version still names, with the version that took them out. `schemas` are Delta's JSON of each table's
-    schema. `bounds` say how far views have come.
+    schema. `bounds` say how far views have come; `ready`, how far those that spread their work could have come in
+    their last runs.
     """
 
     version: int = 0
@@ -75,6 +77,7 @@ class Snapshot:
     delta_versions: dict[str, int] = field(default_factory=dict)
     removed: dict[str, dict[str, int]] = field(default_factory=dict)
     bounds: dict[str, int] = field(default_factory=dict)
+    ready: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def table_paths(
         self, home: str | os.PathLike[str], table_id: str, low: int | None = None, high: int | None = None
@@ -108,6 +111,7 @@ class Snapshot:
             self.delta_versions,
             kept,
             self.bounds,
+            self.ready,
         )
 
     def restricted_to(self, tables: set[str]) -> Snapshot:
@@ -122,6 +126,7 @@ class Snapshot:
             {table: version for table, version in self.delta_versions.items() if table in tables},
             {},
             self.bounds,
+            self.ready,
         )
 
 
@@ -139,6 +144,7 @@ def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
     delta_versions = dict(base.delta_versions)
     removed = dict(base.removed)
     bounds = dict(base.bounds)
+    ready = dict(base.ready)
     applied: set[str] = set()
     own: set[str] = set()
     for record in records:
@@ -151,11 +157,16 @@ def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
                 # A stream made anew under the same id starts at run 0.
                 streams.pop(name, None)
                 bounds.pop(name, None)
+                ready.pop(name, None)
             else:
                 catalog[name] = definition
         for name, run in record.streams.items():
             streams[name] = streams.get(name, StreamState()).after(run)
         bounds.update(record.bounds)
+        for name, reached in record.ready.items():
+            ready[name] = reached
+            if not reached:
+                del ready[name]
         for table, change in record.tables.items():
             if table not in own:
                 own.add(table)
@@ -193,6 +204,7 @@ def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
         delta_versions=delta_versions,
         removed={table: gone for table, gone in removed.items() if gone},
         bounds=bounds,
+        ready=ready,
     )
 
 
@@ -222,6 +234,7 @@ def snapshot_to_bytes(snapshot: Snapshot) -> bytes:
             "delta_versions": snapshot.delta_versions,
             "removed": snapshot.removed,
             "bounds": snapshot.bounds,
+            "ready": {name: list(reached) for name, reached in snapshot.ready.items()},
         }
     )
     digest = hashlib.sha256(body).hexdigest()
@@ -284,4 +297,5 @@ def snapshot_from_bytes(data: bytes) -> Snapshot:
             name: expect_int(bound, "a bound")
             for name, bound in expect_object(parts.get("bounds", {}), "bounds").items()
         },
+        ready=ready_from_json(parts.get("ready", {})),
     )

@@ -41,6 +41,7 @@ def fingerprint(view: View, states: Mapping[str, Object], below: Mapping[str, st
             "fields": view.fields,
             "keys": view.keys,
             "emit": [view.emit, view.triggers, view.late, view.stream, view.ordered, view.node, named(view.counted)],
+            "budget": view.budget,
             "times": view.times,
             "direct": view.direct,
             "touches": sorted([named(each.input), _normal(each.text, names)] for each in view.touches),

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from anabranch.algebra.progress import Delay, Percentile, Policy
 from anabranch.algebra.rules import Rule, rule_from_json, rule_to_json
+from anabranch.algebra.smoothing import Budget
 from anabranch.algebra.windows import SlidingWindows
 
 T = TypeVar("T")
@@ -278,6 +279,8 @@ class View:
     clock: str = "event"  # what its windows close by: event time, the number of "rows", or the time of "arrival"
     closing: str = ""  # the column that says when a window closes, where that is looked at row by row of the answer
     band: Band | None = None  # how far apart the sides of a join are
+    #: How many "windows" or "rows" a run may show, within how many runs ("delay").
+    budget: Mapping[str, int] | None = None
 
     kind = "view"
 
@@ -313,6 +316,11 @@ class View:
     @property
     def changes_table(self) -> str:
         return f"{self.id}.changes{self._remade}"
+
+    @property
+    def smoothing(self) -> Budget | None:
+        """How much of what closes a run may show; None for all of it."""
+        return None if self.budget is None else Budget(**self.budget)
 
 
 @dataclass(frozen=True)

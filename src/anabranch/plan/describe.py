@@ -240,7 +240,7 @@ class _Describer:
             append_only(view, self.catalog),
             keys_of(view, self.catalog),
             tuple(view.times),
-            self._progress(inputs),
+            self._progress(inputs) + (", up to the last window shown" if view.budget is not None else ""),
             _emits(view),
             view.reason or self.reasons.get(view.id, ""),
             tuple(self._state(view)),
@@ -358,7 +358,7 @@ def _emits(view: View) -> str:
     if view.emit == "feed":
         return "emits every change; a read shows the state after the last run"
     if view.emit == "close":
-        return f"emits when a window closes; {_late(view)}"
+        return f"{closing_words(view)}; {_late(view)}"
     triggers = view.triggers or {}
     fires: list[str] = []
     if triggers.get("watermark"):
@@ -373,9 +373,22 @@ def _emits(view: View) -> str:
         fires.append("at the end of the stream")
     key = "a key" if view.keys else "the answer"
     if triggers.get("watermark") and len(fires) == 1:
-        return f"emits when a window closes; {_late(view)}"
+        return f"{closing_words(view)}; {_late(view)}"
     said = f"emits {key} {', '.join(fires[:-1])}{' and ' if len(fires) > 1 else ''}{fires[-1]}" if fires else ""
     return f"{said}; {_late(view)}" if triggers.get("watermark") else said
+
+
+def closing_words(view: View) -> str:
+    """When a view emits that waits for its windows alone, and how much at a time."""
+    said = "emits when a window closes"
+    budget = view.smoothing
+    if budget is None:
+        return said
+    count, unit = (budget.windows, "window") if budget.windows is not None else (budget.rows, "row")
+    said += f", at most {count:,} {unit}{'' if count == 1 else 's'} a run"
+    if budget.delay is not None:
+        said += f" and within {budget.delay} run{'' if budget.delay == 1 else 's'}"
+    return said
 
 
 _LATE = {

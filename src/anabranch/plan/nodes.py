@@ -39,7 +39,8 @@ def plan(
         if emission is None:
             return planned
         if view.direct and view.blocks[0].windows is not None and _on_event_time(planned, catalog):
-            return replace(planned, view=replace(view, late=emission.late, times=_window_columns(view)))
+            shown = replace(view, late=emission.late, times=_window_columns(view), budget=_budget(emission))
+            return replace(planned, view=shown)
     refuse_volatile(text, query)
     tree = Tree(text, catalog, world, id, name, start)
     root = tree.root(query, sql, fields, "feed" if feed or emission is not None else "read")
@@ -63,6 +64,14 @@ def said(query: Query) -> Emission | None:
 
 def _closes_panes(emission: Emission) -> bool:
     return emission.mode == "close" and not emission.stream
+
+
+def _budget(emission: Emission) -> dict[str, int] | None:
+    """The budget of a clause as it is written down."""
+    if emission.budget is None:
+        return None
+    values = {"windows": emission.budget.windows, "rows": emission.budget.rows, "delay": emission.budget.delay}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _window_columns(view: View) -> dict[str, int]:
@@ -149,12 +158,14 @@ class Tree:
         if emission.mode == "feed":
             return view
         if emission.mode == "close" and any(r.window and partitioned(r.window) for r in query.relations()):
+            self._refuse_budget(emission, "these windows close with a row of their own, and not by progress")
             return view  # its query gives the windows that are full, and no others
         if emission.watermark and not timed:
             if emission.mode == "close" and self._hand_down(view, emission, query):
                 return view
             closing = _closing_column(view)
             if emission.mode == "close" and closing is not None and emission.late == "correct":
+                self._refuse_budget(emission, "the whole answer of this query is computed whenever a window closes")
                 return replace(view, emit="close", closing=closing)
             raise refuse(
                 self.text,
@@ -177,7 +188,18 @@ class Tree:
                 "nothing in this query waits: each row is an answer of its own",
                 "a trigger stands behind GROUP BY",
             )
-        return replace(view, emit="triggers", triggers=triggers)
+        if view.clock != "event":
+            self._refuse_budget(emission, "these windows do not close by event time")
+        return replace(view, emit="triggers", triggers=triggers, budget=_budget(emission))
+
+    def _refuse_budget(self, emission: Emission, reason: str) -> None:
+        if emission.budget is not None:
+            raise refuse(
+                self.text,
+                emission.span,
+                f"AT MOST has nothing to spread here: {reason}",
+                "leave AT MOST out, or GROUP BY window_start, window_end over TUMBLE or HOP of the event time",
+            )
 
     def _hand_down(self, view: View, emission: Emission, query: Query) -> bool:
         """Let the nodes below wait for their windows, where every row of this one comes through such a node."""

@@ -109,10 +109,11 @@ def key_of_progress(catalog: Catalog, view: View) -> tuple[Stream, int] | None:
     """The stream whose progress by key closes the windows of a view key by key, and which of its keys that is.
 
     None where the view does not group by that column: its windows close with the stream. A view that archives late rows
-    shows whatever its streams have passed, whoever asks, and goes by the stream too.
+    shows whatever its streams have passed, whoever asks, and goes by the stream too; so does one with a budget, for one
+    bound is to say what it has shown.
     """
     streams = catalog.sources_of(view)
-    if len(streams) != 1 or view.views or view.late == "archive":
+    if len(streams) != 1 or view.views or view.late == "archive" or view.budget is not None:
         return None
     stream = catalog.stream(next(iter(streams)))
     if stream.key is None:

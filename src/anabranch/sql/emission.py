@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, cast
 
+from anabranch.algebra.smoothing import Budget
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import take_duration
@@ -61,6 +62,7 @@ class _Clause:
         self.cursor = cursor
         self.counting: int | None = None
         self.delay: int | None = None
+        self.budget: Budget | None = None
         self.first = self.watermark = self.end = self.stream = self.close = self.silent = False
 
     def triggers(self) -> None:
@@ -94,11 +96,13 @@ class _Clause:
         self.close = self.watermark and self.counting is None and self.delay is None
 
     def emit(self) -> None:
-        """ON WINDOW CLOSE, CHANGES, or [STREAM] [AFTER WATERMARK] [AND] [AFTER DELAY d]."""
+        """ON WINDOW CLOSE [AT MOST n WINDOWS A RUN], CHANGES, or [STREAM] [AFTER WATERMARK] [AND] [AFTER DELAY d]."""
         cursor = self.cursor
         if cursor.take("ON"):
             cursor.expect("WINDOW", "CLOSE")
             self.watermark = self.close = True
+            if cursor.take("AT", "MOST"):
+                self.budget = self._budget()
             return
         if cursor.take("CHANGES"):
             return
@@ -129,7 +133,31 @@ class _Clause:
         mode: Literal["read", "feed", "close", "triggers"] = "triggers" if fires else "feed"
         if self.close or self.silent:
             mode = "close" if self.close else "read"
-        return Emission(mode, span, self.counting, self.delay, self.first, self.watermark, self.end, late, self.stream)
+        return Emission(
+            mode, span, self.counting, self.delay, self.first, self.watermark, self.end, late, self.stream, self.budget
+        )
+
+    def _budget(self) -> Budget:
+        """n WINDOWS or ROWS A RUN [WITHIN m RUNS]."""
+        cursor = self.cursor
+        most = self._at_least_one("AT MOST", "a number of windows or rows")
+        windows = cursor.take("WINDOWS") or cursor.take("WINDOW")
+        if not windows and not (cursor.take("ROWS") or cursor.take("ROW")):
+            raise cursor.problem("expected WINDOWS or ROWS", known=("WINDOWS", "ROWS"))
+        cursor.expect("A", "RUN")
+        delay: int | None = None
+        if cursor.take("WITHIN"):
+            delay = self._at_least_one("WITHIN", "a number of runs")
+            if not (cursor.take("RUNS") or cursor.take("RUN")):
+                raise cursor.problem("expected RUNS", known=("RUNS",))
+        return Budget(windows=most, delay=delay) if windows else Budget(rows=most, delay=delay)
+
+    def _at_least_one(self, word: str, what: str) -> int:
+        number = self.cursor.current
+        value = self.cursor.expect_whole_number(f"{what}, at least 1")
+        if value < 1:
+            raise self._problem(f"{word} takes a number of at least 1", number.start, number.end)
+        return value
 
     def _delay(self) -> None:
         token = self.cursor.current

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from anabranch.algebra.rules import Rule
+from anabranch.algebra.smoothing import Budget
 from anabranch.sql.lexer import Span, Token
 
 
@@ -199,6 +200,7 @@ class Emission:
     end: bool = False
     late: Literal["correct", "archive", "drop", "fail"] = "correct"
     stream: bool = False
+    budget: Budget | None = None  # how much of what closes a run may show
 
 
 @dataclass(frozen=True)
