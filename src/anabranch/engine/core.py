@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from anabranch.engine.local import Local
     from anabranch.engine.sinks import Sinks
     from anabranch.engine.trigger import Timers
+    from anabranch.engine.warm import Warm
 
 SOURCES = ("files", "rate")
 Clock = Callable[[], datetime]
@@ -61,6 +62,7 @@ class Core:
         self._catalog: tuple[Mapping[str, Any], Catalog] | None = None
         self._timers: Timers | None = None
         self._hot: Hot | None = None
+        self._warm: Warm | None = None
         self._local: Local | None = None
         self._sinks: Sinks | None = None
         #: Told of what went wrong but stops nothing.
@@ -109,6 +111,15 @@ class Core:
         return self._timers
 
     @property
+    def warm(self) -> Warm:
+        """Tables of the ledger in memory, for nodes that are computed on the driver."""
+        if self._warm is None:
+            from anabranch.engine.warm import Warm
+
+            self._warm = Warm(self)
+        return self._warm
+
+    @property
     def hot(self) -> Hot:
         """The groups of views that are kept in memory."""
         if self._hot is None:
@@ -138,6 +149,8 @@ class Core:
     def close(self) -> None:
         if self._hot is not None:
             self._hot.close()
+        if self._warm is not None:
+            self._warm.close()
         self.ledger.close()
 
     # ---- the catalog

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from anabranch.duck import path_list, quoted, timestamp
-from anabranch.engine.emit import connection, copy_to_table, pane_relation, window_text
+from anabranch.duck import quoted, timestamp
+from anabranch.engine.emit import copy_to_table, pane_relation, window_text
+from anabranch.engine.warm import file_rows
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import WINDOW_COLUMNS, BlockUse, Catalog, Field, Table, View
 from anabranch.plan.local import local_text
@@ -48,8 +49,9 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     if maintainer.new_rows(view) > MOST_ROWS or query.state_rows() > MOST_STATE:
         return None
     try:
-        text = query.text()
-        duck = connection()
+        warm = maintainer.core.warm
+        warm.settle(maintainer.after)
+        text, duck = query.text(), warm.duck
         return copy_to_table(maintainer.core, duck, text, view.changes_table, None) if text is not None else ()
     except duckdb.Error:
         return None  # an overflow, say: Spark tells of it in its own words
@@ -61,6 +63,7 @@ class _Query:
     def __init__(self, maintainer: Maintainer, view: View) -> None:
         self.maintainer = maintainer
         self.catalog: Catalog = maintainer.catalog
+        self.warm = maintainer.core.warm
         self.view = view
 
     # ---- whether it can be
@@ -79,7 +82,7 @@ class _Query:
         if empty is None or any(touch is None for touch in touches):
             return False
         try:
-            duck = connection()
+            duck = self.warm.duck
             made = duck.sql(empty)
             kinds = [str(kind) for kind in made.types]
             for touch in touches:
@@ -123,15 +126,7 @@ class _Query:
 
     def _empty(self, view: View, placeholder: str) -> str | None:
         fields = self._fields(view, placeholder)
-        return None if fields is None else self._rows([], fields)
-
-    def _rows(self, paths: list[str], fields: Sequence[Field]) -> str:
-        """Files of rows as a relation with these columns."""
-        if not paths:
-            items = ", ".join(f"CAST(NULL AS {duckdb_type(field.type)}) AS {quoted(field.name)}" for field in fields)
-            return f"(SELECT {items} WHERE false)"
-        items = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields)
-        return f"(SELECT {items} FROM read_parquet({path_list(paths)}, union_by_name = true))"
+        return None if fields is None else file_rows([], fields)
 
     def _panes(self, use: BlockUse, paths: list[str]) -> str | None:
         panes = self.catalog.panes(use.panes)
@@ -151,7 +146,7 @@ class _Query:
         ledger = self.maintainer.core.ledger
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
-            return self._rows(snapshot.table_paths(ledger, stream.rows_table), stream.seen_as(placeholder))
+            return self.warm.relation(stream.rows_table, snapshot, stream.seen_as(placeholder))
         for use in view.blocks:
             if use.placeholder == placeholder:
                 paths = snapshot.table_paths(ledger, use.panes)
@@ -161,7 +156,7 @@ class _Query:
             table = self.catalog[id]
             assert isinstance(table, Table)
             at = ledger.snapshot(view.statics_at[id][0])
-            return self._rows(at.table_paths(ledger, id), table.fields)
+            return file_rows(at.table_paths(ledger, id), table.fields)
         if placeholder not in view.views:
             return None
         below = self.catalog.view(view.views[placeholder])
@@ -170,11 +165,10 @@ class _Query:
             return None if inner is None else f"(SELECT {_columns(below.fields)} FROM ({inner}))"
         if below.emit == "read" or below.late == "archive" or below.stream:
             return None
-        paths = snapshot.table_paths(ledger, below.changes_table)
-        if not paths:
-            return self._rows([], below.fields)
+        if not snapshot.files.get(below.changes_table):
+            return file_rows([], below.fields)
         columns = _columns(below.fields)
-        changed = self._rows(paths, (*below.fields, Field("_diff", "bigint")))
+        changed = self.warm.relation(below.changes_table, snapshot, (*below.fields, Field("_diff", "bigint")))
         net = f"SELECT {columns}, sum(_diff) AS _n FROM {changed} GROUP BY {columns} HAVING sum(_diff) > 0"
         return f"(SELECT {columns} FROM (SELECT *, unnest(range(CAST(_n AS BIGINT))) FROM ({net})))"
 
@@ -185,7 +179,7 @@ class _Query:
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
             paths = self.maintainer.paths(stream.rows_table)
-            return self._rows(paths, stream.seen_as(placeholder)) if paths and sign >= 0 else None
+            return file_rows(paths, stream.seen_as(placeholder)) if paths and sign >= 0 else None
         for use in view.blocks:
             if use.placeholder == placeholder:
                 return self._panes(use, self.maintainer.paths(use.panes)) if sign >= 0 else None
@@ -196,7 +190,7 @@ class _Query:
         if not paths:
             return None
         columns = _columns(below.fields)
-        changed = self._rows(paths, (*below.fields, Field("_diff", "bigint")))
+        changed = file_rows(paths, (*below.fields, Field("_diff", "bigint")))
         where = {1: " WHERE _diff > 0", -1: " WHERE _diff < 0", 0: ""}[sign]
         return f"(SELECT {columns} FROM (SELECT *, unnest(range(abs(_diff))) FROM {changed}{where}))"
 
@@ -245,10 +239,8 @@ class _Query:
         given = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields)
         renamed = ", ".join(quoted(field.name) for field in fields)
         ctes.append(f"__fresh AS (SELECT {given} FROM ({fresh}) AS __f({renamed}))")
-        shown = self._rows(
-            self.maintainer.before.table_paths(self.maintainer.core.ledger, view.changes_table),
-            (*fields, Field("_diff", "bigint")),
-        )
+        stored = (*fields, Field("_diff", "bigint"))
+        shown = self.warm.relation(view.changes_table, self.maintainer.before, stored)
         keyed = ""
         if view.node == "keyed":
             same = " AND ".join(f"r.{quoted(key.name)} IS NOT DISTINCT FROM t.k{i}" for i, key in enumerate(view.keys))

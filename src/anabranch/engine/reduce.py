@@ -71,6 +71,7 @@ def reduce_table(core: Core, table_id: str, *, everything: bool = False) -> int:
         core.ledger.commit(Draft("reduce", tables={table_id: change}, milliseconds=watch.total()))
         reach("after-reduce")
         core.hot.merged(table_id, change.remove, added)
+        core.warm.merged(table_id, change.remove, added)
         return 1
 
 

@@ -159,7 +159,60 @@ class Build:
         if counted:
             self._count_rows(select, inputs, keying)
         view = self._finish(emit, keying, select, inputs, (), block)
-        return replace(view, counted=self.counted, band=self._band(select, inputs, view.fields))
+        view = replace(view, counted=self.counted, band=self._band(select, inputs, view.fields))
+        return self._fused(select, view) or view
+
+    def _fused(self, select: Select, view: View) -> View | None:
+        """This node and the one below it as one, where this one only filters and shapes what that one computes.
+
+        What is between them then is never kept: of a ranking of all rows, say, only the first of each group.
+        """
+        relation = select.relations[0]
+        below = self._node(relation) if len(select.relations) == 1 and relation.window is None else None
+        if view.node != "stateless" or relation.subquery is None or relation.alias_columns or below is None:
+            return None
+        if below is not self.tree.nodes[-1]:
+            return None
+        plain = below.node == "keyed" and below.emit == "feed" and below.late == "correct" and not below.stream
+        if not plain or below.blocks or below.band is not None or below.triggers is not None or below.counted:
+            return None
+        everything = any(item.tokens[-1].text == "*" for item in select.items)
+        names, hidden = [], []
+        for index, key in enumerate(below.keys):
+            shown = self._passed_through(select, view, key.name)
+            if shown is None:
+                shown = KEY.format(index)
+                hidden.append((shown, quote_name(key.name)))
+            names.append(shown)
+        if everything and (hidden or below.hidden):
+            return None
+        columns = ", ".join(quote_name(field.name) for field in (*below.fields, *below.hidden))
+        inside = f"(SELECT * FROM ({below.text}) AS __rows({columns}))"
+        text = self._bound([*self.edits, *self._with_clause(), *with_hidden(select, hidden)])
+        self.tree.nodes.remove(below)
+        return replace(
+            view,
+            text=text.replace(quote_name(f"@v:{below.id}"), inside),
+            node="keyed",
+            keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
+            touches=below.touches,
+            narrows=below.narrows,
+            streams=below.streams,
+            tables=below.tables,
+            views=below.views,
+            statics_at=below.statics_at,
+        )
+
+    def _passed_through(self, select: Select, view: View, column: str) -> str | None:
+        """The output column that is a column of the only relation as it stands."""
+        for item, field in zip(select.items, view.fields, strict=False):
+            if item.tokens[-1].text == "*":
+                return column if any(each.name == column for each in view.fields) else None
+            named = list(chains(item.tokens))
+            whole = len(named) == 1 and named[0].span == item.expression
+            if whole and named[0].parts[-1].lower() == column.lower() and len(named[0].parts) <= 2:
+                return field.name
+        return None
 
     def _band(self, select: Select, inputs: Sequence[Input], fields: tuple[Field, ...]) -> Band | None:
         """How far apart the sides of a join are, where a column of the view can tell."""
