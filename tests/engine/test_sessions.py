@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 import pytest
 
 from anabranch.algebra.windows import CumulatingWindows, sessions
-from anabranch.errors import NotSupported
 from anabranch.testing import Harness, cuts, shuffled
 
 pytestmark = pytest.mark.spark
@@ -58,9 +57,3 @@ def test_a_late_row_joins_two_sessions(home: Harness) -> None:
     assert home.table("v") == [(at(0), at(7), "a", 1), (at(12), at(19), "a", 1), (at(100), at(107), "b", 1)]
     home.insert("s", [("a", at(6))])
     assert home.table("v") == [(at(0), at(19), "a", 3), (at(100), at(107), "b", 1)]
-
-
-def test_a_session_view_cannot_emit_yet(home: Harness) -> None:
-    home.sql(STREAM)
-    with pytest.raises(NotSupported, match="not every part of this query has a window that closes"):
-        home.sql(f"CREATE VIEW v AS {SESSIONS} EMIT ON WINDOW CLOSE")
