@@ -200,8 +200,6 @@ class Capture:
 
 
 def _most_rows(stream: Stream, given: int | None) -> int | None:
-    return (
-        given
-        if stream.rule is None or not stream.rule.in_order
-        else min(given or MOST_ROWS_IN_ORDER, MOST_ROWS_IN_ORDER)
-    )
+    if stream.rule is None or not stream.rule.in_order:
+        return given
+    return min(given or MOST_ROWS_IN_ORDER, MOST_ROWS_IN_ORDER)

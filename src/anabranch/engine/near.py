@@ -14,9 +14,10 @@ from anabranch.duck import quoted, timestamp
 from anabranch.engine.emit import connection
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.numbering import number_table
-from anabranch.engine.tables import PANE
+from anabranch.engine.tables import PANE, pane_fields
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import Field, Panes, Rows, Stream
+from anabranch.plan.keys import INTEGERS
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
 from anabranch.plan.windows import micros_sql
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 #: What a query of this module reads.
 ROWS = "__near"
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 #: Rows of a run that are at hand without a Spark job; None where they are not.
 AtHand = Callable[[], "pa.Table | None"]
@@ -86,10 +86,7 @@ class Near:
             where += " AND (" + " OR ".join(f"({each})" for each in wanted) + ")"
         group = [str(index + 1) for index in range(len(keys) + (pane is not None))]
         having = f" GROUP BY {', '.join(group)}" if group else " HAVING count(*) > 0"
-        fields = [Field(key.name, key.type) for key in panes.keys]
-        fields += [Field(PANE, "timestamp")] if pane is not None else []
-        fields += [Field(column.name, column.type) for column in panes.columns]
-        return self._query(f"SELECT {', '.join(items)} FROM {ROWS} WHERE {where}{having}", fields)
+        return self._query(f"SELECT {', '.join(items)} FROM {ROWS} WHERE {where}{having}", pane_fields(panes))
 
     def selected(self, rows: Rows) -> Any:
         """What the rows add to the table of a stateless view; None if that is Spark's to say."""
@@ -105,13 +102,13 @@ class Near:
             along = None
             if field.type == "timestamp" and panes.time == micros_sql(name):
                 along = f"epoch_us({quoted(field.name)})"
-            elif field.type in _INTEGERS and panes.time in (name, f"CAST({name} AS BIGINT)"):
+            elif field.type in INTEGERS and panes.time in (name, f"CAST({name} AS BIGINT)"):
                 along = f"CAST({quoted(field.name)} AS BIGINT)"
             if along is not None:
                 return pane_start_sql(along, panes.grain, panes.origin, "duckdb")
         return None
 
-    def _query(self, text: str, fields: list[Field] | tuple[Field, ...]) -> Any:
+    def _query(self, text: str, fields: tuple[Field, ...]) -> Any:
         import duckdb
         import pyarrow as pa
 

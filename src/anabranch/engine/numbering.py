@@ -74,28 +74,29 @@ def past_rows(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame | Non
     source = core.source(stream)
     if source is None or not stretches:
         return None
-    times = _times(core, stream, snapshot)[-len(stretches) :]
+    runs = _runs(core, stream, snapshot)[-len(stretches) :]
     good = good_rows(stream, (CORRUPT,))
     columns = [quote_name(field.name) for field in stream.fields]
     files = [source.files_of(each) for each in stretches]
     if all(files):
         rows = source.read(stretches).where(good).select(*columns, ORIGIN)
-        at = {name: when for names, when in zip(files, times, strict=True) for name in names}
+        at = {name: when for names, (when, _) in zip(files, runs, strict=True) for name in names}
         numbered = number_frame(rows, [name for names in files for name in names], 0, at)
         return numbered.drop(ORIGIN)
     first, whole = 0, core.frames.empty(stream.row_fields)
-    for stretch, when in zip(stretches, times, strict=True):
+    for stretch, (when, count) in zip(stretches, runs, strict=True):
         rows = source.read([stretch]).where(good).select(*columns)
         whole = whole.unionByName(number_frame(rows, (), first, when))
-        first += rows.count()
+        first += count
     return whole
 
 
-def _times(core: Core, stream: Stream, snapshot: Snapshot) -> list[int]:
-    """When each run of a stream was made that took something from its source."""
-    times = []
+def _runs(core: Core, stream: Stream, snapshot: Snapshot) -> list[tuple[int, int]]:
+    """When each run of a stream was made that took something from its source, and how many rows it brought."""
+    found = []
     for record in core.ledger.records(1, snapshot.version):
-        if stream.id in record.streams and record.streams[stream.id].captured:
+        run = record.streams.get(stream.id)
+        if run is not None and run.captured:
             moment = datetime.fromisoformat(record.at)
-            times.append(int(moment.timestamp()) * 1_000_000 + moment.microsecond)
-    return times
+            found.append((int(moment.timestamp()) * 1_000_000 + moment.microsecond, run.rows))
+    return found

@@ -119,6 +119,7 @@ class Scan:
     ) -> None:
         self.core = core
         self.first = first  # the number of its first row
+        self.at = core.now()  # when its rows came
         self.stream = stream
         self.incoming = incoming
         self.state = state
@@ -150,7 +151,7 @@ class Scan:
         parts = source.partitions() if source is not None else [""]
         near = None
         if self._small and len(parts) == 1:
-            near = Near.of(self.stream, self.incoming.at_hand, self.first, self.core.now())
+            near = Near.of(self.stream, self.incoming.at_hand, self.first, self.at)
         tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned)
         kept = len(tasks) > 1 and not self.incoming.cheap
         if kept:
@@ -288,7 +289,7 @@ class Scan:
             reach("between-files")
             return
         if output.numbered and ROW_NUM not in good.columns:
-            good = number_frame(good, self.incoming.files, self.first, self.core.now())
+            good = number_frame(good, self.incoming.files, self.first, self.at)
         frame = output.frame(good)
         scanned.files[output.table] = write_frame(
             self.core.ledger, output.table, frame, small=output.small, time=output.time, staged=scanned.staged
@@ -302,7 +303,7 @@ class Scan:
             rows = by_file(good.select(*columns, ORIGIN).toArrow(), self.incoming.files).drop_columns([ORIGIN])
         else:
             rows = good.select(*columns).toArrow()
-        return number_table(rows, self.first, self.core.now())
+        return number_table(rows, self.first, self.at)
 
     def _bad_rows(self) -> list[BadRow]:
         columns = [quote_name(field.name) for field in self.stream.fields]

@@ -37,9 +37,6 @@ KEY = "_k{}"
 #: The place of a row among those of its run, and the placeholder of the last places that a key may show.
 PLACE = "_place"
 TAKES = "@takes"
-MILLISECOND = 1_000
-#: What to add to a bound of a window to have its end; None: the size of the window.
-SHIFTS: dict[str, int | None] = {"window_start": None, "window_end": 0, "window_time": MILLISECOND}
 
 
 class Build:

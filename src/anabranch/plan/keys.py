@@ -22,7 +22,7 @@ from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
 
 INNER = ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ class _Search:
             for index, column in sorted(members):
                 own[index] = own[index] or column
             types = {self.inputs[index].columns[column] for index, column in members}
-            if len(types) > 1 and not types <= set(_INTEGERS):
+            if len(types) > 1 and not types <= set(INTEGERS):
                 continue
             part = self._part(members, own, groups, outer, lefts)
             if part is not None:

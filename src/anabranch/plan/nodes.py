@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from anabranch.algebra.windows import MILLISECOND
 from anabranch.plan.bind import Binder, refuse
-from anabranch.plan.build import SHIFTS, Build, items
+from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
@@ -77,12 +78,10 @@ def _budget(emission: Emission) -> dict[str, int] | None:
 def _window_columns(view: View) -> dict[str, int]:
     """The columns of a plain view over panes that are bounds of windows."""
     windows = view.blocks[0].sliding if view.blocks else None
-    found: dict[str, int] = {}
-    for output in view.direct:
-        if windows is not None and output.kind in SHIFTS:
-            shift = SHIFTS[output.kind]
-            found[output.name] = windows.size if shift is None else shift
-    return found
+    if windows is None:
+        return {}
+    shifts = {"window_start": windows.size, "window_end": 0, "window_time": MILLISECOND}
+    return {output.name: shifts[output.kind] for output in view.direct if output.kind in shifts}
 
 
 class Tree:
