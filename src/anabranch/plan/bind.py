@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
 from anabranch.plan.catalog import NUMBERED, WINDOW_COLUMNS, Catalog, Field, Stream, Table, View
 from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, partitioned, windowed_sql
-from anabranch.sql.calls import aggregate_calls
+from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit, Spliced, splice
-from anabranch.sql.syntax import Query, Relation, Select, Watermark, WindowSpec
+from anabranch.sql.syntax import Item, Query, Relation, Select, Watermark, WindowSpec
 from anabranch.sql.versions import EVENT_TIME
 from anabranch.sql.watermarks import watermark_text
 
@@ -238,7 +238,7 @@ class Binder:
         found = self.catalog.objects.get(reference.target) if reference is not None else None
         if isinstance(found, View):
             names = [each.name for each in found.fields if each.name in found.times]
-            names = [name for name in names if name.lower() == "window_time"] or names
+            names = [name for name in names if name.lower() == "window_time"] or names or self._passed_on(found)
         else:
             streams = list(self._streams(relation, frozenset()))
             names = list(dict.fromkeys(stream.time for stream in streams if stream.time is not None))
@@ -248,6 +248,25 @@ class Binder:
             what = "nothing tells which column the time is in" if not names else f"{' or '.join(names)} can be the time"
             raise refuse(self.text, span, what, hint)
         return names[0]
+
+    def _passed_on(self, view: View) -> list[str]:
+        """The columns in which a view shows the event time of the only relation that it reads, row by row."""
+        from anabranch.sql.parser import parse
+
+        query = next((getattr(each, "query", None) for each in parse(view.sql)), None)
+        select = query.body if isinstance(query, Query) else None
+        if not isinstance(query, Query) or not isinstance(select, Select) or len(select.relations) != 1:
+            return []
+        relation = select.relations[0]
+        if select.group or select.lateral or relation.name is None or relation.window is not None:
+            return []
+        try:
+            time = Binder(view.sql, self.catalog, query)._event_time(relation, query.span, "").lower()
+        except NotSupported:
+            return []
+        shown = [item.alias or named[-1].parts[-1] for item in select.items if (named := _column(item, time))]
+        stars = [field.name for field in view.fields if field.name.lower() == time]
+        return stars if any(item.star for item in select.items) else shown
 
     def _check_window(self, relation: Relation, window: WindowSpec, reference: Reference | None) -> None:
         if reference is not None and reference.kind == "stream":
@@ -316,6 +335,13 @@ class Binder:
 
     def _error(self, relation: Relation, message: str, hint: str) -> SqlError:
         return SqlError(message, text=self.text, start=relation.span.start, end=relation.span.end, hint=hint)
+
+
+def _column(item: Item, name: str) -> list[Chain]:
+    """An item that is a column as it is."""
+    named = list(chains(item.tokens))
+    whole = len(named) == 1 and named[0].span == item.expression and named[0].parts[-1].lower() == name
+    return named if whole else []
 
 
 def refuse(text: str, span: Span, message: str, hint: str | None = None) -> NotSupported:
