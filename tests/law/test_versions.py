@@ -98,8 +98,11 @@ QUESTIONS: dict[str, tuple[str, Callable[[list[Row], list[Row]], list[Row]]]] = 
         lambda t, q: left(t, versions(t, q, SEEN, lambda at, seen: at >= seen), 1, AT),
     ),
     "before": (
-        "SELECT t.id, q.* FROM trades t ASOF JOIN quotes q ON q.k = t.k AND q.seen < t.at EMIT CHANGES",
-        lambda t, q: inner(t, versions(t, q, SEEN, lambda at, seen: at > seen), 0, 1, 2, 3),
+        "SELECT t.id, q.*, upper(q.k) AS big FROM trades t ASOF JOIN quotes q ON q.k = t.k AND q.seen < t.at"
+        " EMIT CHANGES",
+        lambda t, q: [
+            (*row, row[1].upper()) for row in inner(t, versions(t, q, SEEN, lambda at, seen: at > seen), 0, 1, 2, 3)
+        ],
     ),
     "next_near": (
         "SELECT * FROM trades ASOF JOIN (SELECT k, price, at AS since, seen FROM quotes) q"

@@ -167,6 +167,8 @@ class Binder:
 
     def event_times(self, select: Select) -> Iterator[Edit]:
         """The event time of versions, in place of what stands for it."""
+        if EVENT_TIME not in self.text:
+            return
         for token in (token for item in select.items for token in item.tokens if token.text == EVENT_TIME):
             hint = "name it: ASOF JOIN ... MATCH_CONDITION (a.ts >= b.ts)"
             yield Edit(token.span, quote_name(self._event_time(select.relations[0], token.span, hint)))

@@ -474,9 +474,10 @@ class _Made:
     def _opening(self) -> list[Piece]:
         """What stands before the relation of the versions."""
         time = self._time(inside=True)
-        pieces: list[Piece] = [(f"(SELECT {self.name}.*", None)]
+        keys_at = _span(self.join.using) if self.join.using else None
+        pieces: list[Piece] = [("(SELECT ", None), (f"{self.name}.*", keys_at)]
         if self.own_keys:
-            pieces.append((f" EXCEPT ({', '.join(key for key, _ in self.own_keys)})", _span(self.join.using)))
+            pieces.append((f" EXCEPT ({', '.join(key for key, _ in self.own_keys)})", keys_at))
         for key, (_, own) in zip(self.join.using, self.own_keys, strict=True):
             pieces += [(f", {self.name}.{key.text}", key.span), (f" AS {own}", None)]
         if self.join.moment:
