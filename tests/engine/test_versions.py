@@ -82,5 +82,9 @@ def test_tables_and_files_are_joined_in_the_same_way(spark: SparkSession, tmp_pa
         with pytest.raises(SqlError) as caught:
             home.query(text)
         assert text[caught.value.start : caught.value.end] == "q.bud" and "__" not in str(caught.value)
+        text = f"SELECT 1 FROM trades t ASOF JOIN {quotes} q MATCH_CONDITION (t.at >= q.at) USING (itm)"
+        with pytest.raises(SqlError) as caught:
+            home.query(text)
+        assert text[caught.value.start : caught.value.end] == "itm"
         with pytest.raises(AnabranchError, match="static tables only"):
             home.query("SELECT 1 FROM names n JOIN named FOR SYSTEM_TIME AS OF PROCTIME() AS m ON n.item = m.item")

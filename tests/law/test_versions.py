@@ -23,7 +23,8 @@ Row = tuple[Any, ...]
 START = datetime(2026, 1, 1)
 STREAMS = """
 CREATE STREAM trades (id INT, k STRING, at TIMESTAMP);
-CREATE STREAM quotes (k STRING, price INT, at TIMESTAMP, seen TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 5 SECONDS)
+CREATE STREAM quotes (k STRING, price INT, at TIMESTAMP, seen TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 5 SECONDS);
+CREATE VIEW best AS SELECT k, seen, max(price) AS price FROM quotes GROUP BY k, seen
 """
 AT, SEEN = 2, 3  # columns of quotes
 
@@ -87,6 +88,16 @@ def totals(trades: list[Row], quotes: list[Row]) -> list[Row]:
     return [row for row in sums.items() if row[1] != 0]
 
 
+def best(trades: list[Row], quotes: list[Row]) -> list[Row]:
+    """Versions that change: the best price of each moment."""
+    prices: dict[tuple[Any, Any], Any] = {}
+    for key, price, _, seen in quotes:
+        known = prices.get((key, seen))
+        prices[key, seen] = price if known is None else known if price is None else max(known, price)
+    made: list[Row] = [(key, price, None, seen) for (key, seen), price in prices.items()]
+    return left(trades, versions(trades, made, SEEN, lambda at, seen: at >= seen), 1)
+
+
 #: Each question with the plain search that answers it.
 QUESTIONS: dict[str, tuple[str, Callable[[list[Row], list[Row]], list[Row]]]] = {
     "latest": (
@@ -116,6 +127,11 @@ QUESTIONS: dict[str, tuple[str, Callable[[list[Row], list[Row]], list[Row]]]] = 
     "valid": (
         "SELECT t.id, q.* FROM trades t LEFT JOIN quotes FOR SYSTEM_TIME AS OF t.at AS q ON t.k = q.k EMIT CHANGES",
         lambda t, q: left(t, versions(t, q, AT, lambda at, since: at >= since), 0, 1, 2, 3),
+    ),
+    "of_a_view": (
+        "SELECT t.id, b.price FROM trades t ASOF JOIN best b MATCH_CONDITION (t.at >= b.seen) ON t.k = b.k"
+        " EMIT CHANGES",
+        best,
     ),
     "totals": (
         "SELECT t.k, sum(t.id * q.price) AS total FROM trades t"
