@@ -17,6 +17,7 @@ from anabranch.algebra.windows import MILLISECOND
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
+from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
 from anabranch.sql.lexer import quote_name
@@ -28,6 +29,18 @@ def plan(
     catalog: Catalog, world: Surroundings, feed: bool = False,
 ) -> Planned:  # fmt: skip
     """Plan a continuous query. With `feed`, its changes are kept though its text does not ask for it."""
+    raised = raise_joins(text, query, catalog, world.analyze)
+    planned = _planned(
+        id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
+        catalog=catalog, world=world, feed=feed,
+    )  # fmt: skip
+    return replace(planned, reasons=raised.reasons) if raised.reasons else planned
+
+
+def _planned(
+    *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
+    catalog: Catalog, world: Surroundings, feed: bool,
+) -> Planned:  # fmt: skip
     emission = said(query)
     inner = any(each.emits for each in query.nested())
     arguments: dict[str, Any] = {
