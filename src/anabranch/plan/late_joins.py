@@ -53,12 +53,15 @@ class Raised:
 
 def raise_joins(text: str, query: Query, catalog: Catalog, analyze: Analyze) -> Raised:
     """The query with its REFRESHABLE joins above partials, or above kept rows."""
-    words = [each.refreshable for each in query.relations() if each.refreshable is not None]
-    if not words:
+    asked = [each for each in query.relations() if each.refreshable is not None]
+    if not asked:
         return Raised(text, query)
-    edits = [Edit(word, "") for word in words]
-    reasons: list[str] = []
     binder = Binder(text, catalog, query)
+    edits: list[Edit] = []
+    reasons: list[str] = []
+    for relation in asked:
+        binder.resolve(relation)
+        edits += [Edit(relation.refreshable, "")] if relation.refreshable is not None else []
     for select, owner in query.selects():
         if not any(each.refreshable is not None for each in select.relations):
             continue
