@@ -76,7 +76,7 @@ def raise_joins(text: str, query: Query, catalog: Catalog, analyze: Analyze) -> 
                 break
         else:
             assert isinstance(found, str)
-            reasons.append(f"{found}, so that REFRESHABLE joins its rows")
+            reasons.append(found)
             found = join.over_rows()
         edits += found
     made = splice(text, query.span, edits)

@@ -202,6 +202,8 @@ class Tree:
             )
         if view.clock != "event":
             self._refuse_budget(emission, "these windows do not close by event time")
+        if emission.watermark and emission.counting is None and emission.delay is None:
+            view = _by_live_keys(view)
         return replace(view, emit="triggers", triggers=triggers, budget=_budget(emission))
 
     def _refuse_budget(self, emission: Emission, reason: str) -> None:
@@ -252,6 +254,19 @@ def _renamed(view: View, fields: tuple[Field, ...]) -> View:
         left, right = (replace(each, shown=names.get(each.shown or "")) for each in (band.left, band.right))
         band = replace(band, left=left, right=right)
     return replace(view, fields=fields, keys=keys, times=times, direct=direct, band=band)
+
+
+def _by_live_keys(view: View) -> View:
+    """The same node keyed by those of its keys that no REFRESH of a static table changes while they wait."""
+    if not view.tables or len(view.narrows) != 1:
+        return view
+    (narrow,) = view.narrows
+    kept = tuple(key for key, column in zip(view.keys, narrow.columns, strict=True) if column is not None)
+    if not any(key.name in view.times for key in kept):
+        return view
+    columns = items([quote_name(column) for column in narrow.columns if column is not None])
+    touch = Touch(narrow.input, f"SELECT DISTINCT {columns} FROM {quote_name(narrow.input)}")
+    return replace(_coarser(view, kept), touches=(touch,))
 
 
 def _coarser(view: View, keys: tuple[Field, ...]) -> View:
