@@ -70,14 +70,10 @@ def raise_joins(text: str, query: Query, catalog: Catalog, analyze: Analyze) -> 
         if reference is None or reference.kind != "stream":
             continue  # a query of several streams, or of a view, meets its tables anew as it is
         _check(text, live[0], owner)
-        for join in (_Join(select, owner, live[0], binder, analyze, whole) for whole in (True, False)):
-            found = join.edits()
-            if not isinstance(found, str):
-                break
-        else:
-            assert isinstance(found, str)
+        found = _joined_above(select, owner, live[0], binder, analyze)
+        if isinstance(found, str):
             reasons.append(found)
-            found = join.over_rows()
+            found = _Join(select, owner, live[0], binder, analyze, False).over_rows()
         edits += found
     made = splice(text, query.span, edits)
 
@@ -88,6 +84,12 @@ def raise_joins(text: str, query: Query, catalog: Catalog, analyze: Analyze) -> 
     (statement,) = parse(Rewritten(made.text, text, place))
     assert isinstance(statement, SelectStatement)
     return Raised(statement.text, statement.query, tuple(reasons))
+
+
+def _joined_above(select: Select, owner: Query, stream: Relation, binder: Binder, analyze: Analyze) -> list[Edit] | str:
+    """The edits that move a join above partials, or the reason why it cannot be."""
+    found = _Join(select, owner, stream, binder, analyze, True).edits()
+    return _Join(select, owner, stream, binder, analyze, False).edits() if isinstance(found, str) else found
 
 
 def _check(text: str, stream: Relation, owner: Query) -> None:
