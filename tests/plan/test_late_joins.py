@@ -211,6 +211,7 @@ def test_what_is_asked_of_the_stream(sql: str, below: str) -> None:
             "sum(wide) cannot be computed from rows with weights",
             "(SELECT `k` FROM s)",
         ),
+        ("SELECT count(*) FROM s, u REFRESHABLE TRIGGER COUNTING 2", "its trigger counts rows", "(SELECT `k` FROM s)"),
         ("SELECT * FROM s CROSS JOIN u REFRESHABLE", "no aggregate", "(SELECT `k`, `n`, `d`, `ts` FROM s)"),
     ],
 )

@@ -203,7 +203,9 @@ class _Join:
         return [*self._instead(", ".join(items), tail), *self.changes]
 
     def _fit(self) -> None:
-        select, window = self.select, self.stream.window
+        select, window, emission = self.select, self.stream.window, self.owner.emission
+        if emission is not None and emission.counting is not None:
+            raise _Unfit("its trigger counts rows")
         if not select.group and not aggregates_in(select, self.owner):
             raise _Unfit("it has no aggregate")
         if not select.group_plain or select.distinct or select.lateral or select.tail or select.subqueries:
