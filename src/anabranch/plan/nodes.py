@@ -30,6 +30,7 @@ def plan(
     catalog: Catalog, world: Surroundings, feed: bool = False,
 ) -> Planned:  # fmt: skip
     """Plan a continuous query. With `feed`, its changes are kept though its text does not ask for it."""
+    refuse_volatile(text, query)
     raised = raise_joins(text, query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
@@ -56,7 +57,6 @@ def _planned(
         if view.direct and view.blocks[0].windows is not None and _on_event_time(planned, catalog):
             shown = replace(view, late=emission.late, times=_window_columns(view), budget=_budget(emission))
             return replace(planned, view=shown)
-    refuse_volatile(text, query)
     tree = Tree(text, catalog, world, id, name, start)
     root = tree.root(query, sql, fields, "feed" if feed or emission is not None else "read")
     return tree.planned(root)
