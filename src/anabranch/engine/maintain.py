@@ -104,8 +104,23 @@ class Maintainer:
     def renew(self, view: View) -> tuple[DataFile, ...]:
         """The changes of a node after something was changed under it that brings no new rows; what waits goes on."""
         if view.emit == "triggers":
-            return ()
+            shown = self._shown_windows(view)
+            return () if shown is None else self._minus_shown(view, shown, None)
         return self._minus_shown(view, self._closed(view, self.fresh(view)), None)
+
+    def _shown_windows(self, view: View) -> DataFrame | None:
+        """What a view shows now of the windows that it has shown; None if it does not wait for windows alone."""
+        triggers = view.triggers or {}
+        closes = triggers["watermark"] and triggers["counting"] is None and triggers["delay"] is None
+        bound = self.progress(view, 0)
+        if view.budget is not None:
+            bound = shown_before(view, self.before, bound)
+        time = next((key for key in view.keys if key.name in view.times), None)
+        by_key = key_bounds(self.core, self.catalog, view, self.before, self.moves) is not None
+        if not closes or view.late != "correct" or bound is None or time is None or by_key:
+            return None
+        end = f"unix_micros({quote_name(time.name)})" if time.type == "timestamp" else quote_name(time.name)
+        return self.fresh(view).where("true" if bound == END else f"{end} + {view.times[time.name]} <= {bound}")
 
     def changes(self, view: View) -> tuple[DataFile, ...]:
         """What a node shows now and did not, and the other way round."""

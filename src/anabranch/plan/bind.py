@@ -73,6 +73,7 @@ class Binder:
             edits.extend(self._filters(select, owner))
             edits.extend(self.event_times(select))
         edits += [Edit(emission.span, "") for emission in self.query.emissions()]
+        edits += [Edit(each.refreshable, "") for each in self.query.relations() if each.refreshable is not None]
         edits += [Edit(dropped, "") for query in self.query.queries() for dropped in query.dropped]
         where = span or self.query.span
         inside = [e for e in edits if where.start <= e.span.start and e.span.end <= where.end]
@@ -128,6 +129,8 @@ class Binder:
                 "what is current when a row comes depends on when it comes, and is known of static tables only",
                 "join by the event time: FOR SYSTEM_TIME AS OF a.ts",
             )
+        if relation.refreshable is not None:
+            self._check_refreshable(relation, relation.refreshable)
         return reference
 
     def _reference(self, relation: Relation) -> Reference | None:
@@ -313,6 +316,32 @@ class Binder:
         inner = relation.subquery or (self.ctes.get(name) if name not in around else None)
         for each in inner.relations() if inner is not None else ():
             yield from self._streams(each, around | {name})
+
+    def _check_refreshable(self, relation: Relation, span: Span) -> None:
+        """What REFRESHABLE stands behind is static: the changes of anything else reach every answer by themselves."""
+        for name, kind in self._live(relation, frozenset()):
+            raise refuse(
+                self.text,
+                span,
+                f"{name} is a {kind}, and its changes reach every answer anyway",
+                "REFRESHABLE stands behind a static table: leave it out here",
+            )
+
+    def _live(self, relation: Relation, around: frozenset[str]) -> Iterator[tuple[str, str]]:
+        """The names and kinds of the streams and views under a relation, through CTEs and subqueries."""
+        name = relation.name.last.lower() if relation.name is not None else ""
+        reference = self._reference(relation)
+        if reference is not None:
+            if reference.kind in ("stream", "view"):
+                yield str(relation.name), reference.kind
+            return
+        inner = relation.subquery or (self.ctes.get(name) if name not in around else None)
+        for each in inner.relations() if inner is not None else ():
+            yield from self._live(each, around | {name})
+
+    def is_live(self, relation: Relation) -> bool:
+        """Whether a stream or a view is under a relation."""
+        return any(True for _ in self._live(relation, frozenset()))
 
     def _unknown(self, relation: Relation, known: list[str]) -> UnknownName:
         assert relation.name is not None

@@ -18,6 +18,7 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.describe import bounded
+from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
 from anabranch.sql.lexer import quote_name
@@ -29,6 +30,19 @@ def plan(
     catalog: Catalog, world: Surroundings, feed: bool = False,
 ) -> Planned:  # fmt: skip
     """Plan a continuous query. With `feed`, its changes are kept though its text does not ask for it."""
+    refuse_volatile(text, query)
+    raised = raise_joins(text, query, catalog, world.analyze)
+    planned = _planned(
+        id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
+        catalog=catalog, world=world, feed=feed,
+    )  # fmt: skip
+    return replace(planned, reasons=raised.reasons) if raised.reasons else planned
+
+
+def _planned(
+    *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
+    catalog: Catalog, world: Surroundings, feed: bool,
+) -> Planned:  # fmt: skip
     emission = said(query)
     inner = any(each.emits for each in query.nested())
     arguments: dict[str, Any] = {
@@ -43,7 +57,6 @@ def plan(
         if view.direct and view.blocks[0].windows is not None and _on_event_time(planned, catalog):
             shown = replace(view, late=emission.late, times=_window_columns(view), budget=_budget(emission))
             return replace(planned, view=shown)
-    refuse_volatile(text, query)
     tree = Tree(text, catalog, world, id, name, start)
     root = tree.root(query, sql, fields, "feed" if feed or emission is not None else "read")
     return tree.planned(root)
@@ -200,6 +213,8 @@ class Tree:
             )
         if view.clock != "event":
             self._refuse_budget(emission, "these windows do not close by event time")
+        if emission.watermark and emission.counting is None and emission.delay is None:
+            view = _by_live_keys(view)
         return replace(view, emit="triggers", triggers=triggers, budget=_budget(emission))
 
     def _refuse_budget(self, emission: Emission, reason: str) -> None:
@@ -250,6 +265,19 @@ def _renamed(view: View, fields: tuple[Field, ...]) -> View:
         left, right = (replace(each, shown=names.get(each.shown or "")) for each in (band.left, band.right))
         band = replace(band, left=left, right=right)
     return replace(view, fields=fields, keys=keys, times=times, direct=direct, band=band)
+
+
+def _by_live_keys(view: View) -> View:
+    """The same node keyed by those of its keys that no REFRESH of a static table changes while they wait."""
+    if not view.tables or len(view.narrows) != 1:
+        return view
+    (narrow,) = view.narrows
+    kept = tuple(key for key, column in zip(view.keys, narrow.columns, strict=True) if column is not None)
+    if not any(key.name in view.times for key in kept):
+        return view
+    columns = items([quote_name(column) for column in narrow.columns if column is not None])
+    touch = Touch(narrow.input, f"SELECT DISTINCT {columns} FROM {quote_name(narrow.input)}")
+    return replace(_coarser(view, kept), touches=(touch,))
 
 
 def _coarser(view: View, keys: tuple[Field, ...]) -> View:

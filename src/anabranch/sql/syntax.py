@@ -124,6 +124,7 @@ class Relation:
     alias_columns: tuple[str, ...] = ()  # t(a, b)
     reshaped: bool = False  # TABLESAMPLE, PIVOT or UNPIVOT behind it
     cte: str | None = None  # the CTE that stood here in its place
+    refreshable: Span | None = None  # of the word REFRESHABLE
 
     @property
     def exposed(self) -> str | None:
