@@ -89,6 +89,9 @@ class Totals:
     exact: bool
     dropped: int
     never_emitted: int
+    what: str = "row counts in all windows"
+    #: Of how many it dropped some, where it was not given all that Anabranch was.
+    given: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -64,8 +64,9 @@ def totals_text(totals: Sequence[Totals]) -> str:
     for each in totals:
         ours = "exactly the truth" if each.exact else "NOT the truth"
         lines.append(
-            f"({each.measure}) {each.rows:,} row counts in all windows; Anabranch shows {each.ours:,}: {ours}."
-            f" Structured Streaming dropped {each.dropped:,} as late and never emitted {each.never_emitted:,}."
+            f"({each.measure}) {each.rows:,} {each.what}; Anabranch shows {each.ours:,}: {ours}."
+            f" Structured Streaming dropped {each.dropped:,}{each.given} as late"
+            f" and never emitted {each.never_emitted:,}."
         )
     return "\n".join(lines)
 
