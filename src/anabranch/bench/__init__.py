@@ -3,6 +3,7 @@
     anabranch bench --quick --only a,c
     anabranch bench --only live,smoothing
     anabranch bench --only nexmark --events 20000
+    anabranch bench --only joins,epochs
     anabranch bench --only disorder
 
 Nothing heavy is imported before the options are known to be right.
