@@ -1,7 +1,7 @@
 """Measure (joins): bids with their auctions, in the same window and in a band of time, run after run.
 
-Beside them stands the stream-stream join of Structured Streaming with the same files a run. It takes too long with all of
-them, so it is given the first tenth, and its speed is that over those. Both answers are held against DuckDB's:
+Beside them stands the stream-stream join of Structured Streaming with the same files a run. It takes too long with all
+of them, so it is given the first tenth, and its speed is that over those. Both answers are held against DuckDB's:
 Anabranch's must be all pairs; what the native join lost to lateness is counted.
 
 Then small runs without a peer: how a run and what a join keeps in memory grow with the windows, the band, and skew.
