@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from anabranch.algebra.rules import highest
 from anabranch.errors import SyntaxProblem
-from anabranch.plan.keys import INNER, Input, conjuncts
-from anabranch.sql.calls import aggregate_calls
+from anabranch.plan.keys import INNER, Input
+from anabranch.sql.calls import aggregate_calls, conjuncts
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import take_duration
 from anabranch.sql.lexer import Span, Token, tokenize
