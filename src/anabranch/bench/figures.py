@@ -26,7 +26,7 @@ class Target:
         return ratio >= self.ratio if self.at_least else ratio <= self.ratio
 
     def __str__(self) -> str:
-        return f"{'≥' if self.at_least else '≤'} {self.ratio:g} x"
+        return f"{'≥' if self.at_least else '≤'} {self.ratio:.3g} x"
 
 
 def at_least(ratio: float) -> Target:

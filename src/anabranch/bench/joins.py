@@ -244,7 +244,7 @@ def _growth(setting: Setting) -> tuple[Picture, ...]:
     return (
         Picture(
             "joins-size", "How a join grows with its window or band", subtitle,
-            _curves("joins-size", "", by_size, tuple(map(_length, sizes)), steps=False),
+            _curves("joins-size", "size of the window or band", by_size, tuple(map(_length, sizes)), steps=False),
         ),
         Picture(
             "joins-skew", f"How a join over {_length(HOUR)} goes with skew", subtitle,
