@@ -137,13 +137,29 @@ class Maintainer:
                 return files
         if view.row_by_row:
             changed = self._passed_on(view)
-            return () if changed is None else self._write(view, changed)
+            if changed is None:
+                return ()
+            return self._write(view, self._net(view, changed) if self.both_ways(view) else changed)
         if view.node == "keyed" and view.direct:
             return self._hot(view)
         if view.node == "whole":
             return self._difference(view, None)
         touched = self.touched(view)
         return () if touched is None else self._difference(view, touched)
+
+    def both_ways(self, view: View) -> bool:
+        """Whether a join can give a row and take it back in one commit: a new row of one input meets one of another
+        that goes."""
+        return view.node == "join" and not append_only(view, self.catalog)
+
+    def _net(self, view: View, changed: DataFrame) -> DataFrame:
+        """What changes add up to, row by row."""
+        columns = ", ".join(self._names(view))
+        text = (
+            f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM `@changed` GROUP BY {columns}"
+            " HAVING sum(_diff) <> 0"
+        )
+        return self.core.frames.sql(text, {"@changed": changed})
 
     def _closed(self, view: View, frame: DataFrame) -> DataFrame:
         """The rows of an answer whose windows have closed, where a view waits for that."""

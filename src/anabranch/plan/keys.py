@@ -237,6 +237,8 @@ class _Search:
             types = {self.inputs[index].columns[column] for index, column in members}
             if len(types) > 1 and not types <= set(INTEGERS):
                 continue
+            if outer and len(self.inputs) > 2 and len(members) > sum(column is not None for column in own):
+                continue  # two columns that one join has equal are not so where it found no partner
             part = self._part(members, own, groups, outer, lefts)
             if part is not None:
                 parts.append(part)
@@ -261,7 +263,8 @@ class _Search:
         else:
             if groups:
                 return None
-            expression = ", ".join(self._qualified(index, column) for index, column in ordered)
+            seen = [(index, column) for index, column in enumerate(own) if column is not None and self._seen(index)]
+            expression = ", ".join(self._qualified(index, column) for index, column in seen)
             return KeyPart(f"coalesce({expression})", None, tuple(own))
         forms = {f"#{index}.{column}" for index, column in usable}
         if groups:
@@ -272,6 +275,10 @@ class _Search:
         else:
             expression = self._qualified(*usable[0])
         return KeyPart(expression, self.shown(forms), tuple(own))
+
+    def _seen(self, index: int) -> bool:
+        """Whether the columns of an input are there behind its join."""
+        return not {"SEMI", "ANTI"} & set(self.inputs[index].relation.join.split())
 
     def _qualified(self, index: int, column: str) -> str:
         exposed = self.inputs[index].relation.exposed
@@ -296,7 +303,8 @@ class _Search:
         for tokens in conditions:
             for conjunct in conjuncts(tokens):
                 for index, token in enumerate(conjunct):
-                    if token.text in ("=", "==", "<=>"):
+                    # Behind another join that found no partner, NULL would meet the NULL of any row.
+                    if token.text in ("=", "==") or (token.text == "<=>" and not (outer and len(self.inputs) > 2)):
                         one, other = self.resolve(conjunct[:index]), self.resolve(conjunct[index + 1 :])
                         if one is not None and other is not None:
                             classes.join(one, other)
