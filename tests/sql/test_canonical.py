@@ -355,22 +355,6 @@ def test_what_a_cut_means() -> None:
     assert (chunks.kind, chunks.time_column, chunks.by_row) == ("chunks", "id", False)
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        (
-            "SELECT floor(S1.t_s/60) AS minute, AVG(S2.t_rt - S1.t_rt)"
-            " FROM STREAM_get_packets(RT1, 'CUT ON t_s BY 60 SECS', 'BLOCK') S1,"
-            " STREAM_get_packets(RT2, 'CUT ON t_s BY 60 SECS', 'BLOCK') S2 WHERE S1.pid = S2.pid GROUP BY minute",
-            "STREAM_get_packets(RT2, 'CUT ON t_s BY 60 SECS', 'BLOCK')",
-        ),
-        ("SELECT count(*) FROM STREAM(CDRS, 'CUT ON t_s BY 5 SECS', 'BLOCK', 12)", "12"),
-    ],
-)
-def test_joins_of_chunks_come_later(text: str, place: str) -> None:
-    assert refusal(text, NotSupported) == ("joins of chunks are not supported yet", place)
-
-
 # ------------------------------------------------------------------------------------------- what stays as it is
 
 

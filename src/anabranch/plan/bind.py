@@ -15,7 +15,7 @@ from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, partitio
 from anabranch.sql.calls import aggregate_calls
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit, Spliced, splice
-from anabranch.sql.syntax import Query, Relation, Select, Watermark, WindowSpec
+from anabranch.sql.syntax import NEWEST, Query, Relation, Select, Watermark, WindowSpec
 from anabranch.sql.watermarks import watermark_text
 
 SYSTEM_TABLES = ("runs", "progress", "views", "nodes", "tables", "bad_rows", "late_rows", "sinks")
@@ -69,6 +69,7 @@ class Binder:
             edits.extend(self.relation_edits(relation))
         for select, owner in self.query.selects():
             edits.extend(self._filters(select, owner))
+            edits.extend(_without_newest(select))
         edits += [Edit(emission.span, "") for emission in self.query.emissions()]
         edits += [Edit(dropped, "") for query in self.query.queries() for dropped in query.dropped]
         where = span or self.query.span
@@ -299,6 +300,18 @@ class Binder:
 
     def _error(self, relation: Relation, message: str, hint: str) -> SqlError:
         return SqlError(message, text=self.text, start=relation.span.start, end=relation.span.end, hint=hint)
+
+
+def _without_newest(select: Select) -> Iterator[Edit]:
+    """What leaves NEWEST out of the columns that * stands for."""
+    names = [each.exposed or "" for each in select.relations if each.window is not None and each.window.pairs != "none"]
+    for item in select.items if names else ():
+        if item.tokens[-1].text != "*":
+            continue
+        owner = item.tokens[0].name.lower() if len(item.tokens) == 3 else None
+        if owner is None or any(name.lower() == owner for name in names):
+            hidden = [NEWEST] if owner is not None else [f"{quote_name(name)}.{NEWEST}" for name in names]
+            yield Edit(item.tokens[-1].span, f"* EXCEPT ({', '.join(hidden)})")
 
 
 def refuse(text: str, span: Span, message: str, hint: str | None = None) -> NotSupported:

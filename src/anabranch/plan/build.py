@@ -395,7 +395,7 @@ class Build:
             kind, keying.reason if kind else "", keys if kind else (), made_touches if kind else (),
             self._narrows(keying, inputs, block) if kind else (), None, None, "correct", False,
             {**self._times(select, inputs, fields), **self._key_times(keying, names, inputs)},
-            clock=self._clock(inputs),
+            clock=self._clock(inputs), cuts=self._cuts(inputs),
         )  # fmt: skip
 
     def _bound(self, extra: Sequence[Edit], span: Span | None = None) -> str:
@@ -562,6 +562,8 @@ class Build:
         for each in inputs:
             window = each.relation.window
             if window is not None:
+                if window.block:
+                    return "chunks"
                 if window.attribute == "row_num" or window.kind == "chunks":
                     return "rows"
                 if window.attribute == "arrival_ts":
@@ -573,6 +575,20 @@ class Build:
             if isinstance(known, View) and known.clock != "event":
                 return known.clock
         return "event"
+
+    def _cuts(self, inputs: Sequence[Input]) -> tuple[tuple[str, str], ...]:
+        """The streams whose chunks are counted, and the columns that end them."""
+        found: list[tuple[str, str]] = []
+        for each in inputs:
+            reference = self.binder.resolve(each.relation) if self._node(each.relation) is None else None
+            known = self.tree.catalog.objects.get(reference.target) if reference is not None else None
+            known = known or self._node(each.relation)
+            window = each.relation.window
+            if isinstance(known, Stream) and window is not None and window.block and window.time_column is not None:
+                found.append((known.id, window.time_column))
+            elif isinstance(known, View):
+                found += known.cuts
+        return tuple(dict.fromkeys(found))
 
     def _progresses(self, relation: Relation) -> bool:
         """Whether what the windows of a relation lie along progresses, so that they close."""

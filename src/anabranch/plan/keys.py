@@ -212,9 +212,13 @@ class _Search:
         live = {index for index, each in enumerate(self.inputs) if not each.static}
         outer = [each.relation.join for each in self.inputs if each.relation.join not in INNER]
         lefts = all(join.startswith("LEFT") or join in ("SEMI JOIN", "ANTI JOIN") for join in outer)
+        # Any row of an epoch tells whether it is one: no other column keeps the answers apart.
+        epochs = any(each.relation.window is not None and each.relation.window.pairs == "every" for each in self.inputs)
         parts = []
         for members in classes.groups:
             if not live <= {index for index, _ in members}:
+                continue
+            if epochs and not any(column == "window_end" for _, column in members):
                 continue
             if groups and not any(self.resolve(tokens) in members for tokens in groups):
                 continue
