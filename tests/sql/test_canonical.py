@@ -541,7 +541,7 @@ def test_what_is_understood_and_not_there_yet(text: str, message: str) -> None:
         ("SELECT count(*) [RANGE 2 rows, SLIDE 1 row, PA kk] FROM s", "kk", "there is no column kk"),
         ("SELECT count(*) [RANGE 10 rows, SLIDE 1 row, WA ts] FROM s", "ts", "ts is a TIMESTAMP, and windows of rows"),
         ("SELECT count(*) [RANGE 10, SLIDE 1, WA ts] FROM s", "ts", "ts is a TIMESTAMP, and windows of rows"),
-        ("SELECT count(*) FROM STREAM(s, 'CUT ON seq BY 60 SECS')", "seq", "seq is a BIGINT, and windows need a"),
+        ("SELECT count(*) FROM STREAM(s, 'CUT ON k BY 60 SECS')", "k", "k is a STRING, and windows need a"),
         ("SELECT nope, count(*) FROM s <SLICES '1 minute'>", "nope", "there is no column nope"),
     ],
 )
