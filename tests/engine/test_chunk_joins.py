@@ -116,8 +116,8 @@ def test_an_epoch_closes_with_the_slower_stream_and_late_rows_correct_it(home: H
     assert shown() == [(0, 25.3333), (1, 7.0), (2, 100.0)]
     gap = "(SELECT * FROM rt1 WHERE pid NOT IN (4, 5))"
     assert shown(query.format(gap)) == [(0, 25.3333), (2, 100.0)]
-    cut = [row["post_cut_ms"] for stream in ("rt1", "rt2") for row in home.runs(stream)]
-    assert [each is not None and each > 0 for each in cut] == [False, False, False, True, False, True, False, True]
+    cut = {stream: [row["post_cut_ms"] is not None for row in home.runs(stream)] for stream in ("rt1", "rt2")}
+    assert cut == {"rt1": [False] * 4, "rt2": [False, True, True, True]}
 
 
 def test_an_epoch_is_shown_whole_or_not_at_all(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,9 +127,9 @@ def test_an_epoch_is_shown_whole_or_not_at_all(home: Harness, monkeypatch: pytes
              "CREATE TABLE fresh (ip STRING, host STRING) REFRESH EVERY RUN;"
              f"INSERT INTO fresh VALUES {HOSTS}")  # fmt: skip
     for table in ("kept", "fresh"):
-        home.sql(f"CREATE VIEW by_{table} AS SELECT h1.host AS a, h2.host AS b, sum(s.bytes) AS n, window_end AS e"
-                 f" FROM STREAM(packets, 'CUT ON ts BY 60 SECS') s, {table} h1, {table} h2"
-                 " WHERE h1.ip = s.from_ip AND h2.ip = s.to_ip GROUP BY h1.host, h2.host EMIT ON WINDOW CLOSE")  # fmt: skip
+        home.sql(f"""CREATE VIEW by_{table} AS SELECT h1.host AS a, h2.host AS b, sum(s.bytes) AS n, window_end AS e
+                     FROM STREAM(packets, 'CUT ON ts BY 60 SECS') s, {table} h1, {table} h2
+                     WHERE h1.ip = s.from_ip AND h2.ip = s.to_ip GROUP BY h1.host, h2.host EMIT ON WINDOW CLOSE""")
     home.sql("CREATE VIEW largest AS SELECT max_by(pid, bytes) AS pid, max(bytes) AS n, window_end AS e"
              " FROM STREAM(packets, 'CUT ON ts BY 60 SECS') EMIT ON WINDOW CLOSE")  # fmt: skip
     rows = [(pid, at(seconds), *rest) for pid, seconds, *rest in PACKETS]

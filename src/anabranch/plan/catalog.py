@@ -88,6 +88,7 @@ class Table:
     source: str | None
     options: Mapping[str, Any]
     query: str | None  # CREATE TABLE AS SELECT: what REFRESH runs again
+    every_run: bool = False  # refreshed before each run of a stream that meets it
 
     kind = "table"
 

@@ -338,6 +338,7 @@ class CreateTable(Statement):
     query: Query | None
     if_not_exists: bool
     or_replace: bool
+    every_run: bool = False  # REFRESH EVERY RUN
 
 
 @dataclass(frozen=True)
