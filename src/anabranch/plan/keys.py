@@ -7,7 +7,8 @@ run that brings rows for some values can only change the answer for those:
     several         columns that are equal in all of them (a.id = b.auction), and grouped or partitioned by as well
     DISTINCT        all of its columns
 
-Without such columns the whole answer is computed anew and compared.
+Without such columns the whole answer is computed anew and compared. Two kinds of queries need no key at all, for each
+row of theirs comes from one row of each input: those of one stream (`stateless`) and inner joins of several (`join`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class KeyPart:
 
 @dataclass(frozen=True)
 class Keying:
-    """How a SELECT is keyed. `kind`: stateless (row by row), keyed, or whole, and why."""
+    """How a SELECT is keyed. `kind`: stateless (row by row), join (pair by pair), keyed, or whole, and why."""
 
     kind: str
     parts: tuple[KeyPart, ...] = ()
@@ -70,8 +71,8 @@ class _Classes:
         self.groups.append({one, other}.union(*touching))
 
 
-def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> Keying:
-    """What a SELECT is keyed by."""
+def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, *, by_key: bool = False) -> Keying:
+    """What a SELECT is keyed by. With `by_key` its answers come out key by key, and so a join has one too."""
     found = _obstacle(select, owner, inputs)
     if found is not None:
         return Keying("whole", reason=found)
@@ -81,8 +82,11 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str) 
     if partitions is None:
         return Keying("whole", reason="a window function in it has no PARTITION BY")
     aggregated = bool(select.group) or bool(aggregates_in(select, owner))
-    if not aggregated and not partitions and not select.distinct and len(live) == 1:
-        return Keying("stateless")
+    if not aggregated and not partitions and not select.distinct:
+        if len(live) == 1:
+            return Keying("stateless")
+        if not by_key and not search.epochs and all(inputs[index].relation.join in INNER for index in live):
+            return Keying("join")
     if aggregated and not select.group:
         return Keying("whole", reason="it aggregates everything into one row")
     groups = [grouped_tokens(group, select, search.names) for group in select.group]
@@ -95,6 +99,13 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str) 
         reason = "no column is equal in all of its streams and grouped by" if len(live) > 1 else "nothing keys it"
         return Keying("whole", reason=reason)
     return Keying("keyed", tuple(parts))
+
+
+def joined_by_equals(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> bool:
+    """Whether a column of one stream is to equal one of another."""
+    live = {index for index, each in enumerate(inputs) if not each.static}
+    classes = _Search(select, owner, inputs, text)._classes()
+    return any(len({index for index, _ in members} & live) > 1 for members in classes.groups)
 
 
 def limited(owner: Query) -> bool:
@@ -132,6 +143,9 @@ class _Search:
         self.text = text
         self.names = {name for each in inputs for name in each.columns}
         self.using: set[str] = set()
+        # Where any row of an epoch tells whether it is one, no other column keeps the answers apart.
+        windows = [each.relation.window for each in inputs if each.relation.window is not None]
+        self.epochs = any(window.pairs == "every" for window in windows)
 
     # ---- names
 
@@ -212,13 +226,11 @@ class _Search:
         live = {index for index, each in enumerate(self.inputs) if not each.static}
         outer = [each.relation.join for each in self.inputs if each.relation.join not in INNER]
         lefts = all(join.startswith("LEFT") or join in ("SEMI JOIN", "ANTI JOIN") for join in outer)
-        # Any row of an epoch tells whether it is one: no other column keeps the answers apart.
-        epochs = any(each.relation.window is not None and each.relation.window.pairs == "every" for each in self.inputs)
         parts = []
         for members in classes.groups:
             if not live <= {index for index, _ in members}:
                 continue
-            if epochs and not any(column == "window_end" for _, column in members):
+            if self.epochs and not any(column == "window_end" for _, column in members):
                 continue
             if groups and not any(self.resolve(tokens) in members for tokens in groups):
                 continue
