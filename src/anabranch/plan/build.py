@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.reach import Near
@@ -23,10 +24,20 @@ from anabranch.plan.catalog import (
     View,
     window_type,
 )
-from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, joined_by_equals, limited, with_hidden
+from anabranch.plan.keys import (
+    INNER,
+    Input,
+    Keying,
+    KeyPart,
+    equal_columns,
+    find_keys,
+    joined_by_equals,
+    limited,
+    with_hidden,
+)
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
-from anabranch.plan.windows import closing_shift
+from anabranch.plan.windows import closing_shift, sliding
 from anabranch.sql.calls import chains
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.splice import Edit
@@ -246,12 +257,31 @@ class Build:
             name = self._live_placeholder(each.relation) if not each.static else ""
             count = sum(known.partition("#")[0] == name for known in placeholders)
             placeholders.append(f"{name}#{count}" if count else name)
-        found = find_bands(select, inputs, [frozenset(self._own_times(each)) for each in inputs], self.text)
+        times = [frozenset(self._own_times(each)) for each in inputs]
+        found = find_bands(select, inputs, times, self.text)
+        if all(each.relation.join in INNER for each in inputs):
+            found += self._same_windows(equal_columns(select, self.query, inputs, self.text), inputs, times)
         return tuple(
             Near(placeholders[one[0]], placeholders[other[0]], least, most)
             for one, other, least, most in found
             if all(self._is_stream(inputs[index].relation) for index in (one[0], other[0]))
         )
+
+    def _same_windows(
+        self, equal: Sequence[set[tuple[int, str]]], inputs: Sequence[Input], times: Sequence[frozenset[str]]
+    ) -> Iterator[tuple[tuple[int, str], tuple[int, str], int, int]]:
+        """How far apart rows are whose windows end together: less than the size of either window."""
+        for members in equal:
+            known: list[tuple[int, str, int]] = []
+            for index in sorted(index for index, column in members if column == "window_end" and times[index]):
+                if inputs[index].relation.window is None:
+                    continue
+                window = self.binder.window_of(inputs[index].relation)
+                windows, column = sliding(window), (window.time_column or "").lower()
+                if windows is not None and not window.rows and column in times[index]:
+                    known.append((index, column, windows.size))
+            for (one, first, size), (other, second, length) in pairwise(known):
+                yield (one, first), (other, second), 1 - length, size - 1
 
     def _spread(self, select: Select, inputs: Sequence[Input], view: View) -> str:
         """The query for Spark where the only thing that its streams have in common is their time; else nothing."""
