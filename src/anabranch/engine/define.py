@@ -65,6 +65,7 @@ class Definer:
     def __init__(self, core: Core, runner: Runner) -> None:
         self.core = core
         self.runner = runner
+        runner.refresh = self.refresh_table
         self._given: set[str] = set()
 
     # ---- streams
@@ -203,7 +204,7 @@ class Definer:
             frame = queries.frame(self.core, bound, snapshot, statement.text)
         fields = declared or (tuple(_plain(fields_of(frame))) if frame is not None else ())
         kind = "files" if statement.source is not None else None
-        table = Table(id, statement.name.last, statement.sql, fields, kind, options, query)
+        table = Table(id, statement.name.last, statement.sql, fields, kind, options, query, statement.every_run)
         staged: list[Path] = []
         files: tuple[DataFile, ...] = ()
         if frame is not None:
@@ -259,6 +260,11 @@ class Definer:
 
     def refresh(self, statement: Refresh) -> str:
         table = self.find(statement, statement.target, Table)
+        self.refresh_table(table)
+        return f"table {table.name} refreshed; views read it as it is now, for rows from here on"
+
+    def refresh_table(self, table: Table, *, only_changed: bool = False) -> None:
+        """Load a table again, and let views read it as it is now; with `only_changed`, if loading it changes it."""
         with self.core.ledger.commit_lock:
             snapshot = self.core.snapshot()
             staged: list[Path] = []
@@ -280,6 +286,9 @@ class Definer:
                         for c, f in zip(frame.columns, table.fields, strict=True)
                     )
                 )
+                known = self.core.table_frame(table.id, table.fields, snapshot)
+                if only_changed and cast.exceptAll(known).isEmpty() and known.exceptAll(cast).isEmpty():
+                    return
                 files = write_frame(self.core.ledger, table.id, cast, small=False, time=None, staged=staged)
                 tables[table.id] = TableChange(add=files, remove=tuple(snapshot.files.get(table.id, {})))
                 version, own = version + 1, own + 1
@@ -291,7 +300,6 @@ class Definer:
                     changed[each.id] = to_json(replace(each, statics_at=at))
             self.core.ledger.commit(Draft("refresh", tables=tables, catalog=changed, staged=tuple(staged)))
             self.runner.renew(table.id)
-        return f"table {table.name} refreshed; views read it as it is now, for rows from here on"
 
     # ---- views
 

@@ -29,8 +29,9 @@ from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import PLACE
-from anabranch.plan.catalog import ROW_NUM, Catalog, Field, Stream, Touch, View
+from anabranch.plan.catalog import NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
 from anabranch.plan.describe import append_only
+from anabranch.plan.windows import changes_sql
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -186,6 +187,13 @@ class Maintainer:
         self.added[view.changes_table] = files
         return files
 
+    def closes(self, view: View) -> bool:
+        """Whether a view waits for windows to close, and this commit moves what they close by."""
+        if view.emit == "close" and view.clock != "event":
+            return True  # to count chunks takes longer than the answer is worth
+        waits = view.emit == "close" or (view.triggers is not None and view.triggers["watermark"])
+        return waits and self.progress(view, 0) != self.progress(view, 1)
+
     def touches(self, view: View) -> bool:
         """Whether this commit brings anything that a node reads."""
         return self.new_rows(view) > 0
@@ -231,17 +239,35 @@ class Maintainer:
             return self.now if which else None
         if view.clock == "rows":
             return self._rows_taken(view, which)
+        if view.clock == "chunks":
+            return self._chunks_closed(view, which)
         waits = {id: end for id, ends in self.waits.items() if (end := ends[which]) is not None}
         return progress(self.core, self.catalog, view, self.before, self.moves, which, waits)
 
-    def _rows_taken(self, view: View, which: int) -> int | None:
-        """How many rows the stream of a view has, before this commit or after it."""
-        (stream,) = self.catalog.sources_of(view)
-        if which and stream in self.moves and self.moves[stream][1].bound == END:
+    def _rows_taken(self, view: View, which: int) -> int:
+        """How many rows the streams of a view have, the one with the fewest, before this commit or after it."""
+        counted = {id for placeholder, id in view.streams.items() if placeholder.startswith(NUMBERED)}
+        return min(self._taken(stream, which) for stream in counted or self.catalog.sources_of(view))
+
+    def _taken(self, stream: str, which: int) -> int:
+        if state_of(self.core, self.before, self.moves, stream, which).bound == END:
             return END
         state = self.before.streams.get(stream)
         before = state.rows if state is not None else 0
         return before + (self.taken.get(stream, 0) if which else 0)
+
+    def _chunks_closed(self, view: View, which: int) -> int:
+        """How many chunks of the streams of a view are over, of the one with the fewest: another one has begun."""
+        found = END
+        for id, column in view.cuts:
+            if state_of(self.core, self.before, self.moves, id, which).bound == END:
+                continue
+            stream = self.catalog.stream(id)
+            rows = self.core.table_frame(stream.rows_table, stream.row_fields, self.after if which else self.before)
+            found = min(
+                found, *(row[0] for row in self.core.frames.sql(changes_sql(column), {"@rows": rows}).collect())
+            )
+        return found
 
     def _records(self, view: View) -> dict[Key, Records]:
         """How many records this commit brings for each key, and their places where these matter."""

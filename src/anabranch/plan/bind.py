@@ -15,7 +15,7 @@ from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, partitio
 from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit, Spliced, splice
-from anabranch.sql.syntax import Item, Query, Relation, Select, Watermark, WindowSpec
+from anabranch.sql.syntax import NEWEST, Item, Query, Relation, Select, Watermark, WindowSpec
 from anabranch.sql.versions import EVENT_TIME
 from anabranch.sql.watermarks import watermark_text
 
@@ -72,6 +72,7 @@ class Binder:
         for select, owner in self.query.selects():
             edits.extend(self._filters(select, owner))
             edits.extend(self.event_times(select))
+            edits.extend(_without_newest(select))
         edits += [Edit(emission.span, "") for emission in self.query.emissions()]
         edits += [Edit(each.refreshable, "") for each in self.query.relations() if each.refreshable is not None]
         edits += [Edit(dropped, "") for query in self.query.queries() for dropped in query.dropped]
@@ -373,6 +374,18 @@ def _column(item: Item, name: str) -> list[Chain]:
     named = list(chains(item.tokens))
     whole = len(named) == 1 and named[0].span == item.expression and named[0].parts[-1].lower() == name
     return named if whole else []
+
+
+def _without_newest(select: Select) -> Iterator[Edit]:
+    """What leaves NEWEST out of the columns that * stands for."""
+    names = [each.exposed or "" for each in select.relations if each.window is not None and each.window.pairs != "none"]
+    for item in select.items if names else ():
+        if item.tokens[-1].text != "*":
+            continue
+        owner = item.tokens[0].name.lower() if len(item.tokens) == 3 else None
+        if owner is None or any(name.lower() == owner for name in names):
+            hidden = [NEWEST] if owner is not None else [f"{quote_name(name)}.{NEWEST}" for name in names]
+            yield Edit(item.tokens[-1].span, f"* EXCEPT ({', '.join(hidden)})")
 
 
 def refuse(text: str, span: Span, message: str, hint: str | None = None) -> NotSupported:

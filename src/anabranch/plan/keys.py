@@ -85,7 +85,7 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, 
     if not aggregated and not partitions and not select.distinct:
         if len(live) == 1:
             return Keying("stateless")
-        if not by_key and all(inputs[index].relation.join in INNER for index in live):
+        if not by_key and not search.epochs and all(inputs[index].relation.join in INNER for index in live):
             return Keying("join")
     if aggregated and not select.group:
         return Keying("whole", reason="it aggregates everything into one row")
@@ -101,11 +101,16 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, 
     return Keying("keyed", tuple(parts))
 
 
+def equal_columns(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> list[set[tuple[int, str]]]:
+    """The columns of inputs that are to be equal, together those that are."""
+    return _Search(select, owner, inputs, text)._classes().groups
+
+
 def joined_by_equals(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> bool:
     """Whether a column of one stream is to equal one of another."""
     live = {index for index, each in enumerate(inputs) if not each.static}
-    classes = _Search(select, owner, inputs, text)._classes()
-    return any(len({index for index, _ in members} & live) > 1 for members in classes.groups)
+    groups = equal_columns(select, owner, inputs, text)
+    return any(len({index for index, _ in members} & live) > 1 for members in groups)
 
 
 def limited(owner: Query) -> bool:
@@ -143,6 +148,9 @@ class _Search:
         self.text = text
         self.names = {name for each in inputs for name in each.columns}
         self.using: set[str] = set()
+        # Where any row of an epoch tells whether it is one, no other column keeps the answers apart.
+        windows = [each.relation.window for each in inputs if each.relation.window is not None]
+        self.epochs = any(window.pairs == "every" for window in windows)
 
     # ---- names
 
@@ -226,6 +234,8 @@ class _Search:
         parts = []
         for members in classes.groups:
             if not live <= {index for index, _ in members}:
+                continue
+            if self.epochs and not any(column == "window_end" for _, column in members):
                 continue
             if groups and not any(self.resolve(tokens) in members for tokens in groups):
                 continue
