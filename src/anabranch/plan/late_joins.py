@@ -24,6 +24,7 @@ from anabranch.errors import Rewritten, UnknownName
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Analyze, aggregates_in, grouped_tokens, stream_and_tables
 from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Field, Stream, Table
+from anabranch.plan.windows import ID, needs_numbers, partitioned
 from anabranch.sql.calls import Call, Chain, aggregate_calls, chains, closing, conjuncts, occurrences
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
 from anabranch.sql.parser import parse
