@@ -75,9 +75,9 @@ def _distances(
     found = follow(known)
     for one in sorted((live[0], name) for name in times[live[0]]):
         for other in sorted((live[1], name) for name in times[live[1]]):
-            least, most = found.get((other, one)), found.get((one, other))
-            if least is not None or most is not None:
-                yield one, other, None if least is None else -least, most
+            below, above = found.get((other, one)), found.get((one, other))
+            if below is not None or above is not None:
+                yield one, other, None if below is None else -below, above
 
 
 def _conditions(select: Select, inputs: Sequence[Input], last: int) -> list[Sequence[Token]]:

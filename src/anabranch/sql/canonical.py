@@ -33,6 +33,7 @@ from anabranch.sql.spellings import (
     take_bracket,
 )
 from anabranch.sql.splice import Edit, splice
+from anabranch.sql.window_joins import join_edits, pairs_edits, relation_edits, wrapped
 
 _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
@@ -166,8 +167,10 @@ class _Rewriter:
         assert block.source is not None
         sources = take_entries(self._cursor(block.source, block.source_end), unions=bool(self.brackets))
         self._refuse_joins(sources)
+        joined = any(each.bracket is not None for each in sources)
+        inside = list(join_edits(self.text, self.tokens, block, sources)) if joined else []
         if not behind:
-            yield from self._implicit(block, sources)
+            yield from inside if joined else self._implicit(block, sources)
             return
         found = [self._aggregate_window(index) for index in behind]
         window = found[0]
@@ -179,18 +182,21 @@ class _Rewriter:
                     "make a query of each, and join them",
                 )
             yield Edit(Span(self.tokens[index - 1].end, each.span.end), "")
-        if len(sources) > 1 or sources[0].window is not None:
+        other = next((each.window for each in sources if each.window is not None), None)
+        if other is not None:
             raise self._not_yet(
                 window.span,
-                "a window over a join is not supported yet"
-                if len(sources) > 1
-                else "a window over another window is not supported yet",
+                "a window over another window is not supported yet",
                 "make a view of what stands in FROM, and read that",
             )
-        yield from self._wrap(replace(sources[0], window=window))
+        if len(sources) > 1:
+            inside = inside or list(relation_edits(sources))
+            yield from pairs_edits(self.text, self.tokens, block, sources, inside, window)
+        else:
+            yield from wrapped(replace(sources[0], window=window))
         items = self._own(block.items, block.items_end)
-        inside = [each.span for each in found]
-        outside = [token for token in items if not any(span.start <= token.start < span.end for span in inside)]
+        spans = [each.span for each in found]
+        outside = [token for token in items if not any(span.start <= token.start < span.end for span in spans)]
         named = {token.name.lower() for token in outside if token.is_name}
         if "cq_close" in named:
             named.add("window_end")
@@ -213,7 +219,7 @@ class _Rewriter:
                 "a window behind a relation is for the inputs of a join",
                 "write the window of an aggregate behind the aggregate: count(*) [RANGE ...]",
             )
-        windowed += [each.window.span for each in sources if each.window is not None][1:]
+        windowed = [each.window.span for each in sources if each.window is not None][1:]
         if windowed:
             raise self._not_yet(
                 windowed[0], "joins of windows are not supported yet", "join by the times of the rows: ON ... BETWEEN"
@@ -250,7 +256,7 @@ class _Rewriter:
                 self._bracket_span(place), "a window cannot stand here", "it stands behind a relation of FROM"
             )
         span = windowed.window.span
-        yield from self._wrap(windowed)
+        yield from wrapped(windowed)
         items = self._own(block.items, block.items_end)
         if block.group is not None or block.having or any(aggregate_calls(items)):
             yield from self._group(block, [], span)
@@ -260,20 +266,6 @@ class _Rewriter:
                 "DISTINCT in each window is not supported yet",
                 "write GROUP BY instead of DISTINCT",
             )
-
-    def _wrap(self, source: Entry) -> Iterator[Edit]:
-        """The window function around a relation."""
-        window = source.window
-        assert window is not None
-        start, end = Span(source.start, source.start), Span(source.end, source.end)
-        yield Edit(start, window.opening + ("(SELECT * FROM " if source.union else ""), window.span)
-        yield from source.edits
-        if source.union:
-            yield Edit(end, ")", window.span)
-        for text, origin in window.closing():
-            yield Edit(end, text, origin)
-        if not source.alias and (name := "__union" if source.union else source.name) is not None:
-            yield Edit(end, f" AS {name}", Span(source.start, source.end))
 
     def _group(self, block: Block, more: list[tuple[str, Span]], span: Span) -> Iterator[Edit]:
         """GROUP BY with these, the ids of windows if they are asked for, and the bounds of windows."""

@@ -15,6 +15,7 @@ from anabranch.sql.relations import take_alias
 from anabranch.sql.spellings import (
     Bracket,
     WindowCall,
+    as_written,
     at_bracket,
     at_cut,
     at_visible,
@@ -34,11 +35,19 @@ class Entry:
     start: int  # its place in the text, without alias and window
     end: int
     name: str | None  # the name it has without an alias, as written
-    alias: bool = False
+    alias: str | None = None
     window: WindowCall | None = None
     bracket: Bracket | None = None
     edits: list[Edit] = field(default_factory=list)
     union: bool = False
+    join: str = ""  # the words of the join it stands behind
+    on: Span | None = None  # the condition behind ON
+    using: Span | None = None
+
+    @property
+    def exposed(self) -> str | None:
+        """The name that qualifies its columns, as SQL writes it."""
+        return self.alias or (None if self.union else self.name)
 
 
 def take_entries(cursor: Cursor, *, unions: bool) -> list[Entry]:
@@ -71,18 +80,30 @@ class _Reader:
     def take(self) -> list[Entry]:
         found = [self._entry()]
         while not self.cursor.at_end:
-            self._skip()
+            found[-1] = self._condition(found[-1])
+            words: list[str] = []
             if self.cursor.take(","):
+                words.append(",")
                 if self.cursor.at_end:  # the comma before WHERE of printed queries
                     break
             elif self.cursor.at_any(JOIN_WORDS):
                 while self.cursor.at_any(JOIN_WORDS):
-                    self.cursor.advance()
+                    words.append(self.cursor.advance().upper)
             else:
                 break
             self.cursor.take("LATERAL")
-            found.append(self._entry())
+            found.append(replace(self._entry(), join=" ".join(words)))
         return found
+
+    def _condition(self, entry: Entry) -> Entry:
+        """An entry with the condition of its join, behind which another one begins."""
+        word = self.cursor.current
+        inside = self.cursor.ahead(1).start
+        self._skip()
+        span = Span(inside, self.cursor.previous.end)
+        if word.upper == "ON":
+            return replace(entry, on=span)
+        return replace(entry, using=span) if word.upper == "USING" else entry
 
     def _skip(self) -> None:
         """Step over conditions of joins and the like."""
@@ -194,10 +215,11 @@ class _Reader:
                 bracket = take_bracket(cursor)
                 if source.bracket is not None or source.window is not None:
                     raise self._again(bracket.span)
-                source = replace(source, bracket=bracket)
+                cut = Edit(Span(before, bracket.span.end), "")
+                source = replace(source, bracket=bracket, edits=[*source.edits, cut])
                 continue
-            elif not source.alias and not self._at_union() and take_alias(cursor) is not None:
-                source = replace(source, alias=True)
+            elif source.alias is None and not self._at_union() and (alias := take_alias(cursor)) is not None:
+                source = replace(source, alias=as_written(alias[0]))
                 continue
             else:
                 return source
