@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.plan.bands import Apart, differences, find_band, find_distance
+from anabranch.plan.bands import Apart, differences, find_band, find_bands
 from anabranch.plan.keys import Input, conjuncts
-from anabranch.sql.parser import parse
 from anabranch.sql.lexer import tokenize
+from anabranch.sql.parser import parse
 from anabranch.sql.syntax import Select, SelectStatement
 
 S, R = ("s", "ts"), ("r", "ts")
@@ -155,12 +155,31 @@ def test_the_distance_of_a_join(query: str, least: int | None, most: int | None)
         text = f"SELECT {items} {query}"
         select, inputs = inputs_of(text)
         times = [frozenset() if each.static else frozenset({"ts"}) for each in inputs]
-        found = find_distance(select, inputs, times, text)
-        assert (None if found is None else found[2:]) == (None if least is most is None else (least, most))
-        band = find_band(select, inputs, times, text)
+        live = [index for index, each in enumerate(inputs) if not each.static]
+        found = [each for each in find_bands(select, inputs, times, text) if [each[0][0], each[1][0]] == live]
+        assert [each[2:] for each in found] == ([] if least is most is None else [(least, most)])
         whole = least is not None and most is not None and items == "1 AS x"
-        assert band == (found if whole else None)
-        assert find_distance(select, inputs, [frozenset() for _ in inputs], text) is None
+        assert find_band(select, inputs, times, text) == (found[0] if whole else None)
+        assert find_bands(select, inputs, [frozenset() for _ in inputs], text) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("FROM s JOIN r ON r.ts = s.ts JOIN t ON t.ts = r.ts", {"sr": (0, 0), "rt": (0, 0), "st": (0, 0)}),
+        ("FROM s JOIN r ON r.k = s.k JOIN t ON t.ts = r.ts AND t.ts >= s.ts", {"sr": (0, None), "rt": (0, 0),
+                                                                          "st": (0, None)}),
+        ("FROM s JOIN r ON r.k = s.k LEFT JOIN t ON t.ts = r.ts AND t.ts = s.ts", {"rt": (0, 0), "st": (0, 0)}),
+        ("FROM s LEFT JOIN r ON r.ts = s.ts JOIN t ON t.ts >= s.ts", {"sr": (0, 0), "rt": (0, None), "st": (0, None)}),
+        ("FROM s, r, t WHERE s.ts = r.ts AND t.ts > r.ts", {"sr": (0, 0), "rt": (1, None), "st": (1, None)}),
+    ],
+)  # fmt: skip
+def test_three_inputs(query: str, found: dict[str, tuple[int | None, int | None]]) -> None:
+    text = f"SELECT 1 AS x {query}"
+    select, inputs = inputs_of(text)
+    bands = find_bands(select, inputs, [frozenset({"ts"})] * 3, text)
+    assert {"srt"[one[0]] + "srt"[other[0]]: (least, most) for one, other, least, most in bands} == found
+    assert find_band(select, inputs, [frozenset({"ts"})] * 3, text) is None
 
 
 def test_both_directions_are_told() -> None:

@@ -6,12 +6,13 @@ cannot do, or does not do alike, is left to Spark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from anabranch.algebra.reach import Range
 from anabranch.duck import quoted, timestamp
 from anabranch.engine.emit import copy_to_table, pane_relation, window_text
-from anabranch.engine.warm import file_rows
+from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import WINDOW_COLUMNS, BlockUse, Catalog, Field, Table, View
 from anabranch.plan.local import local_text
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 #: More rows than this are Spark's, on every core there is.
 MOST_ROWS = 200_000
 MOST_STATE = 20_000_000
+
+
+Within = Mapping[str, Range]
 
 
 class Local:
@@ -53,8 +57,12 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
         warm.settle(maintainer.after)
         text, duck = query.text(), warm.duck
         return copy_to_table(maintainer.core, duck, text, view.changes_table, None) if text is not None else ()
-    except duckdb.Error:
+    except (_Unfit, duckdb.Error):
         return None  # an overflow, say: Spark tells of it in its own words
+
+
+class _Unfit(Exception):
+    """Something that a node reads is not to be had in DuckDB."""
 
 
 class _Query:
@@ -73,7 +81,7 @@ class _Query:
         import duckdb
 
         view = self.view
-        if view.emit == "triggers" or view.counted or view.node not in ("keyed", "whole", "stateless"):
+        if view.emit == "triggers" or view.counted or not view.node:
             return False
         if any(duckdb_type(field.type) is None for field in self._all_fields(view)):
             return False
@@ -141,12 +149,16 @@ class _Query:
         items = ", ".join([*keys, *bounds, *fields])
         return f"(WITH {pane_relation('__panes', panes, use, paths)} SELECT {items} FROM __panes)"
 
-    def relation(self, view: View, placeholder: str, snapshot: Snapshot) -> str | None:
-        """What stands behind a placeholder, at a snapshot."""
+    def relation(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None = None) -> str | None:
+        """What stands behind a placeholder, at a snapshot; of a stream, the rows whose times are within bounds."""
         ledger = self.maintainer.core.ledger
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
-            return self.warm.relation(stream.rows_table, snapshot, stream.seen_as(placeholder))
+            fields = stream.seen_as(placeholder)
+            if within is None or stream.time is None:
+                return self.warm.relation(stream.rows_table, snapshot, fields)
+            share = Share(view.id, placeholder, stream.time, self.maintainer.needed(view).get(placeholder))
+            return self.warm.within(share, stream.rows_table, snapshot, fields, within)
         for use in view.blocks:
             if use.placeholder == placeholder:
                 paths = snapshot.table_paths(ledger, use.panes)
@@ -195,14 +207,31 @@ class _Query:
         return f"(SELECT {columns} FROM (SELECT *, unnest(range(abs(_diff))) FROM {changed}{where}))"
 
     def _through(self, view: View, sign: int) -> str | None:
-        """New rows through the SQL of a stateless node."""
-        only = view.only_input
-        new = self.delta(view, only, sign)
-        if new is None:
+        """New rows of each input of a node, with the rows of the others, through its SQL; None for none."""
+        parts = []
+        for index, placeholder in enumerate(view.inputs):
+            new = self.delta(view, placeholder, sign)
+            if new is None:
+                continue
+            within = self.maintainer.partners(view, placeholder)
+
+            def relation(each: str, index: int = index, new: str = new, within: Within = within) -> str | None:
+                if each in view.tables:
+                    return self.relation(view, each, self.maintainer.before)
+                place = view.inputs.index(each)
+                if place == index:
+                    return new
+                at = self.maintainer.after if place < index else self.maintainer.before
+                return self.relation(view, each, at, within.get(each))
+
+            part = local_text(view.text, relation)
+            if part is None:
+                raise _Unfit
+            parts.append(part)
+        if not parts:
             return None
-        before = self.maintainer.before
-        text = local_text(view.text, lambda each: new if each == only else self.relation(view, each, before))
-        return None if text is None else f"(SELECT {_columns(view.fields)} FROM ({text}))"
+        renamed = _columns(view.fields)
+        return f"({' UNION ALL '.join(f'SELECT {renamed} FROM ({part}) AS __f({renamed})' for part in parts)})"
 
     def state_rows(self) -> int:
         tables = [self.view.changes_table, *self.catalog.tables_read(self.view)]
@@ -213,7 +242,7 @@ class _Query:
     def text(self) -> str | None:
         """The changes of this commit as a query; None if there are none."""
         view = self.view
-        if view.node == "stateless":
+        if view.row_by_row:
             parts = []
             for sign in (1, -1):
                 rows = self._through(view, sign)

@@ -9,7 +9,9 @@ Only what must hold is looked at; how a condition is read, `distances` knows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 
 from anabranch.plan.catalog import WINDOW_COLUMNS
 from anabranch.plan.distances import Apart, Column, differences, follow
@@ -19,7 +21,7 @@ from anabranch.sql.durations import MILLISECOND
 from anabranch.sql.lexer import Token
 from anabranch.sql.syntax import Select
 
-__all__ = ["Apart", "Found", "Place", "differences", "find_band", "find_distance", "place_of"]
+__all__ = ["Apart", "Found", "Place", "differences", "find_band", "find_bands", "place_of"]
 
 Place = tuple[int, str]  # an input, and a column of it
 Found = tuple[Place, Place, int, int]
@@ -31,74 +33,100 @@ def find_band(select: Select, inputs: Sequence[Input], times: Sequence[frozenset
     `times` has the event times of each input, none for one that never changes. Only a join that gives each pair as it
     is has a band: aggregates and window functions look at many pairs at once.
     """
+    live = [index for index, each in enumerate(inputs) if not each.static]
     tokens = [token for item in select.items for token in item.tokens]
     apart = select.group or select.distinct or select.subqueries or any(token.upper == "OVER" for token in tokens)
-    if apart or any(aggregate_calls(tokens)):
+    if len(live) != 2 or apart or any(aggregate_calls(tokens)):
         return None
-    for one, other, least, most in _distances(select, inputs, times, text):
+    for one, other, least, most in find_bands(select, inputs, times, text):
         if least is not None and most is not None:
             return one, other, least, most
     return None
 
 
-def find_distance(
+def find_bands(
     select: Select, inputs: Sequence[Input], times: Sequence[frozenset[str]], text: str
-) -> tuple[Place, Place, int | None, int | None] | None:
-    """The same for any use of the pairs, and where they are known to be near on one side only; None for the other."""
-    found = list(_distances(select, inputs, times, text))
-    return max(found, key=lambda each: (each[2] is not None) + (each[3] is not None), default=None)
+) -> list[tuple[Place, Place, int | None, int | None]]:
+    """How far apart the event times of any two inputs of a join are; None: as far as they like to that side.
+
+    That is said of rows that meet: one that comes out without a partner has no distance.
+    """
+    known = list(_known(select, inputs, times, text))
+    found = []
+    for first, second in combinations(range(len(inputs)), 2):
+        apart = follow(_between(first, second, inputs, known))
+        for one in sorted((first, name) for name in _own(inputs[first], times[first])):
+            for other in sorted((second, name) for name in _own(inputs[second], times[second])):
+                below, above = apart.get((other, one)), apart.get((one, other))
+                if below is not None or above is not None:
+                    found.append((one, other, None if below is None else -below, above))
+    return found
 
 
-def _distances(
-    select: Select, inputs: Sequence[Input], times: Sequence[frozenset[str]], text: str
-) -> Iterator[tuple[Place, Place, int | None, int | None]]:
-    live = [index for index, each in enumerate(inputs) if not each.static]
-    if len(live) != 2:
-        return
-    hidden = [frozenset() if each.relation.window is None else frozenset(WINDOW_COLUMNS) for each in inputs]
-    times = [own - covered for own, covered in zip(times, hidden, strict=True)]
-    known: dict[tuple[Place, Place], int] = {}
-
-    def tell(one: Place, other: Place, most: int) -> None:
-        known[one, other] = min(known.get((one, other), most), most)
-
-    for each in differences(_conditions(select, inputs, live[1]), text):
-        first, second = place_of(each.one, inputs), place_of(each.other, inputs)
-        if first is not None and second is not None and each.most is not None:
-            tell(first, second, each.most)
-    for first, second in _using(inputs, live[1]):
-        tell(first, second, 0)
-        tell(second, first, 0)
-    for index, each_input in enumerate(inputs):
-        for first, second, most in _of_windows(index, each_input, times[index]):
-            tell(first, second, most)
-    found = follow(known)
-    for one in sorted((live[0], name) for name in times[live[0]]):
-        for other in sorted((live[1], name) for name in times[live[1]]):
-            below, above = found.get((other, one)), found.get((one, other))
-            if below is not None or above is not None:
-                yield one, other, None if below is None else -below, above
+def _own(each: Input, times: frozenset[str]) -> frozenset[str]:
+    """Event times that can be named: the columns of a window hide those of the rows in it."""
+    return times if each.relation.window is None else times - frozenset(WINDOW_COLUMNS)
 
 
-def _conditions(select: Select, inputs: Sequence[Input], last: int) -> list[Sequence[Token]]:
-    """What holds for every pair. Of an outer join only its own ON tells: a row without a partner comes out as well."""
+@dataclass(frozen=True)
+class _Known:
+    """The second of two columns is at most so much above the first; from WHERE, from a window, or from a join."""
+
+    one: Place
+    other: Place
+    most: int
+    where: bool = False
+
+
+def _known(select: Select, inputs: Sequence[Input], times: Sequence[frozenset[str]], text: str) -> Iterator[_Known]:
+    if select.where is not None:
+        for one, other, most in _told(select.where.tokens, inputs, text):
+            yield _Known(one, other, most, where=True)
+    for index, each in enumerate(inputs):
+        tokens = each.relation.condition_tokens
+        if tokens and tokens[0].upper == "ON":
+            for one, other, most in _told(tokens[1:], inputs, text):
+                # The ON of an outer join is about its own rows: others come out whether it holds or not.
+                if each.relation.join in INNER or index in (one[0], other[0]):
+                    yield _Known(one, other, most)
+        for one, other in _using(inputs, index):
+            yield from (_Known(one, other, 0), _Known(other, one, 0))
+        for one, other, most in _of_windows(index, each, times[index]):
+            yield _Known(one, other, most)
+
+
+def _told(tokens: Sequence[Token], inputs: Sequence[Input], text: str) -> Iterator[tuple[Place, Place, int]]:
+    for each in differences([tokens], text):
+        one, other = place_of(each.one, inputs), place_of(each.other, inputs)
+        if one is not None and other is not None and each.most is not None:
+            yield one, other, each.most
+
+
+def _between(
+    first: int, second: int, inputs: Sequence[Input], known: Iterable[_Known]
+) -> dict[tuple[Place, Place], int]:
+    """What holds wherever rows of two inputs meet, whether those of others that an outer join adds are there or not."""
     joins = [each.relation.join for each in inputs]
-    counted = range(len(inputs)) if all(join in INNER for join in joins) else [last]
-    found: list[Sequence[Token]] = []
-    if joins[last] in INNER and not any(word in join for join in joins for word in ("RIGHT", "FULL")):
-        found += [select.where.tokens] if select.where is not None else []
-    conditions = [inputs[index].relation.condition_tokens for index in counted]
-    return found + [tokens[1:] for tokens in conditions if tokens and tokens[0].upper == "ON"]
+    sides = any(word in join for join in joins for word in ("RIGHT", "FULL"))
+    both = {first, second}
+    there = both if sides else both | {index for index, join in enumerate(joins) if join in INNER}
+    counts = not sides and all(joins[index] in INNER for index in both)
+    found: dict[tuple[Place, Place], int] = {}
+    for each in known:
+        if {each.one[0], each.other[0]} <= there and (counts or not each.where):
+            pair = each.one, each.other
+            found[pair] = min(found.get(pair, each.most), each.most)
+    return found
 
 
-def _using(inputs: Sequence[Input], last: int) -> Iterator[tuple[Place, Place]]:
+def _using(inputs: Sequence[Input], index: int) -> Iterator[tuple[Place, Place]]:
     """Columns that USING makes equal."""
-    tokens = inputs[last].relation.condition_tokens
+    tokens = inputs[index].relation.condition_tokens
     if tokens and tokens[0].upper == "USING":
         for name in (token.name.lower() for token in tokens[1:] if token.is_name):
-            owners = [index for index in range(last) if name in inputs[index].columns]
+            owners = [earlier for earlier in range(index) if name in inputs[earlier].columns]
             if len(owners) == 1:
-                yield (owners[0], name), (last, name)
+                yield (owners[0], name), (index, name)
 
 
 def _of_windows(index: int, each: Input, times: frozenset[str]) -> Iterator[tuple[Place, Place, int]]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from anabranch.plan.bands import find_band, place_of
+from anabranch.algebra.reach import Near
+from anabranch.plan.bands import find_band, find_bands, place_of
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
 from anabranch.plan.catalog import (
@@ -147,16 +148,17 @@ class Build:
         for inner in select.subqueries:
             self.names_inside(inner)
         inputs = self._inputs(select, placed=True)
-        keying = find_keys(select, self.query, inputs, self.text)
+        keying = find_keys(select, self.query, inputs, self.text, by_key=self.tree.by_key)
         if not any(not each.static for each in inputs):
             keying = Keying("whole", reason="its FROM clause reads no stream")
-        if keying.kind != "stateless" and not counted:
+        if keying.kind not in ("stateless", "join") and not counted:
             self._place_blocks(select)
         block = next((pair for pair in self.blocks if pair[0].select is select), None)
         if counted:
             self._count_rows(select, inputs, keying)
         view = self._finish(emit, keying, select, inputs, (), block)
         view = replace(view, counted=self.counted, band=self._band(select, inputs, view.fields))
+        view = replace(view, near=self._near(select, inputs))
         return self._fused(select, view) or view
 
     def _fused(self, select: Select, view: View) -> View | None:
@@ -170,8 +172,8 @@ class Build:
             return None
         if below is not self.tree.nodes[-1]:
             return None
-        plain = below.node == "keyed" and below.emit == "feed" and below.late == "correct" and not below.stream
-        if not plain or below.blocks or below.band is not None or below.triggers is not None or below.counted:
+        plain = below.emit == "feed" and below.late == "correct" and not below.stream and not below.counted
+        if below.node not in ("keyed", "join") or not plain or below.blocks or below.band or below.triggers:
             return None
         everything = any(item.tokens[-1].text == "*" for item in select.items)
         names, hidden = [], []
@@ -190,7 +192,8 @@ class Build:
         return replace(
             view,
             text=text.replace(quote_name(f"@v:{below.id}"), inside),
-            node="keyed",
+            node=below.node,
+            near=below.near,
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
             narrows=below.narrows,
@@ -231,6 +234,24 @@ class Build:
             for index, name in (one, other)
         )
         return Band(left, right, least, most) if left.shown or right.shown else None
+
+    def _near(self, select: Select, inputs: Sequence[Input]) -> tuple[Near, ...]:
+        """Which rows of the streams of a join can meet."""
+        placeholders: list[str] = []
+        for each in inputs:
+            name = self._live_placeholder(each.relation) if not each.static else ""
+            count = sum(known.partition("#")[0] == name for known in placeholders)
+            placeholders.append(f"{name}#{count}" if count else name)
+        found = find_bands(select, inputs, [frozenset(self._own_times(each)) for each in inputs], self.text)
+        return tuple(
+            Near(placeholders[one[0]], placeholders[other[0]], least, most)
+            for one, other, least, most in found
+            if all(self._is_stream(inputs[index].relation) for index in (one[0], other[0]))
+        )
+
+    def _is_stream(self, relation: Relation) -> bool:
+        reference = self.binder.resolve(relation) if self._node(relation) is None else None
+        return reference is not None and reference.kind == "stream"
 
     def _own_times(self, each: Input) -> list[str]:
         """The columns of an input that are event times, without those of its windows."""
@@ -388,8 +409,13 @@ class Build:
         made_touches = self._touches(keying, select, inputs, block, touches, keys)
         direct = direct_outputs(self.query, [block], fields) if block is not None and emit == "feed" else ()
         kind = keying.kind if emit != "read" else ""
+        streams = of("stream")
+        if kind == "join":
+            text, again = _told_apart(text, (*streams, *views))
+            streams |= {name: streams[first] for name, first in again.items() if first in streams}
+            views |= {name: views[first] for name, first in again.items() if first in views}
         return View(
-            "?", "?", self.query.span.of(self.text), text, fields, uses, None, of("stream"), tables, views, emit,
+            "?", "?", self.query.span.of(self.text), text, fields, uses, None, streams, tables, views, emit,
             self.tree.start, direct, self.query.order is not None,
             {table: self.tree.world.table_at(table) for table in tables.values()},
             kind, keying.reason if kind else "", keys if kind else (), made_touches if kind else (),
@@ -610,6 +636,20 @@ def _own_column(part: KeyPart, index: int, each: Input) -> str | None:
 
 def items(expressions: Sequence[str]) -> str:
     return ", ".join(f"{expression} AS `k{index}`" for index, expression in enumerate(expressions))
+
+
+def _told_apart(text: str, placeholders: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """A query with a placeholder for each relation, though some read the same; and what the new ones stand for."""
+    again: dict[str, str] = {}
+    for placeholder in placeholders:
+        first, *others = text.split(quote_name(placeholder))
+        text = first
+        for index, rest in enumerate(others):
+            name = f"{placeholder}#{index}" if index else placeholder
+            if index:
+                again[name] = placeholder
+            text += quote_name(name) + rest
+    return text, again
 
 
 def _numbered(text: str, keys: Sequence[Field]) -> str:

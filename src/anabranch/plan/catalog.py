@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from anabranch.algebra.progress import Delay, Percentile, Policy
+from anabranch.algebra.reach import Near
 from anabranch.algebra.rules import Rule, rule_from_json, rule_to_json
 from anabranch.algebra.smoothing import Budget
 from anabranch.algebra.windows import SlidingWindows
@@ -264,7 +265,7 @@ class View:
     direct: tuple[Output, ...] = ()  # set when the changes can be computed on the driver
     ordered: bool = False
     statics_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    node: str = ""  # "stateless", "keyed", "whole"; empty: no node
+    node: str = ""  # "stateless", "join", "keyed", "whole"; empty: no node
     reason: str = ""  # why it is computed as a whole
     keys: tuple[Field, ...] = ()
     touches: tuple[Touch, ...] = ()
@@ -281,6 +282,7 @@ class View:
     band: Band | None = None  # how far apart the sides of a join are
     #: How many "windows" or "rows" a run may show, within how many runs ("delay").
     budget: Mapping[str, int] | None = None
+    near: tuple[Near, ...] = ()  # which rows of a join's streams can meet
 
     kind = "view"
 
@@ -298,9 +300,14 @@ class View:
         return self.emit != "read" and not (self.node == "stateless" and self.owner is not None)
 
     @property
-    def only_input(self) -> str:
-        """The placeholder of the only thing that a stateless node reads and that changes."""
-        return next(iter((*(use.placeholder for use in self.blocks), *self.streams, *self.views)))
+    def row_by_row(self) -> bool:
+        """Whether each row of its answer comes from one row of each input."""
+        return self.node in ("stateless", "join")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The placeholders of what a node reads and that changes."""
+        return (*(use.placeholder for use in self.blocks), *self.streams, *self.views)
 
     @property
     def shown_fields(self) -> tuple[Field, ...]:
@@ -347,6 +354,7 @@ _NESTED: dict[str, type[Any]] = {
     "direct": Output,
     "touches": Touch,
     "narrows": Narrow,
+    "near": Near,
 }
 
 
@@ -477,8 +485,8 @@ class Catalog:
     def tables_read(self, view: View) -> list[str]:
         """The tables of the ledger that change what a view shows: panes, rows of streams, changes of views below."""
         tables = [use.panes for use in view.blocks]
-        tables += [self.stream(id).rows_table for id in view.streams.values()]
-        for id in view.views.values():
+        tables += [self.stream(id).rows_table for id in dict.fromkeys(view.streams.values())]
+        for id in dict.fromkeys(view.views.values()):
             below = self.view(id)
             tables += [below.changes_table] if below.kept else self.tables_read(below)
         return tables

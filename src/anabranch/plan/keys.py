@@ -7,7 +7,8 @@ run that brings rows for some values can only change the answer for those:
     several         columns that are equal in all of them (a.id = b.auction), and grouped or partitioned by as well
     DISTINCT        all of its columns
 
-Without such columns the whole answer is computed anew and compared.
+Without such columns the whole answer is computed anew and compared. Two kinds of queries need no key at all, for each
+row of theirs comes from one row of each input: those of one stream (`stateless`) and inner joins of several (`join`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class KeyPart:
 
 @dataclass(frozen=True)
 class Keying:
-    """How a SELECT is keyed. `kind`: stateless (row by row), keyed, or whole, and why."""
+    """How a SELECT is keyed. `kind`: stateless (row by row), join (pair by pair), keyed, or whole, and why."""
 
     kind: str
     parts: tuple[KeyPart, ...] = ()
@@ -70,8 +71,8 @@ class _Classes:
         self.groups.append({one, other}.union(*touching))
 
 
-def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> Keying:
-    """What a SELECT is keyed by."""
+def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, *, by_key: bool = False) -> Keying:
+    """What a SELECT is keyed by. With `by_key` its answers come out key by key, and so a join has one too."""
     found = _obstacle(select, owner, inputs)
     if found is not None:
         return Keying("whole", reason=found)
@@ -81,8 +82,11 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str) 
     if partitions is None:
         return Keying("whole", reason="a window function in it has no PARTITION BY")
     aggregated = bool(select.group) or bool(aggregates_in(select, owner))
-    if not aggregated and not partitions and not select.distinct and len(live) == 1:
-        return Keying("stateless")
+    if not aggregated and not partitions and not select.distinct:
+        if len(live) == 1:
+            return Keying("stateless")
+        if not by_key and all(inputs[index].relation.join in INNER for index in live):
+            return Keying("join")
     if aggregated and not select.group:
         return Keying("whole", reason="it aggregates everything into one row")
     groups = [grouped_tokens(group, select, search.names) for group in select.group]

@@ -97,6 +97,7 @@ class Tree:
         self.placer = Placer(catalog, world)
         self.nodes: list[View] = []
         self.placed = 0
+        self.by_key = False  # whether what is being made shows its answers key by key
 
     def root(self, query: Query, sql: str, fields: tuple[Field, ...], emit: str) -> View:
         view = self.node(query, {}, emit)
@@ -124,6 +125,7 @@ class Tree:
         """The node of a query; the nodes below it are made first."""
         ctes = dict(ctes)
         emission = said(query)
+        outside, self.by_key = self.by_key, self.by_key or (emission is not None and emission.by_key)
         cut = emit != "read"
         inline: list[tuple[str, Query]] = []
         for (name, inner), columns in zip(query.ctes, query.cte_columns, strict=True):
@@ -138,6 +140,7 @@ class Tree:
                 ctes.pop(name.lower(), None)
         build = Build(self, query, ctes, cut, inline)
         view = build.view(emit, counted=emission is not None and emission.counting is not None)
+        self.by_key = outside
         if emission is not None:
             view = self._with_emission(view, emission, query)
         return view

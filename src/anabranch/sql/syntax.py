@@ -202,6 +202,11 @@ class Emission:
     stream: bool = False
     budget: Budget | None = None  # how much of what closes a run may show
 
+    @property
+    def by_key(self) -> bool:
+        """Whether answers come out key by key: later than they are known, not all of them, or numbered."""
+        return self.mode in ("close", "triggers") or self.late != "correct" or self.stream
+
 
 @dataclass(frozen=True)
 class Query:
