@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from anabranch.algebra.plane import Behind
 from anabranch.plan.catalog import WINDOW_COLUMNS
 from anabranch.plan.distances import Apart, Column, differences, follow
 from anabranch.plan.keys import INNER, Input
@@ -21,7 +22,7 @@ from anabranch.sql.durations import MILLISECOND
 from anabranch.sql.lexer import Token
 from anabranch.sql.syntax import Select
 
-__all__ = ["Apart", "Found", "Place", "differences", "find_band", "find_bands", "place_of"]
+__all__ = ["Apart", "Found", "Place", "Reach", "differences", "find_band", "find_bands", "place_of"]
 
 Place = tuple[int, str]  # an input, and a column of it
 Found = tuple[Place, Place, int, int]
@@ -51,16 +52,49 @@ def find_bands(
 
     That is said of rows that meet: one that comes out without a partner has no distance.
     """
-    known = list(_known(select, inputs, times, text))
+    reach = Reach(select, inputs, times, text)
     found = []
     for first, second in combinations(range(len(inputs)), 2):
-        apart = follow(_between(first, second, inputs, known))
-        for one in sorted((first, name) for name in _own(inputs[first], times[first])):
-            for other in sorted((second, name) for name in _own(inputs[second], times[second])):
-                below, above = apart.get((other, one)), apart.get((one, other))
+        for one in reach.times(first):
+            for other in reach.times(second):
+                below, above = reach.most(other, one), reach.most(one, other)
                 if below is not None or above is not None:
                     found.append((one, other, None if below is None else -below, above))
     return found
+
+
+class Reach:
+    """How far apart columns of the inputs of a join are, where rows of them meet."""
+
+    def __init__(self, select: Select, inputs: Sequence[Input], times: Sequence[frozenset[str]], text: str) -> None:
+        self.inputs = inputs
+        self._times = [_own(each, own) for each, own in zip(inputs, times, strict=True)]
+        self._known = list(_known(select, inputs, times, text))
+        self._found: dict[tuple[int, int], dict[tuple[Place, Place], int]] = {}
+
+    def times(self, index: int) -> list[Place]:
+        """The event times of an input."""
+        return [(index, name) for name in sorted(self._times[index])]
+
+    def most(self, one: Place, other: Place) -> int | None:
+        """How much a column is above another one at most; None: as much as it likes."""
+        pair = min(one[0], other[0]), max(one[0], other[0])
+        if pair not in self._found:
+            self._found[pair] = follow(_between(*pair, self.inputs, self._known))
+        return 0 if one == other else self._found[pair].get((one, other))
+
+    def behind(self, place: Place, index: int) -> tuple[Behind, ...]:
+        """How far a column is behind the event times of an input."""
+        found = []
+        for time in self.times(index):
+            most = self.most(place, time)
+            found += [] if most is None else [Behind(time[1], most)]
+            window = self.inputs[index].relation.window
+            along = _along(self.inputs[index], self._times[index])
+            if window is not None and window.kind == "tumble" and along == time[1]:
+                most = self.most(place, (index, "window_start"))
+                found += [] if most is None else [Behind(time[1], most, window.size, window.offset % window.size)]
+        return tuple(found)
 
 
 def _own(each: Input, times: frozenset[str]) -> frozenset[str]:
@@ -131,19 +165,8 @@ def _using(inputs: Sequence[Input], index: int) -> Iterator[tuple[Place, Place]]
 
 def _of_windows(index: int, each: Input, times: frozenset[str]) -> Iterator[tuple[Place, Place, int]]:
     """Where the time of a row is in its window."""
-    window = each.relation.window
-    if (
-        window is None
-        or not window.by_row
-        or window.rows
-        or window.attribute != "column"
-        or each.relation.alias_columns
-    ):
-        return
-    column = window.time_column.lower() if window.time_column is not None else None
-    if column is None:
-        (column,) = times if len(times) == 1 else (None,)
-    if column is None or column in WINDOW_COLUMNS:
+    window, column = each.relation.window, _along(each, times)
+    if window is None or column is None:
         return
     time, start, end, last = ((index, name) for name in (column, "window_start", "window_end", "window_time"))
     yield start, time, window.size - 1
@@ -155,6 +178,23 @@ def _of_windows(index: int, each: Input, times: frozenset[str]) -> Iterator[tupl
     if window.kind != "cumulate":
         yield start, end, window.size
         yield end, start, -window.size
+
+
+def _along(each: Input, times: frozenset[str]) -> str | None:
+    """The column of times by which a row is put into windows, where the row alone tells which."""
+    window = each.relation.window
+    if (
+        window is None
+        or not window.by_row
+        or window.rows
+        or window.attribute != "column"
+        or each.relation.alias_columns
+    ):
+        return None
+    column = window.time_column.lower() if window.time_column is not None else None
+    if column is None and len(times) == 1:
+        (column,) = times
+    return None if column in WINDOW_COLUMNS else column
 
 
 def place_of(name: Column, inputs: Sequence[Input]) -> Place | None:

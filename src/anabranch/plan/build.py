@@ -7,15 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.reach import Near
-from anabranch.plan.bands import find_band, find_bands, place_of
+from anabranch.plan.bands import find_bands
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
 from anabranch.plan.catalog import (
     WINDOW_COLUMNS,
-    Band,
     Field,
     Narrow,
-    Side,
     Stream,
     Table,
     Touch,
@@ -23,6 +21,8 @@ from anabranch.plan.catalog import (
     window_type,
 )
 from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, limited, with_hidden
+from anabranch.plan.meets import Join, columns_shown, find_meets, through, time_call
+from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
 from anabranch.plan.windows import closing_shift
@@ -157,8 +157,8 @@ class Build:
         if counted:
             self._count_rows(select, inputs, keying)
         view = self._finish(emit, keying, select, inputs, (), block)
-        view = replace(view, counted=self.counted, band=self._band(select, inputs, view.fields))
-        view = replace(view, near=self._near(select, inputs))
+        view = replace(view, counted=self.counted, near=self._near(select, inputs))
+        view = self._with_progress(select, inputs, keying, view)
         return self._fused(select, view) or view
 
     def _fused(self, select: Select, view: View) -> View | None:
@@ -173,7 +173,7 @@ class Build:
         if below is not self.tree.nodes[-1]:
             return None
         plain = below.emit == "feed" and below.late == "correct" and not below.stream and not below.counted
-        if below.node not in ("keyed", "join") or not plain or below.blocks or below.band or below.triggers:
+        if below.node not in ("keyed", "join") or not plain or below.blocks or below.triggers:
             return None
         everything = any(item.tokens[-1].text == "*" for item in select.items)
         names, hidden = [], []
@@ -194,6 +194,7 @@ class Build:
             text=text.replace(quote_name(f"@v:{below.id}"), inside),
             node=below.node,
             near=below.near,
+            meets=through(view.meets, below.meets),
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
             narrows=below.narrows,
@@ -214,26 +215,39 @@ class Build:
                 return field.name
         return None
 
-    def _band(self, select: Select, inputs: Sequence[Input], fields: tuple[Field, ...]) -> Band | None:
-        """How far apart the sides of a join are, where a column of the view can tell."""
-        found = find_band(select, inputs, [frozenset(self._own_times(each)) for each in inputs], self.text)
-        if found is None or limited(self.query):
-            return None
-        shown: dict[tuple[int, str], str] = {}
-        for item, field in zip(select.items, fields, strict=False):
-            if item.tokens[-1].text == "*":
-                break
-            named = list(chains(item.tokens))
-            if len(named) == 1 and named[0].span == item.expression:
-                place = place_of(tuple(part.lower() for part in named[0].parts), inputs)
-                if place is not None:
-                    shown.setdefault(place, field.name)
-        one, other, least, most = found
-        left, right = (
-            Side(self._live_placeholder(inputs[index].relation), name, shown.get((index, name)))
-            for index, name in (one, other)
+    def _with_progress(self, select: Select, inputs: Sequence[Input], keying: Keying, view: View) -> View:
+        """A view with what is known of how its columns progress, where it joins or reads what does."""
+        live = [each for each in inputs if not each.static]
+        below = [self._known(each.relation) for each in live]
+        meets = [each.meets for each in below if isinstance(each, View)]
+        if limited(self.query) or (len(live) < 2 and not any(meets)):
+            return view
+        calls = {
+            field.name: 1
+            for item, field in zip(select.items, view.fields, strict=False)
+            if len(live) > 1
+            and (call := time_call(item.tokens)) is not None
+            and all(self._shift([each.name.lower() for each in part if each.is_name], inputs) == 1 for part in call[1])
+        }
+        names = [key.name for key in view.keys]
+        keys = {name: tokenize(part.expression)[:-1] for name, part in zip(names, keying.parts, strict=False)}
+        join = Join(
+            select,
+            inputs,
+            ["" if each.static else self._live_placeholder(each.relation) for each in inputs],
+            [frozenset() if each.static else frozenset(self._bounded_times(each)) for each in inputs],
+            all(each is None or each.inner for each in meets),
+            self.text,
         )
-        return Band(left, right, least, most) if left.shown or right.shown else None
+        found = find_meets(join, replace(view, times={**view.times, **calls}), keys)
+        known = found.behind if found is not None else {}
+        return replace(view, meets=found, times={**view.times, **{name: 1 for name in calls if name in known}})
+
+    def _bounded_times(self, each: Input) -> list[str]:
+        """The event times of an input that are known to progress column by column."""
+        known = self._known(each.relation)
+        own = self._own_times(each)
+        return own if not isinstance(known, View) else [name.lower() for name in bounded(known) if name.lower() in own]
 
     def _near(self, select: Select, inputs: Sequence[Input]) -> tuple[Near, ...]:
         """Which rows of the streams of a join can meet."""
@@ -257,13 +271,16 @@ class Build:
         """The columns of an input that are event times, without those of its windows."""
         if each.static or each.relation.alias_columns:
             return []
-        known: object = self._node(each.relation)
-        if known is None:
-            reference = self.binder.resolve(each.relation)
-            known = self.tree.catalog.objects.get(reference.target) if reference is not None else None
+        known = self._known(each.relation)
         if isinstance(known, Stream):
             return [known.time.lower()] if known.time is not None else []
         return [name.lower() for name in known.times] if isinstance(known, View) else []
+
+    def _known(self, relation: Relation) -> object:
+        """The stream, view or table behind a relation."""
+        node = self._node(relation)
+        reference = self.binder.resolve(relation) if node is None else None
+        return self.tree.catalog.objects.get(reference.target) if reference is not None else node
 
     def _count_rows(self, select: Select, inputs: Sequence[Input], keying: Keying) -> None:
         """Let the node leave out rows of a run that came behind the one that fired, by their place in it."""
@@ -548,15 +565,12 @@ class Build:
         if select is None:
             return {}
         found: dict[str, int] = {}
-        for position, item in enumerate(select.items):
-            if item.tokens[-1].text == "*":
-                return found
-            named = list(chains(item.tokens))
-            whole = len(named) == 1 and named[0].span == item.expression
-            if whole and position < len(fields):
+        for name, tokens in columns_shown(select, inputs, fields) if inputs else ():
+            named = list(chains(tokens))
+            if len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end):
                 shift = self._shift([part.lower() for part in named[0].parts], inputs)
                 if shift is not None:
-                    found[fields[position].name] = shift
+                    found[name] = shift
         return found
 
     def _key_times(self, keying: Keying, names: Sequence[str], inputs: Sequence[Input]) -> dict[str, int]:
