@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,4 +142,53 @@ def test_pairs_of_a_band_are_waited_for(home: Harness) -> None:
     assert home.table("v") == [], "a row of r at 12:00:14 can still meet the one of s at 12:00:09"
     home.insert("r", [("a", after(14)), ("b", after(16))])
     assert home.table("v") == [(after(0), after(10), 2)]
+    assert home.query("SELECT * FROM sys.late_rows") == []
+
+
+CLOSES = "EMIT ON WINDOW CLOSE LATE FAIL"
+JOINED = "FROM s [RANGE 3 SECONDS, WA ts], r [RANGE 2 SECONDS, WA ts] WHERE s.k = r.k"
+
+
+def test_windows_over_pairs_close_by_the_time_they_ask_for(home: Harness) -> None:
+    """By one time when the other side has passed it by its window; by the later, or by both, when both sides have."""
+    for name in "sr":
+        home.sql(f"CREATE STREAM {name} (k STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 30 DAYS)")
+    home.sql(f"CREATE VIEW pairs AS SELECT s.ts AS a, r.ts AS b, greatest(s.ts, r.ts) AS later {JOINED} EMIT CHANGES")
+    home.sql(f"CREATE VIEW by_a AS SELECT count(*) [RANGE 1 SECOND, SLIDE 1 SECOND, WA s.ts] AS c {JOINED} {CLOSES}")
+    for time in ("b", "later"):
+        home.sql(f"CREATE VIEW by_{time} AS SELECT window_end, count(*) AS c FROM TUMBLE(pairs, {time}, '1 second')"
+                 f" GROUP BY window_end {CLOSES}")  # fmt: skip
+    home.sql(f"CREATE VIEW both AS SELECT a, b, count(*) AS c FROM pairs GROUP BY a, b {CLOSES}")
+    script: list[tuple[str, Any]] = [
+        ("s", [5]), ("r", [4, 9]), ("s", 6), ("s", [7]), ("r", 8), ("r", [8]), ("s", [11]), ("s", 12), ("r", [14, 9]),
+        ("r", 15), ("s", [12]), ("s", 20), ("s", None), ("r", None),
+    ]  # fmt: skip
+    rows: dict[str, list[int]] = {"s": [], "r": []}
+    found = []
+    for stream, what in script:
+        if isinstance(what, list):
+            home.insert(stream, [("x", after(second)) for second in what])
+            rows[stream] += what
+            continue
+        home.advance(stream, None if what is None else after(what))
+        told = dict(home.query("SELECT view, progress FROM sys.progress WHERE kind = 'view' AND NOT ended"))
+        if (stream, what) in (("s", 6), ("s", None)):
+            continue
+        seconds = {view: int((bound - NOON).total_seconds()) for view, bound in told.items()}
+        pairs = Counter((a, b) for a in rows["s"] for b in rows["r"] if a - 2 <= b <= a + 3)
+        for view, columns in {
+            "by_a": "window_end",
+            "by_b": "window_end",
+            "by_later": "window_end",
+            "both": "a, b",
+        }.items():
+            closed: Counter[tuple[datetime, ...]] = Counter()
+            for (a, b), count in pairs.items():
+                time = {"by_a": a, "by_b": b}.get(view, max(a, b))
+                if time < seconds.get(view, 99):
+                    closed[(after(a), after(b)) if view == "both" else (after(time + 1),)] += count
+            shown = {row[:-1]: row[-1] for row in home.query(f"SELECT {columns}, c FROM {view}")}
+            assert shown == closed, f"{view} after {stream} {what}"
+        found.append([seconds.get(view) for view in ("by_a", "by_b", "by_later", "both")])
+    assert found == [[5, 4, 6, 6], [5, 8, 8, 8], [12, 10, 12, 12], [12, 15, 15, 15], [None] * 4]
     assert home.query("SELECT * FROM sys.late_rows") == []
