@@ -96,6 +96,16 @@ def test_what_reads_pairs_goes_by_the_time_it_asks_for(
     assert bounds(world.catalog, "v", s=END, r=END)[0] == END
 
 
+def test_groups_of_both_times_close_with_both_streams(world: World) -> None:
+    world.make(f"CREATE VIEW pairs AS {PAIRS} ON s.k = r.k AND {BAND} EMIT CHANGES")
+    world.make("CREATE VIEW one AS SELECT a, count(*) AS c FROM pairs GROUP BY a EMIT CHANGES")
+    world.make("CREATE VIEW both AS SELECT a, b, count(*) AS c FROM pairs GROUP BY a, b EMIT CHANGES")
+    found = [
+        [bounds(world.catalog, view, s=s, r=r)[0] for view in ("one", "both")] for s, r in [(6, 8), (2, 1), (3, 2)]
+    ]
+    assert found == [[5, 6], [-2, 1], [-1, 2]]
+
+
 TUMBLES = "TUMBLE(TABLE {0}, DESCRIPTOR(ts), INTERVAL 10 MICROSECONDS, INTERVAL 3 MICROSECONDS) {0}"
 
 
@@ -127,6 +137,25 @@ def test_the_bounds_of_joins(world: World, query: str, found: dict[str, int]) ->
     """Streams have come to 24 and 27."""
     world.make(f"CREATE VIEW v AS {query} EMIT CHANGES")
     assert bounds(world.catalog, "v", s=24, r=27)[1] == found
+
+
+def test_unions_progress_with_the_last_of_their_inputs(world: World) -> None:
+    world.make("CREATE VIEW u AS SELECT k, ts FROM s UNION ALL SELECT k, ts AS t FROM r WHERE n > 1 EMIT CHANGES")
+    assert bounds(world.catalog, "u", s=24, r=27) == (24, {"ts": 24})
+    world.make("CREATE VIEW n AS SELECT k, ts FROM s UNION ALL SELECT k, TIMESTAMP '2026-01-01 00:00:00' FROM r"
+               " EMIT CHANGES")  # fmt: skip
+    assert bounds(world.catalog, "n", s=24, r=27) == (24, {})
+    world.make("CREATE VIEW j AS SELECT u.ts AS a, r.ts AS b FROM u JOIN r ON u.k = r.k AND r.ts BETWEEN"
+               " u.ts - INTERVAL 2 MICROSECONDS AND u.ts + INTERVAL 3 MICROSECONDS EMIT CHANGES")  # fmt: skip
+    assert bounds(world.catalog, "j", s=24, r=27)[1] == {"a": 24, "b": 22}
+
+
+def test_a_join_of_windows_is_shown_as_it_was_read(world: World) -> None:
+    found = world.explain(
+        "SELECT s.k, s.ts FROM s [RANGE 3 SECONDS, WA ts], r [RANGE 2 SECONDS, WA ts] WHERE s.k = r.k"
+    )
+    band = "r.ts >= s.ts - INTERVAL 2 SECONDS AND r.ts <= s.ts + INTERVAL 3 SECONDS"
+    assert found.canonical == f"SELECT s.k, s.ts FROM s, r WHERE {band} AND s.k = r.k"
 
 
 #: The condition of a join, which rows meet by it, and the columns that are to have bounds.

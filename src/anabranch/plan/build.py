@@ -21,7 +21,7 @@ from anabranch.plan.catalog import (
     window_type,
 )
 from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, limited, with_hidden
-from anabranch.plan.meets import Join, columns_shown, find_meets, through, time_call
+from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
@@ -119,22 +119,48 @@ class Build:
         """UNION, INTERSECT, EXCEPT: a row is touched by its equals in any operand."""
         touches: list[tuple[str, str]] = []
         rows: list[Select] = []
+        times: list[tuple[str, dict[int, tuple[str, int]]]] = []
         for operand in body.operands:
             if isinstance(operand, Select) and self._is_stateless(operand):
                 rows.append(operand)
             elif not isinstance(operand, Opaque):
                 query = operand if isinstance(operand, Query) else Query(operand.span, operand)
                 if self.tree.reads_live(query, self.ctes):
-                    source = self.place(self.tree.below(query, self.ctes))
+                    source = self.place(node := self.tree.below(query, self.ctes))
                     self.edits.append(Edit(query.span, f"SELECT * FROM {source}"))  # brackets around it stay
                     touches.append((list(self.views)[-1], self.edits[-1].text))
+                    names = [each.name for each in node.fields]
+                    known = {names.index(name): (name.lower(), node.times[name]) for name in bounded(node)}
+                    times.append((touches[-1][0], known))
         for select in rows:
             for relation in select.relations:
                 self.replace_relation(relation)
         for select in rows:
-            live = next(each.relation for each in self._inputs(select, placed=True) if not each.static)
-            touches.append((self._live_placeholder(live), self.binder.bind(select.span, extra=self.edits).text.text))
-        return self._finish(emit, Keying("keyed", every_column=True), None, (), tuple(touches))
+            inputs = self._inputs(select, placed=True)
+            live = next(each for each in inputs if not each.static)
+            touches.append(
+                (self._live_placeholder(live.relation), self.binder.bind(select.span, extra=self.edits).text.text)
+            )
+            times.append((touches[-1][0], self._times_by_position(select, inputs, live)))
+        view = self._finish(emit, Keying("keyed", every_column=True), None, (), tuple(touches))
+        meets = of_union(times, view.fields)
+        return replace(view, meets=meets, times=union_times(times, view.fields)) if meets is not None else view
+
+    def _times_by_position(self, select: Select, inputs: Sequence[Input], live: Input) -> dict[int, tuple[str, int]]:
+        """The columns of a SELECT over one stream that are its event times, by their places."""
+        if live.relation.window is not None:
+            return {}
+        own = self._bounded_times(live)
+        numbered = tuple(Field(str(index), "") for index in range(len(select.items) + len(live.columns)))
+        found: dict[int, tuple[str, int]] = {}
+        for place, tokens in columns_shown(select, inputs, numbered, list(live.columns)):
+            named = list(chains(tokens))
+            if len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end):
+                parts = [part.lower() for part in named[0].parts]
+                shift = self._shift(parts, inputs) if parts[-1] in own else None
+                if shift is not None:
+                    found[int(place)] = parts[-1], shift
+        return found
 
     def _is_stateless(self, select: Select) -> bool:
         if any(each.subquery is not None for each in select.relations):

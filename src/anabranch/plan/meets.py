@@ -77,9 +77,12 @@ def _counts(tokens: Sequence[Token], grouped: set[str] | None) -> bool:
 
 
 def columns_shown(
-    select: Select, inputs: Sequence[Input], fields: Sequence[Field]
+    select: Select, inputs: Sequence[Input], fields: Sequence[Field], starred: Sequence[str] = ()
 ) -> Iterator[tuple[str, Sequence[Token]]]:
-    """The columns of a SELECT list, with what they are; those of * too, where there is only one input."""
+    """The columns of a SELECT list, with what they are; those of * too, where there is only one input.
+
+    `starred` are the names of what * stands for, if they are not those of `fields`.
+    """
     position = 0
     for item in select.items:
         if item.tokens[-1].text != "*":
@@ -89,8 +92,8 @@ def columns_shown(
             continue
         if len(inputs) > 1 or inputs[0].relation.window is not None:
             return
-        for field in fields[position : position + len(inputs[0].columns)]:
-            yield field.name, tokenize(quote_name(field.name))[:-1]
+        for index, field in enumerate(fields[position : position + len(inputs[0].columns)]):
+            yield field.name, tokenize(quote_name(starred[index] if starred else field.name))[:-1]
         position += len(inputs[0].columns)
 
 
@@ -101,6 +104,28 @@ def _plain(distances: Distances) -> Distances:
 
 def _later(distances: Distances, shift: int) -> Distances:
     return tuple(tuple(replace(each, by=each.by - shift) for each in side) for side in distances)
+
+
+#: Of an operand of a union: its placeholder, and by their places its event times, with what passes them.
+Operand = tuple[str, Mapping[int, tuple[str, int]]]
+
+
+def of_union(operands: Sequence[Operand], fields: Sequence[Field]) -> Meets | None:
+    """How the columns of a union progress: as the last of its operands."""
+    columns = union_times(operands, fields)
+    places = {field.name: place for place, field in enumerate(fields)}
+    behind = {name: tuple((Behind(times[places[name]][0], 0),) for _, times in operands) for name in columns}
+    return Meets(tuple(placeholder for placeholder, _ in operands), behind, behind) if behind else None
+
+
+def union_times(operands: Sequence[Operand], fields: Sequence[Field]) -> dict[str, int]:
+    """The columns of a union that are event times in all of its operands, with what passes them."""
+    found = {}
+    for place, field in enumerate(fields):
+        shifts = {times[place][1] if place in times else None for _, times in operands}
+        if len(shifts) == 1 and (shift := next(iter(shifts))) is not None:
+            found[field.name] = shift
+    return found
 
 
 def through(upper: Meets | None, below: Meets | None) -> Meets | None:

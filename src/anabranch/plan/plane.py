@@ -6,9 +6,10 @@ The rules are those of `algebra.plane`; here a view becomes a plan of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from anabranch.algebra import plane
-from anabranch.algebra.plane import Aggregate, Distances, Input, Meet, Node, Project, Union, Window, latest
+from anabranch.algebra.plane import Aggregate, Behind, Distances, Input, Meet, Node, Project, Union, Window, latest
 from anabranch.algebra.progress import END
 from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Meets, Panes, Stream, View
 from anabranch.sql.calls import chains
@@ -16,6 +17,8 @@ from anabranch.sql.lexer import Span, tokenize
 
 #: The one column of an input: up to where it has come.
 PROGRESS = "progress"
+#: Of a join, the last of the times by which somebody closes.
+TOGETHER = "*"
 
 
 def inputs_plane(catalog: Catalog, view: View) -> Node:
@@ -41,7 +44,8 @@ def _closing(view: View) -> Distances | None:
     if meets is None:
         return None
     if meets.ends and not view.closing:
-        return latest(meets.closes[name] for name in meets.ends)
+        found = latest(meets.closes[name] for name in meets.ends)
+        return tuple((*side, Behind(TOGETHER, 0)) for side in found)
     timed = view.closing or next((key.name for key in view.keys if key.name in view.times), "")
     return meets.closes.get(timed)
 
@@ -80,8 +84,26 @@ def _sides(catalog: Catalog, view: View, meets: Meets) -> tuple[Node, ...]:
         else:
             below = catalog.view(view.views[placeholder])
             columns = {column.lower(): (column, 0) for column in bounded(below)}
-            sides.append(Project(view_plane(catalog, below), columns))
+            bounds = view_plane(catalog, below)
+            together = _together(view, meets, len(sides), below)
+            if isinstance(bounds, Meet) and together is not None:
+                bounds = replace(bounds, columns={**bounds.columns, TOGETHER: together})
+                columns[TOGETHER] = (TOGETHER, 0)
+            sides.append(Project(bounds, columns))
     return tuple(sides)
+
+
+def _together(view: View, meets: Meets, side: int, below: View) -> Distances | None:
+    """How far the last of the times by which a view closes is behind what the join below it reads, all in one.
+
+    Each of them alone may be far behind; of no later pair are all.
+    """
+    if not meets.ends or below.meets is None or not below.meets.inner:
+        return None
+    times = [{each.column for each in meets.closes[name][side] if each.by == 0} for name in meets.ends]
+    found = {name.lower(): distances for name, distances in below.meets.behind.items()}
+    known = [found[name] for name in set().union(*times) if name in found]
+    return latest(known) if all(times) and known else None
 
 
 def _keeps_to(view: View, column: str) -> bool:
