@@ -192,3 +192,44 @@ def test_windows_over_pairs_close_by_the_time_they_ask_for(home: Harness) -> Non
         found.append([seconds.get(view) for view in ("by_a", "by_b", "by_later", "both")])
     assert found == [[5, 4, 6, 6], [5, 8, 8, 8], [12, 10, 12, 12], [12, 15, 15, 15], [None] * 4]
     assert home.query("SELECT * FROM sys.late_rows") == []
+
+
+WINDOW_JOINS = {
+    "band": "SELECT s.k, s.ts AS a, r.ts AS b FROM s [RANGE 3 SECONDS OPEN, WA ts]"
+    " LEFT JOIN r [RANGE 2 SECONDS, WA ts] ON s.k = r.k",
+    "tumbling": "SELECT s.k, s.ts AS a, r.ts AS b FROM s, r [RANGE TUMBLING 5 SECONDS, WA ts] WHERE s.k = r.k",
+    "functions": "SELECT s.k, s.ts AS a, r.ts AS b FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 5 SECONDS) s"
+    " JOIN TUMBLE(TABLE r, DESCRIPTOR(ts), INTERVAL 5 SECONDS) r ON s.window_start = r.window_start AND s.k = r.k",
+    "union": "SELECT u.k, u.ts AS a, r.ts AS b FROM s UNION r AS u [RANGE 1 SECOND, WA ts], r [RANGE 4 SECONDS, WA ts]"
+    " WHERE u.k = r.k",
+}
+
+
+@engine
+@given(st.integers(0, 10**6))
+def test_the_law_of_joined_windows(spark: SparkSession, seed: int) -> None:
+    """Whatever the order in which two streams come, joined windows give what a batch query gives; and a window over
+    them that is shown is never corrected where both streams keep to their watermarks."""
+    chance = random.Random(seed)
+    rows = {name: [(chance.choice("ab"), after(n + chance.randint(0, 4))) for n in range(0, 24, 2)] for name in "sr"}
+    over = "SELECT k, window_end, count(*) AS c FROM TUMBLE(TABLE {0}, DESCRIPTOR({1}), INTERVAL 3 SECONDS)"
+    over += " GROUP BY k, window_end"
+    times = {name: chance.choice("ab") for name in WINDOW_JOINS}
+    with Harness(None, spark) as home:
+        for name in "sr":
+            home.sql(f"CREATE STREAM {name} (k STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)")
+        for name, query in WINDOW_JOINS.items():
+            home.sql(f"CREATE VIEW {name} AS {query} EMIT CHANGES")
+            home.sql(f"CREATE VIEW over_{name} AS {over.format(name, times[name])} {CLOSES}")
+        runs = {name: list(cuts(rows[name], chance))[:4] for name in "sr"}
+        order = [name for name in "sr" for _ in runs[name]]
+        chance.shuffle(order)
+        for name in order:
+            home.insert(name, runs[name].pop(0))
+        for name in "sr":
+            home.advance(name)
+        kept = {name: home.query(f"SELECT * FROM {name}") for name in "sr"}
+        for name, query in WINDOW_JOINS.items():
+            assert_same_rows(home.table(name), home.batch(query, **kept), query)
+            closed = over.format(f"({query})", times[name])
+            assert_same_rows(home.table(f"over_{name}"), home.batch(closed, **kept), closed)
