@@ -21,9 +21,9 @@ from anabranch.plan.views import duckdb_type
 if TYPE_CHECKING:
     from anabranch.engine.maintain import Maintainer
 
-#: More rows than this are Spark's, on every core there is.
-MOST_ROWS = 200_000
-MOST_STATE = 20_000_000
+#: More rows than this are Spark's, on every core there is; where it has no other machine, many more.
+MOST_ROWS, MOST_ROWS_ALONE = 200_000, 5_000_000
+MOST_STATE, MOST_STATE_ALONE = 20_000_000, 100_000_000
 
 
 Within = Mapping[str, Range]
@@ -50,7 +50,10 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     if not maintainer.core.local.fits(maintainer, view):
         return None
     query = _Query(maintainer, view)
-    if maintainer.new_rows(view) > MOST_ROWS or query.state_rows() > MOST_STATE:
+    rows, state = maintainer.new_rows(view), query.state_rows()
+    if (rows > MOST_ROWS or state > MOST_STATE) and not (
+        maintainer.core.alone and rows <= MOST_ROWS_ALONE and state <= MOST_STATE_ALONE
+    ):
         return None
     try:
         warm = maintainer.core.warm

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, needed, reach
+from anabranch.algebra.rules import highest
 from anabranch.engine import local, read
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
@@ -305,7 +306,7 @@ class Maintainer:
                 if place != index
             }
             for sign, rows in changed:
-                frame = self.core.frames.sql(view.text, {placeholder: rows, **others, **statics})
+                frame = self.core.frames.sql(view.spread or view.text, {placeholder: rows, **others, **statics})
                 parts.append(self._signed(frame.toDF(*(field.name for field in view.fields)), sign))
         if not parts:
             return None
@@ -353,7 +354,11 @@ class Maintainer:
         if not files or any(file.low is None or file.high is None for file in files):
             return {}
         low, high = min(file.low or 0 for file in files), max(file.high or 0 for file in files)
-        return reach(view.near, placeholder, low, high)
+        found = reach(view.near, placeholder, low, high)
+        if view.late == "drop":
+            held = self.needed(view)
+            found = {name: (highest(low, held.get(name)), high) for name, (low, high) in found.items()}
+        return found
 
     def needed(self, view: View) -> dict[str, int]:
         """From which event time on rows of the inputs of a join can still meet a row that is to come, and in time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from anabranch.algebra.reach import Near
 from anabranch.plan.bands import find_bands
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
+from anabranch.plan.buckets import condition, spread
 from anabranch.plan.catalog import (
     WINDOW_COLUMNS,
     Field,
@@ -20,7 +21,7 @@ from anabranch.plan.catalog import (
     View,
     window_type,
 )
-from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, limited, with_hidden
+from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, joined_by_equals, limited, with_hidden
 from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
@@ -185,6 +186,8 @@ class Build:
         view = self._finish(emit, keying, select, inputs, (), block)
         view = replace(view, counted=self.counted, near=self._near(select, inputs))
         view = self._with_progress(select, inputs, keying, view)
+        if view.node == "join":
+            view = replace(view, spread=self._spread(select, inputs, view))
         return self._fused(select, view) or view
 
     def _fused(self, select: Select, view: View) -> View | None:
@@ -218,6 +221,7 @@ class Build:
         return replace(
             view,
             text=text.replace(quote_name(f"@v:{below.id}"), inside),
+            spread=text.replace(quote_name(f"@v:{below.id}"), f"({below.spread})") if below.spread else "",
             node=below.node,
             near=below.near,
             meets=through(view.meets, below.meets),
@@ -288,6 +292,22 @@ class Build:
             for one, other, least, most in found
             if all(self._is_stream(inputs[index].relation) for index in (one[0], other[0]))
         )
+
+    def _spread(self, select: Select, inputs: Sequence[Input], view: View) -> str:
+        """The query for Spark where the only thing that its streams have in common is their time; else nothing."""
+        names = [each.name for each in view.fields]
+        known = [each for each in view.near if each.least is not None and each.most is not None]
+        if len(view.inputs) != 2 or len(known) != 1 or len(set(names)) != len(names):
+            return ""
+        if joined_by_equals(select, self.query, inputs, self.text):
+            return ""
+        streams = [self.tree.catalog.stream(view.streams[name]) for name in (known[0].one, known[0].other)]
+        one, other = (stream.time or "" for stream in streams)
+        if any(field.type != "timestamp" for each in streams for field in each.fields if field.name == each.time):
+            return ""
+        text = self._bound([*self.edits, *self._with_clause(), *condition(select)])
+        text, _ = _told_apart(text, dict.fromkeys(name.partition("#")[0] for name in view.inputs))
+        return spread(text, known[0], (one, other), names)
 
     def _is_stream(self, relation: Relation) -> bool:
         reference = self.binder.resolve(relation) if self._node(relation) is None else None
@@ -678,7 +698,7 @@ def items(expressions: Sequence[str]) -> str:
     return ", ".join(f"{expression} AS `k{index}`" for index, expression in enumerate(expressions))
 
 
-def _told_apart(text: str, placeholders: Sequence[str]) -> tuple[str, dict[str, str]]:
+def _told_apart(text: str, placeholders: Iterable[str]) -> tuple[str, dict[str, str]]:
     """A query with a placeholder for each relation, though some read the same; and what the new ones stand for."""
     again: dict[str, str] = {}
     for placeholder in placeholders:

@@ -292,6 +292,7 @@ class View:
     #: How many "windows" or "rows" a run may show, within how many runs ("delay").
     budget: Mapping[str, int] | None = None
     near: tuple[Near, ...] = ()  # which rows of a join's streams can meet
+    spread: str = ""  # the query as Spark is to run it, where that is not `text`
 
     kind = "view"
 

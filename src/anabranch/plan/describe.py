@@ -176,7 +176,7 @@ def _shown_key(view: View, index: int) -> str:
 
 def unbounded(view: View, catalog: Catalog) -> list[str]:
     """What there is to say of a join of streams in which any row can meet any other, however old."""
-    if len(view.streams) < 2 or len(_bounded(view)) == len(view.streams):
+    if len(view.streams) < 2 or bounded(view):
         return []
     streams = [catalog.stream(id) for id in view.streams.values()]
     one, other = streams[0], streams[1]
@@ -188,21 +188,27 @@ def unbounded(view: View, catalog: Catalog) -> list[str]:
     ]
 
 
-def _bounded(view: View) -> dict[str, int]:
-    """The inputs of a join of whose rows only the latest can still meet others."""
+def _held(view: View) -> dict[str, int]:
+    """How far ahead of the others' progress those rows of a join's inputs are that can still meet others."""
     return needed(view.near, dict.fromkeys(view.streams, 0))
+
+
+def bounded(view: View) -> bool:
+    """Whether of each stream of a join only the latest rows can still meet others."""
+    return len(_held(view)) == len(view.streams) and not view.views
 
 
 def _in_memory(view: View, catalog: Catalog) -> list[str]:
     lines = []
-    for input, since in _bounded(view).items() if view.node == "join" and not view.views else ():
+    for input, since in _held(view).items() if view.node == "join" and not view.views else ():
         others = _words([catalog.stream(id).name for name, id in view.streams.items() if name != input])
         behind = f"{duration_text(-since)} behind" if since < 0 else "not behind"
         if since > 0:
             behind = f"{duration_text(since)} ahead of"
         lines.append(
             f"rows of {catalog.stream(view.streams[input]).name} are in memory if they are {behind} the progress of "
-            f"{others} at the most; a row that is later than that finds its partners in the ledger"
+            f"{others} at the most; a row that is later than that finds "
+            + ("none (LATE DROP)" if view.late == "drop" else "its partners in the ledger")
         )
     return lines
 

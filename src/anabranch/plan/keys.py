@@ -101,6 +101,13 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, 
     return Keying("keyed", tuple(parts))
 
 
+def joined_by_equals(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> bool:
+    """Whether a column of one stream is to equal one of another."""
+    live = {index for index, each in enumerate(inputs) if not each.static}
+    classes = _Search(select, owner, inputs, text)._classes()
+    return any(len({index for index, _ in members} & live) > 1 for members in classes.groups)
+
+
 def limited(owner: Query) -> bool:
     return any(token.upper in ("LIMIT", "OFFSET") for token in owner.order_tokens)
 

@@ -17,6 +17,7 @@ from anabranch.algebra.windows import MILLISECOND
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
+from anabranch.plan.describe import bounded
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
 from anabranch.sql.lexer import quote_name
@@ -158,6 +159,13 @@ class Tree:
         if emission.first and timed:
             view = _coarser(view, timed)
         if emission.mode == "feed":
+            if emission.late == "drop" and not (view.node == "join" and bounded(view)):
+                raise refuse(
+                    self.text,
+                    emission.span,
+                    "LATE DROP is about windows that were shown, or rows that a join has let go, and here is neither",
+                    "leave it out; or join streams within a time: b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 HOUR",
+                )
             return view
         if emission.mode == "close" and any(r.window and partitioned(r.window) for r in query.relations()):
             self._refuse_budget(emission, "these windows close with a row of their own, and not by progress")

@@ -204,8 +204,8 @@ class Emission:
 
     @property
     def by_key(self) -> bool:
-        """Whether answers come out key by key: later than they are known, not all of them, or numbered."""
-        return self.mode in ("close", "triggers") or self.late != "correct" or self.stream
+        """Whether answers come out key by key: later than they are known, or numbered."""
+        return self.mode in ("close", "triggers") or self.stream
 
 
 @dataclass(frozen=True)
