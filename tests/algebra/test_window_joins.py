@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.algebra.plane import BandJoin, Input, Join, TumblingJoin, box, evaluate
@@ -139,6 +139,7 @@ joins = st.one_of(
 )
 
 
+@settings(max_examples=100, deadline=None)
 @given(joins, steps)
 def test_what_is_let_go_of_is_not_missed(join: Join, script: list[tuple[int, bool, int]]) -> None:
     """Whatever the order and the progress, each pair comes out once; and no row is kept that can meet no other."""

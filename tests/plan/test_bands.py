@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.plan.bands import Apart, differences, find_band, find_bands
@@ -84,6 +84,7 @@ MEANINGS: dict[str, Callable[[int, int, int], bool]] = {
 
 
 @pytest.mark.parametrize("condition", MEANINGS)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 4 * SECOND), st.integers(0, 4 * SECOND), st.integers(0, 3))
 def test_what_is_told_always_holds(condition: str, s: int, r: int, n: int) -> None:
     """Two times that a condition lets through are as far apart as it was found to say."""

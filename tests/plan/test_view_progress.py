@@ -6,7 +6,7 @@ import json
 from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.algebra.progress import END
@@ -173,6 +173,7 @@ MEETINGS = {
 
 
 @pytest.mark.parametrize("condition", MEETINGS)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("sr"), st.booleans(), st.integers(0, 8)), min_size=4, max_size=16))
 def test_no_later_pair_breaks_a_bound(condition: str, script: list[tuple[str, bool, int]]) -> None:
     """Rows that keep to the progress of their streams never make a pair below a bound that its view had."""
