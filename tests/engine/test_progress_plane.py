@@ -205,7 +205,7 @@ WINDOW_JOINS = {
 }
 
 
-@engine
+@settings(engine, max_examples=1)
 @given(st.integers(0, 10**6))
 def test_the_law_of_joined_windows(spark: SparkSession, seed: int) -> None:
     """Whatever the order in which two streams come, joined windows give what a batch query gives; and a window over

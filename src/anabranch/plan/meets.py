@@ -41,6 +41,8 @@ def find_meets(join: Join, view: View, keys: Mapping[str, Sequence[Token]]) -> M
     shown = dict(columns_shown(select, join.inputs, view.fields))
     if select.subqueries or select.tail or any(token.upper == "OVER" for item in select.items for token in item.tokens):
         return None
+    if select.lateral or any(each.relation.reshaped for each in join.inputs):
+        return None
     grouped = None
     if select.group or any(aggregate_calls([token for item in select.items for token in item.tokens])):
         names = {name for each in join.inputs for name in each.columns}
@@ -119,13 +121,12 @@ def of_union(operands: Sequence[Operand], fields: Sequence[Field]) -> Meets | No
 
 
 def union_times(operands: Sequence[Operand], fields: Sequence[Field]) -> dict[str, int]:
-    """The columns of a union that are event times in all of its operands, with what passes them."""
-    found = {}
-    for place, field in enumerate(fields):
-        shifts = {times[place][1] if place in times else None for _, times in operands}
-        if len(shifts) == 1 and (shift := next(iter(shifts))) is not None:
-            found[field.name] = shift
-    return found
+    """The columns of a union that are event times in all of its operands; windows close in each on its own."""
+    return {
+        field.name: 1
+        for place, field in enumerate(fields)
+        if operands and all(place in times and times[place][1] == 1 for _, times in operands)
+    }
 
 
 def through(upper: Meets | None, below: Meets | None) -> Meets | None:

@@ -9,7 +9,8 @@ is rewritten to
     GROUP BY k, window_start, window_end, window_time
 
 as text, by edits that know where each piece came from: what is wrong with it is shown in the text as it was written.
-How a window is written is for `spellings` to know; what a window function means, for `windows`.
+How a window is written is for `spellings` to know; how windows are joined, for `window_joins`; what a window function
+means, for `windows`.
 """
 
 from __future__ import annotations

@@ -42,7 +42,6 @@ class Entry:
     union: bool = False
     join: str = ""  # the words of the join it stands behind
     on: Span | None = None  # the condition behind ON
-    using: Span | None = None
 
     @property
     def exposed(self) -> str | None:
@@ -100,10 +99,7 @@ class _Reader:
         word = self.cursor.current
         inside = self.cursor.ahead(1).start
         self._skip()
-        span = Span(inside, self.cursor.previous.end)
-        if word.upper == "ON":
-            return replace(entry, on=span)
-        return replace(entry, using=span) if word.upper == "USING" else entry
+        return replace(entry, on=Span(inside, self.cursor.previous.end)) if word.upper == "ON" else entry
 
     def _skip(self) -> None:
         """Step over conditions of joins and the like."""
