@@ -198,9 +198,9 @@ WINDOW_JOINS = {
     "band": "SELECT s.k, s.ts AS a, r.ts AS b FROM s [RANGE 3 SECONDS OPEN, WA ts]"
     " LEFT JOIN r [RANGE 2 SECONDS, WA ts] ON s.k = r.k",
     "tumbling": "SELECT s.k, s.ts AS a, r.ts AS b FROM s, r [RANGE TUMBLING 5 SECONDS, WA ts] WHERE s.k = r.k",
-    "functions": "SELECT s.k, s.ts AS a, r.ts AS b FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 5 SECONDS) s"
+    "by_function": "SELECT s.k, s.ts AS a, r.ts AS b FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 5 SECONDS) s"
     " JOIN TUMBLE(TABLE r, DESCRIPTOR(ts), INTERVAL 5 SECONDS) r ON s.window_start = r.window_start AND s.k = r.k",
-    "union": "SELECT u.k, u.ts AS a, r.ts AS b FROM s UNION r AS u [RANGE 1 SECOND, WA ts], r [RANGE 4 SECONDS, WA ts]"
+    "unions": "SELECT u.k, u.ts AS a, r.ts AS b FROM s UNION r AS u [RANGE 1 SECOND, WA ts], r [RANGE 4 SECONDS, WA ts]"
     " WHERE u.k = r.k",
 }
 
