@@ -7,6 +7,7 @@ cannot do, or does not do alike, is left to Spark.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.reach import Range
@@ -15,6 +16,7 @@ from anabranch.engine.emit import copy_to_table, pane_relation, window_text
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import WINDOW_COLUMNS, BlockUse, Catalog, Field, Table, View
+from anabranch.plan.keys import INTEGERS
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
 
@@ -68,6 +70,25 @@ class _Unfit(Exception):
     """Something that a node reads is not to be had in DuckDB."""
 
 
+@dataclass(frozen=True)
+class _Touched:
+    """The values that one column of the touched keys has: how many are NULL, and the least and the greatest."""
+
+    type: str
+    nulls: int
+    low: int | None
+    high: int | None
+
+    def within(self, column: str) -> list[str]:
+        """Bounds that leave most of a table unread, where keys come in about the order of their values."""
+        if self.nulls or self.low is None or self.high is None:
+            return []
+        low, high = str(self.low), str(self.high)
+        if self.type == "timestamp":
+            low, high = timestamp(low), timestamp(high)
+        return [f"{column} BETWEEN {low} AND {high}"]
+
+
 class _Query:
     """The statement of one node for one commit."""
 
@@ -76,6 +97,7 @@ class _Query:
         self.catalog: Catalog = maintainer.catalog
         self.warm = maintainer.core.warm
         self.view = view
+        self.touched: tuple[_Touched, ...] = ()
 
     # ---- whether it can be
 
@@ -254,29 +276,17 @@ class _Query:
             return self._stamped(" UNION ALL ".join(parts), view.fields) if parts else None
         fields = (*view.fields, *view.hidden)
         columns = _columns(fields)
-        ctes: list[str] = []
-        if view.node == "keyed":
-            parts = []
-            names = ", ".join(f"CAST(k{i} AS {duckdb_type(key.type)}) AS k{i}" for i, key in enumerate(view.keys))
-            for touch in view.touches:
-                new = self.delta(view, touch.input, 0)
-                if new is None:
-                    continue
-                text = self._touching(touch.text, touch.input, new)
-                parts.append(f"SELECT {names} FROM ({text})")
-            if not parts:
-                return None
-            ctes.append(f"__touched AS MATERIALIZED (SELECT DISTINCT * FROM ({' UNION ALL '.join(parts)}))")
+        if view.node == "keyed" and not self._touch():
+            return None
         fresh = local_text(view.text, self._narrowed)
         given = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields)
         renamed = ", ".join(quoted(field.name) for field in fields)
-        ctes.append(f"__fresh AS (SELECT {given} FROM ({fresh}) AS __f({renamed}))")
+        ctes = f"WITH __fresh AS (SELECT {given} FROM ({fresh}) AS __f({renamed})) "
         stored = (*fields, Field("_diff", "bigint"))
         shown = self.warm.relation(view.changes_table, self.maintainer.before, stored)
         keyed = ""
         if view.node == "keyed":
-            same = " AND ".join(f"r.{quoted(key.name)} IS NOT DISTINCT FROM t.k{i}" for i, key in enumerate(view.keys))
-            keyed = f" WHERE EXISTS (SELECT 1 FROM __touched t WHERE {same})"
+            keyed = f" WHERE {self._is_touched([key.name for key in view.keys])}"
         both = (
             f"SELECT {columns}, 1 AS _diff FROM __fresh r{keyed}"
             f" UNION ALL SELECT {columns}, -_diff FROM {shown} r{keyed}"
@@ -285,7 +295,42 @@ class _Query:
             f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM ({both}) GROUP BY {columns}"
             " HAVING sum(_diff) <> 0"
         )
-        return self._stamped(net, fields, f"WITH {', '.join(ctes)} ")
+        return self._stamped(net, fields, ctes)
+
+    def _touch(self) -> bool:
+        """Put the keys that new rows touch into a table of their own; whether there are any."""
+        keys = self.view.keys
+        parts = []
+        names = ", ".join(f"CAST(k{i} AS {duckdb_type(key.type)}) AS k{i}" for i, key in enumerate(keys))
+        for touch in self.view.touches:
+            new = self.delta(self.view, touch.input, 0)
+            if new is not None:
+                parts.append(f"SELECT {names} FROM ({self._touching(touch.text, touch.input, new)})")
+        if not parts:
+            return False
+        duck = self.warm.duck
+        duck.execute(f"CREATE OR REPLACE TEMP TABLE __touched AS SELECT DISTINCT * FROM ({' UNION ALL '.join(parts)})")
+        figures = ["count(*)"]
+        for index, key in enumerate(keys):
+            along = {"timestamp": f"epoch_us(k{index})"}.get(key.type, f"k{index}" if key.type in INTEGERS else "NULL")
+            figures += [f"count(*) - count(k{index})", f"min({along})", f"max({along})"]
+        found = duck.execute(f"SELECT {', '.join(figures)} FROM __touched").fetchone()
+        assert found is not None
+        self.touched = tuple(
+            _Touched(key.type, *found[3 * index + 1 : 3 * index + 4]) for index, key in enumerate(keys)
+        )
+        return bool(found[0])
+
+    def _is_touched(self, columns: Sequence[str | None]) -> str:
+        """The condition that a row has a touched key; NULL is a key like any other. Columns that it has not: None."""
+        same, within = [], []
+        for index, (column, keys) in enumerate(zip(columns, self.touched, strict=True)):
+            if column is None:
+                continue
+            name = f"r.{quoted(column)}"
+            same.append(f"{name} {'IS NOT DISTINCT FROM' if keys.nulls else '='} t.k{index}")
+            within += keys.within(name)
+        return " AND ".join([*within, f"EXISTS (SELECT 1 FROM __touched t WHERE {' AND '.join(same)})"])
 
     def _touching(self, text: str, placeholder: str, new: str) -> str:
         before = self.maintainer.before
@@ -296,10 +341,9 @@ class _Query:
     def _narrowed(self, placeholder: str) -> str | None:
         whole = self.relation(self.view, placeholder, self.maintainer.after)
         columns = next((each.columns for each in self.view.narrows if each.input == placeholder), ())
-        pairs = [f"r.{quoted(name)} IS NOT DISTINCT FROM t.k{i}" for i, name in enumerate(columns) if name is not None]
-        if whole is None or not pairs:
+        if whole is None or not any(columns):
             return whole
-        return f"(SELECT * FROM {whole} r WHERE EXISTS (SELECT 1 FROM __touched t WHERE {' AND '.join(pairs)}))"
+        return f"(SELECT * FROM {whole} r WHERE {self._is_touched(columns)})"
 
     def _stamped(self, text: str, fields: Sequence[Field], ctes: str = "") -> str:
         items = [f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields]
