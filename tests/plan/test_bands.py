@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.plan.bands import Apart, differences, find_band, find_bands
-from anabranch.plan.keys import Input, conjuncts
+from anabranch.plan.keys import Input
+from anabranch.sql.calls import conjuncts
 from anabranch.sql.lexer import tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import Select, SelectStatement

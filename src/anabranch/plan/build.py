@@ -204,7 +204,7 @@ class Build:
         plain = below.emit == "feed" and below.late == "correct" and not below.stream and not below.counted
         if below.node not in ("keyed", "join") or not plain or below.blocks or below.triggers:
             return None
-        everything = any(item.tokens[-1].text == "*" for item in select.items)
+        everything = any(item.star for item in select.items)
         names, hidden = [], []
         for index, key in enumerate(below.keys):
             shown = self._passed_through(select, view, key.name)
@@ -237,7 +237,7 @@ class Build:
     def _passed_through(self, select: Select, view: View, column: str) -> str | None:
         """The output column that is a column of the only relation as it stands."""
         for item, field in zip(select.items, view.fields, strict=False):
-            if item.tokens[-1].text == "*":
+            if item.star:
                 return column if any(each.name == column for each in view.fields) else None
             named = list(chains(item.tokens))
             whole = len(named) == 1 and named[0].span == item.expression

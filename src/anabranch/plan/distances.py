@@ -19,8 +19,7 @@ from math import ceil, floor
 from typing import TypeVar
 
 from anabranch.errors import SyntaxProblem
-from anabranch.plan.keys import conjuncts
-from anabranch.sql.calls import closing, split_commas
+from anabranch.sql.calls import closing, conjuncts, split_commas
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import HOUR, MILLISECOND, MINUTE, SECOND, take_duration
 from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, SYMBOL, Token

@@ -13,11 +13,11 @@ row of theirs comes from one row of each input: those of one stream (`stateless`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.plan.blocks import aggregates_in, grouped_tokens
-from anabranch.sql.calls import chains, closing, split_commas
+from anabranch.sql.calls import chains, closing, conjuncts, split_commas
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
@@ -302,36 +302,6 @@ class _Search:
                             classes.join(one, other)
                         break
         return classes
-
-
-def conjuncts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """The conditions that must all hold, those in brackets too; nothing where OR makes them alternatives."""
-    while len(tokens) > 2 and tokens[0].text == "(" and closing(tokens, 0) == len(tokens) - 1:
-        tokens = tokens[1:-1]
-    depth = cases = between = 0
-    piece: list[Token] = []
-    pieces: list[list[Token]] = []
-    for token in tokens:
-        word = token.upper
-        if token.kind == "symbol":
-            depth += (token.text in "([{") - (token.text in ")]}")
-        cases += (word == "CASE") - (word == "END" and cases > 0)
-        if depth == 0 and cases == 0:
-            if word == "OR":
-                return
-            between += word == "BETWEEN"
-            if word == "AND" and between:
-                between -= 1
-            elif word == "AND":
-                pieces.append(piece)
-                piece = []
-                continue
-        piece.append(token)
-    for each in (*pieces, piece):
-        if each and each[0].text == "(" and closing(each, 0) == len(each) - 1:
-            yield from conjuncts(each)
-        else:
-            yield each
 
 
 def _partition_by(tokens: Sequence[Token]) -> list[tuple[Token, ...]]:

@@ -23,7 +23,9 @@ _KEYWORDS = {
         hours day days with intersect except exists limit filter"""
     )
 }
-_CALLS = words("count sum avg min max row_number rank dense_rank coalesce __rows unix_micros timestamp_micros pmod")
+_CALLS = words(
+    """count sum avg min max row_number rank dense_rank lead lag coalesce __rows unix_micros timestamp_micros pmod"""
+)
 _AGGREGATES = words("sum min max count")
 _SYMBOLS = frozenset({"(", ")", ",", ".", "=", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "=="})
 #: Words that begin something that only looks like a name.
@@ -58,6 +60,8 @@ def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
 
 def _piece(tokens: Sequence[Token], index: int, following: str, relation: Callable[[str], str | None]) -> str | None:
     token = tokens[index]
+    if token.upper == "EXCEPT" and following == "(" and index and tokens[index - 1].text == "*":
+        return "EXCLUDE" if tokens[index + 2].upper not in ("SELECT", "WITH", "(") else token.text
     if token.kind == QUOTED:
         return relation(token.name) if token.name.startswith("@") else quoted(token.name)
     if token.kind == STRING:

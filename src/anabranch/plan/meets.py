@@ -87,12 +87,12 @@ def columns_shown(
     """
     position = 0
     for item in select.items:
-        if item.tokens[-1].text != "*":
+        if not item.star:
             if position < len(fields):
                 yield fields[position].name, item.tokens
             position += 1
             continue
-        if len(inputs) > 1 or inputs[0].relation.window is not None:
+        if len(inputs) > 1 or inputs[0].relation.window is not None or item.tokens[-1].text != "*":
             return
         for index, field in enumerate(fields[position : position + len(inputs[0].columns)]):
             yield field.name, tokenize(quote_name(starred[index] if starred else field.name))[:-1]

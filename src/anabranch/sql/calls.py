@@ -140,6 +140,36 @@ def split_commas(tokens: Sequence[Token]) -> Iterator[list[Token]]:
         yield piece
 
 
+def conjuncts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """The conditions that must all hold, those in brackets too; nothing where OR makes them alternatives."""
+    while len(tokens) > 2 and tokens[0].text == "(" and closing(tokens, 0) == len(tokens) - 1:
+        tokens = tokens[1:-1]
+    depth = cases = between = 0
+    piece: list[Token] = []
+    pieces: list[list[Token]] = []
+    for token in tokens:
+        word = token.upper
+        if token.kind == "symbol":
+            depth += (token.text in "([{") - (token.text in ")]}")
+        cases += (word == "CASE") - (word == "END" and cases > 0)
+        if depth == 0 and cases == 0:
+            if word == "OR":
+                return
+            between += word == "BETWEEN"
+            if word == "AND" and between:
+                between -= 1
+            elif word == "AND":
+                pieces.append(piece)
+                piece = []
+                continue
+        piece.append(token)
+    for each in (*pieces, piece):
+        if each and each[0].text == "(" and closing(each, 0) == len(each) - 1:
+            yield from conjuncts(each)
+        else:
+            yield each
+
+
 @dataclass(frozen=True)
 class Chain:
     """A name as it stands in an expression: `price`, `b.price`."""

@@ -29,7 +29,7 @@ _INNER = ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")
 _HINT = "as in FROM a [RANGE 3 MINUTES, WA ts], b [RANGE 2 MINUTES, WA ts]"
 
 
-def join_edits(text: str, tokens: Sequence[Token], block: Block, sources: Sequence[Entry]) -> Iterator[Edit]:
+def joined_edits(text: str, tokens: Sequence[Token], block: Block, sources: Sequence[Entry]) -> Iterator[Edit]:
     """The join of a FROM clause some of whose inputs have brackets behind them."""
     for each in sources:
         if each.window is not None:
