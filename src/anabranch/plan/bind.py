@@ -18,7 +18,7 @@ from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.syntax import Query, Relation, Select, Watermark, WindowSpec
 from anabranch.sql.watermarks import watermark_text
 
-SYSTEM_TABLES = ("runs", "progress", "views", "nodes", "tables", "bad_rows", "late_rows", "sinks")
+SYSTEM_TABLES = ("runs", "progress", "views", "nodes", "tables", "bad_rows", "late_rows", "sinks", "lookups")
 FILE_FUNCTIONS = ("csv", "tsv", "json", "parquet", "files")
 
 

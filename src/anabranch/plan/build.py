@@ -22,6 +22,7 @@ from anabranch.plan.catalog import (
     window_type,
 )
 from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, limited, with_hidden
+from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
 from anabranch.plan.windows import closing_shift
@@ -57,6 +58,7 @@ class Build:
         self.blocks: list[tuple[Block, Placed]] = []
         self.counted: str | None = None
         self.guard: list[Edit] = []
+        self.unnamed = 0
 
     # ---- relations
 
@@ -78,14 +80,28 @@ class Build:
             node = self.ctes.get(relation.name.last.lower())
         if node is None:
             return
+        self.put(relation, node)
+
+    def put(self, relation: Relation, node: View) -> str:
+        """Put a node in place of a relation, or of the node that is there; the name that it has in the text."""
+        before = next((edit for edit in self.edits if edit.span == relation.span), None)
+        if before is not None:
+            self.edits.remove(before)
+            texts = [edit.text for edit in self.edits]
+            unread = [each for each in self.views if not any(quote_name(each) in text for text in texts)]
+            for each in unread:
+                del self.views[each]
         source = self.place(node)
         if relation.window is not None:
             source = self.binder.windowed(source, relation, node.fields)
-        if relation.alias is None and relation.exposed is not None:
-            source += f" AS {quote_name(relation.exposed)}"
-        elif relation.alias is None and relation.window is None:
-            source += f" AS __n{len(self.views)}"
+        name = relation.exposed
+        if name is None:
+            self.unnamed += 1
+            name = f"__n{self.unnamed}"
+        if relation.alias is None and (relation.exposed is not None or relation.window is None):
+            source += f" AS {quote_name(name)}"
         self.edits.append(Edit(relation.span, source))
+        return name
 
     def names_inside(self, query: Query) -> None:
         """Names of common table expressions inside a query that stays where it is."""
@@ -136,7 +152,7 @@ class Build:
         return self._finish(emit, Keying("keyed", every_column=True), None, (), tuple(touches))
 
     def _is_stateless(self, select: Select) -> bool:
-        if any(each.subquery is not None for each in select.relations):
+        if any(each.subquery is not None or asked_table(self.binder, each) for each in select.relations):
             return False
         inputs = self._inputs(select, placed=False)
         return find_keys(select, Query(select.span, select), inputs, self.text).kind == "stateless"
@@ -146,6 +162,7 @@ class Build:
             self.replace_relation(relation)
         for inner in select.subqueries:
             self.names_inside(inner)
+        place_lookups(self, select, self._inputs(select, placed=True))
         inputs = self._inputs(select, placed=True)
         keying = find_keys(select, self.query, inputs, self.text)
         if not any(not each.static for each in inputs):
@@ -311,6 +328,12 @@ class Build:
         if isinstance(found, Stream | View):
             return found.fields, False
         return (found.fields, True) if isinstance(found, Table) else ((), True)
+
+    def fields_of(self, relation: Relation) -> tuple[Field, ...]:
+        return self._fields(relation, True)[0]
+
+    def node_of(self, relation: Relation) -> View | None:
+        return self._node(relation)
 
     def _node(self, relation: Relation) -> View | None:
         """The node that stands in place of a relation."""

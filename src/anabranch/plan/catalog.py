@@ -18,6 +18,8 @@ T = TypeVar("T")
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time", "window_id")
 #: The columns that kept rows have besides those of their stream: their number among all its rows, and when they came.
 ROW_NUM, ARRIVAL_TS = "_row_num", "_arrival_ts"
+#: The column of a node that asks tables outside: the version whose run asked.
+ASKED = "_asked"
 #: How placeholders begin behind which the rows of a stream are with these.
 NUMBERED = "@n:"
 
@@ -88,6 +90,7 @@ class Table:
     source: str | None
     options: Mapping[str, Any]
     query: str | None  # CREATE TABLE AS SELECT: what REFRESH runs again
+    asked: str = ""  # why it stays where it is and is asked by key; empty: it is loaded
 
     kind = "table"
 
@@ -242,6 +245,18 @@ class Band:
 
 
 @dataclass(frozen=True)
+class Ask:
+    """A table outside that each row asks for its matches: by which columns, and by what of a row named `of`."""
+
+    table: str
+    of: str
+    expressions: tuple[str, ...]
+    by: tuple[str, ...]  # one column for each expression
+    columns: tuple[str, ...]  # what is kept of each match
+    into: str  # the column that holds the list of them
+
+
+@dataclass(frozen=True)
 class View:
     """A continuous query with a name. `text` is the query over placeholders: pane tables, rows, tables, other views.
 
@@ -264,7 +279,7 @@ class View:
     direct: tuple[Output, ...] = ()  # set when the changes can be computed on the driver
     ordered: bool = False
     statics_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    node: str = ""  # "stateless", "keyed", "whole"; empty: no node
+    node: str = ""  # "stateless", "keyed", "whole", "lookup"; empty: no node
     reason: str = ""  # why it is computed as a whole
     keys: tuple[Field, ...] = ()
     touches: tuple[Touch, ...] = ()
@@ -281,6 +296,7 @@ class View:
     band: Band | None = None  # how far apart the sides of a join are
     #: How many "windows" or "rows" a run may show, within how many runs ("delay").
     budget: Mapping[str, int] | None = None
+    asks: tuple[Ask, ...] = ()  # the tables outside that a node of kind "lookup" asks
 
     kind = "view"
 
@@ -347,6 +363,7 @@ _NESTED: dict[str, type[Any]] = {
     "direct": Output,
     "touches": Touch,
     "narrows": Narrow,
+    "asks": Ask,
 }
 
 

@@ -17,9 +17,10 @@ from anabranch.algebra.windows import MILLISECOND
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
+from anabranch.plan.outside import asks, refuse_others
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.syntax import Emission, Query
 
 
@@ -27,8 +28,12 @@ def plan(
     *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
     catalog: Catalog, world: Surroundings, feed: bool = False,
 ) -> Planned:  # fmt: skip
-    """Plan a continuous query. With `feed`, its changes are kept though its text does not ask for it."""
+    """Plan a continuous query. With `feed`, its changes are kept though its text does not ask for it.
+
+    So are those of a query that asks tables outside: its answer depends on when they were asked.
+    """
     emission = said(query)
+    feed = feed or asks(text, catalog, query)
     inner = any(each.emits for each in query.nested())
     arguments: dict[str, Any] = {
         "id": id, "name": name, "text": text, "sql": sql, "query": query, "start": start, "fields": fields,
@@ -45,6 +50,7 @@ def plan(
     refuse_volatile(text, query)
     tree = Tree(text, catalog, world, id, name, start)
     root = tree.root(query, sql, fields, "feed" if feed or emission is not None else "read")
+    refuse_others(text, catalog, query, tree.joined)
     return tree.planned(root)
 
 
@@ -97,6 +103,7 @@ class Tree:
         self.placer = Placer(catalog, world)
         self.nodes: list[View] = []
         self.placed = 0
+        self.joined: list[Span] = []  # the tables outside that are asked
 
     def root(self, query: Query, sql: str, fields: tuple[Field, ...], emit: str) -> View:
         view = self.node(query, {}, emit)
