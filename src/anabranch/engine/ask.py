@@ -133,13 +133,15 @@ class Asker:
 
 def apart(rows: pa.Table, columns: tuple[str, ...], by: tuple[str, ...], keys: Sequence[Key]) -> dict[Key, pa.Table]:
     """Rows by their key; a key without rows has none, and rows of other keys are left out."""
+    import pyarrow as pa
+
     places: dict[Key, list[int]] = {key: [] for key in keys}
     values = [rows.column(name).to_pylist() for name in by]
     for place, key in enumerate(zip(*values, strict=True)):
         if key in places:
             places[key].append(place)
     shown = rows.select(list(columns))
-    order = shown.take([place for each in places.values() for place in each])
+    order = shown.take(pa.array([place for each in places.values() for place in each], pa.int64()))
     found: dict[Key, pa.Table] = {}
     start = 0
     for key, each in places.items():

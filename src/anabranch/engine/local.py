@@ -57,6 +57,11 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
         return None  # an overflow, say: Spark tells of it in its own words
 
 
+def query_of(maintainer: Maintainer, view: View) -> _Query:
+    """The relations that a node reads, as DuckDB sees them."""
+    return _Query(maintainer, view)
+
+
 class _Query:
     """The statement of one node for one commit."""
 
@@ -75,7 +80,7 @@ class _Query:
         view = self.view
         if view.emit == "triggers" or view.counted or view.node not in ("keyed", "whole", "stateless"):
             return False
-        if any(duckdb_type(field.type) is None for field in self._all_fields(view)):
+        if any(duckdb_type(field.type) is None for field in self.all_fields(view)):
             return False
         empty = local_text(view.text, lambda placeholder: self._empty(view, placeholder))
         touches = [local_text(touch.text, lambda placeholder: self._empty(view, placeholder)) for touch in view.touches]
@@ -92,7 +97,7 @@ class _Query:
         wanted = [duckdb_type(field.type) or "" for field in (*view.fields, *view.hidden)]
         return len(kinds) == len(wanted) and all(map(_alike, kinds, wanted))
 
-    def _all_fields(self, view: View) -> list[Field]:
+    def all_fields(self, view: View) -> list[Field]:
         fields = [*view.fields, *view.hidden]
         for id in view.streams.values():
             fields += self.catalog.stream(id).fields
@@ -219,7 +224,7 @@ class _Query:
                 rows = self._through(view, sign)
                 if rows is not None:
                     parts.append(f"SELECT {_columns(view.fields)}, CAST({sign} AS BIGINT) AS _diff FROM {rows}")
-            return self._stamped(" UNION ALL ".join(parts), view.fields) if parts else None
+            return self.stamped(" UNION ALL ".join(parts), view.fields) if parts else None
         fields = (*view.fields, *view.hidden)
         columns = _columns(fields)
         ctes: list[str] = []
@@ -253,7 +258,7 @@ class _Query:
             f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM ({both}) GROUP BY {columns}"
             " HAVING sum(_diff) <> 0"
         )
-        return self._stamped(net, fields, f"WITH {', '.join(ctes)} ")
+        return self.stamped(net, fields, f"WITH {', '.join(ctes)} ")
 
     def _touching(self, text: str, placeholder: str, new: str) -> str:
         before = self.maintainer.before
@@ -269,7 +274,7 @@ class _Query:
             return whole
         return f"(SELECT * FROM {whole} r WHERE EXISTS (SELECT 1 FROM __touched t WHERE {' AND '.join(pairs)}))"
 
-    def _stamped(self, text: str, fields: Sequence[Field], ctes: str = "") -> str:
+    def stamped(self, text: str, fields: Sequence[Field], ctes: str = "") -> str:
         items = [f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields]
         version = self.maintainer.before.version + 1
         return (

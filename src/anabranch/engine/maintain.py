@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END
-from anabranch.engine import local, outside, read
+from anabranch.engine import local, outside, outside_local, read
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import Held, Moves, held_back, hold, key_bounds, progress, shown_before
@@ -139,6 +139,10 @@ class Maintainer:
 
     def _ask(self, view: View, *, anew: bool = False) -> tuple[DataFile, ...]:
         """New rows with the matches that tables outside have for them."""
+        files = None if anew else outside_local.changes(self, view)
+        if files is not None:
+            self.added[view.changes_table] = files
+            return files
         changed = outside.changes(self, view, anew=anew)
         return () if changed is None else self._write(view, changed)
 

@@ -10,6 +10,7 @@ was committed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine import read
@@ -64,11 +65,11 @@ def _difference(maintainer: Maintainer, view: View) -> DataFrame | None:
 
 
 def _columns(view: View) -> str:
-    """The columns of the rows that are asked for."""
-    return ", ".join(quote_name(field.name) for field in _inputs(view))
+    return ", ".join(quote_name(field.name) for field in inputs_of(view))
 
 
-def _inputs(view: View) -> tuple[Field, ...]:
+def inputs_of(view: View) -> tuple[Field, ...]:
+    """The columns of the rows that ask."""
     own = {ASKED, *(ask.into for ask in view.asks)}
     return tuple(field for field in view.fields if field.name not in own)
 
@@ -81,7 +82,7 @@ def _asked(maintainer: Maintainer, view: View, rows: DataFrame) -> DataFrame:
     core = maintainer.core
     keyed = []
     for number, ask in enumerate(view.asks):
-        types = [field.type for field in _fields(maintainer, ask, ask.by)]
+        types = [field.type for field in fields_of(maintainer, ask, ask.by)]
         for index, (expression, type) in enumerate(zip(ask.expressions, types, strict=True)):
             keyed.append(f"try_cast({expression} AS {type}) AS `{KEY.format(number, index)}`")
     text = f"SELECT *, {', '.join(keyed)} FROM `@rows` AS {quote_name(view.asks[0].of)}"
@@ -95,7 +96,7 @@ def _asked(maintainer: Maintainer, view: View, rows: DataFrame) -> DataFrame:
         joins.append(f" LEFT JOIN `@found{number}` AS __f{number} ON {on}")
         shown.append(f"__f{number}.{quote_name(ask.into)}")
     version = f"CAST({maintainer.before.version + 1} AS BIGINT) AS {ASKED}"
-    items = ", ".join([*(f"__rows.{quote_name(field.name)}" for field in _inputs(view)), version, *shown])
+    items = ", ".join([*(f"__rows.{quote_name(field.name)}" for field in inputs_of(view)), version, *shown])
     reach("after-lookup")
     return core.frames.sql(f"SELECT {items}, __rows._diff FROM `@rows` AS __rows{''.join(joins)}", relations)
 
@@ -109,9 +110,9 @@ def _found(maintainer: Maintainer, ask: Ask, names: list[str], rows: DataFrame) 
     assert isinstance(table, Table)
     values = zip(*(column.to_pylist() for column in keys.columns), strict=True)
     matches = core.asker(table).matches(ask.columns, ask.by, values)
-    kept = arrow_schema(_fields(maintainer, ask, ask.columns))
+    kept = arrow_schema(fields_of(maintainer, ask, ask.columns))
     by = arrow_schema(
-        [Field(n.strip("`"), f.type) for n, f in zip(names, _fields(maintainer, ask, ask.by), strict=True)]
+        [Field(n.strip("`"), f.type) for n, f in zip(names, fields_of(maintainer, ask, ask.by), strict=True)]
     )
     return _frame(core, as_table(matches, kept, by, ask.into))
 
@@ -122,7 +123,7 @@ def _frame(core: Core, table: Any) -> DataFrame:
     return core.spark.createDataFrame(table.schema.empty_table())
 
 
-def _fields(maintainer: Maintainer, ask: Ask, names: tuple[str, ...]) -> list[Field]:
+def fields_of(maintainer: Maintainer, ask: Ask, names: tuple[str, ...]) -> list[Field]:
     table = maintainer.catalog[ask.table]
     assert isinstance(table, Table)
     return [next(field for field in table.fields if field.name == name) for name in names]
@@ -132,24 +133,29 @@ def _fields(maintainer: Maintainer, ask: Ask, names: tuple[str, ...]) -> list[Fi
 
 
 def _taken_back(maintainer: Maintainer, view: View, gone: DataFrame) -> DataFrame:
-    """What was kept with rows that are no more, those that were asked for last first."""
-    core = maintainer.core
-    inputs = [quote_name(field.name) for field in _inputs(view)]
-    same = " AND ".join(f"__s.{name} <=> __g.{name}" for name in inputs) or "true"
-    lists = [quote_name(ask.into) for ask in view.asks]
+    shown = read.changes_frame(maintainer.core, maintainer.catalog, view, maintainer.before)
+    text = taken_back_sql(view, "`@shown`", "`@gone`", quote_name, "<=>")
+    return maintainer.core.frames.sql(text, {"@shown": shown, "@gone": gone})
+
+
+def taken_back_sql(view: View, shown: str, gone: str, quote: Callable[[str], str], same: str) -> str:
+    """What was kept with rows that are no more, those that were asked for last first.
+
+    For Spark and DuckDB: `quote` writes a name, `same` compares so that NULL equals NULL. `gone` has counts below zero.
+    """
+    inputs = [quote(field.name) for field in inputs_of(view)]
+    on = " AND ".join(f"__s.{name} {same} __g.{name}" for name in inputs)
+    lists = [quote(ask.into) for ask in view.asks]
     kept = ", ".join(inputs)
+    rows = ", ".join(f"__s.{name}" for name in (*inputs, ASKED))
     stored = (
-        f"SELECT {', '.join(f'__s.{name}' for name in inputs)}, __s.{ASKED},"
-        f" {', '.join(f'first(__s.{name}) AS {name}' for name in lists)},"
-        " sum(__s._diff) AS __count, -first(__g._diff) AS __gone"
-        f" FROM `@shown` AS __s JOIN `@gone` AS __g ON {same}"
-        f" GROUP BY {', '.join(f'__s.{name}' for name in inputs)}, __s.{ASKED} HAVING sum(__s._diff) > 0"
+        f"SELECT {rows}, {', '.join(f'first(__s.{name}) AS {name}' for name in lists)},"
+        f" sum(__s._diff) AS __count, -first(__g._diff) AS __gone FROM {shown} AS __s JOIN {gone} AS __g ON {on}"
+        f" GROUP BY {rows} HAVING sum(__s._diff) > 0"
     )
     later = f"PARTITION BY {kept} ORDER BY {ASKED} DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
-    ranked = f"SELECT *, coalesce(sum(__count) OVER ({later}), 0) AS __later FROM ({stored})"
-    text = (
+    ranked = f"SELECT *, coalesce(sum(__count) OVER ({later}), 0) AS __later FROM ({stored}) AS __stored"
+    return (
         f"SELECT {kept}, {ASKED}, {', '.join(lists)}, -CAST(least(__count, __gone - __later) AS BIGINT) AS _diff"
-        f" FROM ({ranked}) WHERE __later < __gone"
+        f" FROM ({ranked}) AS __ranked WHERE __later < __gone"
     )
-    shown = read.changes_frame(core, maintainer.catalog, view, maintainer.before)
-    return core.frames.sql(text, {"@shown": shown, "@gone": gone})
