@@ -226,6 +226,9 @@ class Definer:
             rows = None if why else opened.read()
         except lookup.WrongOption as error:
             raise _at(statement, source.spans.get(error.option, source.span), error) from error
+        except lookup.NoColumn as error:
+            column = next(each for each in statement.columns if each.name == error.column)
+            raise _at(statement, column.span, error) from error
         except SourceError as error:
             raise _at(statement, source.span, error) from error
         table = Table(id, statement.name.last, statement.sql, fields, source.kind, options, None, why)

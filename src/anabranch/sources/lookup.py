@@ -58,6 +58,14 @@ class Unreachable(SourceError):
     """The table did not answer; it is asked again."""
 
 
+class NoColumn(SourceError):
+    """A column that was declared and is not there."""
+
+    def __init__(self, column: str, *, hint: str | None) -> None:
+        super().__init__(f"the table has no column {column}", hint=hint)
+        self.column = column
+
+
 class WrongOption(SourceError):
     """Something wrong with one option of a source."""
 
@@ -164,7 +172,7 @@ def chosen(found: Sequence[Field], declared: Sequence[Field] | None) -> tuple[Fi
     names = {field.name.lower(): field.name for field in found}
     for field in declared:
         if field.name.lower() not in names:
-            raise SourceError(f"the table has no column {field.name}", hint=did_you_mean(field.name, names.values()))
+            raise NoColumn(field.name, hint=did_you_mean(field.name, names.values()))
     return tuple(Field(names[field.name.lower()], field.type) for field in declared)
 
 
