@@ -135,6 +135,7 @@ def apart(rows: pa.Table, columns: tuple[str, ...], by: tuple[str, ...], keys: S
     """Rows by their key; a key without rows has none, and rows of other keys are left out."""
     import pyarrow as pa
 
+    rows = rows.sort_by([(name, "ascending") for name in (*by, *columns)])  # whatever order they came in
     places: dict[Key, list[int]] = {key: [] for key in keys}
     values = [rows.column(name).to_pylist() for name in by]
     for place, key in enumerate(zip(*values, strict=True)):

@@ -10,6 +10,7 @@ from anabranch.plan.bands import find_band, place_of
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
 from anabranch.plan.catalog import (
+    ASKED,
     WINDOW_COLUMNS,
     Band,
     Field,
@@ -92,6 +93,9 @@ class Build:
             for each in unread:
                 del self.views[each]
         source = self.place(node)
+        if node.asks:  # when a row was asked for is nobody's business above: ties must not be broken by it
+            shown = ", ".join(quote_name(field.name) for field in node.fields if field.name != ASKED)
+            source = f"(SELECT {shown} FROM {source})"
         if relation.window is not None:
             source = self.binder.windowed(source, relation, node.fields)
         name = relation.exposed

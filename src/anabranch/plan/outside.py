@@ -124,7 +124,10 @@ class _Placing:
                 f"join it by an equality with columns of one stream or view on its left: ON {table.name}.id = s.id",
             )
         live = max(by_live, key=lambda each: (len({pair.column for pair in by_live[each]}), -each))
-        self.pairs[index] = list({pair.column: pair for pair in reversed(by_live[live])}.values())
+        first: dict[str, _Pair] = {}
+        for pair in by_live[live]:
+            first.setdefault(pair.column, pair)
+        self.pairs[index] = list(first.values())
         self._check_types(live, index, table)
         return live
 
