@@ -13,6 +13,14 @@ if TYPE_CHECKING:
 MEMORY = "4GB"
 
 
+#: Functions of Spark's that a text for DuckDB may use.
+SPARK_FUNCTIONS = {
+    "unix_micros(a)": "epoch_us(a)",
+    "timestamp_micros(a)": "CAST(make_timestamp(a) AS TIMESTAMPTZ)",
+    "pmod(a, b)": "((a % b) + b) % b",
+}
+
+
 def connect(spill: Path | None = None, memory: str = MEMORY) -> duckdb.DuckDBPyConnection:
     """A DuckDB in memory; what does not fit goes to the folder `spill`."""
     import duckdb
@@ -27,6 +35,8 @@ def connect(spill: Path | None = None, memory: str = MEMORY) -> duckdb.DuckDBPyC
         *([f"temp_directory = {quoted_text(str(spill))}"] if spill is not None else []),
     ):
         duck.execute(f"SET {setting}")
+    for name, text in SPARK_FUNCTIONS.items():
+        duck.execute(f"CREATE MACRO {name} AS {text}")
     return duck
 
 

@@ -50,7 +50,7 @@ class SqlError(AnabranchError):
         hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
-        if isinstance(text, Rewritten):
+        while isinstance(text, Rewritten):
             if start is not None:
                 start, end = text.place(start, start + 1 if end is None else end)
             text = text.original

@@ -87,6 +87,11 @@ class Core:
     def spark(self) -> SparkSession:
         return self.frames.spark
 
+    @property
+    def alone(self) -> bool:
+        """Whether Spark has this machine and no other: then DuckDB has as many cores as it, and less to prepare."""
+        return self.frames.alone
+
     def cancel(self) -> None:
         """Have Spark give up the jobs that are under way, if it is started and ours."""
         if self._frames is not None and self._given is None:

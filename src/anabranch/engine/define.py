@@ -29,7 +29,7 @@ from anabranch.errors import (
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, to_json
-from anabranch.plan.describe import because
+from anabranch.plan.describe import because, unbounded
 from anabranch.plan.nodes import plan
 from anabranch.plan.outside import asks
 from anabranch.plan.strategy import Load
@@ -347,8 +347,12 @@ class Definer:
         name = self._free_name(statement, statement.name, "view", again_is_fine)
         if name is None:
             return f"view {statement.name} is there already"
-        self.make_view(statement.name.last, statement.text, statement.sql, statement.query, statement.start, statement)
-        return f"view {statement.name.last} created"
+        view = self.make_view(
+            statement.name.last, statement.text, statement.sql, statement.query, statement.start, statement
+        )
+        catalog = self.core.catalog()
+        told = [line for each in (*catalog.nodes_of(view), view) for line in unbounded(each, catalog)]
+        return "\n".join([f"view {statement.name.last} created", *told])
 
     def make_view(
         self,

@@ -25,6 +25,7 @@ class Frames:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
+        self.alone = (spark.conf.get("spark.master", "") or "").startswith("local")
         self._numbers = itertools.count()
         self._empty: dict[tuple[Field, ...], DataFrame] = {}
 

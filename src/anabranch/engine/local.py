@@ -6,23 +6,29 @@ cannot do, or does not do alike, is left to Spark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from anabranch.algebra.reach import Range
 from anabranch.duck import quoted, timestamp
 from anabranch.engine.emit import copy_to_table, pane_relation, window_text
-from anabranch.engine.warm import file_rows
+from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import WINDOW_COLUMNS, BlockUse, Catalog, Field, Table, View
+from anabranch.plan.keys import INTEGERS
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
 
 if TYPE_CHECKING:
     from anabranch.engine.maintain import Maintainer
 
-#: More rows than this are Spark's, on every core there is.
-MOST_ROWS = 200_000
-MOST_STATE = 20_000_000
+#: More rows than this are Spark's, on every core there is; where it has no other machine, many more.
+MOST_ROWS, MOST_ROWS_ALONE = 200_000, 5_000_000
+MOST_STATE, MOST_STATE_ALONE = 20_000_000, 100_000_000
+
+
+Within = Mapping[str, Range]
 
 
 class Local:
@@ -46,15 +52,41 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     if not maintainer.core.local.fits(maintainer, view):
         return None
     query = _Query(maintainer, view)
-    if maintainer.new_rows(view) > MOST_ROWS or query.state_rows() > MOST_STATE:
+    rows, state = maintainer.new_rows(view), query.state_rows()
+    if (rows > MOST_ROWS or state > MOST_STATE) and not (
+        maintainer.core.alone and rows <= MOST_ROWS_ALONE and state <= MOST_STATE_ALONE
+    ):
         return None
     try:
         warm = maintainer.core.warm
         warm.settle(maintainer.after)
         text, duck = query.text(), warm.duck
         return copy_to_table(maintainer.core, duck, text, view.changes_table, None) if text is not None else ()
-    except duckdb.Error:
+    except (Unfit, duckdb.Error):
         return None  # an overflow, say: Spark tells of it in its own words
+
+
+class Unfit(Exception):
+    """Something that a node reads is not to be had in DuckDB."""
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """The values that one column of the touched keys has: how many are NULL, and the least and the greatest."""
+
+    type: str
+    nulls: int
+    low: int | None
+    high: int | None
+
+    def within(self, column: str) -> list[str]:
+        """Bounds that leave most of a table unread, where keys come in about the order of their values."""
+        if self.nulls or self.low is None or self.high is None:
+            return []
+        low, high = str(self.low), str(self.high)
+        if self.type == "timestamp":
+            low, high = timestamp(low), timestamp(high)
+        return [f"{column} BETWEEN {low} AND {high}"]
 
 
 def query_of(maintainer: Maintainer, view: View) -> _Query:
@@ -70,6 +102,7 @@ class _Query:
         self.catalog: Catalog = maintainer.catalog
         self.warm = maintainer.core.warm
         self.view = view
+        self.touched: tuple[_Touched, ...] = ()
 
     # ---- whether it can be
 
@@ -78,9 +111,9 @@ class _Query:
         import duckdb
 
         view = self.view
-        if view.emit == "triggers" or view.counted or view.node not in ("keyed", "whole", "stateless"):
+        if view.emit == "triggers" or view.counted or not view.node or view.asks:
             return False
-        if any(duckdb_type(field.type) is None for field in self.all_fields(view)):
+        if any(duckdb_type(field.type) is None for field in self._all_fields(view)):
             return False
         empty = local_text(view.text, lambda placeholder: self._empty(view, placeholder))
         touches = [local_text(touch.text, lambda placeholder: self._empty(view, placeholder)) for touch in view.touches]
@@ -97,7 +130,7 @@ class _Query:
         wanted = [duckdb_type(field.type) or "" for field in (*view.fields, *view.hidden)]
         return len(kinds) == len(wanted) and all(map(_alike, kinds, wanted))
 
-    def all_fields(self, view: View) -> list[Field]:
+    def _all_fields(self, view: View) -> list[Field]:
         fields = [*view.fields, *view.hidden]
         for id in view.streams.values():
             fields += self.catalog.stream(id).fields
@@ -146,12 +179,16 @@ class _Query:
         items = ", ".join([*keys, *bounds, *fields])
         return f"(WITH {pane_relation('__panes', panes, use, paths)} SELECT {items} FROM __panes)"
 
-    def relation(self, view: View, placeholder: str, snapshot: Snapshot) -> str | None:
-        """What stands behind a placeholder, at a snapshot."""
+    def relation(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None = None) -> str | None:
+        """What stands behind a placeholder, at a snapshot; of a stream, the rows whose times are within bounds."""
         ledger = self.maintainer.core.ledger
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
-            return self.warm.relation(stream.rows_table, snapshot, stream.seen_as(placeholder))
+            fields = stream.seen_as(placeholder)
+            if within is None or stream.time is None:
+                return self.warm.relation(stream.rows_table, snapshot, fields)
+            share = Share(view.id, placeholder, stream.time, self.maintainer.needed(view).get(placeholder))
+            return self.warm.within(share, stream.rows_table, snapshot, fields, within)
         for use in view.blocks:
             if use.placeholder == placeholder:
                 paths = snapshot.table_paths(ledger, use.panes)
@@ -200,14 +237,31 @@ class _Query:
         return f"(SELECT {columns} FROM (SELECT *, unnest(range(abs(_diff))) FROM {changed}{where}))"
 
     def _through(self, view: View, sign: int) -> str | None:
-        """New rows through the SQL of a stateless node."""
-        only = view.only_input
-        new = self.delta(view, only, sign)
-        if new is None:
+        """New rows of each input of a node, with the rows of the others, through its SQL; None for none."""
+        parts = []
+        for index, placeholder in enumerate(view.inputs):
+            new = self.delta(view, placeholder, sign)
+            if new is None:
+                continue
+            within = self.maintainer.partners(view, placeholder)
+
+            def relation(each: str, index: int = index, new: str = new, within: Within = within) -> str | None:
+                if each in view.tables:
+                    return self.relation(view, each, self.maintainer.before)
+                place = view.inputs.index(each)
+                if place == index:
+                    return new
+                at = self.maintainer.after if place < index else self.maintainer.before
+                return self.relation(view, each, at, within.get(each))
+
+            part = local_text(view.text, relation)
+            if part is None:
+                raise Unfit
+            parts.append(part)
+        if not parts:
             return None
-        before = self.maintainer.before
-        text = local_text(view.text, lambda each: new if each == only else self.relation(view, each, before))
-        return None if text is None else f"(SELECT {_columns(view.fields)} FROM ({text}))"
+        renamed = _columns(view.fields)
+        return f"({' UNION ALL '.join(f'SELECT {renamed} FROM ({part}) AS __f({renamed})' for part in parts)})"
 
     def state_rows(self) -> int:
         tables = [self.view.changes_table, *self.catalog.tables_read(self.view)]
@@ -218,38 +272,26 @@ class _Query:
     def text(self) -> str | None:
         """The changes of this commit as a query; None if there are none."""
         view = self.view
-        if view.node == "stateless":
+        if view.row_by_row:
             parts = []
             for sign in (1, -1):
                 rows = self._through(view, sign)
                 if rows is not None:
                     parts.append(f"SELECT {_columns(view.fields)}, CAST({sign} AS BIGINT) AS _diff FROM {rows}")
-            return self.stamped(" UNION ALL ".join(parts), view.fields) if parts else None
+            return self._stamped(" UNION ALL ".join(parts), view.fields) if parts else None
         fields = (*view.fields, *view.hidden)
         columns = _columns(fields)
-        ctes: list[str] = []
-        if view.node == "keyed":
-            parts = []
-            names = ", ".join(f"CAST(k{i} AS {duckdb_type(key.type)}) AS k{i}" for i, key in enumerate(view.keys))
-            for touch in view.touches:
-                new = self.delta(view, touch.input, 0)
-                if new is None:
-                    continue
-                text = self._touching(touch.text, touch.input, new)
-                parts.append(f"SELECT {names} FROM ({text})")
-            if not parts:
-                return None
-            ctes.append(f"__touched AS MATERIALIZED (SELECT DISTINCT * FROM ({' UNION ALL '.join(parts)}))")
+        if view.node == "keyed" and not self._touch():
+            return None
         fresh = local_text(view.text, self._narrowed)
         given = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields)
         renamed = ", ".join(quoted(field.name) for field in fields)
-        ctes.append(f"__fresh AS (SELECT {given} FROM ({fresh}) AS __f({renamed}))")
+        ctes = f"WITH __fresh AS (SELECT {given} FROM ({fresh}) AS __f({renamed})) "
         stored = (*fields, Field("_diff", "bigint"))
         shown = self.warm.relation(view.changes_table, self.maintainer.before, stored)
         keyed = ""
         if view.node == "keyed":
-            same = " AND ".join(f"r.{quoted(key.name)} IS NOT DISTINCT FROM t.k{i}" for i, key in enumerate(view.keys))
-            keyed = f" WHERE EXISTS (SELECT 1 FROM __touched t WHERE {same})"
+            keyed = f" WHERE {self._is_touched([key.name for key in view.keys])}"
         both = (
             f"SELECT {columns}, 1 AS _diff FROM __fresh r{keyed}"
             f" UNION ALL SELECT {columns}, -_diff FROM {shown} r{keyed}"
@@ -258,7 +300,42 @@ class _Query:
             f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM ({both}) GROUP BY {columns}"
             " HAVING sum(_diff) <> 0"
         )
-        return self.stamped(net, fields, f"WITH {', '.join(ctes)} ")
+        return self._stamped(net, fields, ctes)
+
+    def _touch(self) -> bool:
+        """Put the keys that new rows touch into a table of their own; whether there are any."""
+        keys = self.view.keys
+        parts = []
+        names = ", ".join(f"CAST(k{i} AS {duckdb_type(key.type)}) AS k{i}" for i, key in enumerate(keys))
+        for touch in self.view.touches:
+            new = self.delta(self.view, touch.input, 0)
+            if new is not None:
+                parts.append(f"SELECT {names} FROM ({self._touching(touch.text, touch.input, new)})")
+        if not parts:
+            return False
+        duck = self.warm.duck
+        duck.execute(f"CREATE OR REPLACE TEMP TABLE __touched AS SELECT DISTINCT * FROM ({' UNION ALL '.join(parts)})")
+        figures = ["count(*)"]
+        for index, key in enumerate(keys):
+            along = {"timestamp": f"epoch_us(k{index})"}.get(key.type, f"k{index}" if key.type in INTEGERS else "NULL")
+            figures += [f"count(*) - count(k{index})", f"min({along})", f"max({along})"]
+        found = duck.execute(f"SELECT {', '.join(figures)} FROM __touched").fetchone()
+        assert found is not None
+        self.touched = tuple(
+            _Touched(key.type, *found[3 * index + 1 : 3 * index + 4]) for index, key in enumerate(keys)
+        )
+        return bool(found[0])
+
+    def _is_touched(self, columns: Sequence[str | None]) -> str:
+        """The condition that a row has a touched key; NULL is a key like any other. Columns that it has not: None."""
+        same, within = [], []
+        for index, (column, keys) in enumerate(zip(columns, self.touched, strict=True)):
+            if column is None:
+                continue
+            name = f"r.{quoted(column)}"
+            same.append(f"{name} {'IS NOT DISTINCT FROM' if keys.nulls else '='} t.k{index}")
+            within += keys.within(name)
+        return " AND ".join([*within, f"EXISTS (SELECT 1 FROM __touched t WHERE {' AND '.join(same)})"])
 
     def _touching(self, text: str, placeholder: str, new: str) -> str:
         before = self.maintainer.before
@@ -269,12 +346,11 @@ class _Query:
     def _narrowed(self, placeholder: str) -> str | None:
         whole = self.relation(self.view, placeholder, self.maintainer.after)
         columns = next((each.columns for each in self.view.narrows if each.input == placeholder), ())
-        pairs = [f"r.{quoted(name)} IS NOT DISTINCT FROM t.k{i}" for i, name in enumerate(columns) if name is not None]
-        if whole is None or not pairs:
+        if whole is None or not any(columns):
             return whole
-        return f"(SELECT * FROM {whole} r WHERE EXISTS (SELECT 1 FROM __touched t WHERE {' AND '.join(pairs)}))"
+        return f"(SELECT * FROM {whole} r WHERE {self._is_touched(columns)})"
 
-    def stamped(self, text: str, fields: Sequence[Field], ctes: str = "") -> str:
+    def _stamped(self, text: str, fields: Sequence[Field], ctes: str = "") -> str:
         items = [f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields]
         version = self.maintainer.before.version + 1
         return (

@@ -1,6 +1,7 @@
 """Changes of the views whose changes are kept, for one commit: each node after those it reads.
 
     stateless   the changes of its input, through the user's SQL
+    join        the changes of each input with the rows of the others: dA x B + A x dB + dA x dB
     keyed       f(state | touched keys) - what was shown for them
     whole       f(state) - what was shown
 
@@ -11,26 +12,32 @@ so that each row taken back is one that was given out.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END
+from anabranch.algebra.reach import Range, needed, reach
+from anabranch.algebra.rules import highest
 from anabranch.engine import local, outside, outside_local, read
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
-from anabranch.engine.moves import Held, Moves, held_back, hold, key_bounds, progress, shown_before
+from anabranch.engine.moves import Held, Moves, held_back, hold, key_bounds, progress, shown_before, state_of
 from anabranch.engine.tables import change_fields
 from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import PLACE
 from anabranch.plan.catalog import ROW_NUM, Catalog, Field, Stream, Touch, View
+from anabranch.plan.describe import append_only
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+#: A moment behind all others that Spark and DuckDB know.
+LAST = 253_402_300_800_000_000
 
 Added = Mapping[str, tuple[DataFile, ...]]
 
@@ -117,7 +124,7 @@ class Maintainer:
             if files is not None:
                 self.added[view.changes_table] = files
                 return files
-        if view.node == "stateless":
+        if view.row_by_row:
             changed = self._passed_on(view)
             return () if changed is None else self._write(view, changed)
         if view.node == "keyed" and view.direct:
@@ -295,26 +302,84 @@ class Maintainer:
         return self.core.frames.parquet(paths, self._change_fields(view)) if paths else None
 
     def _passed_on(self, view: View) -> DataFrame | None:
-        """The changes of the only thing that a stateless node reads, through its SQL."""
-        placeholder = view.only_input
+        """The changes of each input of a node, with the rows of the others, through its SQL.
+
+        Of the inputs in front of it, with those of this commit; so each pair that is new is there once.
+        """
+        parts: list[DataFrame] = []
+        statics = read.static_frames(self.core, self.catalog, view)
+        for index, placeholder in enumerate(view.inputs):
+            changed = list(self._split(view, placeholder))
+            if not changed:
+                continue
+            within = self.partners(view, placeholder)
+            others = {
+                other: self._partners(view, other, self.after if place < index else self.before, within.get(other))
+                for place, other in enumerate(view.inputs)
+                if place != index
+            }
+            for sign, rows in changed:
+                frame = self.core.frames.sql(view.spread or view.text, {placeholder: rows, **others, **statics})
+                parts.append(self._signed(frame.toDF(*(field.name for field in view.fields)), sign))
+        if not parts:
+            return None
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = whole.unionAll(part)
+        return whole
+
+    def _split(self, view: View, placeholder: str) -> Iterator[tuple[int, DataFrame]]:
+        """The new rows behind a placeholder with their sign, each as often as it was given or taken back."""
         new = self.delta(view, placeholder)
         if new is None:
-            return None
+            return
         if placeholder not in view.views:
-            return self._signed(self._through(view, placeholder, new))
-        kept = self._names(self.catalog.view(view.views[placeholder]))
+            yield 1, new
+            return
+        below = self.catalog.view(view.views[placeholder])
         copied = "LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
-        parts = []
-        for sign, condition in ((1, "_diff > 0"), (-1, "_diff < 0")):
-            text = f"SELECT {', '.join(kept)} FROM `@new` {copied} WHERE {condition}"
-            rows = self.core.frames.sql(text, {"@new": new})
-            parts.append(self._signed(self._through(view, placeholder, rows), sign))
-        return parts[0].unionAll(parts[1])
+        signs = (1,) if append_only(below, self.catalog) else (1, -1)
+        for sign in signs:
+            condition = "_diff > 0" if sign > 0 else "_diff < 0"
+            text = f"SELECT {', '.join(self._names(below))} FROM `@new` {copied} WHERE {condition}"
+            yield sign, self.core.frames.sql(text, {"@new": new})
 
-    def _through(self, view: View, placeholder: str, rows: DataFrame) -> DataFrame:
-        """Rows through the SQL of a stateless node."""
-        relations = {placeholder: rows, **read.static_frames(self.core, self.catalog, view)}
-        return self.core.frames.sql(view.text, relations).toDF(*(field.name for field in view.fields))
+    def _partners(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None) -> DataFrame:
+        """What an input of a join had at a snapshot; of a stream, the rows whose event time is within bounds."""
+        if placeholder in view.views:
+            return read.view_frame(self.core, self.catalog, self.catalog.view(view.views[placeholder]), snapshot)
+        stream = self.catalog.stream(view.streams[placeholder])
+        fields = stream.seen_as(placeholder)
+        low, high = within or (None, None)
+        if stream.time is None or (low is None and high is None):
+            return self.core.table_frame(stream.rows_table, fields, snapshot)
+        beyond = None if high is None else high + 1
+        rows = self.core.table_frame(stream.rows_table, fields, snapshot, low, beyond)
+        time = quote_name(stream.time)
+        if low is not None:
+            rows = rows.where(f"{time} >= timestamp_micros({low})")
+        return rows if high is None else rows.where(f"{time} <= timestamp_micros({high})")
+
+    def partners(self, view: View, placeholder: str) -> dict[str, Range]:
+        """Between which event times the rows of the other inputs lie that new rows of one can meet."""
+        stream = view.streams.get(placeholder)
+        files = self.added.get(self.catalog.stream(stream).rows_table, ()) if stream is not None else ()
+        if not files or any(file.low is None or file.high is None for file in files):
+            return {}
+        low, high = min(file.low or 0 for file in files), max(file.high or 0 for file in files)
+        found = reach(view.near, placeholder, low, high)
+        if view.late == "drop":
+            held = self.needed(view)
+            found = {name: (highest(low, held.get(name)), high) for name, (low, high) in found.items()}
+        return found
+
+    def needed(self, view: View) -> dict[str, int]:
+        """From which event time on rows of the inputs of a join can still meet a row that is to come, and in time."""
+        if not view.near or view.views:
+            return {}
+        bounds = {name: state_of(self.core, self.before, self.moves, id, 0).bound for name, id in view.streams.items()}
+        known = needed(view.near, bounds)
+        return {name: min(since, LAST) for name, since in known.items()}
 
     def touched(self, view: View) -> DataFrame | None:
         """The keys that new rows touch, each once; None for none."""

@@ -60,9 +60,11 @@ def number_frame(rows: DataFrame, files: Sequence[str], first: int, at: int | Ma
 def number_table(rows: Any, first: int, at: int) -> Any:
     """The same for an Arrow table whose rows are in their order."""
     import pyarrow as pa
+    import pyarrow.compute as compute
 
-    rows = rows.append_column(ROW_NUM, pa.array(range(first, first + rows.num_rows), pa.int64()))
-    return rows.append_column(ARRIVAL_TS, pa.array([at] * rows.num_rows, pa.timestamp("us", "UTC")))
+    ones = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
+    rows = rows.append_column(ROW_NUM, compute.cumulative_sum(ones, start=first - 1))
+    return rows.append_column(ARRIVAL_TS, pa.repeat(pa.scalar(at, pa.timestamp("us", "UTC")), rows.num_rows))
 
 
 def past_rows(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame | None:

@@ -35,18 +35,18 @@ def changes(maintainer: Maintainer, view: View, *, anew: bool = False) -> DataFr
 
     With `anew`, the rows below may be others than those that it has, though no new ones came.
     """
-    new = _difference(maintainer, view) if anew else maintainer.delta(view, view.only_input)
+    new = _difference(maintainer, view) if anew else maintainer.delta(view, view.inputs[0])
     if new is None:
         return None
     frames = maintainer.core.frames
     columns = _columns(view)
-    if view.only_input in view.streams:
+    if view.inputs[0] in view.streams:
         return _asked(maintainer, view, frames.sql(f"SELECT {columns}, 1 AS _diff FROM `@new`", {"@new": new}))
     net = (
         f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM `@new` GROUP BY {columns} HAVING sum(_diff) {{}} 0"
     ).format
     found = _asked(maintainer, view, frames.sql(net(">"), {"@new": new}))
-    below = maintainer.catalog.view(view.views[view.only_input])
+    below = maintainer.catalog.view(view.views[view.inputs[0]])
     if maintainer.filling or (append_only(below, maintainer.catalog) and not anew):
         return found
     return found.unionByName(_taken_back(maintainer, view, frames.sql(net("<"), {"@new": new})))
@@ -54,10 +54,10 @@ def changes(maintainer: Maintainer, view: View, *, anew: bool = False) -> DataFr
 
 def _difference(maintainer: Maintainer, view: View) -> DataFrame | None:
     """The rows that are there now and were not asked for, and the other way round. Those of a stream only ever come."""
-    if view.only_input in view.streams:
+    if view.inputs[0] in view.streams:
         return None
     core, catalog = maintainer.core, maintainer.catalog
-    below = read.view_frame(core, catalog, catalog.view(view.views[view.only_input]), maintainer.after)
+    below = read.view_frame(core, catalog, catalog.view(view.views[view.inputs[0]]), maintainer.after)
     shown = read.changes_frame(core, catalog, view, maintainer.before)
     columns = _columns(view)
     text = f"SELECT {columns}, 1 AS _diff FROM `@now` UNION ALL SELECT {columns}, -_diff FROM `@shown`"

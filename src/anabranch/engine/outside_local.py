@@ -35,13 +35,13 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     read = maintainer.after.files if maintainer.filling else {}
     rows = sum(file.rows for table in tables for file in read.get(table, {}).values()) or maintainer.new_rows(view)
     query = local.query_of(maintainer, view)
-    if rows > local.MOST_ROWS or any(duckdb_type(field.type) is None for field in query.all_fields(view)):
+    if rows > local.MOST_ROWS or any(duckdb_type(field.type) is None for field in query._all_fields(view)):
         return None
-    text = _new_text(maintainer, view)
-    if not text:
-        return () if text is not None else None
     warm = maintainer.core.warm
     try:
+        text = _new_text(maintainer, view)
+        if not text:
+            return () if text is not None else None
         warm.settle(maintainer.after)
         duck = warm.duck
         duck.execute(f"CREATE OR REPLACE TEMP TABLE {NEW} AS {text}")
@@ -55,8 +55,8 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
             gone = f"(SELECT * FROM {NEW} WHERE _diff < 0)"
             taken = taken_back_sql(view, shown, gone, quoted, "IS NOT DISTINCT FROM")
             changed += f" UNION ALL SELECT {_columns(view.fields)}, _diff FROM ({taken})"
-        return copy_to_table(maintainer.core, duck, query.stamped(changed, view.fields), view.changes_table, None)
-    except duckdb.Error:
+        return copy_to_table(maintainer.core, duck, query._stamped(changed, view.fields), view.changes_table, None)
+    except (local.Unfit, duckdb.Error):
         return None
     finally:
         warm.duck.unregister(FOUND)
@@ -73,14 +73,13 @@ def _new_text(maintainer: Maintainer, view: View) -> str | None:
     columns = _columns(inputs_of(view))
     parts = []
     for sign in (1, -1):
-        rows = query.delta(view, view.only_input, sign)
+        rows = query.delta(view, view.inputs[0], sign)
         if rows is not None:
             parts.append(f"SELECT {columns}, {sign} AS _diff FROM {rows}")
     if not parts:
-        below = [maintainer.catalog.view(id) for id in view.views.values()]
-        return "" if all(each.kept for each in below) else None
+        return ""
     both = " UNION ALL ".join(parts)
-    if view.only_input in view.views:
+    if view.inputs[0] in view.views:
         both = f"SELECT {columns}, sum(_diff) AS _diff FROM ({both}) GROUP BY {columns} HAVING sum(_diff) <> 0"
     names, wanted, keys = [], [], []
     for number, ask in enumerate(view.asks):

@@ -12,6 +12,7 @@ from anabranch.errors import AnabranchError, SqlError
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View
+from anabranch.plan.ties import settle_versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,4 +57,10 @@ def frame(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:
             relations[placeholder] = _file(core, reference, text)
         else:
             relations[placeholder] = read.relation(core, reference, snapshot)
-    return core.frames.sql(bound.text, relations, source=text)
+    return over(core, bound, relations, text)
+
+
+def over(core: Core, bound: Bound, relations: dict[str, DataFrame], text: str) -> DataFrame:
+    """A bound query over these relations."""
+    settled = settle_versions(bound, lambda part: fields_of(core.frames.sql(part, relations)))
+    return core.frames.sql(settled, relations, source=text)

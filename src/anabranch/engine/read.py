@@ -176,7 +176,7 @@ def view_query(
             relations[view.counted] = counted.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
         relations[TAKES] = takes if takes is not None else core.frames.empty(take_fields(view))
     named = [field.name for field in (*view.fields, *view.hidden)]
-    frame = core.frames.sql(view.text, relations).toDF(*named)
+    frame = core.frames.sql(view.spread or view.text, relations).toDF(*named)
     return frame if hidden or not view.hidden else frame.select(*(quote_name(f.name) for f in view.fields))
 
 

@@ -25,7 +25,7 @@ from anabranch.engine.near import AtHand, Near
 from anabranch.engine.numbering import number_frame, number_table
 from anabranch.engine.read import good_rows, parsed_rows, punctuation_sql
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
-from anabranch.engine.writing import SMALL_BYTES, write_frame, write_table
+from anabranch.engine.writing import MOST_BYTES_ALONE, SMALL_BYTES, write_frame, write_table
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ROW_NUM, Field, Panes, Stream
@@ -150,7 +150,7 @@ class Scan:
         source = self.core.source(self.stream)
         parts = source.partitions() if source is not None else [""]
         near = None
-        if self._small and len(parts) == 1:
+        if len(parts) == 1 and (self._small or self._only_kept):
             near = Near.of(self.stream, self.incoming.at_hand, self.first, self.at)
         tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned)
         kept = len(tasks) > 1 and not self.incoming.cheap
@@ -180,6 +180,12 @@ class Scan:
     @property
     def _small(self) -> bool:
         return self.incoming.bytes <= SMALL_BYTES
+
+    @property
+    def _only_kept(self) -> bool:
+        """Whether the rows of the run are kept as they are, and that is all there is to do."""
+        alone = all(output.table == self.stream.rows_table for output in self.outputs)
+        return bool(self.outputs) and alone and self.incoming.bytes <= MOST_BYTES_ALONE and self.core.alone
 
     def _by_hand(self, near: Near, scanned: Scanned) -> list[Callable[[], None]]:
         """Write what needs no Spark; what is left to do."""

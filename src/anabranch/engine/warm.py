@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.duck import connect, path_list, quoted
+from anabranch.algebra.reach import Range
+from anabranch.algebra.rules import highest
+from anabranch.duck import connect, path_list, quoted, timestamp
 from anabranch.engine.core import Core
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Field
@@ -25,14 +27,37 @@ if TYPE_CHECKING:
 MOST_OF_ONE, MOST_OF_ALL = 128 << 20, 512 << 20
 
 
+#: Which load of a table brought a row.
+PART = "__part"
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a join keeps of an input in memory: rows whose event time is `since` or later. None: all of them."""
+
+    view: str
+    input: str
+    time: str
+    since: int | None
+
+
 @dataclass
 class _Warm:
     name: str
     files: dict[str, DataFile]
+    parts: dict[str, frozenset[int]]  # of each file, the loads that its rows came with
+    since: int | None = None
+    loads: int = 0
 
     @property
     def bytes(self) -> int:
         return sum(file.bytes for file in self.files.values())
+
+    def forget(self, path: str) -> None:
+        del self.files[path], self.parts[path]
+
+
+_Key = tuple[str, tuple[Field, ...], str, str]
 
 
 class Warm:
@@ -42,7 +67,7 @@ class Warm:
         self.core = core
         self._duck: duckdb.DuckDBPyConnection | None = None
         self._spill: Path | None = None
-        self._tables: dict[tuple[str, tuple[Field, ...]], _Warm] = {}
+        self._tables: dict[_Key, _Warm] = {}
         self._made = 0
 
     @property
@@ -67,7 +92,11 @@ class Warm:
                 continue
             before = sum(warm.files[path].rows for path in gone)
             if before == sum(file.rows for file in new.values()):
-                warm.files = {path: file for path, file in warm.files.items() if path not in gone} | new
+                parts = frozenset().union(*(warm.parts[path] for path in gone))
+                for path in gone:
+                    warm.forget(path)
+                warm.files.update(new)
+                warm.parts.update(dict.fromkeys(new, parts))
 
     def settle(self, snapshot: Snapshot) -> None:
         """Forget what has files that are not in the ledger: a commit that failed, or a merge that changed rows."""
@@ -81,27 +110,88 @@ class Warm:
         files = dict(snapshot.files.get(table, {}))
         if not files:
             return file_rows([], fields)
-        key = (table, tuple(fields))
+        held = self._held((table, tuple(fields), "", ""), files, None)
+        return held or file_rows(snapshot.table_paths(self.core.ledger, table), fields)
+
+    def within(self, share: Share, table: str, snapshot: Snapshot, fields: Sequence[Field], times: Range) -> str:
+        """The rows of a table whose event time is within bounds: those a join keeps, and from the files what it let go.
+
+        What it keeps is what rows that come in time can meet; so the files are read for late rows only.
+        """
+        files = dict(snapshot.files.get(table, {}))
+        key = (table, tuple(fields), share.view, share.input)
+        known = self._tables.get(key)
+        since = highest(share.since, known.since if known is not None else None)
+        if known is not None and since is not None and since != known.since:
+            self._let_go(known, share.time, since)
+        low, high = times
+        columns = ", ".join(quoted(field.name) for field in fields)
+        held = None
+        if since is not None:
+            wanted = {path: file for path, file in files.items() if file.may_hold(since, None)}
+            held = self._held(key, wanted, (share.time, since)) if wanted else file_rows([], fields)
+        parts = []
+        if held is not None:
+            parts.append(f"SELECT {columns} FROM {held}{_where(share.time, low, high)}")
+        if held is None or low is None or since is None or low < since:
+            least = since - 1 if held is not None and since is not None else high
+            most = least if high is None or (least is not None and least < high) else high
+            paths = snapshot.table_paths(self.core.ledger, table, low, None if most is None else most + 1)
+            parts.append(f"SELECT {columns} FROM {file_rows(paths, fields)}{_where(share.time, low, most)}")
+        return f"({' UNION ALL '.join(parts)})"
+
+    def rows_of(self, view: str) -> int:
+        """How many rows are in memory for the join of a view."""
+        names = [warm.name for key, warm in self._tables.items() if key[2] == view]
+        counts = [self.duck.execute(f"SELECT count(*) FROM {name}").fetchone() for name in names]
+        return sum(count[0] for count in counts if count is not None)
+
+    def _held(self, key: _Key, files: dict[str, DataFile], since: tuple[str, int] | None) -> str | None:
+        """Files of a table from memory, whatever is loaded behind this; None if they have to be read."""
+        table, fields, *_ = key
         warm = self._tables.get(key)
-        ahead = warm is not None and not warm.files.keys() <= files.keys()  # asked for a version before the one loaded
-        if ahead or not self._worth(files, warm):
-            return file_rows(snapshot.table_paths(self.core.ledger, table), fields)
         new = [path for path in files if warm is None or path not in warm.files]
-        folder = self.core.ledger.table_folder(table)
+        beyond = [path for path in warm.files if path not in files] if warm is not None else []
+        if not self._worth(files, warm) or (new and beyond):
+            return None
         if warm is None:
             self._made += 1
-            warm = self._tables[key] = _Warm(f"warm_{self._made}", {})
-            self.duck.execute(f"CREATE TABLE {warm.name} AS SELECT * FROM {file_rows([], fields)}")
+            warm = self._tables[key] = _Warm(f"warm_{self._made}", {}, {}, since[1] if since is not None else None)
+            empty = file_rows([], fields)
+            self.duck.execute(f"CREATE TABLE {warm.name} AS SELECT *, CAST(0 AS INTEGER) AS {PART} FROM {empty}")
         if new:
+            warm.loads += 1
+            folder = self.core.ledger.table_folder(table)
             found = file_rows([str(folder / path) for path in new], fields)
-            self.duck.execute(f"INSERT INTO {warm.name} SELECT * FROM {found}")
+            where = _where(since[0], since[1], None) if since is not None else ""
+            self.duck.execute(f"INSERT INTO {warm.name} SELECT *, {warm.loads} FROM {found}{where}")
             warm.files.update({path: files[path] for path in new})
-        return warm.name
+            warm.parts.update(dict.fromkeys(new, frozenset([warm.loads])))
+        later = frozenset().union(*(warm.parts[path] for path in beyond))
+        if any(later & warm.parts[path] for path in files):
+            return None
+        columns = ", ".join(quoted(field.name) for field in fields)
+        without = f" AND {PART} NOT IN ({', '.join(map(str, sorted(later)))})" if later else ""
+        return f"(SELECT {columns} FROM {warm.name} WHERE {PART} <= {warm.loads}{without})"
+
+    def _let_go(self, warm: _Warm, time: str, since: int) -> None:
+        """Drop the rows from memory that no row that comes in time can meet any more."""
+        self.duck.execute(f"DELETE FROM {warm.name}{_where(time, None, since - 1)}")
+        warm.since = since
+        for path in [path for path, file in warm.files.items() if not file.may_hold(since, None)]:
+            warm.forget(path)
 
     def _worth(self, files: dict[str, DataFile], warm: _Warm | None) -> bool:
         size = sum(file.bytes for file in files.values())
         others = sum(each.bytes for each in self._tables.values() if each is not warm)
         return size <= MOST_OF_ONE and size + others <= MOST_OF_ALL
+
+
+def _where(time: str, low: int | None, high: int | None) -> str:
+    """The condition that an event time is within bounds."""
+    bounds = [f"{quoted(time)} >= {timestamp(str(low))}"] if low is not None else []
+    bounds += [f"{quoted(time)} <= {timestamp(str(high))}"] if high is not None else []
+    return f" WHERE {' AND '.join(bounds)}" if bounds else ""
 
 
 def file_rows(paths: list[str], fields: Sequence[Field]) -> str:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from anabranch.algebra.rules import highest
 from anabranch.errors import SyntaxProblem
-from anabranch.plan.keys import INNER, Input, conjuncts
-from anabranch.sql.calls import aggregate_calls
+from anabranch.plan.keys import INNER, Input
+from anabranch.sql.calls import aggregate_calls, conjuncts
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import take_duration
 from anabranch.sql.lexer import Span, Token, tokenize
@@ -48,22 +48,29 @@ def find_band(select: Select, inputs: Sequence[Input], times: Sequence[frozenset
     outer = any(each.relation.join not in INNER for each in inputs)
     if len(live) != 2 or apart or outer or any(aggregate_calls(tokens)):
         return None
+    for one, other, least, most in find_bands(select, inputs, times, text):
+        if least is not None and most is not None:
+            return one, other, least, most
+    return None
+
+
+def find_bands(
+    select: Select, inputs: Sequence[Input], times: Sequence[frozenset[str]], text: str
+) -> list[tuple[Place, Place, int | None, int | None]]:
+    """How far apart the event times of any two inputs of an inner join are; None: as far as they like to that side."""
     conditions: list[Sequence[Token]] = [select.where.tokens] if select.where is not None else []
     conditions += [each.relation.condition_tokens[1:] for each in inputs if each.relation.condition_tokens]
     bounds: dict[tuple[Place, Place], tuple[int | None, int | None]] = {}
     for each in differences(conditions, text):
         one, other = place_of(each.one, inputs), place_of(each.other, inputs)
-        if one is None or other is None or (one[0], other[0]) != (live[0], live[1]):
+        if one is None or other is None or one[0] >= other[0]:
             continue
         if one[1] in times[one[0]] and other[1] in times[other[0]]:
             least, most = bounds.get((one, other), (None, None))
             least = highest(least, each.least)
             most = each.most if most is None or (each.most is not None and each.most < most) else most
             bounds[one, other] = least, most
-    for (one, other), (least, most) in bounds.items():
-        if least is not None and most is not None:
-            return one, other, least, most
-    return None
+    return [(one, other, least, most) for (one, other), (least, most) in bounds.items()]
 
 
 def place_of(name: Column, inputs: Sequence[Input]) -> Place | None:

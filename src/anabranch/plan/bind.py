@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
 from anabranch.plan.catalog import NUMBERED, WINDOW_COLUMNS, Catalog, Field, Stream, Table, View
 from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, partitioned, windowed_sql
-from anabranch.sql.calls import aggregate_calls
+from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit, Spliced, splice
-from anabranch.sql.syntax import Query, Relation, Select, Watermark, WindowSpec
+from anabranch.sql.syntax import Item, Query, Relation, Select, Watermark, WindowSpec
+from anabranch.sql.versions import EVENT_TIME
 from anabranch.sql.watermarks import watermark_text
 
 SYSTEM_TABLES = ("runs", "progress", "views", "nodes", "tables", "bad_rows", "late_rows", "sinks", "lookups")
@@ -45,6 +46,7 @@ class Bound:
 
     text: Spliced
     references: dict[str, Reference] = field(default_factory=dict)
+    binder: Binder | None = field(default=None, repr=False, compare=False)
 
 
 class Binder:
@@ -69,11 +71,12 @@ class Binder:
             edits.extend(self.relation_edits(relation))
         for select, owner in self.query.selects():
             edits.extend(self._filters(select, owner))
+            edits.extend(self.event_times(select))
         edits += [Edit(emission.span, "") for emission in self.query.emissions()]
         edits += [Edit(dropped, "") for query in self.query.queries() for dropped in query.dropped]
         where = span or self.query.span
         inside = [e for e in edits if where.start <= e.span.start and e.span.end <= where.end]
-        return Bound(splice(self.text, where, inside), dict(self.references))
+        return Bound(splice(self.text, where, inside), dict(self.references), self)
 
     def relation_edits(self, relation: Relation) -> list[Edit]:
         """What to write in place of a relation. A subquery stays; its own relations are edited one by one."""
@@ -118,6 +121,13 @@ class Binder:
             self._check_window(relation, relation.window, reference)
         for mark in relation.watermarks:
             self._check_watermark(relation, mark)
+        if relation.current and (reference is None or reference.kind not in ("table", "file")):
+            raise refuse(
+                self.text,
+                relation.version_span or relation.span,
+                "what is current when a row comes depends on when it comes, and is known of static tables only",
+                "join by the event time: FOR SYSTEM_TIME AS OF a.ts",
+            )
         return reference
 
     def _reference(self, relation: Relation) -> Reference | None:
@@ -154,6 +164,14 @@ class Binder:
         if kind == "stream" and relation.window is not None and needs_numbers(relation.window):
             prefix = NUMBERED
         return Reference(f"{prefix}{found.id}{at}", kind, found.id, relation.version, relation, relation.provisional)
+
+    def event_times(self, select: Select) -> Iterator[Edit]:
+        """The event time of versions, in place of what stands for it."""
+        if EVENT_TIME not in self.text:
+            return
+        for token in (token for item in select.items for token in item.tokens if token.text == EVENT_TIME):
+            hint = "name it: ASOF JOIN ... MATCH_CONDITION (a.ts >= b.ts)"
+            yield Edit(token.span, quote_name(self._event_time(select.relations[0], token.span, hint)))
 
     # ---- windows
 
@@ -213,15 +231,16 @@ class Binder:
         assert window is not None
         if window.time_column is not None or window.attribute != "column":
             return window
-        return replace(window, time_column=self._event_time(relation, window))
+        hint = "name the column: DESCRIPTOR(ts)"
+        return replace(window, time_column=self._event_time(relation, window.time_span, hint))
 
-    def _event_time(self, relation: Relation, window: WindowSpec) -> str:
-        """The column of the event time, where the windows of a relation name none."""
+    def _event_time(self, relation: Relation, span: Span, hint: str) -> str:
+        """The column of the event time of a relation, where none is named."""
         reference = self._reference(relation)
         found = self.catalog.objects.get(reference.target) if reference is not None else None
         if isinstance(found, View):
             names = [each.name for each in found.fields if each.name in found.times]
-            names = [name for name in names if name.lower() == "window_time"] or names
+            names = [name for name in names if name.lower() == "window_time"] or names or self._passed_on(found)
         else:
             streams = list(self._streams(relation, frozenset()))
             names = list(dict.fromkeys(stream.time for stream in streams if stream.time is not None))
@@ -229,8 +248,27 @@ class Binder:
                 names = []
         if len(names) != 1:
             what = "nothing tells which column the time is in" if not names else f"{' or '.join(names)} can be the time"
-            raise refuse(self.text, window.time_span, what, "name the column: DESCRIPTOR(ts)")
+            raise refuse(self.text, span, what, hint)
         return names[0]
+
+    def _passed_on(self, view: View) -> list[str]:
+        """The columns in which a view shows the event time of the only relation that it reads, row by row."""
+        from anabranch.sql.parser import parse
+
+        query = next((getattr(each, "query", None) for each in parse(view.sql)), None)
+        select = query.body if isinstance(query, Query) else None
+        if not isinstance(query, Query) or not isinstance(select, Select) or len(select.relations) != 1:
+            return []
+        relation = select.relations[0]
+        if select.group or select.lateral or relation.name is None or relation.window is not None:
+            return []
+        try:
+            time = Binder(view.sql, self.catalog, query)._event_time(relation, query.span, "").lower()
+        except NotSupported:
+            return []
+        shown = [item.alias or named[-1].parts[-1] for item in select.items if (named := _column(item, time))]
+        stars = [field.name for field in view.fields if field.name.lower() == time]
+        return stars if any(item.star for item in select.items) else shown
 
     def _check_window(self, relation: Relation, window: WindowSpec, reference: Reference | None) -> None:
         if reference is not None and reference.kind == "stream":
@@ -299,6 +337,13 @@ class Binder:
 
     def _error(self, relation: Relation, message: str, hint: str) -> SqlError:
         return SqlError(message, text=self.text, start=relation.span.start, end=relation.span.end, hint=hint)
+
+
+def _column(item: Item, name: str) -> list[Chain]:
+    """An item that is a column as it is."""
+    named = list(chains(item.tokens))
+    whole = len(named) == 1 and named[0].span == item.expression and named[0].parts[-1].lower() == name
+    return named if whole else []
 
 
 def refuse(text: str, span: Span, message: str, hint: str | None = None) -> NotSupported:

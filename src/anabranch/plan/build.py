@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from anabranch.plan.bands import find_band, place_of
+from anabranch.algebra.reach import Near
+from anabranch.plan.bands import find_band, find_bands, place_of
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
+from anabranch.plan.buckets import condition, spread
 from anabranch.plan.catalog import (
     ASKED,
     WINDOW_COLUMNS,
@@ -22,7 +24,7 @@ from anabranch.plan.catalog import (
     View,
     window_type,
 )
-from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, limited, with_hidden
+from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, joined_by_equals, limited, with_hidden
 from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
@@ -168,16 +170,19 @@ class Build:
             self.names_inside(inner)
         place_lookups(self, select, self._inputs(select, placed=True))
         inputs = self._inputs(select, placed=True)
-        keying = find_keys(select, self.query, inputs, self.text)
+        keying = find_keys(select, self.query, inputs, self.text, by_key=self.tree.by_key)
         if not any(not each.static for each in inputs):
             keying = Keying("whole", reason="its FROM clause reads no stream")
-        if keying.kind != "stateless" and not counted:
+        if keying.kind not in ("stateless", "join") and not counted:
             self._place_blocks(select)
         block = next((pair for pair in self.blocks if pair[0].select is select), None)
         if counted:
             self._count_rows(select, inputs, keying)
         view = self._finish(emit, keying, select, inputs, (), block)
         view = replace(view, counted=self.counted, band=self._band(select, inputs, view.fields))
+        view = replace(view, near=self._near(select, inputs))
+        if view.node == "join":
+            view = replace(view, spread=self._spread(select, inputs, view))
         return self._fused(select, view) or view
 
     def _fused(self, select: Select, view: View) -> View | None:
@@ -191,10 +196,10 @@ class Build:
             return None
         if below is not self.tree.nodes[-1]:
             return None
-        plain = below.node == "keyed" and below.emit == "feed" and below.late == "correct" and not below.stream
-        if not plain or below.blocks or below.band is not None or below.triggers is not None or below.counted:
+        plain = below.emit == "feed" and below.late == "correct" and not below.stream and not below.counted
+        if below.node not in ("keyed", "join") or not plain or below.blocks or below.band or below.triggers:
             return None
-        everything = any(item.tokens[-1].text == "*" for item in select.items)
+        everything = any(item.star for item in select.items)
         names, hidden = [], []
         for index, key in enumerate(below.keys):
             shown = self._passed_through(select, view, key.name)
@@ -211,7 +216,9 @@ class Build:
         return replace(
             view,
             text=text.replace(quote_name(f"@v:{below.id}"), inside),
-            node="keyed",
+            spread=text.replace(quote_name(f"@v:{below.id}"), f"({below.spread})") if below.spread else "",
+            node=below.node,
+            near=below.near,
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
             narrows=below.narrows,
@@ -224,7 +231,7 @@ class Build:
     def _passed_through(self, select: Select, view: View, column: str) -> str | None:
         """The output column that is a column of the only relation as it stands."""
         for item, field in zip(select.items, view.fields, strict=False):
-            if item.tokens[-1].text == "*":
+            if item.star:
                 return column if any(each.name == column for each in view.fields) else None
             named = list(chains(item.tokens))
             whole = len(named) == 1 and named[0].span == item.expression
@@ -239,7 +246,7 @@ class Build:
             return None
         shown: dict[tuple[int, str], str] = {}
         for item, field in zip(select.items, fields, strict=False):
-            if item.tokens[-1].text == "*":
+            if item.star:
                 break
             named = list(chains(item.tokens))
             if len(named) == 1 and named[0].span == item.expression:
@@ -252,6 +259,40 @@ class Build:
             for index, name in (one, other)
         )
         return Band(left, right, least, most) if left.shown or right.shown else None
+
+    def _near(self, select: Select, inputs: Sequence[Input]) -> tuple[Near, ...]:
+        """Which rows of the streams of a join can meet."""
+        placeholders: list[str] = []
+        for each in inputs:
+            name = self._live_placeholder(each.relation) if not each.static else ""
+            count = sum(known.partition("#")[0] == name for known in placeholders)
+            placeholders.append(f"{name}#{count}" if count else name)
+        found = find_bands(select, inputs, [frozenset(self._own_times(each)) for each in inputs], self.text)
+        return tuple(
+            Near(placeholders[one[0]], placeholders[other[0]], least, most)
+            for one, other, least, most in found
+            if all(self._is_stream(inputs[index].relation) for index in (one[0], other[0]))
+        )
+
+    def _spread(self, select: Select, inputs: Sequence[Input], view: View) -> str:
+        """The query for Spark where the only thing that its streams have in common is their time; else nothing."""
+        names = [each.name for each in view.fields]
+        known = [each for each in view.near if each.least is not None and each.most is not None]
+        if len(view.inputs) != 2 or len(known) != 1 or len(set(names)) != len(names):
+            return ""
+        if joined_by_equals(select, self.query, inputs, self.text):
+            return ""
+        streams = [self.tree.catalog.stream(view.streams[name]) for name in (known[0].one, known[0].other)]
+        one, other = (stream.time or "" for stream in streams)
+        if any(field.type != "timestamp" for each in streams for field in each.fields if field.name == each.time):
+            return ""
+        text = self._bound([*self.edits, *self._with_clause(), *condition(select)])
+        text, _ = _told_apart(text, dict.fromkeys(name.partition("#")[0] for name in view.inputs))
+        return spread(text, known[0], (one, other), names)
+
+    def _is_stream(self, relation: Relation) -> bool:
+        reference = self.binder.resolve(relation) if self._node(relation) is None else None
+        return reference is not None and reference.kind == "stream"
 
     def _own_times(self, each: Input) -> list[str]:
         """The columns of an input that are event times, without those of its windows."""
@@ -415,8 +456,13 @@ class Build:
         made_touches = self._touches(keying, select, inputs, block, touches, keys)
         direct = direct_outputs(self.query, [block], fields) if block is not None and emit == "feed" else ()
         kind = keying.kind if emit != "read" else ""
+        streams = of("stream")
+        if kind == "join":
+            text, again = _told_apart(text, (*streams, *views))
+            streams |= {name: streams[first] for name, first in again.items() if first in streams}
+            views |= {name: views[first] for name, first in again.items() if first in views}
         return View(
-            "?", "?", self.query.span.of(self.text), text, fields, uses, None, of("stream"), tables, views, emit,
+            "?", "?", self.query.span.of(self.text), text, fields, uses, None, streams, tables, views, emit,
             self.tree.start, direct, self.query.order is not None,
             {table: self.tree.world.table_at(table) for table in tables.values()},
             kind, keying.reason if kind else "", keys if kind else (), made_touches if kind else (),
@@ -550,7 +596,7 @@ class Build:
             return {}
         found: dict[str, int] = {}
         for position, item in enumerate(select.items):
-            if item.tokens[-1].text == "*":
+            if item.star:
                 return found
             named = list(chains(item.tokens))
             whole = len(named) == 1 and named[0].span == item.expression
@@ -637,6 +683,20 @@ def _own_column(part: KeyPart, index: int, each: Input) -> str | None:
 
 def items(expressions: Sequence[str]) -> str:
     return ", ".join(f"{expression} AS `k{index}`" for index, expression in enumerate(expressions))
+
+
+def _told_apart(text: str, placeholders: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """A query with a placeholder for each relation, though some read the same; and what the new ones stand for."""
+    again: dict[str, str] = {}
+    for placeholder in placeholders:
+        first, *others = text.split(quote_name(placeholder))
+        text = first
+        for index, rest in enumerate(others):
+            name = f"{placeholder}#{index}" if index else placeholder
+            if index:
+                again[name] = placeholder
+            text += quote_name(name) + rest
+    return text, again
 
 
 def _numbered(text: str, keys: Sequence[Field]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from anabranch.algebra.progress import Delay, Percentile, Policy
+from anabranch.algebra.reach import Near
 from anabranch.algebra.rules import Rule, rule_from_json, rule_to_json
 from anabranch.algebra.smoothing import Budget
 from anabranch.algebra.windows import SlidingWindows
@@ -279,7 +280,7 @@ class View:
     direct: tuple[Output, ...] = ()  # set when the changes can be computed on the driver
     ordered: bool = False
     statics_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    node: str = ""  # "stateless", "keyed", "whole", "lookup"; empty: no node
+    node: str = ""  # "stateless", "lookup", "join", "keyed", "whole"; empty: no node
     reason: str = ""  # why it is computed as a whole
     keys: tuple[Field, ...] = ()
     touches: tuple[Touch, ...] = ()
@@ -297,6 +298,8 @@ class View:
     #: How many "windows" or "rows" a run may show, within how many runs ("delay").
     budget: Mapping[str, int] | None = None
     asks: tuple[Ask, ...] = ()  # the tables outside that a node of kind "lookup" asks
+    near: tuple[Near, ...] = ()  # which rows of a join's streams can meet
+    spread: str = ""  # the query as Spark is to run it, where that is not `text`
 
     kind = "view"
 
@@ -314,9 +317,14 @@ class View:
         return self.emit != "read" and not (self.node == "stateless" and self.owner is not None)
 
     @property
-    def only_input(self) -> str:
-        """The placeholder of the only thing that a stateless node reads and that changes."""
-        return next(iter((*(use.placeholder for use in self.blocks), *self.streams, *self.views)))
+    def row_by_row(self) -> bool:
+        """Whether each row of its answer comes from one row of each input."""
+        return self.node in ("stateless", "join")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The placeholders of what a node reads and that changes."""
+        return (*(use.placeholder for use in self.blocks), *self.streams, *self.views)
 
     @property
     def shown_fields(self) -> tuple[Field, ...]:
@@ -364,6 +372,7 @@ _NESTED: dict[str, type[Any]] = {
     "touches": Touch,
     "narrows": Narrow,
     "asks": Ask,
+    "near": Near,
 }
 
 
@@ -494,8 +503,8 @@ class Catalog:
     def tables_read(self, view: View) -> list[str]:
         """The tables of the ledger that change what a view shows: panes, rows of streams, changes of views below."""
         tables = [use.panes for use in view.blocks]
-        tables += [self.stream(id).rows_table for id in view.streams.values()]
-        for id in view.views.values():
+        tables += [self.stream(id).rows_table for id in dict.fromkeys(view.streams.values())]
+        for id in dict.fromkeys(view.views.values()):
             below = self.view(id)
             tables += [below.changes_table] if below.kept else self.tables_read(below)
         return tables

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.algebra.progress import Delay, Lagging, Percentile, Punctuation, Rule
+from anabranch.algebra.reach import needed
 from anabranch.plan.catalog import Ask, BlockUse, Catalog, Panes, Rows, Stream, Table, View
 from anabranch.plan.plane import key_of_progress
 from anabranch.sources.lookup import Asking
@@ -84,7 +85,7 @@ def kind_of(view: View) -> str:
         return "lookup"
     if view.blocks and not view.streams:
         return "partial"
-    return "keyed" if view.node == "keyed" else "recomputed"
+    return view.node if view.node in ("keyed", "join") else "recomputed"
 
 
 def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
@@ -101,10 +102,10 @@ def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
 
 def append_only(view: View, catalog: Catalog) -> bool:
     """Whether no row of a view is ever taken back."""
-    if kind_of(view) == "stateless":
+    if kind_of(view) in ("stateless", "join"):
         below = [catalog.view(id) for id in view.views.values()]
         # Rows of a stream meet a static table once; those of a view meet it again when it is refreshed.
-        if below and (view.tables or any(each.tables and not each.kept for each in below)):
+        if (below or view.node == "join") and (view.tables or any(each.tables and not each.kept for each in below)):
             return False
         return all(append_only(each, catalog) for each in below)
     if view.node == "lookup":
@@ -176,6 +177,45 @@ def _shown_key(view: View, index: int) -> str:
     if key not in view.hidden:
         return key.name
     return next((each.columns[index] or key.name for each in view.narrows if each.columns[index]), key.name)
+
+
+def unbounded(view: View, catalog: Catalog) -> list[str]:
+    """What there is to say of a join of streams in which any row can meet any other, however old."""
+    if len(view.streams) < 2 or bounded(view):
+        return []
+    streams = [catalog.stream(id) for id in view.streams.values()]
+    one, other = streams[0], streams[1]
+    times = [f"{name}.{stream.time or 'ts'}" for name, stream in (("a", one), ("b", other))]
+    return [
+        f"UNBOUNDED: a row of {one.name} can meet any row of {other.name}, however old, so all of them are looked at; "
+        f"a condition on their times bounds that: {times[1]} BETWEEN {times[0]} - INTERVAL 1 HOUR AND {times[0]} + "
+        "INTERVAL 1 HOUR"
+    ]
+
+
+def _held(view: View) -> dict[str, int]:
+    """How far ahead of the others' progress those rows of a join's inputs are that can still meet others."""
+    return needed(view.near, dict.fromkeys(view.streams, 0))
+
+
+def bounded(view: View) -> bool:
+    """Whether of each stream of a join only the latest rows can still meet others."""
+    return len(_held(view)) == len(view.streams) and not view.views
+
+
+def _in_memory(view: View, catalog: Catalog) -> list[str]:
+    lines = []
+    for input, since in _held(view).items() if view.node == "join" and not view.views else ():
+        others = _words([catalog.stream(id).name for name, id in view.streams.items() if name != input])
+        behind = f"{duration_text(-since)} behind" if since < 0 else "not behind"
+        if since > 0:
+            behind = f"{duration_text(since)} ahead of"
+        lines.append(
+            f"rows of {catalog.stream(view.streams[input]).name} are in memory if they are {behind} the progress of "
+            f"{others} at the most; a row that is later than that finds "
+            + ("none (LATE DROP)" if view.late == "drop" else "its partners in the ledger")
+        )
+    return lines
 
 
 def _words(names: Sequence[str]) -> str:
@@ -278,12 +318,15 @@ class _Describer:
                 lines.append(f"changes computed {how}")
             for id in view.views.values():
                 lines.append(f"over view {self.catalog.view(id).name}: computed when read, from its state")
+        elif view.node == "join":
+            lines.append(f"each new row of {_words(read)} meets the rows of the others that are there: each pair once")
         elif view.node == "keyed":
             where = "in memory, on the driver" if view.direct and view.emit == "feed" else "by Spark"
             lines.append(f"after a run, the keys that its rows touch are computed anew, {where}")
         else:
             when = "when it fires, and only then" if view.emit == "triggers" else "after a run that touches it"
             lines.append(f"{when}, its whole answer is computed anew and compared with the last")
+        lines += [*_in_memory(view, self.catalog), *unbounded(view, self.catalog)]
         by_key = key_of_progress(self.catalog, view) if _closes(view) else None
         if by_key is not None:
             lines.append(f"windows of a {by_key[0].key} close by its own progress")

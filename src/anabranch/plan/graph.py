@@ -53,6 +53,7 @@ KINDS = {
     "table": Colours("#eff1f4", "#56606d", "#20262e", "#a9b4c2"),
     "stateless": Colours("#e0f5f2", "#0d7066", "#0b2b29", "#58cdbe"),
     "keyed": Colours("#f2ebfd", "#6d3fc0", "#271b41", "#bf9cff"),
+    "join": Colours("#fbe8f3", "#a3246f", "#3a1029", "#f08cc4"),
     "partial": Colours("#e7f5e4", "#2c7326", "#12301a", "#74cf7c"),
     "recomputed": Colours("#fdebe0", "#ad4a0b", "#3a1d0c", "#ffa46b"),
     "lookup": Colours("#fde8f1", "#a8326b", "#3a1226", "#f590bd"),

@@ -7,16 +7,17 @@ run that brings rows for some values can only change the answer for those:
     several         columns that are equal in all of them (a.id = b.auction), and grouped or partitioned by as well
     DISTINCT        all of its columns
 
-Without such columns the whole answer is computed anew and compared.
+Without such columns the whole answer is computed anew and compared. Two kinds of queries need no key at all, for each
+row of theirs comes from one row of each input: those of one stream (`stateless`) and inner joins of several (`join`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.plan.blocks import aggregates_in, grouped_tokens
-from anabranch.sql.calls import chains, closing, split_commas
+from anabranch.sql.calls import chains, closing, conjuncts, split_commas
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
@@ -50,7 +51,7 @@ class KeyPart:
 
 @dataclass(frozen=True)
 class Keying:
-    """How a SELECT is keyed. `kind`: stateless (row by row), keyed, or whole, and why."""
+    """How a SELECT is keyed. `kind`: stateless (row by row), join (pair by pair), keyed, or whole, and why."""
 
     kind: str
     parts: tuple[KeyPart, ...] = ()
@@ -70,8 +71,8 @@ class _Classes:
         self.groups.append({one, other}.union(*touching))
 
 
-def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> Keying:
-    """What a SELECT is keyed by."""
+def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, *, by_key: bool = False) -> Keying:
+    """What a SELECT is keyed by. With `by_key` its answers come out key by key, and so a join has one too."""
     found = _obstacle(select, owner, inputs)
     if found is not None:
         return Keying("whole", reason=found)
@@ -81,8 +82,11 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str) 
     if partitions is None:
         return Keying("whole", reason="a window function in it has no PARTITION BY")
     aggregated = bool(select.group) or bool(aggregates_in(select, owner))
-    if not aggregated and not partitions and not select.distinct and len(live) == 1:
-        return Keying("stateless")
+    if not aggregated and not partitions and not select.distinct:
+        if len(live) == 1:
+            return Keying("stateless")
+        if not by_key and all(inputs[index].relation.join in INNER for index in live):
+            return Keying("join")
     if aggregated and not select.group:
         return Keying("whole", reason="it aggregates everything into one row")
     groups = [grouped_tokens(group, select, search.names) for group in select.group]
@@ -95,6 +99,13 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str) 
         reason = "no column is equal in all of its streams and grouped by" if len(live) > 1 else "nothing keys it"
         return Keying("whole", reason=reason)
     return Keying("keyed", tuple(parts))
+
+
+def joined_by_equals(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> bool:
+    """Whether a column of one stream is to equal one of another."""
+    live = {index for index, each in enumerate(inputs) if not each.static}
+    classes = _Search(select, owner, inputs, text)._classes()
+    return any(len({index for index, _ in members} & live) > 1 for members in classes.groups)
 
 
 def limited(owner: Query) -> bool:
@@ -291,31 +302,6 @@ class _Search:
                             classes.join(one, other)
                         break
         return classes
-
-
-def conjuncts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """The conditions that must all hold; nothing where OR makes them alternatives."""
-    depth = cases = between = 0
-    piece: list[Token] = []
-    pieces: list[list[Token]] = []
-    for token in tokens:
-        word = token.upper
-        if token.kind == "symbol":
-            depth += (token.text in "([{") - (token.text in ")]}")
-        cases += (word == "CASE") - (word == "END" and cases > 0)
-        if depth == 0 and cases == 0:
-            if word == "OR":
-                return
-            between += word == "BETWEEN"
-            if word == "AND" and between:
-                between -= 1
-            elif word == "AND":
-                pieces.append(piece)
-                piece = []
-                continue
-        piece.append(token)
-    yield from pieces
-    yield piece
 
 
 def _partition_by(tokens: Sequence[Token]) -> list[tuple[Token, ...]]:

@@ -1,8 +1,8 @@
 """The part of Spark SQL that means the same in DuckDB, so that small changes need no Spark job.
 
 A text of it is made of columns, whole numbers, texts, comparisons, AND, OR, NOT, + and -, joins, grouping, plain
-aggregates and row numbers. Whatever else stands in a query leaves it to Spark. Names keep their quotes, texts their
-characters; nothing else is rewritten.
+aggregates, row numbers and what bounds of windows are computed by. Whatever else stands in a query leaves it to Spark.
+Names keep their quotes, texts their characters; nothing else is rewritten.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ _KEYWORDS = {
         hours day days with intersect except exists limit filter"""
     )
 }
-_CALLS = words("count sum avg min max row_number rank dense_rank coalesce __rows")
+_CALLS = words(
+    """count sum avg min max row_number rank dense_rank lead lag coalesce __rows unix_micros timestamp_micros pmod"""
+)
 _AGGREGATES = words("sum min max count")
 _SYMBOLS = frozenset({"(", ")", ",", ".", "=", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "=="})
 #: Words that begin something that only looks like a name.
-_TYPED = words("timestamp date timestamp_ntz timestamp_ltz time array map struct named_struct x decimal")
+_TYPED = words("timestamp date timestamp_ntz timestamp_ltz time array map struct named_struct decimal")
 
 
 def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
@@ -65,12 +67,14 @@ def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
 
 def _piece(tokens: Sequence[Token], index: int, following: str, relation: Callable[[str], str | None]) -> str | None:
     token = tokens[index]
+    if token.upper == "EXCEPT" and following == "(" and index and tokens[index - 1].text == "*":
+        return "EXCLUDE" if tokens[index + 2].upper not in ("SELECT", "WITH", "(") else token.text
     if token.kind == QUOTED:
         return relation(token.name) if token.name.startswith("@") else quoted(token.name)
     if token.kind == STRING:
         return None if token.text[0] in "rRxX" else "'" + token.value.replace("'", "''") + "'"
     if token.kind == NUMBER:
-        return token.text if token.text.isdigit() and int(token.text) < 2**31 else None
+        return token.text if token.text.isdigit() and int(token.text) < 2**63 else None
     if token.kind == WORD:
         return _word(token, following)
     if token.text == "==":

@@ -17,6 +17,7 @@ from anabranch.algebra.windows import MILLISECOND
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
+from anabranch.plan.describe import bounded
 from anabranch.plan.outside import asks, refuse_others
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
@@ -104,6 +105,7 @@ class Tree:
         self.nodes: list[View] = []
         self.placed = 0
         self.joined: list[Span] = []  # the tables outside that are asked
+        self.by_key = False  # whether what is being made shows its answers key by key
 
     def root(self, query: Query, sql: str, fields: tuple[Field, ...], emit: str) -> View:
         view = self.node(query, {}, emit)
@@ -131,6 +133,7 @@ class Tree:
         """The node of a query; the nodes below it are made first."""
         ctes = dict(ctes)
         emission = said(query)
+        outside, self.by_key = self.by_key, self.by_key or (emission is not None and emission.by_key)
         cut = emit != "read"
         inline: list[tuple[str, Query]] = []
         for (name, inner), columns in zip(query.ctes, query.cte_columns, strict=True):
@@ -145,6 +148,7 @@ class Tree:
                 ctes.pop(name.lower(), None)
         build = Build(self, query, ctes, cut, inline)
         view = build.view(emit, counted=emission is not None and emission.counting is not None)
+        self.by_key = outside
         if emission is not None:
             view = self._with_emission(view, emission, query)
         return view
@@ -162,6 +166,13 @@ class Tree:
         if emission.first and timed:
             view = _coarser(view, timed)
         if emission.mode == "feed":
+            if emission.late == "drop" and not (view.node == "join" and bounded(view)):
+                raise refuse(
+                    self.text,
+                    emission.span,
+                    "LATE DROP is about windows that were shown, or rows that a join has let go, and here is neither",
+                    "leave it out; or join streams within a time: b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 HOUR",
+                )
             return view
         if emission.mode == "close" and any(r.window and partitioned(r.window) for r in query.relations()):
             self._refuse_budget(emission, "these windows close with a row of their own, and not by progress")

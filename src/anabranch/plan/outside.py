@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from anabranch.plan.bands import place_of
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.catalog import ASKED, Ask, Catalog, Field, Stream, Table, View
-from anabranch.plan.keys import INNER, INTEGERS, Input, conjuncts
+from anabranch.plan.keys import INNER, INTEGERS, Input
 from anabranch.plan.windows import needs_numbers
 from anabranch.sources.lookup import KEY_TYPES
-from anabranch.sql.calls import chains
+from anabranch.sql.calls import chains, conjuncts
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select

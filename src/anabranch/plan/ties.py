@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.errors import AnabranchError
+from anabranch.plan.bind import Bound
 from anabranch.plan.blocks import Block, aggregates_in, grouped_tokens
 from anabranch.plan.catalog import Field
 from anabranch.sql.calls import aggregate_calls, chains, closing, split_commas
 from anabranch.sql.lexer import Span, Token, quote_name, words
-from anabranch.sql.splice import Edit
+from anabranch.sql.splice import Edit, Spliced
 from anabranch.sql.syntax import Query, Select
+from anabranch.sql.versions import UNTIL
 
 #: Window functions that ask for the place of a row, whatever the frame.
 _PLACES = words("row_number ntile lag lead")
@@ -82,6 +84,35 @@ def checked(
         except AnabranchError:
             return bind([]), []
     return text, ties
+
+
+def settle_versions(bound: Bound, analyze: Callable[[str], Sequence[Field]]) -> Spliced:
+    """A query that is no view, with the order of versions of one time broken; its other ties are its own business."""
+    binder = bound.binder
+    if binder is None:
+        return bound.text
+    query = binder.query
+    versions = [
+        select.span
+        for select, _ in query.selects()
+        if any((item.alias or "").startswith(UNTIL) for item in select.items)
+    ]
+    if not versions:
+        return bound.text
+
+    def bind(span: Span | None, edits: Sequence[Edit] = ()) -> Spliced:
+        return type(binder)(binder.text, binder.catalog, query).bind(span, edits).text
+
+    places = Places(
+        bind=lambda span: bind(span).text,
+        analyze=analyze,
+        blocks={},
+        skips=lambda span: span not in versions,
+        prefix=bind(Span(query.span.start, query.body.span.start)).text if query.ctes else "",
+    )
+    ties = break_ties(binder.text, query, places)
+    _, ties = checked(ties, lambda edits: bind(None, edits).text, analyze)
+    return bind(None, ties)
 
 
 # ---------------------------------------------------------------------------------------------- LIMIT

@@ -140,6 +140,31 @@ def split_commas(tokens: Sequence[Token]) -> Iterator[list[Token]]:
         yield piece
 
 
+def conjuncts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """The conditions that must all hold; nothing where OR makes them alternatives."""
+    depth = cases = between = 0
+    piece: list[Token] = []
+    pieces: list[list[Token]] = []
+    for token in tokens:
+        word = token.upper
+        if token.kind == "symbol":
+            depth += (token.text in "([{") - (token.text in ")]}")
+        cases += (word == "CASE") - (word == "END" and cases > 0)
+        if depth == 0 and cases == 0:
+            if word == "OR":
+                return
+            between += word == "BETWEEN"
+            if word == "AND" and between:
+                between -= 1
+            elif word == "AND":
+                pieces.append(piece)
+                piece = []
+                continue
+        piece.append(token)
+    yield from pieces
+    yield piece
+
+
 @dataclass(frozen=True)
 class Chain:
     """A name as it stands in an expression: `price`, `b.price`."""

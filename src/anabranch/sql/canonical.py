@@ -9,7 +9,8 @@ is rewritten to
     GROUP BY k, window_start, window_end, window_time
 
 as text, by edits that know where each piece came from: what is wrong with it is shown in the text as it was written.
-How a window is written is for `spellings` to know; what a window function means, for `windows`.
+How a window is written is for `spellings` to know; what a window function means, for `windows`. Before that, joins with
+versions become plain ones, as `versions` tells.
 """
 
 from __future__ import annotations
@@ -32,25 +33,43 @@ from anabranch.sql.spellings import (
     join_of_chunks,
     take_bracket,
 )
-from anabranch.sql.splice import Edit, splice
+from anabranch.sql.splice import Edit, Spliced, splice
+from anabranch.sql.versions import join_edits
 
 _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 
 def canonical(text: str, tokens: list[Token]) -> tuple[str, list[Token]]:
     """The statement of these tokens in its canonical form, and its tokens; both as they are if they have it."""
-    if not any(_starts_spelling(tokens, index) for index in range(len(tokens))):
-        return text, tokens
-    edits = list(_Rewriter(text, tokens).edits())
-    if not edits:
-        return text, tokens
-    made = splice(text, Span(tokens[0].start, tokens[-1].start), edits)
+    for rewrite in (_joins, _windows):
+        edits = rewrite(text, _without_dry_run(tokens))
+        if edits:
+            text, tokens = _rewritten(splice(text, Span(tokens[0].start, tokens[-1].start), edits), text)
+    return text, tokens
 
+
+def _rewritten(made: Spliced, text: str) -> tuple[str, list[Token]]:
     def place(start: int, end: int) -> tuple[int, int]:
         there = made.original(start, end)
         return there.start, there.end
 
     return Rewritten(made.text, text, place), tokenize(made.text)
+
+
+def _joins(text: str, tokens: list[Token]) -> list[Edit]:
+    return join_edits(text, tokens, any(at_bracket(tokens, index) for index in range(len(tokens))))
+
+
+def _windows(text: str, tokens: list[Token]) -> list[Edit]:
+    if not any(_starts_spelling(tokens, index) for index in range(len(tokens))):
+        return []
+    return list(_Rewriter(text, tokens).edits())
+
+
+def _without_dry_run(tokens: list[Token]) -> list[Token]:
+    """DRY RUN stands behind the query of an ALTER VIEW, and is no part of it."""
+    dry = [token.upper for token in tokens[-3:-1]] == ["DRY", "RUN"] and tokens[0].upper == "ALTER"
+    return [*tokens[:-3], replace(tokens[-1], start=tokens[-3].start)] if dry else tokens
 
 
 def _starts_spelling(tokens: list[Token], index: int) -> bool:
@@ -70,9 +89,7 @@ def _starts_spelling(tokens: list[Token], index: int) -> bool:
 class _Rewriter:
     def __init__(self, text: str, tokens: list[Token]) -> None:
         self.text = text
-        # DRY RUN stands behind the query of an ALTER VIEW, and is no part of it
-        dry = [token.upper for token in tokens[-3:-1]] == ["DRY", "RUN"] and tokens[0].upper == "ALTER"
-        self.tokens = [*tokens[:-3], replace(tokens[-1], start=tokens[-3].start)] if dry else tokens
+        self.tokens = tokens
         self.brackets = [index for index in range(len(self.tokens)) if at_bracket(self.tokens, index)]
         self.blocks = find_blocks(text, self.tokens, bool(self.brackets))
 

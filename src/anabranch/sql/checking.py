@@ -284,7 +284,7 @@ class _Script:
             for row in body.rows:
                 inside = row.tokens[1:-1] if row.tokens[0].text == "(" else row.tokens
                 _check_count(statement, row.span, len(list(split_commas(inside))), expected, target)
-        elif isinstance(body, syntax.Select) and not any(t.text == "*" for i in body.items for t in i.tokens[-1:]):
+        elif isinstance(body, syntax.Select) and not any(item.star for item in body.items):
             simple = all(item.alias is not None or item.tokens[-1].text != ")" for item in body.items)
             if simple:  # a generator without names may give several columns
                 span = Span(body.items[0].span.start, body.items[-1].span.end)
@@ -318,6 +318,9 @@ class _Script:
                 options = {each.name: each.value for each in relation.arguments if each.name is not None}
                 spans = {each.name: each.span for each in relation.arguments if each.name is not None}
                 check_file_options(statement, options, spans, relation.span)
+        for select, _ in query.selects():
+            if not any(self.known[name].kind == "view" for name in reads):
+                list(binder.event_times(select))
         self._read |= reads
         if query.emission is not None and query.emission.mode == "close":
             self._check_closing(statement, query, what, reads)

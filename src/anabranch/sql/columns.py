@@ -263,7 +263,7 @@ class Resolver:
             text=self.text,
             start=span.start,
             end=span.end,
-            hint=hint or did_you_mean(name, known),
+            hint=hint or did_you_mean(name, [each for each in known if not each.rpartition(".")[2].startswith("__")]),
         )
 
 

@@ -122,7 +122,10 @@ class _Clause:
 
     def emission(self, late: Literal["correct", "archive", "drop", "fail"], span: Span) -> Emission:
         fires = self.counting is not None or self.delay is not None or self.watermark or self.end
-        if late != "correct" and not self.watermark:
+        mode: Literal["read", "feed", "close", "triggers"] = "triggers" if fires else "feed"
+        if self.close or self.silent:
+            mode = "close" if self.close else "read"
+        if late != "correct" and not self.watermark and not (late == "drop" and mode == "feed"):
             raise SyntaxProblem(
                 f"LATE {late.upper()} is about windows that were shown, and nothing here waits for a window",
                 text=self.cursor.text,
@@ -130,9 +133,6 @@ class _Clause:
                 end=span.end,
                 hint=f"add EMIT ON WINDOW CLOSE in front of it, as in EMIT ON WINDOW CLOSE LATE {late.upper()}",
             )
-        mode: Literal["read", "feed", "close", "triggers"] = "triggers" if fires else "feed"
-        if self.close or self.silent:
-            mode = "close" if self.close else "read"
         return Emission(
             mode, span, self.counting, self.delay, self.first, self.watermark, self.end, late, self.stream, self.budget
         )

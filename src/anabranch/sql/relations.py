@@ -7,11 +7,13 @@ from dataclasses import replace
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.emission import emission_ahead
-from anabranch.sql.lexer import OPENING, STRING, Span, string_value
+from anabranch.sql.lexer import NUMBER, OPENING, STRING, Span, string_value
 from anabranch.sql.syntax import Relation
 from anabranch.sql.terms import CLAUSES, JOIN_WORDS, misspelt, refuse_misspelt, take_arguments, take_expression
 from anabranch.sql.watermarks import at_watermark_function, take_watermark_function
 from anabranch.sql.windows import at_window_function, take_window_function
+
+_CLOCKS = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "LOCALTIMESTAMP", "TIMESTAMP", "DATE")
 
 
 def take_from(cursor: Cursor) -> tuple[list[Relation], bool]:
@@ -46,7 +48,6 @@ def _ends_lateral(cursor: Cursor) -> bool:
 
 
 def _join(cursor: Cursor) -> tuple[Relation, bool]:
-    start = cursor.current
     words: list[str] = []
     while cursor.at_any(JOIN_WORDS):
         words.append(cursor.advance().upper)
@@ -54,10 +55,6 @@ def _join(cursor: Cursor) -> tuple[Relation, bool]:
             break
     if words[-1] != "JOIN":
         raise cursor.problem("expected JOIN", also=("JOIN",))
-    if words[0] == "ASOF":
-        raise NotSupported(
-            "ASOF JOIN is not supported yet", text=cursor.text, start=start.start, end=cursor.previous.end
-        )
     lateral = cursor.take("LATERAL")
     relation = take_relation(cursor, " ".join(words))
     if cursor.at("ON") or cursor.at("USING"):
@@ -162,7 +159,20 @@ def _as_of(cursor: Cursor, relation: Relation) -> Relation:
                 "only streams, views and tables have versions", text=cursor.text, start=span.start, end=span.end
             )
         return replace(relation, version=version, version_span=span)
-    raise NotSupported("only AS OF VERSION n is supported", text=cursor.text, start=start, end=cursor.ahead(2).end)
+    if cursor.take("FOR", "SYSTEM_TIME", "AS", "OF", "PROCTIME", "(", ")"):
+        return replace(relation, current=True, version_span=Span(start, cursor.previous.end))
+    message, hint = "only AS OF VERSION n is supported", None
+    if at_moment(cursor):
+        message, hint = "a time of another relation has versions in a join only", "JOIN ... FOR SYSTEM_TIME AS OF ..."
+    raise NotSupported(message, text=cursor.text, start=start, end=cursor.ahead(2).end, hint=hint)
+
+
+def at_moment(cursor: Cursor) -> bool:
+    """FOR SYSTEM_TIME AS OF o.ts: the time is that of another relation."""
+    if not cursor.at("FOR", "SYSTEM_TIME", "AS", "OF"):
+        return False
+    first, second = cursor.ahead(4), cursor.ahead(5)
+    return first.is_name and second.text != "(" and second.kind not in (STRING, NUMBER) and first.upper not in _CLOCKS
 
 
 def take_alias(cursor: Cursor) -> tuple[str, tuple[str, ...]] | None:

@@ -115,6 +115,7 @@ class Relation:
     version: int | None = None
     version_span: Span | None = None  # of AS OF VERSION n or INCLUDING PROVISIONAL
     provisional: bool = False  # what has not fired yet as well
+    current: bool = False  # FOR SYSTEM_TIME AS OF PROCTIME()
     window: WindowSpec | None = None
     watermarks: tuple[Watermark, ...] = ()
     join: str = ""  # "" for the first, "," or the words of the join ("LEFT OUTER JOIN")
@@ -139,6 +140,15 @@ class Item:
     alias: str | None
     tokens: tuple[Token, ...]  # of the expression
     bare_alias: Token | None = None  # an alias without AS
+
+    @property
+    def star(self) -> bool:
+        """Whether it stands for several columns: *, t.*, * EXCEPT (a, b)."""
+        for index, token in enumerate(self.tokens):
+            if token.text == "*":
+                starts = index == 0 or self.tokens[index - 1].text == "."
+                return starts and (index + 1 == len(self.tokens) or self.tokens[index + 1].upper == "EXCEPT")
+        return False
 
 
 @dataclass(frozen=True)
@@ -201,6 +211,11 @@ class Emission:
     late: Literal["correct", "archive", "drop", "fail"] = "correct"
     stream: bool = False
     budget: Budget | None = None  # how much of what closes a run may show
+
+    @property
+    def by_key(self) -> bool:
+        """Whether answers come out key by key: later than they are known, or numbered."""
+        return self.mode in ("close", "triggers") or self.stream
 
 
 @dataclass(frozen=True)

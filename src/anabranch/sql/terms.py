@@ -15,7 +15,7 @@ from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, QUOTED, STRING, S
 from anabranch.sql.syntax import Argument, Expression
 
 SET_OPERATORS = frozenset({"UNION", "INTERSECT", "EXCEPT", "MINUS"})
-JOIN_WORDS = frozenset({"JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF"})
+JOIN_WORDS = frozenset({"JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "SEMI", "ANTI"})
 TAIL = frozenset({"WINDOW", "QUALIFY", "SORT", "CLUSTER", "DISTRIBUTE"})
 #: Words that end an expression or a FROM item when they stand outside brackets.
 CLAUSES = (

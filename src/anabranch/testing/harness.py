@@ -206,7 +206,7 @@ class Harness:
 
         Nothing of what the home holds is used for these streams but their columns.
         """
-        from anabranch.engine import read
+        from anabranch.engine import queries, read
         from anabranch.engine.frames import arrow_schema
         from anabranch.plan.bind import Binder
         from anabranch.sql.parser import parse
@@ -230,7 +230,7 @@ class Harness:
                 raise UsageError(f"the oracle was given no rows of {stream.name}")
             table = _arrow(given[stream.name.lower()], stream.fields, arrow_schema(stream.fields))
             relations[placeholder] = core.spark.createDataFrame(table)
-        return sorted_rows(_rows(core.frames.sql(bound.text, relations, source=statement.text).toArrow()))
+        return sorted_rows(_rows(queries.over(core, bound, relations, statement.text).toArrow()))
 
     def runs(self, stream: str) -> list[dict[str, Any]]:
         """The stream's lines of sys.runs, as dicts."""

@@ -1,0 +1,76 @@
+"""Which rows of the inputs of a join can meet, by how far apart their event times may be.
+
+>>> near = [Near("a", "b", -2, 3), Near("b", "c", 0, None)]
+>>> reach(near, "a", 10, 20)
+{'a': (10, 20), 'b': (8, 23), 'c': (8, None)}
+>>> reach(near, "c", 10, 20)
+{'c': (10, 20), 'b': (None, 20), 'a': (None, 22)}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+#: From the lowest to the highest time; None: no bound to that side.
+Range = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class Near:
+    """Rows of two inputs of a join that can meet: the event time of `other` is from `least` to `most` after `one`'s."""
+
+    one: str
+    other: str
+    least: int | None
+    most: int | None
+
+    def range_of(self, side: str, times: Range) -> Range:
+        """Where the partners of rows of one side lie that have times within bounds."""
+        least, most = self.least, self.most
+        if side == self.other:
+            least, most = _negative(most), _negative(least)
+        low, high = times
+        return (
+            None if low is None or least is None else low + least,
+            None if high is None or most is None else high + most,
+        )
+
+
+def reach(near: Iterable[Near], start: str, low: int | None, high: int | None) -> dict[str, Range]:
+    """Where the partners of rows of one input lie, directly or through others; inputs that are not there: anywhere."""
+    found: dict[str, Range] = {start: (low, high)}
+    edges = list(near)
+    while edges:
+        edge = next((each for each in edges if each.one in found or each.other in found), None)
+        if edge is None:
+            break
+        edges.remove(edge)
+        side, other = (edge.one, edge.other) if edge.one in found else (edge.other, edge.one)
+        if other not in found:
+            found[other] = edge.range_of(side, found[side])
+    return found
+
+
+def needed(near: Iterable[Near], bounds: Mapping[str, int | None]) -> dict[str, int]:
+    """From which time on rows of each input can still meet a row that is to come; inputs not there: all their rows.
+
+    `bounds` has the progress of each input: no row that is on time will be before it. A row of `a` is done with when
+    the progress of `b` is past the last moment that it can meet:
+
+    >>> needed([Near("a", "b", -2, 3)], {"a": 100, "b": 50})
+    {'a': 47, 'b': 98}
+    """
+    near = list(near)
+    found: dict[str, int] = {}
+    for input in bounds:
+        lows = [reach(near, other, bound, None).get(input, (None, None))[0] for other, bound in bounds.items()
+                if other != input]  # fmt: skip
+        known = [low for low in lows if low is not None]
+        if lows and len(known) == len(lows):
+            found[input] = min(known)
+    return found
+
+
+def _negative(value: int | None) -> int | None:
+    return None if value is None else -value

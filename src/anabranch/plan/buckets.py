@@ -1,0 +1,41 @@
+"""A join by nearness alone, for Spark: rows are put into buckets of time, and those of equal buckets meet.
+
+Without an equality Spark compares each row of one side with each of the other. Where the times of the two are at most
+so much apart, each row of one side is in the one bucket of its time, and each of the other in the one or two that its
+partners can be in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.algebra.reach import Near
+from anabranch.algebra.windows.sql import quotient
+from anabranch.sql.lexer import Span, quote_name
+from anabranch.sql.splice import Edit
+from anabranch.sql.syntax import Select
+
+_BUCKET = "__bucket_{}"
+
+
+def condition(select: Select) -> list[Edit]:
+    """The edits that let rows of equal buckets meet."""
+    same = f"{_BUCKET.format(0)} = {_BUCKET.format(1)}"
+    if select.where is not None:
+        start, end = select.where.span.start, select.where.span.end
+        return [Edit(Span(start, start), "("), Edit(Span(end, end), f") AND {same}")]
+    assert select.from_span is not None
+    return [Edit(Span(select.from_span.end, select.from_span.end), f" WHERE {same}")]
+
+
+def spread(text: str, near: Near, times: tuple[str, str], columns: Sequence[str]) -> str:
+    """A query with that condition, over inputs that have the buckets. `times` are the event times of both sides."""
+    assert near.least is not None and near.most is not None
+    width = max(near.most - near.least, 1)
+    one, other = (f"unix_micros({quote_name(time)})" for time in times)
+    first, last = (quotient(f"{one} + {shift}", width) for shift in (near.least, near.most))
+    buckets = (f"explode(sequence({first}, {last}))", quotient(other, width))
+    for index, (input, bucket) in enumerate(zip((near.one, near.other), buckets, strict=True)):
+        rows = f"(SELECT *, {bucket} AS {_BUCKET.format(index)} FROM {quote_name(input)})"
+        text = text.replace(quote_name(input), rows)
+    return f"SELECT {', '.join(quote_name(name) for name in columns)} FROM ({text})"

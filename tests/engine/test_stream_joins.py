@@ -1,0 +1,102 @@
+"""Inner joins of streams: each pair once, whatever comes first; rows in memory only for as long as they can be met."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from anabranch.engine import local
+from anabranch.errors import AnabranchError
+from anabranch.testing import Harness
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1)
+DELAY = "WATERMARK FOR ts AS ts - INTERVAL 10 SECONDS"
+STREAMS = f"CREATE STREAM a (k INT, ts TIMESTAMP, {DELAY}); CREATE STREAM b (k INT, ts TIMESTAMP, {DELAY})"
+JOINS = {
+    "band": """SELECT a.k, a.ts AS at, b.ts AS bt FROM a JOIN b ON a.k = b.k
+        AND b.ts BETWEEN a.ts - INTERVAL 20 SECONDS AND a.ts + INTERVAL 30 SECONDS""",
+    "itself": """SELECT x.k, x.ts AS at, y.ts AS bt FROM a AS x, a AS y WHERE x.k = y.k
+        AND y.ts > x.ts AND y.ts <= x.ts + INTERVAL 15 SECONDS""",
+    "three": """SELECT a.k, a.ts AS at, b.ts AS bt, c.ts AS ct FROM a
+        JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 30 SECONDS
+        JOIN a AS c ON c.k = b.k AND c.ts BETWEEN b.ts AND b.ts + INTERVAL 10 SECONDS""",
+    "near": """SELECT a.k, a.ts AS at, b.ts AS bt, b.k AS bk FROM a
+        JOIN b ON b.ts BETWEEN a.ts - INTERVAL 5 SECONDS AND a.ts + INTERVAL 3 SECONDS""",
+    "windows": """SELECT a.k, a.window_start, b.ts FROM TUMBLE(a, ts, INTERVAL 10 SECONDS) AS a
+        JOIN TUMBLE(b, ts, INTERVAL 10 SECONDS) AS b ON a.k = b.k AND a.window_start = b.window_start""",
+    "retracting": """SELECT x.k, x.n, b.ts FROM (SELECT k, count(*) AS n FROM a GROUP BY k) AS x
+        JOIN b ON x.k = b.k WHERE x.n > 3""",
+    "unbounded": "SELECT a.k, b.ts AS bt FROM a JOIN b ON a.k = b.k",
+}
+
+
+def _rows(pick: random.Random, run: int) -> list[tuple[Any, ...]]:
+    late = (200 if pick.random() < 0.1 else 0 for _ in range(6))
+    seconds = (20 * run + pick.randrange(20) - each for each in late)
+    return [(pick.choice([0, 1, 1, 1, None]), START + timedelta(seconds=each)) for each in seconds]
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
+    engine: str, home: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine == "spark":
+        monkeypatch.setattr(local, "changes", lambda *_: None)
+    home.sql(STREAMS)
+    for name, query in JOINS.items():
+        home.sql(f"CREATE VIEW {name} AS {query} EMIT CHANGES")
+    pick = random.Random(7)
+    rows: dict[str, list[tuple[Any, ...]]] = {"a": [], "b": []}
+    core = home.session._core
+    band = core.catalog().find("band")
+    assert band is not None
+    runs = 9 if engine == "duckdb" else 3
+    for run in range(runs):
+        for stream in pick.sample(["a", "b"], 2):
+            new = _rows(pick, run)
+            rows[stream] += new
+            home.insert(stream, new)
+            # In memory: what the progress of the other side leaves, 40 seconds' worth of each, and one run.
+            assert core.warm.rows_of(band.id) <= 2 * (6 * 40 // 20 + 6) + 6
+        if run == runs // 2:
+            home.compact()
+            home.reopen()
+            core = home.session._core
+    for name, query in JOINS.items():
+        expected = home.batch(query.replace("TUMBLE(a, ts, INTERVAL 10 SECONDS)", _tumbled("a")).replace(
+            "TUMBLE(b, ts, INTERVAL 10 SECONDS)", _tumbled("b")), **rows)  # fmt: skip
+        assert home.emitted(name) == expected, name
+        assert home.table(name) == expected, name
+
+
+def _tumbled(stream: str) -> str:
+    return f"(SELECT *, window(ts, '10 seconds').start AS window_start FROM {stream})"
+
+
+def test_a_join_that_drops_late_rows_finds_only_what_is_in_time(home: Harness) -> None:
+    home.sql(STREAMS)
+    home.sql(f"CREATE VIEW all_pairs AS {JOINS['band']} EMIT CHANGES")
+    home.sql(f"CREATE VIEW in_time AS {JOINS['band']} EMIT CHANGES LATE DROP")
+    first, last = (START + timedelta(seconds=each) for each in (0, 500))
+    home.insert("a", [(1, first)])
+    home.insert("b", [(1, last)])
+    home.insert("b", [(1, first)])
+    home.insert("a", [(1, last)])
+    assert len(home.table("all_pairs")) == 2
+    assert [row[1] for row in home.table("in_time")] == [last]
+
+
+def test_what_is_said_of_bounds(home: Harness) -> None:
+    home.sql(STREAMS)
+    told = home.session.sql(f"CREATE VIEW u AS {JOINS['unbounded']} EMIT CHANGES").message or ""
+    assert "UNBOUNDED: a row of a can meet any row of b" in told
+    assert "b.ts BETWEEN a.ts - INTERVAL 1 HOUR AND a.ts + INTERVAL 1 HOUR" in told
+    plan = "\n".join(str(row[0]) for row in home.query(f"EXPLAIN {JOINS['band']} EMIT CHANGES"))
+    assert "rows of a are in memory if they are 30 seconds behind the progress of b" in plan
+    with pytest.raises(AnabranchError, match="LATE DROP is about windows"):
+        home.sql(f"CREATE VIEW w AS {JOINS['unbounded']} EMIT CHANGES LATE DROP")
