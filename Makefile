@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 help:
 	@echo "make demo    the demo: a live stream, three views, and the proof that no row is lost"
 	@echo "make test    all checks: lint, format, types, tests"
-	@echo "make soak    the long tests: kills at random moments, all questions at once"
+	@echo "make soak    the long tests: kills at random moments, all questions at once, random joins"
 	@echo "make bench   measure against hand-written Structured Streaming, Spark batch and DuckDB"
 	@echo "make lint | format | types | venv | clean"
 
@@ -27,7 +27,7 @@ test: java $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/pytest -m "not slow" -n 2 --dist loadfile $(ARGS)
 
-# The whole bench on a few rows, every question of the law at once, kills at random moments: tens of minutes.
+# The whole bench on a few rows, every question of the law at once, random joins, kills at random moments: tens of minutes.
 soak: java $(STAMP)
 	$(BIN)/pytest -m slow $(ARGS)
 

@@ -52,6 +52,9 @@ def test_the_table_has_a_line_for_every_figure() -> None:
 def test_the_totals_tell_what_was_lost() -> None:
     told = report.totals_text([TOTALS])
     assert "exactly the truth" in told and "dropped 12" in told and "never emitted 34" in told
+    joined = Totals("joins", 90, 90, True, 12, 0, "pairs in windows", " of the 30 in the files it was given")
+    told = report.totals_text([joined])
+    assert "90 pairs in windows;" in told and "dropped 12 of the 30 in the files it was given as late" in told
     assert "NOT the truth" in report.totals_text([Totals("a", 10, 9, False, 0, 0)])
 
 
@@ -114,7 +117,7 @@ def test_measures_are_chosen_by_letters_and_names(text: str, names: list[str]) -
 def test_wrong_options_are_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, said in (
         (["--only", "a,z"], "no measure z"),
-        (["--only", ","], "the measures are a to f, live, smoothing, nexmark, strategies and disorder"),
+        (["--only", ","], "the measures are a to f, live, smoothing, nexmark, strategies, joins, epochs and disorder"),
         (["--events", "100"], "events are too few"),
         (["--rows", "100"], "too few for 40 files"),
         (["--rows", "-5"], "not a positive number"),

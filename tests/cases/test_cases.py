@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import random
-from collections.abc import Sequence
+import re
+import shutil
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import anabranch
 from anabranch.testing import Harness, shuffled
 
 if TYPE_CHECKING:
@@ -81,45 +82,88 @@ def check(case: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> N
     assert sorted(tuple(text(value) for value in row) for row in rows) == sorted(wanted)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_as_a_finite_query_over_files(case: str, spark: SparkSession) -> None:
-    with anabranch.connect(spark=spark) as session:
+def streams() -> dict[str, Path]:
+    """All streams of all cases in one home: `Bid`, say, is another one where a case gives it other rows."""
+    found: dict[str, tuple[str, Path]] = {}
+    for case in CASES:
         for stream, path in inputs(case).items():
-            session.sql(create(stream, path, f" FROM files(path => '{path}', header => true)"))
-        table = session.sql((HERE / case / "query.sql").read_text()).toArrow()
+            found.setdefault(path.read_text(), (f"{stream}{len(found)}", path))
+    return dict(found.values())
+
+
+def query(case: str) -> str:
+    """The query of a case, over the streams of that home."""
+    names = {path.read_text(): name for name, path in streams().items()}
+    text = (HERE / case / "query.sql").read_text()
+    for stream, path in inputs(case).items():
+        text = re.sub(rf"\b{stream}\b", names[path.read_text()], text)
+    return text
+
+
+def rows_of(path: Path) -> list[tuple[Any, ...]]:
+    header, cells = read(path)
+    return [tuple(map(value, header, row)) for row in cells]
+
+
+def check_read(home: Harness, case: str, text: str) -> None:
+    table = home.session.sql(text).toArrow()
     check(case, table.column_names, [tuple(row.values()) for row in table.to_pylist()])
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Harness]:
+    with Harness(tmp_path_factory.mktemp("files") / "home", spark) as home:
+        for stream, path in streams().items():
+            home.sql(create(stream, path, f" FROM files(path => '{path}', header => true)"))
+        yield home
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_as_a_view_for_any_cut_and_order(case: str, spark: SparkSession) -> None:
-    query = (HERE / case / "query.sql").read_text()
-    chance = random.Random(case)
-    with Harness(None, spark) as home:
-        for size, mixed in ((1, True), (2, False), (100, True)):
-            for stream, path in inputs(case).items():
-                home.sql(create(stream, path))
-            home.sql(f"CREATE VIEW answer AS {query}")
-            for stream, path in inputs(case).items():
-                header, cells = read(path)
-                rows = [tuple(map(value, header, row)) for row in cells]
-                rows = shuffled(rows, chance) if mixed else rows
-                home.insert_runs(stream, [rows[at : at + size] for at in range(0, len(rows), size)])
-            columns = home.session.sql("SELECT * FROM answer").columns
-            check(case, columns, home.table("answer"))
-            for stream in inputs(case):
-                home.sql(f"DROP STREAM {stream} CASCADE")
+def test_as_a_finite_query_over_files(case: str, files: Harness) -> None:
+    check_read(files, case, query(case))
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.endswith("_sum")])
-def test_as_a_view_that_emits_when_a_window_closes(case: str, spark: SparkSession) -> None:
-    query = (HERE / case / "query.sql").read_text()
-    path = HERE / case / "input.csv"
-    header, cells = read(path)
-    rows = [tuple(map(value, header, row)) for row in cells]
-    with Harness(None, spark) as home:
-        home.sql(create("Bid", path))
-        home.sql(f"CREATE VIEW answer AS {query} EMIT ON WINDOW CLOSE")
-        home.insert_runs("Bid", [[row] for row in shuffled(rows, random.Random(case))])
-        home.advance("Bid")
-        check(case, home.session.sql("SELECT * FROM answer").columns, home.table("answer"))
-        assert home.emitted("answer") == home.table("answer")
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    """A home with two views of every case, to be copied: to plan them takes longer than a few rows do."""
+    folder = tmp_path_factory.mktemp("cases") / "home"
+    with Harness(folder, spark) as home:
+        for stream, path in streams().items():
+            home.sql(create(stream, path))
+        for case in CASES:
+            home.sql(f"CREATE VIEW {case} AS {query(case)}; CREATE VIEW {case}_changes AS {query(case)} EMIT CHANGES")
+    return folder
+
+
+@pytest.mark.parametrize(("size", "mixed"), [(2, True), (5, False), (100, True)])
+def test_as_views_for_any_cut_and_order(
+    made: Path, tmp_path: Path, spark: SparkSession, size: int, mixed: bool
+) -> None:
+    """Every case shows its answer, and its changes add up to it."""
+    chance = random.Random(size)
+    runs = []
+    for stream, path in streams().items():
+        rows = shuffled(rows_of(path), chance) if mixed else rows_of(path)
+        runs += [(stream, rows[at : at + size]) for at in range(0, len(rows), size)]
+    shutil.copytree(made, tmp_path / "home")
+    with Harness(tmp_path / "home", spark) as home:
+        for stream, rows in shuffled(runs, chance) if mixed else runs:
+            home.insert(stream, rows)
+        for case in CASES:
+            check_read(home, case, f"SELECT * FROM {case}")
+            check(case, read(HERE / case / "expected.csv")[0], home.emitted(f"{case}_changes"))
+
+
+def test_as_views_that_emit_when_a_window_closes(home: Harness) -> None:
+    cases = [case for case in CASES if case.endswith("_sum")]
+    used = {stream: path for stream, path in streams().items() if any(stream in query(case) for case in cases)}
+    for stream, path in used.items():
+        home.sql(create(stream, path))
+    for case in cases:
+        home.sql(f"CREATE VIEW {case} AS {query(case)} EMIT ON WINDOW CLOSE")
+    for stream, path in used.items():
+        home.insert_runs(stream, [[row] for row in shuffled(rows_of(path), random.Random(stream))])
+        home.advance(stream)
+    for case in cases:
+        check_read(home, case, f"SELECT * FROM {case}")
+        assert home.emitted(case) == home.table(case)

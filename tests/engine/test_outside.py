@@ -40,6 +40,8 @@ QUERIES = {
     "shared": "SELECT * FROM (SELECT id, customer AS cid FROM {o}) LEFT JOIN {t} USING (cid)",
     "sums": "SELECT c.region, count(*) AS c, sum(o.n) AS n FROM {o} o LEFT JOIN {c} c ON c.cid = o.customer"
     " GROUP BY c.region",
+    "pairs": "SELECT a.id, b.id AS other, c.name FROM {o} a JOIN {o} b ON a.customer = b.customer AND a.id < b.id"
+    " JOIN {c} c ON c.cid = b.customer",
     "deep": "WITH e AS (SELECT o.id, c.since FROM {o} o JOIN {c} c ON c.cid = o.customer)"
     " SELECT e.id, t.tag FROM e JOIN {t} t ON t.cid = e.since",
     "ranks": "SELECT o.id, t.tag, row_number() OVER (PARTITION BY o.customer ORDER BY o.n) AS r FROM {o} o"
@@ -260,6 +262,7 @@ def test_it_is_told_how_a_table_is_asked_and_why(home: Harness) -> None:
         ("SELECT s.id FROM s RIGHT JOIN forced t ON t.id = s.id", "for the rows of a stream", "forced"),
         ("SELECT s.id FROM s JOIN forced t ON t.id = s.name", "is a BIGINT, and this is a STRING", "s.name"),
         ("SELECT s.id FROM s JOIN forced t ON t.x = s.x", "cannot be asked by x, which is a DOUBLE", "s.x"),
+        ("SELECT s.id FROM s JOIN forced REFRESHABLE ON forced.id = s.id", "nothing is refreshed", "REFRESHABLE"),
         ("SELECT id FROM s WHERE id IN (SELECT id FROM forced)", "can only be joined", "forced"),
         ("SELECT to_json(struct(*)) AS j FROM s JOIN forced t ON t.id = s.id", "* inside", "to_json(struct(*)) AS j"),
     ]

@@ -288,68 +288,6 @@ def test_progress_waits_for_rows_that_are_still_to_be_shown(home: Harness) -> No
     assert home.query("SELECT * FROM sys.late_rows") == []
 
 
-# ---- EMIT STREAM and its relatives, by the example of "One SQL to Rule Them All"
-
-BIDS = [
-    ("07", None, "05"), ("08", ("07", 2, "A"), None), ("12", ("11", 3, "B"), None), ("13", ("05", 4, "C"), None),
-    ("14", None, "08"), ("15", ("09", 5, "D"), None), ("16", None, "12"), ("17", ("13", 1, "E"), None),
-    ("18", ("17", 6, "F"), None), ("21", None, "20"),
-]  # fmt: skip
-HIGHEST = """SELECT B.window_start AS wstart, B.window_end AS wend, B.bidtime, B.price, B.item
-FROM TUMBLE(TABLE bid, DESCRIPTOR(bidtime), INTERVAL '10' MINUTE) AS B
-JOIN (SELECT window_start, window_end, max(price) AS highest
-      FROM TUMBLE(TABLE bid, DESCRIPTOR(bidtime), INTERVAL '10' MINUTE) GROUP BY window_start, window_end) AS M
-ON B.window_start = M.window_start AND B.window_end = M.window_end AND B.price = M.highest"""
-
-
-def minute(value: object) -> object:
-    return value.strftime("%M") if isinstance(value, datetime) else value
-
-
-def auction(home: Harness, clause: str, until: str = "21") -> list[str]:
-    """What a reader sees at a minute past eight."""
-    home.sql("SET CLOCK TIMESTAMP '2026-01-01 08:00:00'")
-    home.sql(f"CREATE STREAM bid (bidtime TIMESTAMP, price INT, item STRING); CREATE VIEW v AS {HIGHEST} {clause}")
-    for clock, bid, progress in BIDS:
-        if clock > until:
-            break
-        home.sql(f"SET CLOCK TIMESTAMP '2026-01-01 08:{clock}:00'")
-        if bid is not None:
-            home.sql(f"INSERT INTO bid VALUES (TIMESTAMP '2026-01-01 08:{bid[0]}:00', {bid[1]}, '{bid[2]}')")
-        else:
-            home.sql(f"ADVANCE STREAM bid TO TIMESTAMP '2026-01-01 08:{progress}:00'")
-    order = "ptime, wstart, ver" if "STREAM" in clause else "wstart"
-    return [" ".join(str(minute(value)) for value in row) for row in home.query(f"SELECT * FROM v ORDER BY {order}")]
-
-
-@pytest.mark.parametrize(
-    ("clause", "until", "expected"),
-    [
-        ("", "13", ["00 10 05 4 C", "10 20 11 3 B"]),
-        ("EMIT CHANGES", "21", ["00 10 09 5 D", "10 20 17 6 F"]),
-        ("EMIT AFTER WATERMARK", "13", []),
-        ("EMIT AFTER WATERMARK", "16", ["00 10 09 5 D"]),
-        ("EMIT AFTER WATERMARK", "21", ["00 10 09 5 D", "10 20 17 6 F"]),
-        (
-            "EMIT STREAM",
-            "21",
-            [
-                "00 10 07 2 A  08 0", "10 20 11 3 B  12 0", "00 10 07 2 A undo 13 1", "00 10 05 4 C  13 2",
-                "00 10 05 4 C undo 15 3", "00 10 09 5 D  15 4", "10 20 11 3 B undo 18 1", "10 20 17 6 F  18 2",
-            ],
-        ),
-        ("EMIT STREAM AFTER WATERMARK", "21", ["00 10 09 5 D  16 0", "10 20 17 6 F  21 0"]),
-        (
-            "EMIT STREAM AFTER DELAY INTERVAL '6' MINUTES",
-            "21",
-            ["00 10 05 4 C  14 0", "10 20 17 6 F  18 0", "00 10 05 4 C undo 21 1", "00 10 09 5 D  21 2"],
-        ),
-    ],
-)  # fmt: skip
-def test_highest_bids(home: Harness, clause: str, until: str, expected: list[str]) -> None:
-    assert auction(home, clause, until) == expected
-
-
 # ---- finite queries
 
 CATS = [

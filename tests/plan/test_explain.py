@@ -194,6 +194,23 @@ def test_rows_of_a_view_meet_a_static_table_again_when_it_is_refreshed(world: Wo
     assert not world.nodes(joined.format("plain"))["query"].append_only
 
 
+@pytest.mark.parametrize(
+    ("items", "clause", "over"),
+    [
+        ("label, count(*) AS c", "GROUP BY label", "its partials"),
+        ("label, count(*) AS c", "GROUP BY label EMIT CHANGES", "the partials of query/1"),
+        ("label, median(n) AS m", "GROUP BY label", "the kept rows of s"),
+        ("label, n", "EMIT CHANGES", "the rows of query/1"),
+    ],
+)
+def test_what_a_refreshable_table_is_joined_with(world: World, items: str, clause: str, over: str) -> None:
+    explanation = world.explain(f"SELECT {items} FROM s JOIN names REFRESHABLE ON s.k = names.k {clause}")
+    assert f"static table names joined above {over}, so that REFRESH reaches old rows" in told(explanation)
+    assert not explanation.nodes[-1].append_only
+    if over == "the kept rows of s":
+        assert "computed over rows at each read, because median(n) cannot be merged from partials" in told(explanation)
+
+
 def test_progress_is_the_least_of_the_inputs(world: World) -> None:
     nodes = world.nodes("SELECT s.k, r.n FROM s JOIN r ON s.k = r.k EMIT CHANGES")
     assert nodes["s"].progress == "5 seconds behind the highest ts"

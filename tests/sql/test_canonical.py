@@ -355,22 +355,6 @@ def test_what_a_cut_means() -> None:
     assert (chunks.kind, chunks.time_column, chunks.by_row) == ("chunks", "id", False)
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        (
-            "SELECT floor(S1.t_s/60) AS minute, AVG(S2.t_rt - S1.t_rt)"
-            " FROM STREAM_get_packets(RT1, 'CUT ON t_s BY 60 SECS', 'BLOCK') S1,"
-            " STREAM_get_packets(RT2, 'CUT ON t_s BY 60 SECS', 'BLOCK') S2 WHERE S1.pid = S2.pid GROUP BY minute",
-            "STREAM_get_packets(RT2, 'CUT ON t_s BY 60 SECS', 'BLOCK')",
-        ),
-        ("SELECT count(*) FROM STREAM(CDRS, 'CUT ON t_s BY 5 SECS', 'BLOCK', 12)", "12"),
-    ],
-)
-def test_joins_of_chunks_come_later(text: str, place: str) -> None:
-    assert refusal(text, NotSupported) == ("joins of chunks are not supported yet", place)
-
-
 # ------------------------------------------------------------------------------------------- what stays as it is
 
 
@@ -557,7 +541,7 @@ def test_what_is_understood_and_not_there_yet(text: str, message: str) -> None:
         ("SELECT count(*) [RANGE 2 rows, SLIDE 1 row, PA kk] FROM s", "kk", "there is no column kk"),
         ("SELECT count(*) [RANGE 10 rows, SLIDE 1 row, WA ts] FROM s", "ts", "ts is a TIMESTAMP, and windows of rows"),
         ("SELECT count(*) [RANGE 10, SLIDE 1, WA ts] FROM s", "ts", "ts is a TIMESTAMP, and windows of rows"),
-        ("SELECT count(*) FROM STREAM(s, 'CUT ON seq BY 60 SECS')", "seq", "seq is a BIGINT, and windows need a"),
+        ("SELECT count(*) FROM STREAM(s, 'CUT ON k BY 60 SECS')", "k", "k is a STRING, and windows need a"),
         ("SELECT nope, count(*) FROM s <SLICES '1 minute'>", "nope", "there is no column nope"),
     ],
 )

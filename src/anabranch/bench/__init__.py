@@ -3,6 +3,7 @@
     anabranch bench --quick --only a,c
     anabranch bench --only live,smoothing
     anabranch bench --only nexmark --events 20000
+    anabranch bench --only joins,epochs
     anabranch bench --only disorder
 
 Nothing heavy is imported before the options are known to be right.
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 
 #: Those on bids have letters; the others bring their own rows.
 ON_BIDS = "abcdef"
-WITH_SPARK = (*ON_BIDS, "live", "smoothing", "nexmark", "strategies")
+WITH_SPARK = (*ON_BIDS, "live", "smoothing", "nexmark", "strategies", "joins", "epochs")
 MEASURES = (*WITH_SPARK, "disorder")
 ROWS, QUICK_ROWS, FILES, REPEAT = 10_000_000, 1_000_000, 40, 3
 EVENTS, QUICK_EVENTS, FEWEST_EVENTS = 1_000_000, 100_000, 5_000
-ALL = "a to f, live, smoothing, nexmark, strategies and disorder"
+ALL = "a to f, live, smoothing, nexmark, strategies, joins, epochs and disorder"
 
 
 def main(arguments: list[str]) -> int:
@@ -107,7 +108,7 @@ def _say(text: str) -> None:
 
 
 def measures() -> dict[str, Measure]:
-    from anabranch.bench import late, live, nexmark, reading, smoothing, strategies, views, windows
+    from anabranch.bench import epochs, joins, late, live, nexmark, reading, smoothing, strategies, views, windows
 
     return {
         "a": windows.tumbling,
@@ -120,6 +121,8 @@ def measures() -> dict[str, Measure]:
         "smoothing": smoothing.one_burst,
         "nexmark": nexmark.five_queries,
         "strategies": strategies.strategies,
+        "joins": joins.joins,
+        "epochs": epochs.epochs,
     }
 
 

@@ -26,7 +26,7 @@ class Target:
         return ratio >= self.ratio if self.at_least else ratio <= self.ratio
 
     def __str__(self) -> str:
-        return f"{'≥' if self.at_least else '≤'} {self.ratio:g} x"
+        return f"{'≥' if self.at_least else '≤'} {self.ratio:.3g} x"
 
 
 def at_least(ratio: float) -> Target:
@@ -89,6 +89,9 @@ class Totals:
     exact: bool
     dropped: int
     never_emitted: int
+    what: str = "row counts in all windows"
+    #: Of how many it dropped some, where it was not given all that Anabranch was.
+    given: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

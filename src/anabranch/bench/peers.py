@@ -60,7 +60,7 @@ HOPPING = Windows(MINUTE, 10 * SECOND, ("count(*) AS bids",), "count(*) AS bids"
 
 @dataclass(frozen=True)
 class Streamed:
-    """What a streaming query took: from the first run to the last, and each run."""
+    """What a streaming query took: from the first run to the last, and each run that had rows."""
 
     seconds: float
     runs: tuple[float, ...]
@@ -94,16 +94,21 @@ def native(spark: SparkSession, folder: Path, work: Path, windows: Windows, file
     grouped = bids.groupBy("auction", window.alias("w")).agg(*(F.expr(each) for each in windows.spark))
     names = [each.split(" AS ")[1] for each in windows.spark]
     closed = grouped.selectExpr("auction", "w.start AS window_start", "w.end AS window_end", *names)
+    return appended(closed, work, "windows")
+
+
+def appended(frame: DataFrame, work: Path, folder: str, limit: float | None = None) -> Streamed:
+    """What a query appends, written as Parquet; no longer than `limit` seconds, and then without the run it is in."""
     shutil.rmtree(work, ignore_errors=True)
     query = (
-        closed.writeStream.format("parquet")
+        frame.writeStream.format("parquet")
         .outputMode("append")
-        .option("path", str(work / "windows"))
+        .option("path", str(work / folder))
         .option("checkpointLocation", str(work / "checkpoint"))
         .trigger(availableNow=True)
         .start()
     )
-    return _finish(query)
+    return _finish(query, limit)
 
 
 def bare_batches(spark: SparkSession, folder: Path, work: Path, files_a_run: int) -> Streamed:
@@ -178,9 +183,14 @@ def latest(work: Path, keys: list[str], values: list[str]) -> Any:
         return connection.sql(text).to_arrow_table()
 
 
-def _finish(query: Any) -> Streamed:
-    query.awaitTermination()
+def _finish(query: Any, limit: float | None = None) -> Streamed:
+    if limit is None:
+        query.awaitTermination()
+    elif not query.awaitTermination(limit):
+        query.stop()
     progress = [each for each in query.recentProgress if each["durationMs"].get("addBatch") is not None]
+    if not progress:
+        raise TimeoutError(f"Structured Streaming finished no run in {limit:g} seconds")
     runs = [each["durationMs"]["triggerExecution"] / 1000 for each in progress]
     begin = datetime.fromisoformat(progress[0]["timestamp"].replace("Z", "+00:00"))
     last = datetime.fromisoformat(progress[-1]["timestamp"].replace("Z", "+00:00"))

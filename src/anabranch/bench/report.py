@@ -21,7 +21,7 @@ def amount(value: float, unit: str) -> str:
     >>> amount(1_234_567, "rows/s"), amount(812.4, "ms"), amount(12.5, "reads/s"), amount(2345, "entries")
     ('1.23 M rows/s', '812 ms', '12.5 reads/s', '2,345 entries')
     """
-    if unit == "rows/s":
+    if unit == "rows/s" and value >= 10_000:
         return f"{value / 1e6:.2f} M rows/s" if value >= 1e6 else f"{value / 1e3:,.0f} k rows/s"
     if unit == "ms":
         return f"{value:,.0f} ms" if value >= 100 else f"{value:.1f} ms"
@@ -64,8 +64,9 @@ def totals_text(totals: Sequence[Totals]) -> str:
     for each in totals:
         ours = "exactly the truth" if each.exact else "NOT the truth"
         lines.append(
-            f"({each.measure}) {each.rows:,} row counts in all windows; Anabranch shows {each.ours:,}: {ours}."
-            f" Structured Streaming dropped {each.dropped:,} as late and never emitted {each.never_emitted:,}."
+            f"({each.measure}) {each.rows:,} {each.what}; Anabranch shows {each.ours:,}: {ours}."
+            f" Structured Streaming dropped {each.dropped:,}{each.given} as late"
+            f" and never emitted {each.never_emitted:,}."
         )
     return "\n".join(lines)
 

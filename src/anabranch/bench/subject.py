@@ -74,6 +74,21 @@ class Subject:
             seconds.append(taken)
         return seconds
 
+    def feed(self, folder: Path, files: dict[str, list[Path]]) -> list[float]:
+        """Run after run, one file of each stream into a folder of its own, and a run of each; the seconds of both."""
+        seconds = []
+        for stream in files:
+            shutil.rmtree(folder / stream, ignore_errors=True)
+            (folder / stream).mkdir(parents=True)
+        for run in zip(*files.values(), strict=True):
+            seconds.append(0.0)
+            for stream, path in zip(files, run, strict=True):
+                (folder / stream / path.name).hardlink_to(path)
+                taken = self.step(stream=stream)
+                assert taken is not None
+                seconds[-1] += taken
+        return seconds
+
     def end(self) -> float:
         """The source has nothing more: all windows close; the seconds it took."""
         begin = time.perf_counter()

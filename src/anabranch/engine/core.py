@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 SOURCES = ("files", "rate")
 Clock = Callable[[], datetime]
+#: The time from where a run knows which windows are over to where what they show is ready to be committed.
+POST_CUT = "post cut"
 
 
 class Core:
@@ -253,7 +255,8 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.milliseconds: dict[str, float] = {}
-        self._begin = self._last = time.perf_counter()
+        self.closes = False  # whether windows close
+        self._begin = self._last = self._cut = time.perf_counter()
 
     def lap(self, phase: str, part: str | None = None) -> None:
         """The time since the last lap belongs to a phase; with `part`, to that part of it as well."""
@@ -262,5 +265,11 @@ class Stopwatch:
             self.milliseconds[name] = round(self.milliseconds.get(name, 0.0) + (now - self._last) * 1000, 1)
         self._last = now
 
+    def cut(self) -> None:
+        """From here on it is known which windows are over."""
+        self._cut = time.perf_counter()
+
     def total(self) -> dict[str, float]:
-        return {**self.milliseconds, "total": round((time.perf_counter() - self._begin) * 1000, 1)}
+        now = time.perf_counter()
+        found = {**self.milliseconds, "total": round((now - self._begin) * 1000, 1)}
+        return {**found, POST_CUT: round((now - self._cut) * 1000, 1)} if self.closes else found

@@ -68,6 +68,7 @@ class Definer:
     def __init__(self, core: Core, runner: Runner) -> None:
         self.core = core
         self.runner = runner
+        runner.refresh = self.refresh_table
         self._given: set[str] = set()
 
     # ---- streams
@@ -209,7 +210,9 @@ class Definer:
         fields = declared or (tuple(_plain(fields_of(frame))) if frame is not None else ())
         kind = "files" if statement.source is not None else None
         return self._fill_table(
-            statement, Table(id, statement.name.last, statement.sql, fields, kind, options, query), frame
+            statement,
+            Table(id, statement.name.last, statement.sql, fields, kind, options, query, statement.every_run),
+            frame,
         )
 
     def _create_outside(self, statement: CreateTable, source: SourceSpec, id: str, declared: tuple[Field, ...]) -> str:
@@ -231,7 +234,8 @@ class Definer:
             raise _at(statement, column.span, error) from error
         except SourceError as error:
             raise _at(statement, source.span, error) from error
-        table = Table(id, statement.name.last, statement.sql, fields, source.kind, options, None, why)
+        every_run = statement.every_run and not why  # what is asked by key is asked in every run
+        table = Table(id, statement.name.last, statement.sql, fields, source.kind, options, None, every_run, why)
         if rows is not None:
             return self._fill_table(statement, table, self.core.spark.createDataFrame(rows))
         self._fill_table(statement, table, None)
@@ -295,19 +299,19 @@ class Definer:
 
     def refresh(self, statement: Refresh) -> str:
         table = self.find(statement, statement.target, Table)
+        if table.asked:
+            hint = "new rows meet it as it is when they come; what was found before stays"
+            error = AnabranchError(f"table {table.name} is asked by key: there is nothing to load again", hint=hint)
+            raise _at(statement, statement.target.span, error)
+        self.refresh_table(table)
+        return f"table {table.name} refreshed; views read it as it is now, for rows from here on"
+
+    def refresh_table(self, table: Table, *, only_changed: bool = False) -> None:
+        """Load a table again, and let views read it as it is now; with `only_changed`, if loading it changes it."""
         with self.core.ledger.commit_lock:
             snapshot = self.core.snapshot()
             staged: list[Path] = []
             tables: dict[str, TableChange] = {}
-            if table.asked:
-                raise _at(
-                    statement,
-                    statement.target.span,
-                    AnabranchError(
-                        f"table {table.name} is asked by key: there is nothing to load again",
-                        hint="new rows meet it as it is when they come; what was found before stays",
-                    ),
-                )
             if table.source in lookup.kinds():
                 loaded = lookup.open_source(table.source, table.options, table.fields).read()
                 frame = self.core.spark.createDataFrame(loaded)
@@ -328,6 +332,9 @@ class Definer:
                         for c, f in zip(frame.columns, table.fields, strict=True)
                     )
                 )
+                known = self.core.table_frame(table.id, table.fields, snapshot)
+                if only_changed and cast.exceptAll(known).isEmpty() and known.exceptAll(cast).isEmpty():
+                    return
                 files = write_frame(self.core.ledger, table.id, cast, small=False, time=None, staged=staged)
                 tables[table.id] = TableChange(add=files, remove=tuple(snapshot.files.get(table.id, {})))
                 version, own = version + 1, own + 1
@@ -339,7 +346,6 @@ class Definer:
                     changed[each.id] = to_json(replace(each, statics_at=at))
             self.core.ledger.commit(Draft("refresh", tables=tables, catalog=changed, staged=tuple(staged)))
             self.runner.renew(table.id)
-        return f"table {table.name} refreshed; views read it as it is now, for rows from here on"
 
     # ---- views
 

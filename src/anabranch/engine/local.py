@@ -278,7 +278,12 @@ class _Query:
                 rows = self._through(view, sign)
                 if rows is not None:
                     parts.append(f"SELECT {_columns(view.fields)}, CAST({sign} AS BIGINT) AS _diff FROM {rows}")
-            return self._stamped(" UNION ALL ".join(parts), view.fields) if parts else None
+            if not parts:
+                return None
+            both = " UNION ALL ".join(parts)
+            if self.maintainer.both_ways(view):
+                both = _net(both, _columns(view.fields))
+            return self._stamped(both, view.fields)
         fields = (*view.fields, *view.hidden)
         columns = _columns(fields)
         if view.node == "keyed" and not self._touch():
@@ -296,11 +301,7 @@ class _Query:
             f"SELECT {columns}, 1 AS _diff FROM __fresh r{keyed}"
             f" UNION ALL SELECT {columns}, -_diff FROM {shown} r{keyed}"
         )
-        net = (
-            f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM ({both}) GROUP BY {columns}"
-            " HAVING sum(_diff) <> 0"
-        )
-        return self._stamped(net, fields, ctes)
+        return self._stamped(_net(both, columns), fields, ctes)
 
     def _touch(self) -> bool:
         """Put the keys that new rows touch into a table of their own; whether there are any."""
@@ -357,6 +358,12 @@ class _Query:
             f"{ctes}SELECT {', '.join(items)}, CAST(_diff AS BIGINT) AS _diff, CAST({version} AS BIGINT) AS _version,"
             f" {timestamp(str(self.maintainer.now))} AS _at FROM ({text})"
         )
+
+
+def _net(changes: str, columns: str) -> str:
+    """What changes add up to, row by row."""
+    total = f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM ({changes})"
+    return f"{total} GROUP BY {columns} HAVING sum(_diff) <> 0"
 
 
 def _columns(fields: Sequence[Field]) -> str:

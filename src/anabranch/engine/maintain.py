@@ -29,8 +29,9 @@ from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import PLACE
-from anabranch.plan.catalog import ROW_NUM, Catalog, Field, Stream, Touch, View
+from anabranch.plan.catalog import NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
 from anabranch.plan.describe import append_only
+from anabranch.plan.windows import changes_sql
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -104,10 +105,25 @@ class Maintainer:
     def renew(self, view: View) -> tuple[DataFile, ...]:
         """The changes of a node after something was changed under it that brings no new rows; what waits goes on."""
         if view.emit == "triggers":
-            return ()
+            shown = self._shown_windows(view)
+            return () if shown is None else self._minus_shown(view, shown, None)
         if view.asks:
             return self._ask(view, anew=True)
         return self._minus_shown(view, self._closed(view, self.fresh(view)), None)
+
+    def _shown_windows(self, view: View) -> DataFrame | None:
+        """What a view shows now of the windows that it has shown; None if it does not wait for windows alone."""
+        triggers = view.triggers or {}
+        closes = triggers["watermark"] and triggers["counting"] is None and triggers["delay"] is None
+        bound = self.progress(view, 0)
+        if view.budget is not None:
+            bound = shown_before(view, self.before, bound)
+        time = next((key for key in view.keys if key.name in view.times), None)
+        by_key = key_bounds(self.core, self.catalog, view, self.before, self.moves) is not None
+        if not closes or view.late != "correct" or bound is None or time is None or by_key:
+            return None
+        end = f"unix_micros({quote_name(time.name)})" if time.type == "timestamp" else quote_name(time.name)
+        return self.fresh(view).where("true" if bound == END else f"{end} + {view.times[time.name]} <= {bound}")
 
     def changes(self, view: View) -> tuple[DataFile, ...]:
         """What a node shows now and did not, and the other way round."""
@@ -126,13 +142,29 @@ class Maintainer:
                 return files
         if view.row_by_row:
             changed = self._passed_on(view)
-            return () if changed is None else self._write(view, changed)
+            if changed is None:
+                return ()
+            return self._write(view, self._net(view, changed) if self.both_ways(view) else changed)
         if view.node == "keyed" and view.direct:
             return self._hot(view)
         if view.node == "whole":
             return self._difference(view, None)
         touched = self.touched(view)
         return () if touched is None else self._difference(view, touched)
+
+    def both_ways(self, view: View) -> bool:
+        """Whether a join can give a row and take it back in one commit: a new row of one input meets one of another
+        that goes."""
+        return view.node == "join" and not append_only(view, self.catalog)
+
+    def _net(self, view: View, changed: DataFrame) -> DataFrame:
+        """What changes add up to, row by row."""
+        columns = ", ".join(self._names(view))
+        text = (
+            f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM `@changed` GROUP BY {columns}"
+            " HAVING sum(_diff) <> 0"
+        )
+        return self.core.frames.sql(text, {"@changed": changed})
 
     def _closed(self, view: View, frame: DataFrame) -> DataFrame:
         """The rows of an answer whose windows have closed, where a view waits for that."""
@@ -167,6 +199,13 @@ class Maintainer:
             return () if touched is None else self._difference(view, touched)
         self.added[view.changes_table] = files
         return files
+
+    def closes(self, view: View) -> bool:
+        """Whether a view waits for windows to close, and this commit moves what they close by."""
+        if view.emit == "close" and view.clock != "event":
+            return True  # to count chunks takes longer than the answer is worth
+        waits = view.emit == "close" or (view.triggers is not None and view.triggers["watermark"])
+        return waits and self.progress(view, 0) != self.progress(view, 1)
 
     def touches(self, view: View) -> bool:
         """Whether this commit brings anything that a node reads."""
@@ -213,17 +252,35 @@ class Maintainer:
             return self.now if which else None
         if view.clock == "rows":
             return self._rows_taken(view, which)
+        if view.clock == "chunks":
+            return self._chunks_closed(view, which)
         waits = {id: end for id, ends in self.waits.items() if (end := ends[which]) is not None}
         return progress(self.core, self.catalog, view, self.before, self.moves, which, waits)
 
-    def _rows_taken(self, view: View, which: int) -> int | None:
-        """How many rows the stream of a view has, before this commit or after it."""
-        (stream,) = self.catalog.sources_of(view)
-        if which and stream in self.moves and self.moves[stream][1].bound == END:
+    def _rows_taken(self, view: View, which: int) -> int:
+        """How many rows the streams of a view have, the one with the fewest, before this commit or after it."""
+        counted = {id for placeholder, id in view.streams.items() if placeholder.startswith(NUMBERED)}
+        return min(self._taken(stream, which) for stream in counted or self.catalog.sources_of(view))
+
+    def _taken(self, stream: str, which: int) -> int:
+        if state_of(self.core, self.before, self.moves, stream, which).bound == END:
             return END
         state = self.before.streams.get(stream)
         before = state.rows if state is not None else 0
         return before + (self.taken.get(stream, 0) if which else 0)
+
+    def _chunks_closed(self, view: View, which: int) -> int:
+        """How many chunks of the streams of a view are over, of the one with the fewest: another one has begun."""
+        found = END
+        for id, column in view.cuts:
+            if state_of(self.core, self.before, self.moves, id, which).bound == END:
+                continue
+            stream = self.catalog.stream(id)
+            rows = self.core.table_frame(stream.rows_table, stream.row_fields, self.after if which else self.before)
+            found = min(
+                found, *(row[0] for row in self.core.frames.sql(changes_sql(column), {"@rows": rows}).collect())
+            )
+        return found
 
     def _records(self, view: View) -> dict[Key, Records]:
         """How many records this commit brings for each key, and their places where these matter."""

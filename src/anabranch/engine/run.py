@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from anabranch.algebra import progress as progress_algebra
 from anabranch.algebra.progress import ProgressState, own_bounds
@@ -27,9 +27,13 @@ from anabranch.errors import QueryFailed
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, StreamRun, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.blocks import STREAM
-from anabranch.plan.catalog import Catalog, Field, Panes, Stream, View
+from anabranch.plan.catalog import Catalog, Field, Panes, Stream, Table, View
 from anabranch.sources.base import BadRow
 from anabranch.sql.lexer import quote_name
+
+
+class Refresh(Protocol):
+    def __call__(self, table: Table, *, only_changed: bool) -> None: ...
 
 
 class Runner:
@@ -38,6 +42,7 @@ class Runner:
     def __init__(self, core: Core) -> None:
         self.core = core
         self.stream_part = StreamPart(core)
+        self.refresh: Refresh | None = None  # how a table is refreshed
 
     def run(
         self,
@@ -50,6 +55,7 @@ class Runner:
         """Take rows into a stream as its next run."""
         watch = Stopwatch()
         core = self.core
+        self._refresh_tables(stream_id)
         with core.stream_lock(stream_id):
             snapshot = core.ledger.snapshot()
             catalog = core.catalog(snapshot)
@@ -74,6 +80,7 @@ class Runner:
                 )
             reach("after-files")
             after = self._progress(stream, state, scanned)
+            watch.cut()
             try:
                 incoming.verify()
                 with core.ledger.commit_lock:
@@ -81,6 +88,22 @@ class Runner:
             except BaseException:
                 core.ledger.give_up(scanned.files, scanned.staged)
                 raise
+
+    def _refresh_tables(self, stream_id: str) -> None:
+        """Refresh the tables that ask for it before each run, and that the views on a stream read as they were."""
+        snapshot = self.core.ledger.snapshot()
+        catalog = self.core.catalog(snapshot)
+        if self.refresh is None or not any(table.every_run for table in catalog.of(Table)):
+            return
+        views = [view for view in catalog.of(View) if stream_id in catalog.sources_of(view)]
+        read = [pair for each in (*catalog.states_of(stream_id), *views) for pair in each.statics_at.items()]
+        for id in dict.fromkeys(id for id, _ in read):
+            table = catalog[id]
+            assert isinstance(table, Table)
+            loaded = table.source is not None or table.query is not None
+            written = any(own != snapshot.delta_versions.get(id, 0) for each, (_, own) in read if each == id)
+            if table.every_run and (loaded or written):
+                self.refresh(table, only_changed=True)
 
     def _progress(self, stream: Stream, state: ProgressState, scanned: Scanned) -> ProgressState:
         try:
@@ -348,6 +371,7 @@ def emit_changes(
             if view.changes_table not in snapshot.files:
                 _ = core.frames  # it is Spark's parser that reads the types of columns
                 schemas[view.changes_table] = arrow_schema(change_fields(view, panes))
+        watch.closes = watch.closes or (bool(files) and maintainer.closes(view))
         watch.lap("changes", view.name)
     if maintainer.late:
         files = late.write(core, catalog, maintainer.late, added, snapshot.version + 1, core.now())

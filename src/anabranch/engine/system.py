@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import END, reached
 from anabranch.engine import figures, late
 from anabranch.engine.ask import Tally
-from anabranch.engine.core import Core
+from anabranch.engine.core import POST_CUT, Core
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS
 from anabranch.ledger import Snapshot
@@ -33,6 +33,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("ended", "boolean"),
         Field("milliseconds", "map<string,double>"),
         Field("files", "bigint"),
+        Field("post_cut_ms", "double"),
     ),
     "progress": (
         Field("stream", "string"),
@@ -137,15 +138,17 @@ def _runs(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         files = sum(len(change.add) for change in record.tables.values())
         at = datetime.fromisoformat(record.at)
         times = list(record.milliseconds.items())
+        cut = record.milliseconds.get(POST_CUT)
         for stream, run in record.streams.items():
             rows.append(
                 (
                     record.version, record.kind, at, names.get(stream, stream), run.run if run.run >= 0 else None,
                     run.rows, run.late, run.bad, run.low, run.high, _shown(run.bound), run.bound == END, times, files,
+                    cut,
                 )
             )  # fmt: skip
         if not record.streams:
-            rows.append((record.version, record.kind, at, *[None] * 9, times, files))
+            rows.append((record.version, record.kind, at, *[None] * 9, times, files, cut))
     return rows
 
 

@@ -15,7 +15,7 @@ from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, partitio
 from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit, Spliced, splice
-from anabranch.sql.syntax import Item, Query, Relation, Select, Watermark, WindowSpec
+from anabranch.sql.syntax import NEWEST, Item, Query, Relation, Select, Watermark, WindowSpec
 from anabranch.sql.versions import EVENT_TIME
 from anabranch.sql.watermarks import watermark_text
 
@@ -72,7 +72,9 @@ class Binder:
         for select, owner in self.query.selects():
             edits.extend(self._filters(select, owner))
             edits.extend(self.event_times(select))
+            edits.extend(_without_newest(select))
         edits += [Edit(emission.span, "") for emission in self.query.emissions()]
+        edits += [Edit(each.refreshable, "") for each in self.query.relations() if each.refreshable is not None]
         edits += [Edit(dropped, "") for query in self.query.queries() for dropped in query.dropped]
         where = span or self.query.span
         inside = [e for e in edits if where.start <= e.span.start and e.span.end <= where.end]
@@ -128,6 +130,8 @@ class Binder:
                 "what is current when a row comes depends on when it comes, and is known of static tables only",
                 "join by the event time: FOR SYSTEM_TIME AS OF a.ts",
             )
+        if relation.refreshable is not None:
+            self._check_refreshable(relation, relation.refreshable)
         return reference
 
     def _reference(self, relation: Relation) -> Reference | None:
@@ -314,6 +318,32 @@ class Binder:
         for each in inner.relations() if inner is not None else ():
             yield from self._streams(each, around | {name})
 
+    def _check_refreshable(self, relation: Relation, span: Span) -> None:
+        """What REFRESHABLE stands behind is static: the changes of anything else reach every answer by themselves."""
+        for name, kind in self._live(relation, frozenset()):
+            raise refuse(
+                self.text,
+                span,
+                f"{name} is a {kind}, and its changes reach every answer anyway",
+                "REFRESHABLE stands behind a static table: leave it out here",
+            )
+
+    def _live(self, relation: Relation, around: frozenset[str]) -> Iterator[tuple[str, str]]:
+        """The names and kinds of the streams and views under a relation, through CTEs and subqueries."""
+        name = relation.name.last.lower() if relation.name is not None else ""
+        reference = self._reference(relation)
+        if reference is not None:
+            if reference.kind in ("stream", "view"):
+                yield str(relation.name), reference.kind
+            return
+        inner = relation.subquery or (self.ctes.get(name) if name not in around else None)
+        for each in inner.relations() if inner is not None else ():
+            yield from self._live(each, around | {name})
+
+    def is_live(self, relation: Relation) -> bool:
+        """Whether a stream or a view is under a relation."""
+        return any(True for _ in self._live(relation, frozenset()))
+
     def _unknown(self, relation: Relation, known: list[str]) -> UnknownName:
         assert relation.name is not None
         name, span = str(relation.name), relation.name.span
@@ -344,6 +374,18 @@ def _column(item: Item, name: str) -> list[Chain]:
     named = list(chains(item.tokens))
     whole = len(named) == 1 and named[0].span == item.expression and named[0].parts[-1].lower() == name
     return named if whole else []
+
+
+def _without_newest(select: Select) -> Iterator[Edit]:
+    """What leaves NEWEST out of the columns that * stands for."""
+    names = [each.exposed or "" for each in select.relations if each.window is not None and each.window.pairs != "none"]
+    for item in select.items if names else ():
+        if item.tokens[-1].text != "*":
+            continue
+        owner = item.tokens[0].name.lower() if len(item.tokens) == 3 else None
+        if owner is None or any(name.lower() == owner for name in names):
+            hidden = [NEWEST] if owner is not None else [f"{quote_name(name)}.{NEWEST}" for name in names]
+            yield Edit(item.tokens[-1].span, f"* EXCEPT ({', '.join(hidden)})")
 
 
 def refuse(text: str, span: Span, message: str, hint: str | None = None) -> NotSupported:

@@ -119,7 +119,7 @@ def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, 
         return "GROUPING SETS, ROLLUP, CUBE and GROUP BY ALL are computed over rows"
     if select.distinct or select.lateral or select.tail or select.subqueries:
         return "DISTINCT, LATERAL VIEW, QUALIFY and subqueries in it are computed over rows"
-    found = _stream_and_tables(select, binder)
+    found = stream_and_tables(select, binder)
     if isinstance(found, str):
         return found
     relation, stream, tables = found
@@ -205,7 +205,7 @@ def _distinct_calls(calls: Sequence[Call]) -> Iterator[Call]:
             yield call
 
 
-def _stream_and_tables(select: Select, binder: Binder) -> tuple[Relation, Stream, list[tuple[Relation, Table]]] | str:
+def stream_and_tables(select: Select, binder: Binder) -> tuple[Relation, Stream, list[tuple[Relation, Table]]] | str:
     stream: tuple[Relation, Stream] | None = None
     tables: list[tuple[Relation, Table]] = []
     for relation in select.relations:

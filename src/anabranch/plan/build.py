@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.reach import Near
@@ -24,11 +25,21 @@ from anabranch.plan.catalog import (
     View,
     window_type,
 )
-from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, joined_by_equals, limited, with_hidden
+from anabranch.plan.keys import (
+    INNER,
+    Input,
+    Keying,
+    KeyPart,
+    equal_columns,
+    find_keys,
+    joined_by_equals,
+    limited,
+    with_hidden,
+)
 from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
-from anabranch.plan.windows import closing_shift
+from anabranch.plan.windows import closing_shift, sliding
 from anabranch.sql.calls import chains
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.splice import Edit
@@ -267,12 +278,31 @@ class Build:
             name = self._live_placeholder(each.relation) if not each.static else ""
             count = sum(known.partition("#")[0] == name for known in placeholders)
             placeholders.append(f"{name}#{count}" if count else name)
-        found = find_bands(select, inputs, [frozenset(self._own_times(each)) for each in inputs], self.text)
+        times = [frozenset(self._own_times(each)) for each in inputs]
+        found = find_bands(select, inputs, times, self.text)
+        if all(each.relation.join in INNER for each in inputs):
+            found += self._same_windows(equal_columns(select, self.query, inputs, self.text), inputs, times)
         return tuple(
             Near(placeholders[one[0]], placeholders[other[0]], least, most)
             for one, other, least, most in found
             if all(self._is_stream(inputs[index].relation) for index in (one[0], other[0]))
         )
+
+    def _same_windows(
+        self, equal: Sequence[set[tuple[int, str]]], inputs: Sequence[Input], times: Sequence[frozenset[str]]
+    ) -> Iterator[tuple[tuple[int, str], tuple[int, str], int, int]]:
+        """How far apart rows are whose windows end together: less than the size of either window."""
+        for members in equal:
+            known: list[tuple[int, str, int]] = []
+            for index in sorted(index for index, column in members if column == "window_end" and times[index]):
+                if inputs[index].relation.window is None:
+                    continue
+                window = self.binder.window_of(inputs[index].relation)
+                windows, column = sliding(window), (window.time_column or "").lower()
+                if windows is not None and not window.rows and column in times[index]:
+                    known.append((index, column, windows.size))
+            for (one, first, size), (other, second, length) in pairwise(known):
+                yield (one, first), (other, second), 1 - length, size - 1
 
     def _spread(self, select: Select, inputs: Sequence[Input], view: View) -> str:
         """The query for Spark where the only thing that its streams have in common is their time; else nothing."""
@@ -468,7 +498,7 @@ class Build:
             kind, keying.reason if kind else "", keys if kind else (), made_touches if kind else (),
             self._narrows(keying, inputs, block) if kind else (), None, None, "correct", False,
             {**self._times(select, inputs, fields), **self._key_times(keying, names, inputs)},
-            clock=self._clock(inputs),
+            clock=self._clock(inputs), cuts=self._cuts(inputs),
         )  # fmt: skip
 
     def _bound(self, extra: Sequence[Edit], span: Span | None = None) -> str:
@@ -635,6 +665,8 @@ class Build:
         for each in inputs:
             window = each.relation.window
             if window is not None:
+                if window.block:
+                    return "chunks"
                 if window.attribute == "row_num" or window.kind == "chunks":
                     return "rows"
                 if window.attribute == "arrival_ts":
@@ -646,6 +678,20 @@ class Build:
             if isinstance(known, View) and known.clock != "event":
                 return known.clock
         return "event"
+
+    def _cuts(self, inputs: Sequence[Input]) -> tuple[tuple[str, str], ...]:
+        """The streams whose chunks are counted, and the columns that end them."""
+        found: list[tuple[str, str]] = []
+        for each in inputs:
+            reference = self.binder.resolve(each.relation) if self._node(each.relation) is None else None
+            known = self.tree.catalog.objects.get(reference.target) if reference is not None else None
+            known = known or self._node(each.relation)
+            window = each.relation.window
+            if isinstance(known, Stream) and window is not None and window.block and window.time_column is not None:
+                found.append((known.id, window.time_column))
+            elif isinstance(known, View):
+                found += known.cuts
+        return tuple(dict.fromkeys(found))
 
     def _progresses(self, relation: Relation) -> bool:
         """Whether what the windows of a relation lie along progresses, so that they close."""

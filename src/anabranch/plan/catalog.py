@@ -91,6 +91,7 @@ class Table:
     source: str | None
     options: Mapping[str, Any]
     query: str | None  # CREATE TABLE AS SELECT: what REFRESH runs again
+    every_run: bool = False  # refreshed before each run of a stream that meets it
     asked: str = ""  # why it stays where it is and is asked by key; empty: it is loaded
 
     kind = "table"
@@ -292,7 +293,9 @@ class View:
     times: Mapping[str, int] = field(default_factory=dict)  # column -> what to add to it for the end of its window
     counted: str | None = None  # the placeholder of the stream whose rows a trigger counts one by one
     remade: int = 0  # how often its own tables were begun anew, because their columns had changed
-    clock: str = "event"  # what its windows close by: event time, the number of "rows", or the time of "arrival"
+    #: What its windows close by: event time, the number of "rows" or of "chunks", or the time of "arrival".
+    clock: str = "event"
+    cuts: tuple[tuple[str, str], ...] = ()  # streams and the columns whose changes end the chunks that are counted
     closing: str = ""  # the column that says when a window closes, where that is looked at row by row of the answer
     band: Band | None = None  # how far apart the sides of a join are
     #: How many "windows" or "rows" a run may show, within how many runs ("delay").
@@ -397,6 +400,8 @@ def from_json(values: Mapping[str, Any]) -> Object:
             value = "read"  # as homes made before changes could be kept have it
         if name == "statics_at":
             value = {table: tuple(at) for table, at in value.items()}
+        if name == "cuts":
+            value = tuple(tuple(each) for each in value)
         if isinstance(value, list | tuple) and nested is not None and value and isinstance(value[0], dict):
             value = tuple(nested(**_tuples(each)) for each in value)
         elif isinstance(value, dict) and name == "band":

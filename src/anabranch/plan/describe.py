@@ -326,6 +326,7 @@ class _Describer:
         else:
             when = "when it fires, and only then" if view.emit == "triggers" else "after a run that touches it"
             lines.append(f"{when}, its whole answer is computed anew and compared with the last")
+        lines += self._static_lines(view)
         lines += [*_in_memory(view, self.catalog), *unbounded(view, self.catalog)]
         by_key = key_of_progress(self.catalog, view) if _closes(view) else None
         if by_key is not None:
@@ -336,6 +337,22 @@ class _Describer:
         table = self.catalog[ask.table]
         assert isinstance(table, Table)
         return f"lookup {table.name} by ({', '.join(ask.by)}), {Asking.of(table.options).words()}"
+
+    def _static_lines(self, view: View) -> list[str]:
+        """Static tables that meet what is kept whenever it is read, and not each row once."""
+        if not view.tables or view.asks or (view.node == "stateless" and view.streams):
+            return []
+        below = [self.catalog.view(id) for id in view.views.values()]
+        if view.streams:
+            over = f"the kept rows of {_words([self.catalog.stream(id).name for id in view.streams.values()])}"
+        elif below:
+            what = "partials" if all(kind_of(each) == "partial" for each in below) else "rows"
+            over = f"the {what} of {_words([each.name for each in below])}"
+        else:
+            over = "its partials"
+        tables = dict.fromkeys(getattr(self.catalog[id], "name", id) for id in view.tables.values())
+        which = f"static table{'' if len(tables) == 1 else 's'} {_words(list(tables))}"
+        return [f"{which} joined above {over}, so that REFRESH reaches old rows"]
 
     def _read_names(self, view: View) -> list[str]:
         found = [self._rows(view).stream] if view.rows is not None else list(view.streams.values())

@@ -85,7 +85,7 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, 
     if not aggregated and not partitions and not select.distinct:
         if len(live) == 1:
             return Keying("stateless")
-        if not by_key and all(inputs[index].relation.join in INNER for index in live):
+        if not by_key and not search.epochs and all(inputs[index].relation.join in INNER for index in live):
             return Keying("join")
     if aggregated and not select.group:
         return Keying("whole", reason="it aggregates everything into one row")
@@ -101,11 +101,16 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, 
     return Keying("keyed", tuple(parts))
 
 
+def equal_columns(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> list[set[tuple[int, str]]]:
+    """The columns of inputs that are to be equal, together those that are."""
+    return _Search(select, owner, inputs, text)._classes().groups
+
+
 def joined_by_equals(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> bool:
     """Whether a column of one stream is to equal one of another."""
     live = {index for index, each in enumerate(inputs) if not each.static}
-    classes = _Search(select, owner, inputs, text)._classes()
-    return any(len({index for index, _ in members} & live) > 1 for members in classes.groups)
+    groups = equal_columns(select, owner, inputs, text)
+    return any(len({index for index, _ in members} & live) > 1 for members in groups)
 
 
 def limited(owner: Query) -> bool:
@@ -143,6 +148,9 @@ class _Search:
         self.text = text
         self.names = {name for each in inputs for name in each.columns}
         self.using: set[str] = set()
+        # Where any row of an epoch tells whether it is one, no other column keeps the answers apart.
+        windows = [each.relation.window for each in inputs if each.relation.window is not None]
+        self.epochs = any(window.pairs == "every" for window in windows)
 
     # ---- names
 
@@ -227,6 +235,8 @@ class _Search:
         for members in classes.groups:
             if not live <= {index for index, _ in members}:
                 continue
+            if self.epochs and not any(column == "window_end" for _, column in members):
+                continue
             if groups and not any(self.resolve(tokens) in members for tokens in groups):
                 continue
             if not all(any(self.resolve(tokens) in members for tokens in by) for by in partitions):
@@ -237,6 +247,8 @@ class _Search:
             types = {self.inputs[index].columns[column] for index, column in members}
             if len(types) > 1 and not types <= set(INTEGERS):
                 continue
+            if outer and len(self.inputs) > 2 and len(members) > sum(column is not None for column in own):
+                continue  # two columns that one join has equal are not so where it found no partner
             part = self._part(members, own, groups, outer, lefts)
             if part is not None:
                 parts.append(part)
@@ -261,7 +273,8 @@ class _Search:
         else:
             if groups:
                 return None
-            expression = ", ".join(self._qualified(index, column) for index, column in ordered)
+            seen = [(index, column) for index, column in enumerate(own) if column is not None and self._seen(index)]
+            expression = ", ".join(self._qualified(index, column) for index, column in seen)
             return KeyPart(f"coalesce({expression})", None, tuple(own))
         forms = {f"#{index}.{column}" for index, column in usable}
         if groups:
@@ -272,6 +285,10 @@ class _Search:
         else:
             expression = self._qualified(*usable[0])
         return KeyPart(expression, self.shown(forms), tuple(own))
+
+    def _seen(self, index: int) -> bool:
+        """Whether the columns of an input are there behind its join."""
+        return not {"SEMI", "ANTI"} & set(self.inputs[index].relation.join.split())
 
     def _qualified(self, index: int, column: str) -> str:
         exposed = self.inputs[index].relation.exposed
@@ -296,7 +313,8 @@ class _Search:
         for tokens in conditions:
             for conjunct in conjuncts(tokens):
                 for index, token in enumerate(conjunct):
-                    if token.text in ("=", "==", "<=>"):
+                    # Behind another join that found no partner, NULL would meet the NULL of any row.
+                    if token.text in ("=", "==") or (token.text == "<=>" and not (outer and len(self.inputs) > 2)):
                         one, other = self.resolve(conjunct[:index]), self.resolve(conjunct[index + 1 :])
                         if one is not None and other is not None:
                             classes.join(one, other)

@@ -18,7 +18,8 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.describe import bounded
-from anabranch.plan.outside import asks, refuse_others
+from anabranch.plan.late_joins import raise_joins
+from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
 from anabranch.sql.lexer import Span, quote_name
@@ -33,6 +34,20 @@ def plan(
 
     So are those of a query that asks tables outside: its answer depends on when they were asked.
     """
+    refuse_volatile(text, query)
+    refuse_refreshable(text, catalog, query)
+    raised = raise_joins(text, query, catalog, world.analyze)
+    planned = _planned(
+        id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
+        catalog=catalog, world=world, feed=feed,
+    )  # fmt: skip
+    return replace(planned, reasons=raised.reasons) if raised.reasons else planned
+
+
+def _planned(
+    *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
+    catalog: Catalog, world: Surroundings, feed: bool,
+) -> Planned:  # fmt: skip
     emission = said(query)
     feed = feed or asks(text, catalog, query)
     inner = any(each.emits for each in query.nested())
@@ -48,7 +63,6 @@ def plan(
         if view.direct and view.blocks[0].windows is not None and _on_event_time(planned, catalog):
             shown = replace(view, late=emission.late, times=_window_columns(view), budget=_budget(emission))
             return replace(planned, view=shown)
-    refuse_volatile(text, query)
     tree = Tree(text, catalog, world, id, name, start)
     root = tree.root(query, sql, fields, "feed" if feed or emission is not None else "read")
     refuse_others(text, catalog, query, tree.joined)
@@ -207,6 +221,8 @@ class Tree:
             )
         if view.clock != "event":
             self._refuse_budget(emission, "these windows do not close by event time")
+        if emission.watermark and emission.counting is None and emission.delay is None:
+            view = _by_live_keys(view)
         return replace(view, emit="triggers", triggers=triggers, budget=_budget(emission))
 
     def _refuse_budget(self, emission: Emission, reason: str) -> None:
@@ -257,6 +273,19 @@ def _renamed(view: View, fields: tuple[Field, ...]) -> View:
         left, right = (replace(each, shown=names.get(each.shown or "")) for each in (band.left, band.right))
         band = replace(band, left=left, right=right)
     return replace(view, fields=fields, keys=keys, times=times, direct=direct, band=band)
+
+
+def _by_live_keys(view: View) -> View:
+    """The same node keyed by those of its keys that no REFRESH of a static table changes while they wait."""
+    if not view.tables or len(view.narrows) != 1:
+        return view
+    (narrow,) = view.narrows
+    kept = tuple(key for key, column in zip(view.keys, narrow.columns, strict=True) if column is not None)
+    if not any(key.name in view.times for key in kept):
+        return view
+    columns = items([quote_name(column) for column in narrow.columns if column is not None])
+    touch = Touch(narrow.input, f"SELECT DISTINCT {columns} FROM {quote_name(narrow.input)}")
+    return replace(_coarser(view, kept), touches=(touch,))
 
 
 def _coarser(view: View, keys: tuple[Field, ...]) -> View:

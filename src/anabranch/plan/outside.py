@@ -57,6 +57,17 @@ def refuse_others(text: str, catalog: Catalog, query: Query, joined: Sequence[Sp
             raise refuse(text, relation.span, f"{table.name} is asked by key: it can only be joined", _how(table))
 
 
+def refuse_refreshable(text: str, catalog: Catalog, query: Query) -> None:
+    """What a row found stays with it: REFRESHABLE says the opposite."""
+    for relation in query.relations():
+        if relation.refreshable is None:
+            continue
+        table = asked_table(Binder(text, catalog, query), relation)
+        if table is not None:
+            what = f"{table.name} is asked by key: what a row found stays, and nothing is refreshed"
+            raise refuse(text, relation.refreshable, what, "leave REFRESHABLE out")
+
+
 def _how(table: Table) -> str:
     return f"as in FROM s JOIN {table.name} t ON t.id = s.id; or load it: CREATE TABLE ... lookup => 'never'"
 

@@ -112,7 +112,6 @@ def plan_view(
     catalog: Catalog, world: Surroundings,
 ) -> Planned:  # fmt: skip
     """Plan a continuous query whose batch form Spark's analyser has accepted, giving `fields`."""
-    refuse_volatile(text, query)
     binder = Binder(text, catalog, query)
     emit = "close" if query.emission is not None else "read"
     planner = Placer(catalog, world)

@@ -21,7 +21,7 @@ from anabranch.algebra.windows import (
 )
 from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM
 from anabranch.sql.lexer import quote_name
-from anabranch.sql.syntax import WindowSpec
+from anabranch.sql.syntax import NEWEST, WindowSpec
 
 ID = "window_id"
 
@@ -90,7 +90,8 @@ def windowed_sql(
     """
     value = value_sql(window, "__rows.")
     windows = type_of(window)
-    if isinstance(windows, SlidingWindows) and not window.rows and not with_id and not needs_numbers(window):
+    simple = not window.rows and not with_id and not needs_numbers(window) and window.pairs == "none"
+    if isinstance(windows, SlidingWindows) and simple:
         return _plain(source, windows, value, f" EXCEPT ({', '.join(covered)})" if covered else "")
     keys = tuple(f"__rows.{quote_name(name.last)}" for name in window.partition)
     if window.kind == "chunks":
@@ -104,9 +105,41 @@ def windowed_sql(
         source = f"(SELECT __rows.*, count(*) OVER (PARTITION BY {apart}) AS __count FROM {source} AS __rows)"
         hidden, where = [*hidden, "__count"], " WHERE __end <= __count"
     found = windows.relation(Rows(source, value, f"__rows.{ROW_NUM}" if numbered else None, keys))
+    if window.block:
+        found = blocks_sql(found, window.block)
+        hidden.append("__label")
     bounds = window_columns_sql(window, "__start", "__end")
+    bounds += newest_sql(window)
     id = f", __wid AS {ID}" if with_id else ""
     return f"(SELECT * EXCEPT ({', '.join(hidden)}), {bounds}{id} FROM {found}{where})"
+
+
+def blocks_sql(chunks: str, count: int) -> str:
+    """A relation of chunks as one of the newest `count` chunks of each epoch, both counted in chunks.
+
+    Epochs that no chunk has begun yet are in it too: the other side of a join may have begun them.
+    """
+    epoch = "__label + __later"
+    return (
+        f"(SELECT * EXCEPT (__later), {epoch} - {count - 1} AS __start, {epoch} + 1 AS __end, {epoch} AS __wid"
+        f" FROM (SELECT * EXCEPT (__start, __end, __wid), __wid AS __label FROM {chunks})"
+        f" LATERAL VIEW explode(sequence(0, {count - 1})) __epochs AS __later)"
+    )
+
+
+def changes_sql(column: str) -> str:
+    """How often a column of the rows behind `@rows` has changed, in the order in which they came."""
+    key = f"struct({quote_name(column)})"
+    changed = f"NOT (lag({key}) OVER (ORDER BY {ROW_NUM}) <=> {key}) AND lag({ROW_NUM}) OVER (ORDER BY {ROW_NUM}) >= 0"
+    return f"SELECT count_if(__changed) FROM (SELECT {changed} AS __changed FROM `@rows`)"
+
+
+def newest_sql(window: WindowSpec) -> str:
+    """NEWEST among the columns of a window that asks for it."""
+    if window.pairs == "none":
+        return ""
+    new = "__label = __wid" if window.block else f"{value_sql(window)} >= __end - {window.slide}"
+    return f", {new if window.pairs == 'once' else f'bool_or({new}) OVER (PARTITION BY __wid)'} AS {NEWEST}"
 
 
 #: Whether a row of windows that are filled in is one that came.
@@ -165,7 +198,7 @@ def closing_shift(window: WindowSpec, column: str) -> int | None:
     if partitioned(window):
         return None  # the rows of a key tell, and nothing else
     # A chunk ends where another row begins, a session when its gap is over, a window that holds its end behind it.
-    after = 1 if window.kind in ("chunks", "session", "slide_by_row") else 0
+    after = 1 if window.kind in ("chunks", "session", "slide_by_row") and not window.block else 0
     if column == "window_end":
         return after
     if column == "window_time":

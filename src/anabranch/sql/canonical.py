@@ -20,20 +20,21 @@ from dataclasses import replace
 
 from anabranch.errors import NotSupported, Rewritten, SyntaxProblem
 from anabranch.sql.calls import AGGREGATES, aggregate_calls, split_commas
+from anabranch.sql.chunk_joins import Epochs, join_chunks
 from anabranch.sql.clauses import Block, find_blocks
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.entries import Entry, at_stream, take_entries
-from anabranch.sql.lexer import CLOSING, END, OPENING, WORD, Span, Token, tokenize
+from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, WORD, Span, Token, tokenize
 from anabranch.sql.spellings import (
     WindowCall,
     aggregate_window,
     at_bracket,
     at_cut,
     at_visible,
-    join_of_chunks,
     take_bracket,
 )
 from anabranch.sql.splice import Edit, Spliced, splice
+from anabranch.sql.terms import JOIN_WORDS, ends_value
 from anabranch.sql.versions import join_edits
 
 _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
@@ -184,7 +185,8 @@ class _Rewriter:
         sources = take_entries(self._cursor(block.source, block.source_end), unions=bool(self.brackets))
         self._refuse_joins(sources)
         if not behind:
-            yield from self._implicit(block, sources)
+            epochs = join_chunks(self.text, sources)
+            yield from self._implicit(block, sources if epochs is None else list(epochs.entries), epochs)
             return
         found = [self._aggregate_window(index) for index in behind]
         window = found[0]
@@ -220,9 +222,6 @@ class _Rewriter:
         yield from self._group(block, [*columns, *((each.text, each.origin) for each in apart)], window.span)
 
     def _refuse_joins(self, sources: list[Entry]) -> None:
-        chunked = [each for each in sources if each.window is not None and each.window.function in ("TUMBLE", "CHUNKS")]
-        if len(chunked) > 1 and chunked[1].window is not None:
-            raise join_of_chunks(self.text, chunked[1].window.span)
         windowed = [each.bracket.span for each in sources if each.bracket is not None]
         if len(sources) == 1 and windowed:
             raise self._wrong(
@@ -230,7 +229,9 @@ class _Rewriter:
                 "a window behind a relation is for the inputs of a join",
                 "write the window of an aggregate behind the aggregate: count(*) [RANGE ...]",
             )
-        windowed += [each.window.span for each in sources if each.window is not None][1:]
+        windows = [each.window for each in sources if each.window is not None]
+        if not all(window.cut is not None for window in windows):
+            windowed += [window.span for window in windows][1:]
         if windowed:
             raise self._not_yet(
                 windowed[0], "joins of windows are not supported yet", "join by the times of the rows: ON ... BETWEEN"
@@ -258,25 +259,99 @@ class _Rewriter:
                 return
         raise self._wrong(self._bracket_span(index), f"a window stands behind an aggregate, and {word.text} is none")
 
-    def _implicit(self, block: Block, sources: list[Entry]) -> Iterator[Edit]:
+    def _implicit(self, block: Block, sources: list[Entry], epochs: Epochs | None) -> Iterator[Edit]:
         """Windows of FROM: each is a query of its own, so that an aggregate is one of each window."""
-        windowed = next((each for each in sources if each.window is not None), None)
-        if windowed is None or windowed.window is None:
+        windowed = [each for each in sources if each.window is not None]
+        if not windowed or windowed[0].window is None:
             place = self._windowed(block) or block.select
             raise self._wrong(
                 self._bracket_span(place), "a window cannot stand here", "it stands behind a relation of FROM"
             )
-        span = windowed.window.span
-        yield from self._wrap(windowed)
+        span = windowed[0].window.span
+        for each in windowed:
+            yield from self._wrap(each)
         items = self._own(block.items, block.items_end)
+        name = epochs.name if epochs is not None else None
+        if epochs is not None:
+            yield from self._pair(block, epochs)
         if block.group is not None or block.having or any(aggregate_calls(items)):
-            yield from self._group(block, [], span)
+            yield from self._group(block, [], span, name)
+        elif self.tokens[block.items - 1].upper == "DISTINCT" and epochs is not None:
+            yield from self._distinct(block, span, name)
         elif self.tokens[block.items - 1].upper == "DISTINCT":
             raise self._not_yet(
                 self.tokens[block.items - 1].span,
                 "DISTINCT in each window is not supported yet",
                 "write GROUP BY instead of DISTINCT",
             )
+
+    def _pair(self, block: Block, epochs: Epochs) -> Iterator[Edit]:
+        """What holds the chunks of an epoch together, and the columns of its window under the name of one of them."""
+        assert block.source is not None
+        for place, condition, origin in epochs.inside:
+            yield from self._also(place, condition, origin, self._condition(block, place))
+        if epochs.condition and self.tokens[block.source_end].upper == "WHERE":
+            where = self.tokens[block.source_end + 1 : block.rows_end]
+            yield from self._also(where[0].start if where else block.end, epochs.condition, epochs.origin, where)
+        elif epochs.condition:
+            place = self.tokens[block.source_end - 1].end
+            yield Edit(Span(place, place), f" WHERE {epochs.condition}", epochs.origin)
+        if epochs.name is None:
+            return
+        yield from self._qualified(block, epochs.name)
+
+    def _qualified(self, block: Block, name: str) -> Iterator[Edit]:
+        """A name before the columns of windows that have none."""
+        aliases = {item[-1].start for item in split_commas(self.tokens[block.items : block.items_end]) if _named(item)}
+        own = self._own(block.items, block.end)
+        for before, token in zip([self.tokens[block.items - 1], *own], own, strict=False):
+            column = token.kind == WORD and token.text.lower() in (*_WINDOW_COLUMNS, "window_id", "cq_close")
+            if column and before.text != "." and before.upper != "AS" and token.start not in aliases:
+                yield Edit(Span(token.start, token.start), f"{name}.", token.span)
+
+    def _also(self, place: int, condition: str, origin: Span, behind: list[Token]) -> Iterator[Edit]:
+        """A condition before another one that starts at `place`; both hold."""
+        depth, apart = 0, False
+        for token in behind:
+            bracket = token.kind != STRING
+            depth += (bracket and token.text in OPENING) - (bracket and token.text in CLOSING)
+            apart = apart or (depth == 0 and token.upper == "OR")
+        yield Edit(Span(place, place), f"{condition} AND {'(' if apart else ''}", origin)
+        if apart:
+            yield Edit(Span(behind[-1].end, behind[-1].end), ")", origin)
+
+    def _condition(self, block: Block, place: int) -> list[Token]:
+        """The tokens of the condition of a join that starts at a place."""
+        found: list[Token] = []
+        depth = 0
+        for token in self.tokens[: block.source_end]:
+            if token.start < place:
+                continue
+            opens = token.kind != STRING
+            if depth == 0 and (token.text == "," or (token.upper in JOIN_WORDS and token.kind == WORD)):
+                break
+            depth += (opens and token.text in OPENING) - (opens and token.text in CLOSING)
+            found.append(token)
+        return found
+
+    def _distinct(self, block: Block, span: Span, name: str | None) -> Iterator[Edit]:
+        """DISTINCT in each window: what is listed, and the window, are grouped by; * has the columns of windows."""
+        items = [item for item in split_commas(self.tokens[block.items : block.items_end]) if item]
+        if any(item[-1].text == "*" for item in items):
+            return
+        word = self.tokens[block.items - 1]
+        yield Edit(Span(word.start, self.tokens[block.items].start), "")
+        edits = [*self._functions(), *(self._qualified(block, name) if name is not None else ())]
+        found: list[tuple[str, Span]] = []
+        for each in (_expression(item) for item in items):
+            window = each[0].text.lower() in (*_WINDOW_COLUMNS, "window_id", "cq_close")
+            # A number would be taken for the place of an item; what is of the window is grouped by anyway.
+            if (each[0].kind in (NUMBER, STRING) and len(each) == 1) or window:
+                continue
+            place = Span(each[0].start, each[-1].end)
+            inside = [edit for edit in edits if place.start <= edit.span.start and edit.span.end <= place.end]
+            found.append((splice(self.text, place, inside).text, place))
+        yield from self._group(block, found, span, name)
 
     def _wrap(self, source: Entry) -> Iterator[Edit]:
         """The window function around a relation."""
@@ -289,10 +364,10 @@ class _Rewriter:
             yield Edit(end, ")", window.span)
         for text, origin in window.closing():
             yield Edit(end, text, origin)
-        if not source.alias and (name := "__union" if source.union else source.name) is not None:
-            yield Edit(end, f" AS {name}", Span(source.start, source.end))
+        if not source.alias and source.exposed is not None:
+            yield Edit(end, f" AS {source.exposed}", Span(source.start, source.end))
 
-    def _group(self, block: Block, more: list[tuple[str, Span]], span: Span) -> Iterator[Edit]:
+    def _group(self, block: Block, more: list[tuple[str, Span]], span: Span, name: str | None = None) -> Iterator[Edit]:
         """GROUP BY with these, the ids of windows if they are asked for, and the bounds of windows."""
         tokens = self.tokens[block.group_items : block.group_end] if block.group is not None else []
         groups = [each for each in split_commas(tokens) if each]
@@ -302,7 +377,10 @@ class _Rewriter:
         if any(each[0].upper == "CQ_CLOSE" for each in groups):
             there.add("window_end")
         columns = [*(["window_id"] if asked else []), *_WINDOW_COLUMNS]
-        wanted = [each for each in (*more, *((column, span) for column in columns)) if _last(each[0]) not in there]
+        bounds = [(column if name is None else f"{name}.{column}", span) for column in columns]
+        more = [each for each in more if _last(each[0]) not in there]
+        there |= {_last(text) for text, _ in more}
+        wanted = [*more, *(each for each in bounds if _last(each[0]) not in there)]
         if block.group is not None:
             word, last = self.tokens[block.group], self.tokens[block.group_items - 1]
             if block.group_items - block.group != 2:  # GROUPBY, GROUP-BY
@@ -340,6 +418,18 @@ class _Rewriter:
                 if _last(span.of(self.text)) not in _WINDOW_COLUMNS:
                     found.append((span.of(self.text), span))
         return found
+
+
+def _named(item: list[Token]) -> bool:
+    """Whether an item of a SELECT list ends with a name given to it without AS."""
+    return len(item) > 1 and item[-1].is_name and item[-2].text != "." and ends_value(item[-2])
+
+
+def _expression(item: list[Token]) -> list[Token]:
+    """An item of a SELECT list without the name given to it."""
+    if len(item) > 2 and item[-2].upper == "AS":
+        return item[:-2]
+    return item[:-1] if _named(item) else item
 
 
 def _last(name: str) -> str:

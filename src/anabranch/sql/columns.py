@@ -12,11 +12,12 @@ from anabranch.errors import UnknownName, WrongType, did_you_mean
 from anabranch.sql.calls import chains, closing
 from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import QUOTED, STRING, WORD, Span, Token, words
-from anabranch.sql.syntax import Expression, Item, Opaque, Query, Relation, Select, SetOperation, WindowSpec
+from anabranch.sql.syntax import NEWEST, Expression, Item, Opaque, Query, Relation, Select, SetOperation, WindowSpec
 
 Columns = Mapping[str, str | None]  # name -> type, where it is known; names keep their case
 WINDOW_COLUMNS: Columns = {"window_start": "timestamp", "window_end": "timestamp", "window_time": "timestamp"}
 _INTEGERS = ("tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long")
+_NUMBERS = (*_INTEGERS, "float", "real", "double")
 
 #: Words of the language that can stand in an expression without being a name.
 _WORDS = words(
@@ -139,6 +140,7 @@ class Resolver:
             self._window(relation.window, columns)
             bounds = dict.fromkeys(WINDOW_COLUMNS, "bigint") if relation.window.rows else WINDOW_COLUMNS
             columns = {**columns, **bounds, **({"window_id": "bigint"} if "window_id" in self.text.lower() else {})}
+            columns = {**columns, **({NEWEST: "boolean"} if relation.window.pairs != "none" else {})}
         if relation.provisional and columns is not None:
             columns = {**columns, "_final": "boolean"}
         return _renamed(columns, relation.alias_columns)
@@ -157,11 +159,9 @@ class Resolver:
         if window.rows and type.lower() not in _INTEGERS:
             message = f"{found} is a {type.upper()}, and windows of rows or numbers need a whole number"
             hint = "write lengths of time, as in INTERVAL 1 MINUTE, or count rows: DESCRIPTOR(row_num)"
-        elif not window.rows and not type.lower().startswith("timestamp"):
+        elif not window.rows and not type.lower().startswith(("timestamp", "decimal")) and type.lower() not in _NUMBERS:
             message = f"{found} is a {type.upper()}, and windows need a TIMESTAMP"
-            hint = f"declare {found} as TIMESTAMP"
-            if type.lower() in _INTEGERS:
-                hint += ", or write the figures of the window as plain numbers"
+            hint = f"declare {found} as TIMESTAMP, or as a number of seconds since 1970"
         if message is not None:
             span = window.time_span
             raise WrongType(message, text=self.text, start=span.start, end=span.end, hint=hint)
@@ -184,7 +184,7 @@ class Resolver:
                     if len(tokens) == 1 or (name or "").lower() == tokens[0].name.lower():
                         if columns is None:
                             return None
-                        result.update(columns)
+                        result.update({each: type for each, type in columns.items() if each != NEWEST})
                 if len(tokens) == 3 and not result:
                     return None
             elif (name := _plain_name(tokens)) is not None:

@@ -125,6 +125,11 @@ def _create_table(
 ) -> Statement:
     source: SourceSpec | None = None
     query: Query | None = None
+    whole = cursor.whole
+    # Looked at before what stands before it, like DRY RUN.
+    every_run = [token.upper for token in cursor.tokens[-4:-1]] == ["REFRESH", "EVERY", "RUN"]
+    if every_run:
+        del cursor.tokens[-4:-1]
     if watermark is not None:
         raise SyntaxProblem(
             "a table has no watermark",
@@ -139,7 +144,7 @@ def _create_table(
         query = parse_query(cursor)
     elif not columns:
         raise cursor.problem("expected columns, FROM source(...) or AS SELECT")
-    return CreateTable(cursor.text, cursor.whole, name, columns, source, query, if_not_exists, or_replace)
+    return CreateTable(cursor.text, whole, name, columns, source, query, if_not_exists, or_replace, every_run)
 
 
 def _create_stream(

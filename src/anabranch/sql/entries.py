@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.lexer import OPENING, STRING, WORD, Span
+from anabranch.sql.lexer import OPENING, STRING, WORD, Span, quote_name, tokenize
 from anabranch.sql.query import at_query
 from anabranch.sql.relations import take_alias
 from anabranch.sql.spellings import (
@@ -34,11 +34,24 @@ class Entry:
     start: int  # its place in the text, without alias and window
     end: int
     name: str | None  # the name it has without an alias, as written
-    alias: bool = False
+    alias: str | None = None
     window: WindowCall | None = None
     bracket: Bracket | None = None
     edits: list[Edit] = field(default_factory=list)
     union: bool = False
+    join: str = ""  # "," or the words of the join before it
+    on: int | None = None  # where the first word of its condition stands
+
+    @property
+    def exposed(self) -> str | None:
+        """The name that its columns can have before them, as written."""
+        return self.alias or ("__union" if self.union else self.name)
+
+
+def written(name: str) -> str:
+    """A name as it can stand in a text: in quotes where it needs them."""
+    plain = [token.kind for token in tokenize(name)][:-1] == [WORD]
+    return name if plain else quote_name(name)
 
 
 def take_entries(cursor: Cursor, *, unions: bool) -> list[Entry]:
@@ -71,17 +84,21 @@ class _Reader:
     def take(self) -> list[Entry]:
         found = [self._entry()]
         while not self.cursor.at_end:
+            if self.cursor.at("ON"):
+                found[-1].on = self.cursor.ahead(1).start
             self._skip()
+            join: list[str] = []
             if self.cursor.take(","):
                 if self.cursor.at_end:  # the comma before WHERE of printed queries
                     break
+                join.append(",")
             elif self.cursor.at_any(JOIN_WORDS):
                 while self.cursor.at_any(JOIN_WORDS):
-                    self.cursor.advance()
+                    join.append(self.cursor.advance().upper)
             else:
                 break
             self.cursor.take("LATERAL")
-            found.append(self._entry())
+            found.append(replace(self._entry(), join=" ".join(join)))
         return found
 
     def _skip(self) -> None:
@@ -196,8 +213,8 @@ class _Reader:
                     raise self._again(bracket.span)
                 source = replace(source, bracket=bracket)
                 continue
-            elif not source.alias and not self._at_union() and take_alias(cursor) is not None:
-                source = replace(source, alias=True)
+            elif not source.alias and not self._at_union() and (alias := take_alias(cursor)) is not None:
+                source = replace(source, alias=written(alias[0]))
                 continue
             else:
                 return source

@@ -95,14 +95,29 @@ def take_relation(cursor: Cursor, join: str) -> Relation:
         cursor.expect("(")
         cursor.close_bracket()
         relation = replace(relation, reshaped=True)
+    relation = _refreshable(cursor, relation)
     before = cursor.current.start
     alias = take_alias(cursor)
     if alias is not None:
         name, columns = alias
         span = Span(before, cursor.previous.end)
         relation = replace(relation, alias=name, alias_span=span, alias_columns=columns)
-        relation = _as_of(cursor, relation)
+        relation = _refreshable(cursor, _as_of(cursor, relation))
     return relation
+
+
+def _refreshable(cursor: Cursor, relation: Relation) -> Relation:
+    if relation.refreshable is None and at_refreshable(cursor):
+        return replace(relation, refreshable=cursor.advance().span)
+    return relation
+
+
+def at_refreshable(cursor: Cursor) -> bool:
+    """Whether this is the word REFRESHABLE, and not an alias: one that has columns, or is a qualifier somewhere."""
+    if not cursor.at("REFRESHABLE") or cursor.ahead(1).text == "(":
+        return False
+    pairs = zip(cursor.tokens, cursor.tokens[1:], strict=False)
+    return not any(token.upper == "REFRESHABLE" and dot.text == "." for token, dot in pairs)
 
 
 def _named(cursor: Cursor, join: str) -> Relation:
@@ -187,6 +202,7 @@ def take_alias(cursor: Cursor) -> tuple[str, tuple[str, ...]] | None:
         and not cursor.at("START", "AT")
         and not cursor.at("KEEP")
         and not cursor.at("PARTITION", "BY")
+        and not at_refreshable(cursor)
     ):
         refuse_misspelt(cursor)
         alias = cursor.advance().name

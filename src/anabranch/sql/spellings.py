@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from anabranch.errors import NotSupported, SyntaxProblem
+from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.figures import Figure, take_length, take_origin
 from anabranch.sql.lexer import NUMBER, STRING, SYMBOL, WORD, Span, Token, quote_name, tokenize
@@ -20,6 +20,8 @@ from anabranch.sql.syntax import Name
 from anabranch.sql.table_functions import take_attribute
 
 BRACKET_WORDS = ("RANGE", "SLIDE", "WA", "WATTR", "RATTR", "SATTR", "PA", "ORIGIN")
+#: A row is written down once for each epoch that sees it.
+MOST_CHUNKS = 10_000
 #: Words behind which a column called range or slide would go on as an expression.
 _OPERATORS = frozenset(
     {"AND", "OR", "DIV", "BETWEEN", "IS", "IN", "NOT", "LIKE", "ILIKE", "RLIKE", "REGEXP", "COLLATE"}
@@ -37,6 +39,17 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """ECQ: how a stream is cut into chunks, and how many of them a join sees at a time."""
+
+    length: Figure | None  # of a chunk; None where the change of a key ends it
+    filled: bool = False
+    block: int = 1  # the newest so many chunks
+    pairs: Literal["once", "every"] | None = None  # a pair of chunks comes once, or in every epoch; None: not said
+    span: Span = field(default_factory=lambda: Span(0, 0))  # of what says so
+
+
+@dataclass(frozen=True)
 class WindowCall:
     """A window function to be called over a relation: what another notation stands for."""
 
@@ -45,7 +58,7 @@ class WindowCall:
     column: Argument | None
     arguments: tuple[Argument, ...]
     partition: tuple[Argument, ...] = ()
-    block: int | None = None  # ECQ: how many chunks are kept to be read again
+    cut: Cut | None = None
 
     @property
     def opening(self) -> str:
@@ -292,41 +305,50 @@ def take_cut(cursor: Cursor) -> WindowCall:
         assert column is not None
         if filled:
             raise _wrong(cursor.text, option.span, "between chunks of one value there are no empty ones")
-        return WindowCall(span, "CHUNKS", _column(cursor.text, column), ())
+        return WindowCall(span, "CHUNKS", _column(cursor.text, column), (), cut=Cut(None))
     along = Argument("", "row_num", span) if column is None else _column(cursor.text, column)
     if column is None and figure.unit == "time":
         hint = f"as in CUT ON ts BY {figure.span.of(cursor.text)}"
         raise _wrong(cursor.text, figure.span, "chunks of a length of time are cut ON a column", hint)
     filling = (Argument("FILLED", "true", option.span, named=True),) if filled else ()
-    return WindowCall(span, "TUMBLE", along, (_figure("SIZE", figure), *filling))
+    return WindowCall(span, "TUMBLE", along, (_figure("SIZE", figure), *filling), cut=Cut(figure, filled))
 
 
 def take_cut_string(cursor: Cursor) -> WindowCall:
-    """The same in quotes, with BLOCK and the number of chunks as further arguments; up to the closing bracket."""
+    """The same in quotes, with BLOCK, the number of chunks and how they pair up behind it; to the closing bracket."""
     token = cursor.expect_string("how the stream is cut, as in 'CUT ON ts BY 60 SECS',")
     first = token.start + 1
     # Without escapes the characters between the quotes are the text, and an error can point at its word.
     body = token.text[1:-1] if token.text[1:-1] == token.value else ""
     inner = [replace(each, start=each.start + first, end=each.end + first) for each in tokenize(body)]
     inside = Cursor(cursor.text, inner)
-    cut = take_cut(inside)
+    call = take_cut(inside)
     inside.expect_end(("FILLED", "SKIPPED", "CHANGE"))
-    block: int | None = None
+    cut = call.cut
+    assert cut is not None
     if cursor.take(","):
         word = cursor.expect_string("'BLOCK'")
         if word.value.strip().upper() != "BLOCK":
             raise _wrong(cursor.text, word.span, "expected 'BLOCK'")
-        block = 1
         if cursor.take(","):
-            number = cursor.current
-            block = cursor.expect_whole_number("how many chunks are kept")
-            if block < 1:
-                raise _wrong(cursor.text, number.span, "at least 1 chunk is kept, the one at hand")
-            if block > 1:
-                raise join_of_chunks(cursor.text, number.span)
+            cut = _take_block(cursor, cut)
     cursor.expect(")")
-    return replace(cut, block=block)
+    return replace(call, cut=cut)
 
 
-def join_of_chunks(text: str, span: Span) -> NotSupported:
-    return NotSupported("joins of chunks are not supported yet", text=text, start=span.start, end=span.end)
+def _take_block(cursor: Cursor, cut: Cut) -> Cut:
+    """How many chunks are kept, and 'ONCE' or 'EVERY EPOCH'."""
+    number = cursor.current
+    block = cursor.expect_whole_number("how many chunks are kept")
+    if block < 1:
+        raise _wrong(cursor.text, number.span, "at least 1 chunk is kept, the one at hand")
+    if block > MOST_CHUNKS:
+        raise _wrong(cursor.text, number.span, f"at most {MOST_CHUNKS} chunks are kept", "cut longer ones")
+    cut = replace(cut, block=block, span=number.span)
+    if cursor.take(","):
+        word = cursor.expect_string("'ONCE' or 'EVERY EPOCH'")
+        said = " ".join(word.value.upper().split())
+        if said not in ("ONCE", "EVERY EPOCH"):
+            raise _wrong(cursor.text, word.span, "a pair of chunks comes 'ONCE', or in 'EVERY EPOCH' that sees it")
+        cut = replace(cut, pairs="once" if said == "ONCE" else "every", span=word.span)
+    return cut

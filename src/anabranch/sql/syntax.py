@@ -39,6 +39,9 @@ class Argument:
     tokens: tuple[Token, ...] = ()
 
 
+#: The column that says what is new in an epoch, in the windows of joins of chunks that ask for it; never shown.
+NEWEST = "__newest"
+
 WindowKind = Literal["tumble", "hop", "cumulate", "session", "sliding", "landmark", "slide_by_row", "chunks"]
 
 
@@ -53,7 +56,9 @@ class WindowSpec:
     `size` is the gap of a session, `slide` the step of a cumulating window. `offset` is the origin of sliding and
     landmark windows. `every` is after how many rows (`by` arrival or by rank) a window of SLIDE_BY_ROW ends.
     `partition` holds the columns that sessions, or counts of rows, are kept apart by. `filled` asks for windows without
-    rows too. What a kind has no use for is 0.
+    rows too. `block` is how many chunks a window of CHUNKS holds, counted in chunks then; 0 is each chunk by itself.
+    `pairs` asks for NEWEST: whether the row (once), or some row (every), is in the newest slide or chunk of its window.
+    What a kind has no use for is 0.
     """
 
     kind: WindowKind
@@ -69,6 +74,8 @@ class WindowSpec:
     by: Literal["row_num", "rank"] = "row_num"
     filled: bool = False
     strategy: Literal["auto", "panes", "windows", "rows"] = "auto"  # how aggregates are to be computed
+    block: int = 0
+    pairs: Literal["none", "once", "every"] = "none"
 
     @property
     def by_row(self) -> bool:
@@ -124,6 +131,7 @@ class Relation:
     alias_columns: tuple[str, ...] = ()  # t(a, b)
     reshaped: bool = False  # TABLESAMPLE, PIVOT or UNPIVOT behind it
     cte: str | None = None  # the CTE that stood here in its place
+    refreshable: Span | None = None  # of the word REFRESHABLE
 
     @property
     def exposed(self) -> str | None:
@@ -346,6 +354,7 @@ class CreateTable(Statement):
     query: Query | None
     if_not_exists: bool
     or_replace: bool
+    every_run: bool = False  # REFRESH EVERY RUN
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def take_call(
         cursor.expect(",")
     span = Span(token.start, cursor.previous.end)
     missing = [each for each in function.order if each not in (SOURCE, TIME, *function.optional, *figures)]
-    column = "a time column" if function.order[2:] else "a column"
+    column = "a time column" if set(function.order[2:]) - set(function.optional) else "a column"
     no_time = time is None and TIME in function.order and TIME not in function.optional
     if source is None or no_time or missing:
         what = "a source" if source is None else column if no_time else _with_article(missing[-1])

@@ -32,7 +32,10 @@ _NAMES = {
     "by": "by",
     "filled": "filled",
     "strategy": "strategy",
+    "block": "block",
+    "pairs": "pairs",
 }
+_PAIRS: tuple[Literal["none", "once", "every"], ...] = ("none", "once", "every")
 _STRATEGIES: tuple[Literal["auto", "panes", "windows", "rows"], ...] = ("auto", "panes", "windows", "rows")
 _KINDS: dict[str, WindowKind] = {
     "TUMBLE": "tumble",
@@ -44,14 +47,15 @@ _KINDS: dict[str, WindowKind] = {
     "SLIDE_BY_ROW": "slide_by_row",
     "CHUNKS": "chunks",
 }
-_OPTIONAL = ("offset", "origin", "by", "filled", "strategy")
+_APART = ("every", "by", "filled", "strategy", "block", "pairs")
+_OPTIONAL = ("offset", "origin", "by", "filled", "strategy", "block", "pairs")
 
 
 def _function(example: str, *figures: str, partitioned: bool = False) -> TableFunction:
     names = {SOURCE: "DATA", TIME: "TIMECOL", "offset": "`OFFSET`"}
     order = (SOURCE, TIME, *figures)
     shown = tuple(names.get(each, each.upper()) for each in order)
-    optional = _OPTIONAL if not figures else (TIME, *_OPTIONAL)  # chunks have no column of their own
+    optional = _OPTIONAL if "block" in figures else (TIME, *_OPTIONAL)  # chunks have no column of their own
     return TableFunction(order, _NAMES, shown, example, optional, partitioned)
 
 
@@ -73,13 +77,14 @@ WINDOW_FUNCTIONS = {
         "size",
         "origin",
         "strategy",
+        "pairs",
         partitioned=True,
     ),
     "LANDMARK": _function("LANDMARK(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE)", "slide", "origin"),
     "SLIDE_BY_ROW": _function(
         "SLIDE_BY_ROW(TABLE t, DESCRIPTOR(ts), INTERVAL 5 MINUTES, 1 ROW)", "size", "every", "by"
     ),
-    "CHUNKS": _function("CHUNKS(TABLE t, DESCRIPTOR(id))"),
+    "CHUNKS": _function("CHUNKS(TABLE t, DESCRIPTOR(id))", "block", "pairs"),
 }
 
 
@@ -120,6 +125,8 @@ def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation)
         "rank" if values.get("by") else "row_num",
         bool(values.get("filled")),
         _STRATEGIES[values.get("strategy", 0)],
+        values.get("block", 0),
+        _PAIRS[values.get("pairs", 0)],
     )
     return replace(call.source, span=call.span, window=window, join=join)
 
@@ -131,6 +138,8 @@ def _figure(cursor: Cursor, parameter: str) -> Figure:
         return _word(cursor, ("false", "true"), parameter)
     if parameter == "strategy":
         return _word(cursor, _STRATEGIES, parameter)
+    if parameter == "pairs":
+        return _word(cursor, _PAIRS, parameter)
     if parameter == "origin":
         return take_origin(cursor)
     what = "after how many rows a window ends" if parameter == "every" else f"the {parameter} of the window"
@@ -156,7 +165,7 @@ def _attribute(time: Name | None) -> Literal["column", "row_num", "arrival_ts"]:
 
 def _along(call: Call[Figure]) -> list[Figure]:
     """The figures that are measured along the attribute, in the order they are written."""
-    figures = [figure for name, figure in call.figures.items() if name not in ("every", "by", "filled", "strategy")]
+    figures = [figure for name, figure in call.figures.items() if name not in _APART]
     return sorted(figures, key=lambda figure: figure.span.start)
 
 

@@ -1,0 +1,142 @@
+"""The law for joins: of any kind, by any condition, over streams and over views that take rows back, the changes of a
+view add up to the batch answer over all rows, and a read shows it; whatever the order and the cut, and across a
+compaction, a reopening and a kill.
+
+    ANABRANCH_JOINS=200 pytest -m slow tests/law/test_joins.py      that many seeds, of which each names its failures
+    ANABRANCH_SEED=7 pytest -m slow tests/law/test_joins.py         one of them again
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from anabranch.engine import local
+from anabranch.testing import Harness, crashing, sorted_rows
+from crash.worker import attach
+from law.joins import BELOW, KNOWN, NAMES, STREAMS, Case, Row, Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def create(home: Harness, case: Case, names: list[str]) -> None:
+    for name in names:
+        home.sql(f"CREATE VIEW {name} AS {case.views[name]} EMIT CHANGES")
+
+
+def wrong(home: Harness, case: Case, runs: list[Run], names: list[str]) -> list[str]:
+    """What views show or have emitted, and DuckDB does not answer."""
+    found = []
+    answers = case.answers(runs, names)
+    for name in names:
+        held: Counter[Row] = Counter()
+        for change in home.changes(name):
+            held[change.row] += change.diff
+            if change.diff < 0 and held[change.row] < 0:
+                found.append(f"{name} takes back what it had not shown: {change}: {case.views[name]}")
+        wanted = Counter(answers[name])
+        for what, seen in (("emitted", held), ("shown", Counter(home.table(name)))):
+            missing, extra = Counter(wanted), Counter(seen)
+            missing.subtract(seen)
+            extra.subtract(wanted)
+            if any(missing.values()):
+                found.append(
+                    f"{name} {what}: {case.views[name]}\n    missing {sorted_rows((+missing).elements())[:5]}"
+                    f"\n    extra   {sorted_rows((+extra).elements())[:5]}"
+                )
+    return found
+
+
+def feed(home: str, runs: list[Run]) -> None:
+    """What the process that dies does, in the JVM of the one that does not."""
+    with Harness(home, attach()) as harness:
+        for stream, rows in runs:
+            harness.insert(stream, rows)
+
+
+def still_to_come(home: Harness, before: list[Run], runs: list[Run]) -> list[Run]:
+    """Which runs a process that was killed has not taken in; of none of them it took a part."""
+    taken = {name: Counter(home.table(name)) for name in NAMES}
+    for stream, rows in before:
+        taken[stream] -= Counter(rows)
+    left = list(runs)
+    while left and any(taken.values()):
+        stream, rows = left.pop(0)
+        assert Counter(rows) <= taken[stream], "a run is there in part"
+        taken[stream] -= Counter(rows)
+    return left
+
+
+def check_case(case: Case, folder: Path, spark: SparkSession, kill: str | None = None) -> None:
+    """Half of the views are there before the rows, the others are made in the middle."""
+    names = list(case.views)
+    early, late = names[::2], names[1::2]
+    middle = len(case.runs) // 2
+    with Harness(folder, spark) as home:
+        home.sql(STREAMS)
+        for name, (text, clause) in BELOW.items():
+            home.sql(f"CREATE VIEW {name} AS {text}{clause}")
+        create(home, case, early)
+        for stream, rows in case.runs[:middle]:
+            home.insert(stream, rows)
+        home.compact()
+        home.reopen()
+        create(home, case, late)
+        found = wrong(home, case, case.runs[:middle], case.chance.sample(names, 2))
+        assert not found, f"in the middle of seed {case.seed}\n" + "\n".join(found)
+    left = case.runs[middle:]
+    if kill is not None:
+        gateway = spark.sparkContext._gateway.java_parameters
+        os.environ |= {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.auth_token}
+        assert crashing(kill, feed, str(folder), left)
+    with Harness(folder, spark) as home:
+        if kill is not None:
+            left = still_to_come(home, case.runs[:middle], left)
+            assert left, "nothing was left to do after the kill"
+        for stream, rows in left:
+            home.insert(stream, rows)
+        found = wrong(home, case, case.runs, names)
+    assert not found, f"at the end of seed {case.seed}\n" + "\n".join(found)
+
+
+@pytest.mark.crash
+def test_joins_by_duckdb_with_a_kill_on_the_way(tmp_path: Path, spark: SparkSession) -> None:
+    check_case(Case.make(1, views=5, runs=8, size=16, known=KNOWN), tmp_path / "home", spark, "after-changes:2")
+
+
+def test_joins_by_spark(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same changes, where runs are too large for one core."""
+    monkeypatch.setattr(local, "changes", lambda maintainer, view: None)
+    check_case(Case.make(3, views=5, runs=6, size=14), tmp_path / "home", spark)
+
+
+def seeds() -> list[int]:
+    if "ANABRANCH_SEED" in os.environ:
+        return [int(os.environ["ANABRANCH_SEED"])]
+    first = random.randrange(10**6) * 1000
+    return list(range(first, first + int(os.environ.get("ANABRANCH_JOINS", "25"))))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_many_joins(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fifth seed without DuckDB."""
+    by_duckdb = local.changes
+    failures = []
+    for seed in seeds():
+        by_spark = seed % 5 == 0
+        monkeypatch.setattr(local, "changes", (lambda maintainer, view: None) if by_spark else by_duckdb)
+        case = Case.make(seed, views=8, runs=5 if by_spark else 12, size=14 if by_spark else 24)
+        try:
+            check_case(case, tmp_path / str(seed), spark)
+        except AssertionError as failure:
+            failures.append(str(failure))
+    assert not failures, "\n".join(failures)
