@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,3 +143,93 @@ def test_pairs_of_a_band_are_waited_for(home: Harness) -> None:
     home.insert("r", [("a", after(14)), ("b", after(16))])
     assert home.table("v") == [(after(0), after(10), 2)]
     assert home.query("SELECT * FROM sys.late_rows") == []
+
+
+CLOSES = "EMIT ON WINDOW CLOSE LATE FAIL"
+JOINED = "FROM s [RANGE 3 SECONDS, WA ts], r [RANGE 2 SECONDS, WA ts] WHERE s.k = r.k"
+
+
+def test_windows_over_pairs_close_by_the_time_they_ask_for(home: Harness) -> None:
+    """By one time when the other side has passed it by its window; by the later, or by both, when both sides have."""
+    for name in "sr":
+        home.sql(f"CREATE STREAM {name} (k STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 30 DAYS)")
+    home.sql(f"CREATE VIEW pairs AS SELECT s.ts AS a, r.ts AS b, greatest(s.ts, r.ts) AS later {JOINED} EMIT CHANGES")
+    home.sql(f"CREATE VIEW by_a AS SELECT count(*) [RANGE 1 SECOND, SLIDE 1 SECOND, WA s.ts] AS c {JOINED} {CLOSES}")
+    for time in ("b", "later"):
+        home.sql(f"CREATE VIEW by_{time} AS SELECT window_end, count(*) AS c FROM TUMBLE(pairs, {time}, '1 second')"
+                 f" GROUP BY window_end {CLOSES}")  # fmt: skip
+    home.sql(f"CREATE VIEW both AS SELECT a, b, count(*) AS c FROM pairs GROUP BY a, b {CLOSES}")
+    script: list[tuple[str, Any]] = [
+        ("s", [5]), ("r", [4, 9]), ("s", 6), ("s", [7]), ("r", 8), ("r", [8]), ("s", [11]), ("s", 12), ("r", [14, 9]),
+        ("r", 15), ("s", [12]), ("s", 20), ("s", None), ("r", None),
+    ]  # fmt: skip
+    rows: dict[str, list[int]] = {"s": [], "r": []}
+    found = []
+    for stream, what in script:
+        if isinstance(what, list):
+            home.insert(stream, [("x", after(second)) for second in what])
+            rows[stream] += what
+            continue
+        home.advance(stream, None if what is None else after(what))
+        told = dict(home.query("SELECT view, progress FROM sys.progress WHERE kind = 'view' AND NOT ended"))
+        if (stream, what) in (("s", 6), ("s", None)):
+            continue
+        seconds = {view: int((bound - NOON).total_seconds()) for view, bound in told.items()}
+        pairs = Counter((a, b) for a in rows["s"] for b in rows["r"] if a - 2 <= b <= a + 3)
+        for view, columns in {
+            "by_a": "window_end",
+            "by_b": "window_end",
+            "by_later": "window_end",
+            "both": "a, b",
+        }.items():
+            closed: Counter[tuple[datetime, ...]] = Counter()
+            for (a, b), count in pairs.items():
+                time = {"by_a": a, "by_b": b}.get(view, max(a, b))
+                if time < seconds.get(view, 99):
+                    closed[(after(a), after(b)) if view == "both" else (after(time + 1),)] += count
+            shown = {row[:-1]: row[-1] for row in home.query(f"SELECT {columns}, c FROM {view}")}
+            assert shown == closed, f"{view} after {stream} {what}"
+        found.append([seconds.get(view) for view in ("by_a", "by_b", "by_later", "both")])
+    assert found == [[5, 4, 6, 6], [5, 8, 8, 8], [12, 10, 12, 12], [12, 15, 15, 15], [None] * 4]
+    assert home.query("SELECT * FROM sys.late_rows") == []
+
+
+WINDOW_JOINS = {
+    "band": "SELECT s.k, s.ts AS a, r.ts AS b FROM s [RANGE 3 SECONDS OPEN, WA ts]"
+    " LEFT JOIN r [RANGE 2 SECONDS, WA ts] ON s.k = r.k",
+    "tumbling": "SELECT s.k, s.ts AS a, r.ts AS b FROM s, r [RANGE TUMBLING 5 SECONDS, WA ts] WHERE s.k = r.k",
+    "by_function": "SELECT s.k, s.ts AS a, r.ts AS b FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 5 SECONDS) s"
+    " JOIN TUMBLE(TABLE r, DESCRIPTOR(ts), INTERVAL 5 SECONDS) r ON s.window_start = r.window_start AND s.k = r.k",
+    "unions": "SELECT u.k, u.ts AS a, r.ts AS b FROM s UNION r AS u [RANGE 1 SECOND, WA ts], r [RANGE 4 SECONDS, WA ts]"
+    " WHERE u.k = r.k",
+}
+
+
+@settings(engine, max_examples=1)
+@given(st.integers(0, 10**6))
+def test_the_law_of_joined_windows(spark: SparkSession, seed: int) -> None:
+    """Whatever the order in which two streams come, joined windows give what a batch query gives; and a window over
+    them that is shown is never corrected where both streams keep to their watermarks."""
+    chance = random.Random(seed)
+    rows = {name: [(chance.choice("ab"), after(n + chance.randint(0, 4))) for n in range(0, 24, 2)] for name in "sr"}
+    over = "SELECT k, window_end, count(*) AS c FROM TUMBLE(TABLE {0}, DESCRIPTOR({1}), INTERVAL 3 SECONDS)"
+    over += " GROUP BY k, window_end"
+    times = {name: chance.choice("ab") for name in WINDOW_JOINS}
+    with Harness(None, spark) as home:
+        for name in "sr":
+            home.sql(f"CREATE STREAM {name} (k STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)")
+        for name, query in WINDOW_JOINS.items():
+            home.sql(f"CREATE VIEW {name} AS {query} EMIT CHANGES")
+            home.sql(f"CREATE VIEW over_{name} AS {over.format(name, times[name])} {CLOSES}")
+        runs = {name: list(cuts(rows[name], chance))[:4] for name in "sr"}
+        order = [name for name in "sr" for _ in runs[name]]
+        chance.shuffle(order)
+        for name in order:
+            home.insert(name, runs[name].pop(0))
+        for name in "sr":
+            home.advance(name)
+        kept = {name: home.query(f"SELECT * FROM {name}") for name in "sr"}
+        for name, query in WINDOW_JOINS.items():
+            assert_same_rows(home.table(name), home.batch(query, **kept), query)
+            closed = over.format(f"({query})", times[name])
+            assert_same_rows(home.table(f"over_{name}"), home.batch(closed, **kept), closed)

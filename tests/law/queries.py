@@ -85,6 +85,15 @@ OTHERS = {
     "join above the aggregate": "SELECT t.k, t.c, label FROM (SELECT k, count(*) AS c FROM s GROUP BY k) t"
     " LEFT JOIN names ON names.k <=> t.k",
     "stateless": "SELECT k, n + 1 AS m, d * 2 AS e, ts FROM s WHERE g IS NULL OR g < 2",
+    "windows joined": "SELECT a.k, a.n AS x, b.n AS y, a.window_end AS w FROM TUMBLE(s, ts, INTERVAL 10 SECONDS) a JOIN"
+    " TUMBLE(s, ts, INTERVAL 10 SECONDS) b ON a.window_start = b.window_start AND a.window_end = b.window_end"
+    " AND a.k = b.k AND a.g < b.g",
+    "windows in brackets joined": "SELECT a.k, a.n AS x, b.n AS y FROM s AS a, s AS b [RANGE TUMBLING 9 SECONDS, WA ts]"
+    " WHERE a.g = b.g AND b.b",
+    "band in brackets": "SELECT a.k, a.n AS x, b.n AS y FROM s AS a [RANGE 3 SECONDS OPEN, WA ts]"
+    " LEFT JOIN s AS b [RANGE 2 SECONDS, WA ts] ON a.k = b.k AND b.b",
+    "window over a band": "SELECT a.g, sum(b.n) [RANGE 10 SECONDS, SLIDE 5 SECONDS, WA a.ts] AS n"
+    " FROM s AS a [RANGE 3 SECONDS, WA ts], s AS b [RANGE 2 SECONDS, WA ts] WHERE a.k = b.k GROUP BY a.g",
     "stateless join": "SELECT s.k, label, n FROM s LEFT JOIN names ON s.k = names.k WHERE b",
     "stateless windows": f"SELECT k, n, window_start, window_time FROM {HOP}",
     "distinct": "SELECT DISTINCT k, g FROM s",

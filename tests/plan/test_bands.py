@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
 
-from anabranch.plan.bands import Apart, differences
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.plan.bands import Apart, differences, find_band, find_bands
+from anabranch.plan.keys import Input
+from anabranch.sql.calls import conjuncts
 from anabranch.sql.lexer import tokenize
+from anabranch.sql.parser import parse
+from anabranch.sql.syntax import Select, SelectStatement
 
 S, R = ("s", "ts"), ("r", "ts")
 SECOND = 1_000_000
@@ -15,11 +23,41 @@ SECOND = 1_000_000
     ("condition", "least", "most"),
     [
         ("r.ts BETWEEN s.ts - INTERVAL 2 SECONDS AND s.ts + INTERVAL 3 SECONDS", -2 * SECOND, 3 * SECOND),
-        ("s.k = r.k AND s.ts - INTERVAL '2' SECOND <= r.ts AND r.ts < s.ts + '3 seconds'", -2 * SECOND, 3 * SECOND),
+        ("s.k = r.k AND s.ts - INTERVAL '2' SECOND <= r.ts AND r.ts < s.ts + '3 seconds'", -2 * SECOND, 3 * SECOND - 1),
         ("s.ts BETWEEN r.ts - INTERVAL 3 SECONDS AND r.ts + INTERVAL 2 SECONDS", -2 * SECOND, 3 * SECOND),
         ("r.ts >= s.ts AND r.ts <= s.ts + INTERVAL 1 MINUTE", 0, 60 * SECOND),
         ("s.ts = R.TS", 0, 0),
         ("r.ts >= s.ts", 0, None),
+        ("(s.k = r.k AND (r.ts >= s.ts)) AND (r.ts <= s.ts)", 0, 0),
+        ("r.ts - s.ts BETWEEN INTERVAL -2 SECONDS AND INTERVAL 3 SECONDS", -2 * SECOND, 3 * SECOND),
+        ("s.ts - r.ts > INTERVAL '3' SECOND AND INTERVAL '9' SECOND >= s.ts - r.ts", -9 * SECOND, -3 * SECOND - 1),
+        (
+            "r.ts - INTERVAL 1 SECOND * 5 <= s.ts AND (r.ts + INTERVAL 5 SECONDS) - s.ts > '0 seconds'",
+            -5 * SECOND + 1,
+            5 * SECOND,
+        ),
+        ("abs(unix_micros(r.ts) - unix_micros(s.ts)) <= 5000000", -5 * SECOND, 5 * SECOND),
+        ("5 * 1000 * 1000 > ABS(unix_micros(s.ts) - unix_micros(r.ts))", 1 - 5 * SECOND, 5 * SECOND - 1),
+        ("abs(unix_micros(r.ts) - unix_micros(s.ts)) / 1e6 <= 5", None, None),
+        ("(unix_micros(r.ts) - unix_micros(s.ts)) / 1000000 <= 1.5", None, 1_500_000),
+        ("unix_micros(r.ts) <= unix_micros(s.ts) + 7", None, 7),
+        ("unix_timestamp(r.ts) - unix_timestamp(s.ts) BETWEEN 0 AND 2", 1 - SECOND, 3 * SECOND - 1),
+        ("unix_millis(r.ts) = unix_millis(s.ts)", -999, 999),
+        ("unix_seconds(r.ts) < unix_seconds(s.ts)", None, SECOND - 2),
+        ("CAST(r.ts AS BIGINT) - CAST(s.ts AS LONG) <= 0", None, SECOND - 1),
+        ("CAST(r.ts AS DOUBLE) - CAST(s.ts AS DOUBLE) <= 0.5", None, SECOND // 2),
+        ("CAST(r.ts AS TIMESTAMP) >= s.ts", 0, None),
+        ("timestampdiff(MINUTE, s.ts, r.ts) = 0", 1 - 60 * SECOND, 60 * SECOND - 1),
+        ("timestampdiff(DAY, s.ts, r.ts) = 0", None, None),
+        ("abs(unix_micros(r.ts) - unix_micros(s.ts)) >= 5", None, None),
+        ("unix_timestamp(r.ts, 'yyyy') <= unix_timestamp(s.ts)", None, None),
+        ("r.ts - s.ts <= 5", None, None),
+        ("r.ts + s.ts <= INTERVAL 5 SECONDS", None, None),
+        ("r.ts <=> s.ts", None, None),
+        ("r.ts <> s.ts", None, None),
+        ("NOT (r.ts >= s.ts)", None, None),
+        ("(r.ts >= s.ts OR s.k = 1)", None, None),
+        ("CASE WHEN r.ts BETWEEN s.ts AND s.ts THEN true END", None, None),
         ("r.ts > s.ts + n", None, None),
         ("r.ts >= s.ts OR s.k = 1", None, None),
         ("NOT r.ts >= s.ts", None, None),
@@ -32,6 +70,118 @@ def test_what_a_condition_says(condition: str, least: int | None, most: int | No
     found = [each for each in differences([tokenize(condition)[:-1]], condition) if (each.one, each.other) == (S, R)]
     assert max((each.least for each in found if each.least is not None), default=None) == least
     assert min((each.most for each in found if each.most is not None), default=None) == most
+
+
+#: A condition with a figure in it, and what it means for times in microseconds: s, r, the figure.
+MEANINGS: dict[str, Callable[[int, int, int], bool]] = {
+    "unix_timestamp(r.ts) - unix_timestamp(s.ts) < {n}": lambda s, r, n: r // SECOND - s // SECOND < n,
+    "unix_timestamp(s.ts) >= unix_timestamp(r.ts) + {n}": lambda s, r, n: s // SECOND >= r // SECOND + n,
+    "abs(unix_seconds(s.ts) - unix_seconds(r.ts)) <= {n}": lambda s, r, n: abs(s // SECOND - r // SECOND) <= n,
+    "unix_timestamp(r.ts) * 1000 > unix_millis(s.ts) - {n}": lambda s, r, n: r // SECOND * 1000 > s // 1000 - n,
+    "r.ts - s.ts > INTERVAL {n} SECONDS": lambda s, r, n: r - s > n * SECOND,
+    "s.ts BETWEEN r.ts AND r.ts + INTERVAL {n} SECONDS": lambda s, r, n: r <= s <= r + n * SECOND,
+    "timestampdiff(SECOND, s.ts, r.ts) <= {n}": lambda s, r, n: int((r - s) / SECOND) <= n,
+}
+
+
+@pytest.mark.parametrize("condition", MEANINGS)
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 4 * SECOND), st.integers(0, 4 * SECOND), st.integers(0, 3))
+def test_what_is_told_always_holds(condition: str, s: int, r: int, n: int) -> None:
+    """Two times that a condition lets through are as far apart as it was found to say."""
+    if not MEANINGS[condition](s, r, n):
+        return
+    text = condition.format(n=n)
+    for each in differences([tokenize(text)[:-1]], text):
+        one, other = (s, r) if each.one == S else (r, s)
+        assert each.least is None or each.least <= other - one
+        assert each.most is None or other - one <= each.most
+
+
+def test_conditions_in_brackets_are_conditions() -> None:
+    text = "((a = b AND c BETWEEN 1 AND 2) AND (d = 1 OR e = 2) AND (f))"
+    found = [" ".join(token.text for token in each) for each in conjuncts(tokenize(text)[:-1])]
+    assert found == ["a = b", "c BETWEEN 1 AND 2", "f"]
+
+
+# ---- of a query
+
+
+def inputs_of(text: str) -> tuple[Select, list[Input]]:
+    (statement,) = parse(text)
+    assert isinstance(statement, SelectStatement) and isinstance(statement.query.body, Select)
+    select = statement.query.body
+    inputs = []
+    for relation in select.relations:
+        names = ["k", "ts", *(["window_start", "window_end", "window_time"] if relation.window is not None else [])]
+        inputs.append(Input(relation, dict.fromkeys(names, "?"), relation.exposed == "names"))
+    return select, inputs
+
+
+TUMBLES = "TUMBLE(TABLE {0}, DESCRIPTOR(ts), INTERVAL {1} SECONDS) {0}"
+
+
+@pytest.mark.parametrize(
+    ("query", "least", "most"),
+    [
+        ("FROM s, r WHERE r.ts >= s.ts AND r.ts < s.ts + INTERVAL 3 SECONDS", 0, 3 * SECOND - 1),
+        ("FROM s JOIN r ON r.ts >= s.ts WHERE s.ts + INTERVAL 3 SECONDS >= r.ts", 0, 3 * SECOND),
+        ("FROM s JOIN r ON s.k = r.k AND r.ts >= s.ts", 0, None),
+        ("FROM s JOIN r USING (k, ts)", 0, 0),
+        ("FROM s JOIN names ON names.ts = s.ts JOIN r ON r.ts = names.ts", 0, 0),
+        ("FROM s JOIN r ON r.ts = s.ts LEFT JOIN names ON names.k = s.k", 0, 0),
+        ("FROM s JOIN r ON r.k = s.k LEFT JOIN names ON r.ts = s.ts", None, None),
+        ("FROM s JOIN r ON r.k = s.k LEFT JOIN names ON names.k = s.k WHERE r.ts = s.ts", 0, 0),
+        ("FROM s JOIN r ON r.k = s.k RIGHT JOIN names ON names.k = s.k WHERE r.ts = s.ts", None, None),
+        *((f"FROM s {join} JOIN r ON s.k = r.k AND r.ts = s.ts", 0, 0)
+          for join in ("LEFT", "RIGHT OUTER", "FULL", "LEFT SEMI", "LEFT ANTI", "ANTI")),
+        ("FROM s LEFT JOIN r ON s.k = r.k WHERE r.ts = s.ts", None, None),
+        ("FROM s LEFT JOIN r ON s.k = r.k AND r.ts >= s.ts WHERE r.ts <= s.ts", 0, None),
+        (f"FROM {TUMBLES.format('s', 5)} JOIN {TUMBLES.format('r', 5)} ON s.window_start = r.window_start",
+         1 - 5 * SECOND, 5 * SECOND - 1),
+        (f"FROM {TUMBLES.format('s', 5)} LEFT JOIN {TUMBLES.format('r', 9)} ON s.window_end = r.window_end",
+         1 - 9 * SECOND, 5 * SECOND - 1),
+        (f"FROM {TUMBLES.format('s', 5)} JOIN {TUMBLES.format('r', 5)} ON s.window_time = r.window_time"
+         " AND r.ts >= s.ts", 0, 5 * SECOND - 1),
+        (f"FROM {TUMBLES.format('s', 5)} JOIN {TUMBLES.format('r', 5)} USING (window_start, window_end)",
+         1 - 5 * SECOND, 5 * SECOND - 1),
+        (f"FROM {TUMBLES.format('s', 5)} JOIN r ON r.ts = s.window_end", 1, 5 * SECOND),
+        ("FROM CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL 2 SECONDS, INTERVAL 6 SECONDS) s JOIN"
+         " HOP(TABLE r, SLIDE => INTERVAL 1 SECOND, SIZE => INTERVAL 3 SECONDS) r ON s.window_start = r.window_start",
+         1 - 6 * SECOND, 3 * SECOND - 1),
+        ("FROM SESSION(TABLE s, DESCRIPTOR(ts), INTERVAL 2 SECONDS) s JOIN r ON s.window_start = r.ts", None, None),
+    ],
+)  # fmt: skip
+def test_the_distance_of_a_join(query: str, least: int | None, most: int | None) -> None:
+    for items in ("1 AS x", "count(*) AS n"):
+        text = f"SELECT {items} {query}"
+        select, inputs = inputs_of(text)
+        times = [frozenset() if each.static else frozenset({"ts"}) for each in inputs]
+        live = [index for index, each in enumerate(inputs) if not each.static]
+        found = [each for each in find_bands(select, inputs, times, text) if [each[0][0], each[1][0]] == live]
+        assert [each[2:] for each in found] == ([] if least is most is None else [(least, most)])
+        whole = least is not None and most is not None and items == "1 AS x"
+        assert find_band(select, inputs, times, text) == (found[0] if whole else None)
+        assert find_bands(select, inputs, [frozenset() for _ in inputs], text) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("FROM s JOIN r ON r.ts = s.ts JOIN t ON t.ts = r.ts", {"sr": (0, 0), "rt": (0, 0), "st": (0, 0)}),
+        ("FROM s JOIN r ON r.k = s.k JOIN t ON t.ts = r.ts AND t.ts >= s.ts", {"sr": (0, None), "rt": (0, 0),
+                                                                          "st": (0, None)}),
+        ("FROM s JOIN r ON r.k = s.k LEFT JOIN t ON t.ts = r.ts AND t.ts = s.ts", {"rt": (0, 0), "st": (0, 0)}),
+        ("FROM s LEFT JOIN r ON r.ts = s.ts JOIN t ON t.ts >= s.ts", {"sr": (0, 0), "rt": (0, None), "st": (0, None)}),
+        ("FROM s, r, t WHERE s.ts = r.ts AND t.ts > r.ts", {"sr": (0, 0), "rt": (1, None), "st": (1, None)}),
+    ],
+)  # fmt: skip
+def test_three_inputs(query: str, found: dict[str, tuple[int | None, int | None]]) -> None:
+    text = f"SELECT 1 AS x {query}"
+    select, inputs = inputs_of(text)
+    bands = find_bands(select, inputs, [frozenset({"ts"})] * 3, text)
+    assert {"srt"[one[0]] + "srt"[other[0]]: (least, most) for one, other, least, most in bands} == found
+    assert find_band(select, inputs, [frozenset({"ts"})] * 3, text) is None
 
 
 def test_both_directions_are_told() -> None:

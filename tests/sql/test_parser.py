@@ -514,7 +514,6 @@ def test_a_budget_of_nothing_is_pointed_at(clause: str, number: str) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT * FROM a [RANGE 3 MINUTES, WA ts], b [RANGE 2 MINUTES, WA ts]",
         "BEGIN",
         "CREATE SAMPLE k ON s SIZE 10",
         "CREATE STREAM s (a INT) KEEP 7 DAYS",

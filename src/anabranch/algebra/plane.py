@@ -97,7 +97,44 @@ class TumblingJoin:
     size: int
 
 
-Node = Input | Select | Project | DupElim | Union | Window | Aggregate | BandJoin | TumblingJoin
+@dataclass(frozen=True)
+class Behind:
+    """A column is at most so much behind a column of an input; or behind the begin of that one's window, by its size.
+
+    >>> Behind("ts", 3).bound(12), Behind("ts", 3, size=10).bound(12), Behind("ts", -3).bound(END) == END
+    (9, 7, True)
+    """
+
+    column: str
+    by: int
+    size: int = 1
+    offset: int = 0
+
+    def bound(self, bound: int) -> int:
+        return bound if bound == END else bound - (bound - self.offset) % self.size - self.by
+
+
+#: For each input of a join, all that is known of how far a column is behind it at most; nothing for no limit.
+Distances = tuple[tuple[Behind, ...], ...]
+
+
+def latest(all_of: Iterable[Distances]) -> Distances:
+    """The distances of the greatest of some columns: it is behind by the least that any of them is."""
+    return tuple(tuple(dict.fromkeys(each for side in sides for each in side)) for sides in zip(*all_of, strict=True))
+
+
+@dataclass(frozen=True)
+class Meet:
+    """Rows of several inputs brought together, in any join: it comes out when the last of its rows does, whichever.
+
+    So a column has come as far as each input alone would let it: the least of what they say.
+    """
+
+    inputs: tuple[Node, ...]
+    columns: Mapping[str, Distances]
+
+
+Node = Input | Select | Project | DupElim | Union | Window | Aggregate | BandJoin | TumblingJoin | Meet
 Join = BandJoin | TumblingJoin
 
 
@@ -127,6 +164,9 @@ def evaluate(node: Node, given: Mapping[str, int | None]) -> dict[str, int]:
             return {column: below[column] for column in by if column in below}
         case BandJoin() | TumblingJoin():
             return _of_join(node, evaluate(node.left, given), evaluate(node.right, given))
+        case Meet(inputs, columns):
+            sides = [evaluate(each, given) for each in inputs]
+            return {name: bound for name, each in columns.items() if (bound := _met(each, sides)) is not None}
 
 
 def least(inputs: Sequence[Bounds]) -> dict[str, int]:
@@ -151,17 +191,27 @@ def _open(windows: SlidingWindows, bound: int) -> dict[str, int]:
 # ---- joins: an individual bound for the time of each side, and a joint one for the pair
 
 
+def _met(distances: Distances, sides: Sequence[Bounds]) -> int | None:
+    """The bound of a column, None if an input puts no limit to it."""
+    found = []
+    for each, side in zip(distances, sides, strict=True):
+        told = [behind.bound(side[behind.column]) for behind in each if behind.column in side]
+        if not told:
+            return None
+        found.append(max(told))
+    return min(found)
+
+
 def _of_join(join: Join, left: Bounds, right: Bounds) -> dict[str, int]:
     """A row of one side comes out as long as its partner may come: the other's bound holds it back, by the window."""
-    if join.left_time not in left or join.right_time not in right:
-        return {}
-    one, other = left[join.left_time], right[join.right_time]
+    one, other = join.left_time, join.right_time
     if isinstance(join, BandJoin):
-        return {
-            join.left_time: min(one, _plus(other, -join.left_range)),
-            join.right_time: min(other, _plus(one, -join.right_range)),
-        }
-    return {join.left_time: min(one, _begun(other, join.size)), join.right_time: min(other, _begun(one, join.size))}
+        back, forth = Behind(other, join.left_range), Behind(one, join.right_range)
+    else:
+        back, forth = Behind(other, 0, join.size), Behind(one, 0, join.size)
+    columns: dict[str, Distances] = {one: ((Behind(one, 0),), (back,)), other: ((forth,), (Behind(other, 0),))}
+    found = {name: _met(distances, (left, right)) for name, distances in columns.items()}
+    return {name: bound for name, bound in found.items() if bound is not None}
 
 
 def box(join: Join, left: int | None, right: int | None) -> tuple[int, int] | None:

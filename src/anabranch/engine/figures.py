@@ -55,7 +55,10 @@ def _bounds(core: Core, snapshot: Snapshot, each: Stream | View) -> tuple[int | 
         columns = {each.time: bound} if each.time is not None and bound is not None else {}
     else:
         bound = view_progress(core, snapshot, each)
-        columns = bounds_of(core.catalog(snapshot), each, lambda _: bound)
+        meets = each.meets is not None  # its columns go by each of its streams, not by the last of them alone
+        columns = bounds_of(
+            core.catalog(snapshot), each, lambda id: core.progress(snapshot, id).bound if meets else bound
+        )
     ended = bound == END
     return None if ended else bound, {} if ended else columns
 

@@ -319,8 +319,10 @@ def archive_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) 
         return core.frames.empty(view.fields)
     if not view.node:
         return view_query(core, catalog, view, snapshot, closed_by=bound)
-    key = next(key.name for key in view.keys if key.name in view.times)
-    closed = f"unix_micros({quote_name(key)}) + {view.times[key]} <= {min(bound, END)}"
+    timed = [key.name for key in view.keys if key.name in view.times]
+    ends = (view.meets.ends if view.meets is not None else ()) or timed[:1]
+    passed = (f"unix_micros({quote_name(key)}) + {view.times[key]} <= {min(bound, END)}" for key in ends)
+    closed = " AND ".join(passed)
     frame = view_query(core, catalog, view, snapshot, hidden=True).where(closed)
     return frame.select(*(quote_name(field.name) for field in view.fields))
 

@@ -183,11 +183,18 @@ def table_of(fields: tuple[Field, ...], rows: Iterable[tuple[Any, ...]]) -> Any:
 
 
 def _event_times(view: View) -> Callable[[Key], int | None]:
-    """The end of the window that a key is about, in microseconds."""
-    for index, key in enumerate(view.keys):
-        if key.name in view.times:
-            return lambda values, at=index, shift=view.times[key.name]: micros(values[at], shift)  # type: ignore[misc]
-    return lambda _: None
+    """The end of the window that a key is about, in microseconds; the last one, where it is about several."""
+    names = [key.name for key in view.keys]
+    ends = view.meets.ends if view.meets is not None else ()
+    timed = [
+        (names.index(name), view.times[name]) for name in ends or [name for name in names if name in view.times][:1]
+    ]
+
+    def end(values: Key) -> int | None:
+        found = [micros(values[index], shift) for index, shift in timed]
+        return max((each for each in found if each is not None), default=None)
+
+    return end
 
 
 def micros(moment: Any, shift: int = 0) -> int | None:

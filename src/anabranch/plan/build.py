@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.reach import Near
-from anabranch.plan.bands import find_band, find_bands, place_of
+from anabranch.plan.bands import find_bands
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
 from anabranch.plan.buckets import condition, spread
 from anabranch.plan.catalog import (
     ASKED,
     WINDOW_COLUMNS,
-    Band,
     Field,
     Narrow,
-    Side,
     Stream,
     Table,
     Touch,
     View,
     window_type,
 )
-from anabranch.plan.keys import (
-    INNER,
-    Input,
-    Keying,
-    KeyPart,
-    equal_columns,
-    find_keys,
-    joined_by_equals,
-    limited,
-    with_hidden,
-)
+from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, joined_by_equals, limited, with_hidden
+from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.outside import asked_table, place_lookups
+from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
-from anabranch.plan.windows import closing_shift, sliding
+from anabranch.plan.windows import closing_shift
 from anabranch.sql.calls import chains
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.splice import Edit
@@ -151,22 +140,48 @@ class Build:
         """UNION, INTERSECT, EXCEPT: a row is touched by its equals in any operand."""
         touches: list[tuple[str, str]] = []
         rows: list[Select] = []
+        times: list[tuple[str, dict[int, tuple[str, int]]]] = []
         for operand in body.operands:
             if isinstance(operand, Select) and self._is_stateless(operand):
                 rows.append(operand)
             elif not isinstance(operand, Opaque):
                 query = operand if isinstance(operand, Query) else Query(operand.span, operand)
                 if self.tree.reads_live(query, self.ctes):
-                    source = self.place(self.tree.below(query, self.ctes))
+                    source = self.place(node := self.tree.below(query, self.ctes))
                     self.edits.append(Edit(query.span, f"SELECT * FROM {source}"))  # brackets around it stay
                     touches.append((list(self.views)[-1], self.edits[-1].text))
+                    names = [each.name for each in node.fields]
+                    known = {names.index(name): (name.lower(), node.times[name]) for name in bounded(node)}
+                    times.append((touches[-1][0], known))
         for select in rows:
             for relation in select.relations:
                 self.replace_relation(relation)
         for select in rows:
-            live = next(each.relation for each in self._inputs(select, placed=True) if not each.static)
-            touches.append((self._live_placeholder(live), self.binder.bind(select.span, extra=self.edits).text.text))
-        return self._finish(emit, Keying("keyed", every_column=True), None, (), tuple(touches))
+            inputs = self._inputs(select, placed=True)
+            live = next(each for each in inputs if not each.static)
+            touches.append(
+                (self._live_placeholder(live.relation), self.binder.bind(select.span, extra=self.edits).text.text)
+            )
+            times.append((touches[-1][0], self._times_by_position(select, inputs, live)))
+        view = self._finish(emit, Keying("keyed", every_column=True), None, (), tuple(touches))
+        meets = of_union(times, view.fields)
+        return replace(view, meets=meets, times=union_times(times, view.fields)) if meets is not None else view
+
+    def _times_by_position(self, select: Select, inputs: Sequence[Input], live: Input) -> dict[int, tuple[str, int]]:
+        """The columns of a SELECT over one stream that are its event times, by their places."""
+        if live.relation.window is not None:
+            return {}
+        own = self._bounded_times(live)
+        numbered = tuple(Field(str(index), "") for index in range(len(select.items) + len(live.columns)))
+        found: dict[int, tuple[str, int]] = {}
+        for place, tokens in columns_shown(select, inputs, numbered, list(live.columns)):
+            named = list(chains(tokens))
+            if len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end):
+                parts = [part.lower() for part in named[0].parts]
+                shift = self._shift(parts, inputs) if parts[-1] in own else None
+                if shift is not None:
+                    found[int(place)] = parts[-1], shift
+        return found
 
     def _is_stateless(self, select: Select) -> bool:
         if any(each.subquery is not None or asked_table(self.binder, each) for each in select.relations):
@@ -190,8 +205,8 @@ class Build:
         if counted:
             self._count_rows(select, inputs, keying)
         view = self._finish(emit, keying, select, inputs, (), block)
-        view = replace(view, counted=self.counted, band=self._band(select, inputs, view.fields))
-        view = replace(view, near=self._near(select, inputs))
+        view = replace(view, counted=self.counted, near=self._near(select, inputs))
+        view = self._with_progress(select, inputs, keying, view)
         if view.node == "join":
             view = replace(view, spread=self._spread(select, inputs, view))
         return self._fused(select, view) or view
@@ -208,7 +223,7 @@ class Build:
         if below is not self.tree.nodes[-1]:
             return None
         plain = below.emit == "feed" and below.late == "correct" and not below.stream and not below.counted
-        if below.node not in ("keyed", "join") or not plain or below.blocks or below.band or below.triggers:
+        if below.node not in ("keyed", "join") or not plain or below.blocks or below.triggers:
             return None
         everything = any(item.star for item in select.items)
         names, hidden = [], []
@@ -230,6 +245,7 @@ class Build:
             spread=text.replace(quote_name(f"@v:{below.id}"), f"({below.spread})") if below.spread else "",
             node=below.node,
             near=below.near,
+            meets=through(view.meets, below.meets),
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
             narrows=below.narrows,
@@ -250,26 +266,39 @@ class Build:
                 return field.name
         return None
 
-    def _band(self, select: Select, inputs: Sequence[Input], fields: tuple[Field, ...]) -> Band | None:
-        """How far apart the sides of a join are, where a column of the view can tell."""
-        found = find_band(select, inputs, [frozenset(self._own_times(each)) for each in inputs], self.text)
-        if found is None or limited(self.query):
-            return None
-        shown: dict[tuple[int, str], str] = {}
-        for item, field in zip(select.items, fields, strict=False):
-            if item.star:
-                break
-            named = list(chains(item.tokens))
-            if len(named) == 1 and named[0].span == item.expression:
-                place = place_of(tuple(part.lower() for part in named[0].parts), inputs)
-                if place is not None:
-                    shown.setdefault(place, field.name)
-        one, other, least, most = found
-        left, right = (
-            Side(self._live_placeholder(inputs[index].relation), name, shown.get((index, name)))
-            for index, name in (one, other)
+    def _with_progress(self, select: Select, inputs: Sequence[Input], keying: Keying, view: View) -> View:
+        """A view with what is known of how its columns progress, where it joins or reads what does."""
+        live = [each for each in inputs if not each.static]
+        below = [self._known(each.relation) for each in live]
+        meets = [each.meets for each in below if isinstance(each, View)]
+        if limited(self.query) or (len(live) < 2 and not any(meets)):
+            return view
+        calls = {
+            field.name: 1
+            for item, field in zip(select.items, view.fields, strict=False)
+            if len(live) > 1
+            and (call := time_call(item.tokens)) is not None
+            and all(self._shift([each.name.lower() for each in part if each.is_name], inputs) == 1 for part in call[1])
+        }
+        names = [key.name for key in view.keys]
+        keys = {name: tokenize(part.expression)[:-1] for name, part in zip(names, keying.parts, strict=False)}
+        join = Join(
+            select,
+            inputs,
+            ["" if each.static else self._live_placeholder(each.relation) for each in inputs],
+            [frozenset() if each.static else frozenset(self._bounded_times(each)) for each in inputs],
+            all(each is None or each.inner for each in meets),
+            self.text,
         )
-        return Band(left, right, least, most) if left.shown or right.shown else None
+        found = find_meets(join, replace(view, times={**view.times, **calls}), keys)
+        known = found.behind if found is not None else {}
+        return replace(view, meets=found, times={**view.times, **{name: 1 for name in calls if name in known}})
+
+    def _bounded_times(self, each: Input) -> list[str]:
+        """The event times of an input that are known to progress column by column."""
+        known = self._known(each.relation)
+        own = self._own_times(each)
+        return own if not isinstance(known, View) else [name.lower() for name in bounded(known) if name.lower() in own]
 
     def _near(self, select: Select, inputs: Sequence[Input]) -> tuple[Near, ...]:
         """Which rows of the streams of a join can meet."""
@@ -278,31 +307,12 @@ class Build:
             name = self._live_placeholder(each.relation) if not each.static else ""
             count = sum(known.partition("#")[0] == name for known in placeholders)
             placeholders.append(f"{name}#{count}" if count else name)
-        times = [frozenset(self._own_times(each)) for each in inputs]
-        found = find_bands(select, inputs, times, self.text)
-        if all(each.relation.join in INNER for each in inputs):
-            found += self._same_windows(equal_columns(select, self.query, inputs, self.text), inputs, times)
+        found = find_bands(select, inputs, [frozenset(self._own_times(each)) for each in inputs], self.text)
         return tuple(
             Near(placeholders[one[0]], placeholders[other[0]], least, most)
             for one, other, least, most in found
             if all(self._is_stream(inputs[index].relation) for index in (one[0], other[0]))
         )
-
-    def _same_windows(
-        self, equal: Sequence[set[tuple[int, str]]], inputs: Sequence[Input], times: Sequence[frozenset[str]]
-    ) -> Iterator[tuple[tuple[int, str], tuple[int, str], int, int]]:
-        """How far apart rows are whose windows end together: less than the size of either window."""
-        for members in equal:
-            known: list[tuple[int, str, int]] = []
-            for index in sorted(index for index, column in members if column == "window_end" and times[index]):
-                if inputs[index].relation.window is None:
-                    continue
-                window = self.binder.window_of(inputs[index].relation)
-                windows, column = sliding(window), (window.time_column or "").lower()
-                if windows is not None and not window.rows and column in times[index]:
-                    known.append((index, column, windows.size))
-            for (one, first, size), (other, second, length) in pairwise(known):
-                yield (one, first), (other, second), 1 - length, size - 1
 
     def _spread(self, select: Select, inputs: Sequence[Input], view: View) -> str:
         """The query for Spark where the only thing that its streams have in common is their time; else nothing."""
@@ -328,13 +338,16 @@ class Build:
         """The columns of an input that are event times, without those of its windows."""
         if each.static or each.relation.alias_columns:
             return []
-        known: object = self._node(each.relation)
-        if known is None:
-            reference = self.binder.resolve(each.relation)
-            known = self.tree.catalog.objects.get(reference.target) if reference is not None else None
+        known = self._known(each.relation)
         if isinstance(known, Stream):
             return [known.time.lower()] if known.time is not None else []
         return [name.lower() for name in known.times] if isinstance(known, View) else []
+
+    def _known(self, relation: Relation) -> object:
+        """The stream, view or table behind a relation."""
+        node = self._node(relation)
+        reference = self.binder.resolve(relation) if node is None else None
+        return self.tree.catalog.objects.get(reference.target) if reference is not None else node
 
     def _count_rows(self, select: Select, inputs: Sequence[Input], keying: Keying) -> None:
         """Let the node leave out rows of a run that came behind the one that fired, by their place in it."""
@@ -625,15 +638,12 @@ class Build:
         if select is None:
             return {}
         found: dict[str, int] = {}
-        for position, item in enumerate(select.items):
-            if item.star:
-                return found
-            named = list(chains(item.tokens))
-            whole = len(named) == 1 and named[0].span == item.expression
-            if whole and position < len(fields):
+        for name, tokens in columns_shown(select, inputs, fields) if inputs else ():
+            named = list(chains(tokens))
+            if len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end):
                 shift = self._shift([part.lower() for part in named[0].parts], inputs)
                 if shift is not None:
-                    found[fields[position].name] = shift
+                    found[name] = shift
         return found
 
     def _key_times(self, keying: Keying, names: Sequence[str], inputs: Sequence[Input]) -> dict[str, int]:

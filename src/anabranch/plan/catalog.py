@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
+from anabranch.algebra.plane import Behind, Distances
 from anabranch.algebra.progress import Delay, Percentile, Policy
 from anabranch.algebra.reach import Near
 from anabranch.algebra.rules import Rule, rule_from_json, rule_to_json
@@ -228,22 +229,30 @@ class Narrow:
 
 
 @dataclass(frozen=True)
-class Side:
-    """One side of a band join: its placeholder, its event time there, and in the view; None: it is not shown."""
+class Meets:
+    """How far the columns of a view are behind the event times of what it reads, as the conditions of its join say.
 
-    input: str
-    column: str
-    shown: str | None
+    `behind` has columns that are times, `closes` those by which its groups close: the progress that has passed a group
+    is the bound of its column, brought to the end of its window. `ends` are the columns of its key the last of which
+    closes a group, where that is not any one alone.
+    """
 
+    inputs: tuple[str, ...]  # placeholders
+    behind: Mapping[str, Distances]
+    closes: Mapping[str, Distances]
+    ends: tuple[str, ...] = ()
+    inner: bool = True  # no row of it comes out without partners
 
-@dataclass(frozen=True)
-class Band:
-    """A join of rows whose times are near each other: the right one from `least` to `most` after the left one."""
-
-    left: Side
-    right: Side
-    least: int
-    most: int
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Meets:
+        behind, closes = (
+            {
+                name: tuple(tuple(Behind(**each) for each in side) for side in sides)
+                for name, sides in values[part].items()
+            }
+            for part in ("behind", "closes")
+        )
+        return cls(tuple(values["inputs"]), behind, closes, tuple(values["ends"]), values["inner"])
 
 
 @dataclass(frozen=True)
@@ -297,7 +306,7 @@ class View:
     clock: str = "event"
     cuts: tuple[tuple[str, str], ...] = ()  # streams and the columns whose changes end the chunks that are counted
     closing: str = ""  # the column that says when a window closes, where that is looked at row by row of the answer
-    band: Band | None = None  # how far apart the sides of a join are
+    meets: Meets | None = None  # how its columns progress, where it joins
     #: How many "windows" or "rows" a run may show, within how many runs ("delay").
     budget: Mapping[str, int] | None = None
     asks: tuple[Ask, ...] = ()  # the tables outside that a node of kind "lookup" asks
@@ -393,7 +402,7 @@ def from_json(values: Mapping[str, Any]) -> Object:
         values = {name: value for name, value in values.items() if name not in ("delay", "percentile")}
     arguments: dict[str, Any] = {}
     for name, value in values.items():
-        if name == "kind":
+        if name in ("kind", "band"):  # a band is what older homes have; its view closes by its streams
             continue
         nested = Field if name == "keys" and cls is View else _NESTED.get(name)
         if name == "emit" and value == "changes":
@@ -404,8 +413,8 @@ def from_json(values: Mapping[str, Any]) -> Object:
             value = tuple(tuple(each) for each in value)
         if isinstance(value, list | tuple) and nested is not None and value and isinstance(value[0], dict):
             value = tuple(nested(**_tuples(each)) for each in value)
-        elif isinstance(value, dict) and name == "band":
-            value = Band(Side(**value["left"]), Side(**value["right"]), value["least"], value["most"])
+        elif isinstance(value, dict) and name == "meets":
+            value = Meets.from_json(value)
         elif isinstance(value, list):
             value = tuple(value)
         arguments[name] = value

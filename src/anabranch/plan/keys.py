@@ -101,15 +101,10 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, 
     return Keying("keyed", tuple(parts))
 
 
-def equal_columns(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> list[set[tuple[int, str]]]:
-    """The columns of inputs that are to be equal, together those that are."""
-    return _Search(select, owner, inputs, text)._classes().groups
-
-
 def joined_by_equals(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> bool:
     """Whether a column of one stream is to equal one of another."""
     live = {index for index, each in enumerate(inputs) if not each.static}
-    groups = equal_columns(select, owner, inputs, text)
+    groups = _Search(select, owner, inputs, text)._classes().groups
     return any(len({index for index, _ in members} & live) > 1 for members in groups)
 
 

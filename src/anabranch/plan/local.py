@@ -41,7 +41,7 @@ def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
         token = tokens[index]
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""
         if token.upper == "CAST" and following == "(":
-            inside = _plain_cast(tokens, index)
+            inside = _plain_cast(tokens, index) or _time(tokens, index)
             if inside is None:
                 return None
             pieces.append(inside)
@@ -98,6 +98,20 @@ def _word(token: Token, following: str) -> str | None:
     if token.text.lower() in _TYPED or following.startswith(("'", '"')):
         return None
     return quoted(token.name)
+
+
+def _time(tokens: Sequence[Token], index: int) -> str | None:
+    """A column as a time in `unix_micros(CAST(ts AS TIMESTAMP))`: of what is none, DuckDB has no microseconds."""
+    end = closing(tokens, index + 1)
+    inner, kind = tokens[index + 2 : end - 2], [token.upper for token in tokens[end - 2 : end]]
+    before = "".join(token.text.lower() for token in tokens[max(0, index - 2) : index])
+    if before != "unix_micros(" or kind != ["AS", "TIMESTAMP"]:
+        return None
+    if not all(
+        token.kind in (WORD, QUOTED) if place % 2 == 0 else token.text == "." for place, token in enumerate(inner)
+    ):
+        return None
+    return ".".join(quoted(token.name) for token in inner[::2])
 
 
 def _plain_cast(tokens: Sequence[Token], index: int) -> str | None:

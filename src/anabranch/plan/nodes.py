@@ -268,11 +268,13 @@ def _renamed(view: View, fields: tuple[Field, ...]) -> View:
     keys = tuple(Field(names.get(key.name, key.name), key.type) for key in view.keys)
     times = {names.get(name, name): shift for name, shift in view.times.items()}
     direct = tuple(replace(each, name=names[each.name]) for each in view.direct)
-    band = view.band
-    if band is not None:
-        left, right = (replace(each, shown=names.get(each.shown or "")) for each in (band.left, band.right))
-        band = replace(band, left=left, right=right)
-    return replace(view, fields=fields, keys=keys, times=times, direct=direct, band=band)
+    meets = view.meets
+    if meets is not None:
+        behind, closes = (
+            {names.get(name, name): each for name, each in known.items()} for known in (meets.behind, meets.closes)
+        )
+        meets = replace(meets, behind=behind, closes=closes, ends=tuple(names.get(name, name) for name in meets.ends))
+    return replace(view, fields=fields, keys=keys, times=times, direct=direct, meets=meets)
 
 
 def _by_live_keys(view: View) -> View:

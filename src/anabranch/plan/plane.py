@@ -6,36 +6,54 @@ The rules are those of `algebra.plane`; here a view becomes a plan of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from anabranch.algebra import plane
-from anabranch.algebra.plane import Aggregate, BandJoin, Input, Node, Project, Union, Window
+from anabranch.algebra.plane import Aggregate, Behind, Distances, Input, Meet, Node, Project, Union, Window, latest
 from anabranch.algebra.progress import END
-from anabranch.plan.catalog import WINDOW_COLUMNS, Band, Catalog, Panes, Stream, View
+from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Meets, Panes, Stream, View
 from anabranch.sql.calls import chains
 from anabranch.sql.lexer import Span, tokenize
 
 #: The one column of an input: up to where it has come.
 PROGRESS = "progress"
+#: Of a join, the last of the times by which somebody closes.
+TOGETHER = "*"
 
 
 def inputs_plane(catalog: Catalog, view: View) -> Node:
     """What a view reads: as far as the last of its streams, and of the views below, which may hold rows back."""
     inputs: list[Node] = [Input(id, PROGRESS) for id in sorted(catalog.sources_of(view))]
-    for id in view.views.values():
+    inputs += [Input(id, PROGRESS) for id in sorted(_below(catalog, view))]
+    closing = _closing(view)
+    if closing is not None and view.meets is not None:
+        return Union((*inputs, Meet(_sides(catalog, view, view.meets), {PROGRESS: closing})))
+    for id in dict.fromkeys(view.views.values()):
         below = catalog.view(id)
-        inputs += [inputs_plane(catalog, below), Input(id, PROGRESS)]
-        if below.band is not None:
-            # A pair comes out when its second row does: its times may be as far behind as the band is wide.
+        inputs.append(inputs_plane(catalog, below))
+        if below.meets is not None:
+            # A pair comes out when its second row does: its times may be as far behind as the join lets them.
             pairs = view_plane(catalog, below)
-            sides = (below.band.left, below.band.right)
-            inputs += [Project(pairs, {PROGRESS: (side.shown, 0)}) for side in sides if side.shown is not None]
+            inputs += [Project(pairs, {PROGRESS: (column, 0)}) for column in below.meets.behind]
     return Union(tuple(inputs))
+
+
+def _closing(view: View) -> Distances | None:
+    """How far what closes the groups of a view is behind the times of what it reads."""
+    meets = view.meets
+    if meets is None:
+        return None
+    if meets.ends and not view.closing:
+        found = latest(meets.closes[name] for name in meets.ends)
+        return tuple((*side, Behind(TOGETHER, 0)) for side in found)
+    timed = view.closing or next((key.name for key in view.keys if key.name in view.times), "")
+    return meets.closes.get(timed)
 
 
 def view_plane(catalog: Catalog, view: View) -> Node:
     """What a view shows: the bounds of those of its columns that are event times."""
-    if view.band is not None:
-        return _band_plane(catalog, view, view.band)
+    if view.meets is not None and view.meets.behind:
+        return Meet(_sides(catalog, view, view.meets), view.meets.behind)
     below = inputs_plane(catalog, view)
     windows = view.blocks[0].sliding if len(view.blocks) == 1 and not view.streams else None
     names = {output.name: (output.kind, 0) for output in view.direct if output.kind in WINDOW_COLUMNS}
@@ -46,18 +64,46 @@ def view_plane(catalog: Catalog, view: View) -> Node:
     return Project(below, times)
 
 
-def _band_plane(catalog: Catalog, view: View, band: Band) -> Node:
+def bounded(view: View) -> list[str]:
+    """The columns of a view that have bounds of their own."""
+    if view.meets is not None and view.meets.behind:
+        return list(view.meets.behind)
+    if len(view.blocks) == 1 and not view.streams and view.blocks[0].sliding is not None and view.direct:
+        return [output.name for output in view.direct if output.kind in WINDOW_COLUMNS]
+    return [column for column in view.times if _keeps_to(view, column)]
+
+
+def _sides(catalog: Catalog, view: View, meets: Meets) -> tuple[Node, ...]:
+    """What a join reads, with the bounds of its event times under their names in lower case."""
     sides: list[Node] = []
-    for name, side in (("left", band.left), ("right", band.right)):
-        if side.input in view.streams:
-            sides.append(Project(Input(view.streams[side.input], PROGRESS), {name: (PROGRESS, 0)}))
+    for placeholder in meets.inputs:
+        if placeholder in view.streams:
+            stream = catalog.stream(view.streams[placeholder])
+            time = (stream.time or "").lower()
+            sides.append(Project(Input(stream.id, PROGRESS), {time: (PROGRESS, 0)}))
         else:
-            below = catalog.view(view.views[side.input])
-            column = next(each for each in below.times if each.lower() == side.column)
-            sides.append(Project(view_plane(catalog, below), {name: (column, 0)}))
-    join = BandJoin(sides[0], sides[1], "left", "right", band.most, -band.least)
-    shown = ((band.left.shown, "left"), (band.right.shown, "right"))
-    return Project(join, {name: (side, 0) for name, side in shown if name is not None})
+            below = catalog.view(view.views[placeholder])
+            columns = {column.lower(): (column, 0) for column in bounded(below)}
+            bounds = view_plane(catalog, below)
+            together = _together(view, meets, len(sides), below)
+            if isinstance(bounds, Meet) and together is not None:
+                bounds = replace(bounds, columns={**bounds.columns, TOGETHER: together})
+                columns[TOGETHER] = (TOGETHER, 0)
+            sides.append(Project(bounds, columns))
+    return tuple(sides)
+
+
+def _together(view: View, meets: Meets, side: int, below: View) -> Distances | None:
+    """How far the last of the times by which a view closes is behind what the join below it reads, all in one.
+
+    Each of them alone may be far behind; of no later pair are all.
+    """
+    if not meets.ends or below.meets is None or not below.meets.inner:
+        return None
+    times = [{each.column for each in meets.closes[name][side] if each.by == 0} for name in meets.ends]
+    found = {name.lower(): distances for name, distances in below.meets.behind.items()}
+    known = [found[name] for name in set().union(*times) if name in found]
+    return latest(known) if all(times) and known else None
 
 
 def _keeps_to(view: View, column: str) -> bool:

@@ -141,7 +141,9 @@ def split_commas(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def conjuncts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """The conditions that must all hold; nothing where OR makes them alternatives."""
+    """The conditions that must all hold, those in brackets too; nothing where OR makes them alternatives."""
+    while len(tokens) > 2 and tokens[0].text == "(" and closing(tokens, 0) == len(tokens) - 1:
+        tokens = tokens[1:-1]
     depth = cases = between = 0
     piece: list[Token] = []
     pieces: list[list[Token]] = []
@@ -161,8 +163,11 @@ def conjuncts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
                 piece = []
                 continue
         piece.append(token)
-    yield from pieces
-    yield piece
+    for each in (*pieces, piece):
+        if each and each[0].text == "(" and closing(each, 0) == len(each) - 1:
+            yield from conjuncts(each)
+        else:
+            yield each
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ is rewritten to
     GROUP BY k, window_start, window_end, window_time
 
 as text, by edits that know where each piece came from: what is wrong with it is shown in the text as it was written.
-How a window is written is for `spellings` to know; what a window function means, for `windows`. Before that, joins with
-versions become plain ones, as `versions` tells.
+How a window is written is for `spellings` to know; how windows are joined, for `window_joins`; what a window function
+means, for `windows`. Before that, joins with versions become plain ones, as `versions` tells.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from anabranch.sql.spellings import (
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.terms import JOIN_WORDS, ends_value
 from anabranch.sql.versions import join_edits
+from anabranch.sql.window_joins import joined_edits, pairs_edits, relation_edits, wrapped
 
 _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
@@ -184,7 +185,12 @@ class _Rewriter:
         assert block.source is not None
         sources = take_entries(self._cursor(block.source, block.source_end), unions=bool(self.brackets))
         self._refuse_joins(sources)
+        joined = any(each.bracket is not None for each in sources)
+        inside = list(joined_edits(self.text, self.tokens, block, sources)) if joined else []
         if not behind:
+            if joined:
+                yield from inside
+                return
             epochs = join_chunks(self.text, sources)
             yield from self._implicit(block, sources if epochs is None else list(epochs.entries), epochs)
             return
@@ -198,18 +204,21 @@ class _Rewriter:
                     "make a query of each, and join them",
                 )
             yield Edit(Span(self.tokens[index - 1].end, each.span.end), "")
-        if len(sources) > 1 or sources[0].window is not None:
+        other = next((each.window for each in sources if each.window is not None), None)
+        if other is not None:
             raise self._not_yet(
                 window.span,
-                "a window over a join is not supported yet"
-                if len(sources) > 1
-                else "a window over another window is not supported yet",
+                "a window over another window is not supported yet",
                 "make a view of what stands in FROM, and read that",
             )
-        yield from self._wrap(replace(sources[0], window=window))
+        if len(sources) > 1:
+            inside = inside or list(relation_edits(sources))
+            yield from pairs_edits(self.text, self.tokens, block, sources, inside, window)
+        else:
+            yield from wrapped(replace(sources[0], window=window))
         items = self._own(block.items, block.items_end)
-        inside = [each.span for each in found]
-        outside = [token for token in items if not any(span.start <= token.start < span.end for span in inside)]
+        spans = [each.span for each in found]
+        outside = [token for token in items if not any(span.start <= token.start < span.end for span in spans)]
         named = {token.name.lower() for token in outside if token.is_name}
         if "cq_close" in named:
             named.add("window_end")
@@ -230,8 +239,7 @@ class _Rewriter:
                 "write the window of an aggregate behind the aggregate: count(*) [RANGE ...]",
             )
         windows = [each.window for each in sources if each.window is not None]
-        if not all(window.cut is not None for window in windows):
-            windowed += [window.span for window in windows][1:]
+        windowed = [] if all(window.cut is not None for window in windows) else [window.span for window in windows][1:]
         if windowed:
             raise self._not_yet(
                 windowed[0], "joins of windows are not supported yet", "join by the times of the rows: ON ... BETWEEN"
@@ -269,7 +277,7 @@ class _Rewriter:
             )
         span = windowed[0].window.span
         for each in windowed:
-            yield from self._wrap(each)
+            yield from wrapped(each)
         items = self._own(block.items, block.items_end)
         name = epochs.name if epochs is not None else None
         if epochs is not None:
@@ -352,20 +360,6 @@ class _Rewriter:
             inside = [edit for edit in edits if place.start <= edit.span.start and edit.span.end <= place.end]
             found.append((splice(self.text, place, inside).text, place))
         yield from self._group(block, found, span, name)
-
-    def _wrap(self, source: Entry) -> Iterator[Edit]:
-        """The window function around a relation."""
-        window = source.window
-        assert window is not None
-        start, end = Span(source.start, source.start), Span(source.end, source.end)
-        yield Edit(start, window.opening + ("(SELECT * FROM " if source.union else ""), window.span)
-        yield from source.edits
-        if source.union:
-            yield Edit(end, ")", window.span)
-        for text, origin in window.closing():
-            yield Edit(end, text, origin)
-        if not source.alias and source.exposed is not None:
-            yield Edit(end, f" AS {source.exposed}", Span(source.start, source.end))
 
     def _group(self, block: Block, more: list[tuple[str, Span]], span: Span, name: str | None = None) -> Iterator[Edit]:
         """GROUP BY with these, the ids of windows if they are asked for, and the bounds of windows."""

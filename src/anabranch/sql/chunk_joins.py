@@ -60,7 +60,7 @@ def join_chunks(text: str, entries: Sequence[Entry]) -> Epochs | None:
     first, origin = named[0], windows[1].span
     outside, inside = [], []
     for each, window in zip(named[1:], windows[1:], strict=True):
-        same = f"{first.exposed}.window_end = {each.exposed}.window_end"
+        same = f"{_name(first)}.window_end = {_name(each)}.window_end"
         if each.join in _INNER:
             outside.append(same)
         else:
@@ -68,9 +68,9 @@ def join_chunks(text: str, entries: Sequence[Entry]) -> Epochs | None:
     if first.join not in _INNER:
         raise _outer(text, windows[0])
     if older:
-        outside.append("(" + " OR ".join(f"{each.exposed}.{NEWEST}" for each in named) + ")")
+        outside.append("(" + " OR ".join(f"{_name(each)}.{NEWEST}" for each in named) + ")")
     whole = tuple(made.get(id(each), each) for each in entries)
-    return Epochs(whole, " AND ".join(outside), origin, tuple(inside), first.exposed)
+    return Epochs(whole, " AND ".join(outside), origin, tuple(inside), _name(first))
 
 
 def _alone(entries: Sequence[Entry], entry: Entry, window: WindowCall, cut: Cut) -> Epochs:
@@ -79,7 +79,7 @@ def _alone(entries: Sequence[Entry], entry: Entry, window: WindowCall, cut: Cut)
     (named,) = _named("", [entry])
     made = replace(named, window=_blocks(window, cut, "every" if by_key else None))
     whole = tuple(made if each is entry else each for each in entries)
-    return Epochs(whole, f"{named.exposed}.{NEWEST}" if by_key else "", window.span)
+    return Epochs(whole, f"{_name(named)}.{NEWEST}" if by_key else "", window.span)
 
 
 def _blocks(window: WindowCall, cut: Cut, pairs: Literal["once", "every"] | None) -> WindowCall:
@@ -94,14 +94,19 @@ def _blocks(window: WindowCall, cut: Cut, pairs: Literal["once", "every"] | None
     return replace(window, function="SLIDING", arguments=(slide, Argument("SIZE", size.sql, cut.length.span), *said))
 
 
+def _name(entry: Entry) -> str | None:
+    """The name that its columns can have before them; a union is given one."""
+    return entry.alias or ("__union" if entry.union else entry.name)
+
+
 def _named(text: str, entries: Sequence[Entry]) -> list[Entry]:
     """The entries, each with a name of its own."""
     found: list[Entry] = []
     for number, each in enumerate(entries, 1):
-        name = each.exposed or f"__chunks{number}"
-        if any((other.exposed or "").lower() == name.lower() for other in found) and each.window is not None:
+        name = _name(each) or f"__chunks{number}"
+        if any((_name(other) or "").lower() == name.lower() for other in found) and each.window is not None:
             raise _wrong(text, each.window.span, f"two streams of this join are called {name}", "give each an alias")
-        found.append(each if each.exposed is not None else replace(each, name=name))
+        found.append(each if _name(each) is not None else replace(each, name=name))
     return found
 
 
@@ -128,7 +133,7 @@ def _place(text: str, entry: Entry, window: WindowCall, cuts: Sequence[Cut]) -> 
         raise _outer(text, window)
     if entry.on is None:
         raise _wrong(text, window.span, f"{entry.join} of chunks needs ON")
-    return entry.on
+    return entry.on.start
 
 
 def _outer(text: str, window: WindowCall) -> NotSupported:

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.lexer import OPENING, STRING, WORD, Span, quote_name, tokenize
+from anabranch.sql.lexer import OPENING, STRING, WORD, Span
 from anabranch.sql.query import at_query
 from anabranch.sql.relations import take_alias
 from anabranch.sql.spellings import (
     Bracket,
     WindowCall,
+    as_written,
     at_bracket,
     at_cut,
     at_visible,
@@ -39,19 +40,13 @@ class Entry:
     bracket: Bracket | None = None
     edits: list[Edit] = field(default_factory=list)
     union: bool = False
-    join: str = ""  # "," or the words of the join before it
-    on: int | None = None  # where the first word of its condition stands
+    join: str = ""  # the words of the join it stands behind
+    on: Span | None = None  # the condition behind ON
 
     @property
     def exposed(self) -> str | None:
-        """The name that its columns can have before them, as written."""
-        return self.alias or ("__union" if self.union else self.name)
-
-
-def written(name: str) -> str:
-    """A name as it can stand in a text: in quotes where it needs them."""
-    plain = [token.kind for token in tokenize(name)][:-1] == [WORD]
-    return name if plain else quote_name(name)
+        """The name that qualifies its columns, as SQL writes it."""
+        return self.alias or (None if self.union else self.name)
 
 
 def take_entries(cursor: Cursor, *, unions: bool) -> list[Entry]:
@@ -84,22 +79,27 @@ class _Reader:
     def take(self) -> list[Entry]:
         found = [self._entry()]
         while not self.cursor.at_end:
-            if self.cursor.at("ON"):
-                found[-1].on = self.cursor.ahead(1).start
-            self._skip()
-            join: list[str] = []
+            found[-1] = self._condition(found[-1])
+            words: list[str] = []
             if self.cursor.take(","):
+                words.append(",")
                 if self.cursor.at_end:  # the comma before WHERE of printed queries
                     break
-                join.append(",")
             elif self.cursor.at_any(JOIN_WORDS):
                 while self.cursor.at_any(JOIN_WORDS):
-                    join.append(self.cursor.advance().upper)
+                    words.append(self.cursor.advance().upper)
             else:
                 break
             self.cursor.take("LATERAL")
-            found.append(replace(self._entry(), join=" ".join(join)))
+            found.append(replace(self._entry(), join=" ".join(words)))
         return found
+
+    def _condition(self, entry: Entry) -> Entry:
+        """An entry with the condition of its join, behind which another one begins."""
+        word = self.cursor.current
+        inside = self.cursor.ahead(1).start
+        self._skip()
+        return replace(entry, on=Span(inside, self.cursor.previous.end)) if word.upper == "ON" else entry
 
     def _skip(self) -> None:
         """Step over conditions of joins and the like."""
@@ -211,10 +211,11 @@ class _Reader:
                 bracket = take_bracket(cursor)
                 if source.bracket is not None or source.window is not None:
                     raise self._again(bracket.span)
-                source = replace(source, bracket=bracket)
+                cut = Edit(Span(before, bracket.span.end), "")
+                source = replace(source, bracket=bracket, edits=[*source.edits, cut])
                 continue
-            elif not source.alias and not self._at_union() and (alias := take_alias(cursor)) is not None:
-                source = replace(source, alias=written(alias[0]))
+            elif source.alias is None and not self._at_union() and (alias := take_alias(cursor)) is not None:
+                source = replace(source, alias=as_written(alias[0]))
                 continue
             else:
                 return source

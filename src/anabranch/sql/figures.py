@@ -44,7 +44,7 @@ def take_figure(cursor: Cursor, what: str) -> Figure:
     minus = 1 if cursor.current.text == "-" else 0
     token, following = cursor.ahead(minus), cursor.ahead(minus + 1)
     counted = following.upper in ("ROW", "ROWS")
-    if token.kind == NUMBER and (counted or not following.is_name):
+    if token.kind == NUMBER and (counted or not following.is_name or following.upper == "OPEN"):
         cursor.take("-")
         value = cursor.expect_whole_number(f"{what}, a whole number")
         if counted:

@@ -212,14 +212,15 @@ def aggregate_window(text: str, found: Bracket) -> WindowCall:
         arguments.append(_figure("SIZE", found.range))
     if found.origin is not None:
         arguments.append(Argument("ORIGIN", found.origin.span.of(text), found.origin.span, named=True))
-    partition = tuple(Argument("", _quoted(name), name.span) for name in found.partition)
+    partition = tuple(Argument("", as_written(name.last), name.span) for name in found.partition)
     function = "LANDMARK" if found.range == "all" else "SLIDING"
     return WindowCall(found.span, function, column, tuple(arguments), partition)
 
 
-def _quoted(name: Name) -> str:
-    plain = [token.kind for token in tokenize(name.last)][:-1] == [WORD]
-    return name.last if plain else quote_name(name.last)
+def as_written(name: str) -> str:
+    """A name as SQL writes it, in backquotes where it needs them."""
+    plain = [token.kind for token in tokenize(name)][:-1] == [WORD]
+    return name if plain else quote_name(name)
 
 
 def _by_row(text: str, found: Bracket, size: Figure | Literal["all"], slide: Figure) -> WindowCall:
