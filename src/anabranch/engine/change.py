@@ -243,6 +243,14 @@ class Changer:
             )
         if isinstance(found, View):
             raise self._wrong_kind(statement, name, found, "stream or table")
+        if isinstance(found, Table) and found.asked:
+            raise NotSupported(
+                f"{found.name} lives in {found.source}(...), and is only asked from here",
+                text=statement.text,
+                start=name.span.start,
+                end=name.span.end,
+                hint="change it where it lives",
+            )
         if isinstance(found, Stream) and found.source is not None and not isinstance(statement, Advance):
             raise NotSupported(
                 f"the rows of {found.name} come from {found.source}(...)",

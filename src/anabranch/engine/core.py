@@ -14,7 +14,7 @@ from anabranch.engine import spark as spark_sessions
 from anabranch.engine.frames import Frames
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.ledger import Ledger, Snapshot
-from anabranch.plan.catalog import Catalog, Field, Stream
+from anabranch.plan.catalog import Catalog, Field, Stream, Table
 from anabranch.sources.base import Source
 from anabranch.sources.files import FilesSource
 from anabranch.sources.rate import RateSource
@@ -22,6 +22,7 @@ from anabranch.sources.rate import RateSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from anabranch.engine.ask import Asker
     from anabranch.engine.hot import Hot
     from anabranch.engine.local import Local
     from anabranch.engine.sinks import Sinks
@@ -58,6 +59,7 @@ class Core:
         self._frames: Frames | None = None
         self._frames_lock = threading.Lock()
         self._sources: dict[str, Source] = {}
+        self.askers: dict[str, Asker] = {}
         self._stream_locks: dict[str, threading.RLock] = {}
         self._statics: dict[tuple[str, int], DataFrame] = {}
         self._progress: dict[str, tuple[Mapping[str, Any], ProgressState]] = {}
@@ -198,8 +200,19 @@ class Core:
             )
         return self._sources[stream.id]
 
-    def forget_source(self, stream_id: str) -> None:
-        self._sources.pop(stream_id, None)
+    def asker(self, table: Table) -> Asker:
+        """What asks a table outside, made once: it remembers answers where the table says so."""
+        if table.id not in self.askers:
+            from anabranch.engine.ask import Asker
+            from anabranch.sources.lookup import Asking, open_source
+
+            source = open_source(str(table.source), table.options, table.fields)
+            self.askers[table.id] = Asker(table.name, source, Asking.of(table.options), self.now, self.stop.wait)
+        return self.askers[table.id]
+
+    def forget_source(self, id: str) -> None:
+        self._sources.pop(id, None)
+        self.askers.pop(id, None)
 
     def make_source(
         self,

@@ -29,11 +29,13 @@ from anabranch.errors import (
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, to_json
-from anabranch.plan.describe import unbounded
+from anabranch.plan.describe import because, unbounded
 from anabranch.plan.nodes import plan
+from anabranch.plan.outside import asks
 from anabranch.plan.strategy import Load
 from anabranch.plan.views import Surroundings
 from anabranch.sinks.base import CHANGE_COLUMNS
+from anabranch.sources import lookup
 from anabranch.sql.definitions import check_sink, check_watermark
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.parser import parse
@@ -48,6 +50,7 @@ from anabranch.sql.syntax import (
     Query,
     Refresh,
     SelectStatement,
+    SourceSpec,
     Statement,
 )
 
@@ -184,6 +187,8 @@ class Definer:
         frame: DataFrame | None = None
         if statement.source is not None:
             options = dict(statement.source.options)
+            if statement.source.kind in lookup.kinds():
+                return self._create_outside(statement, statement.source, id, declared)
             if statement.source.kind not in ("files", "csv", "tsv", "json", "parquet"):
                 raise NotSupported(
                     f"a table cannot come from {statement.source.kind}",
@@ -204,7 +209,41 @@ class Definer:
             frame = queries.frame(self.core, bound, snapshot, statement.text)
         fields = declared or (tuple(_plain(fields_of(frame))) if frame is not None else ())
         kind = "files" if statement.source is not None else None
-        table = Table(id, statement.name.last, statement.sql, fields, kind, options, query, statement.every_run)
+        return self._fill_table(
+            statement,
+            Table(id, statement.name.last, statement.sql, fields, kind, options, query, statement.every_run),
+            frame,
+        )
+
+    def _create_outside(self, statement: CreateTable, source: SourceSpec, id: str, declared: tuple[Field, ...]) -> str:
+        """A table that lives in a database: loaded if it is small, asked by key if it is large."""
+        options = dict(source.options)
+        if isinstance(options.get("path"), str):
+            options["path"] = str(Path(str(options["path"]).removeprefix("file://")).absolute())
+        try:
+            asking = lookup.Asking.of(options)
+            opened = lookup.open_source(source.kind, options, declared or None)
+            fields = opened.fields()
+            lookup.arrow_schema(fields)
+            why = lookup.why_asked(asking, opened.size() if asking.mode == "auto" else None)
+            rows = None if why else opened.read()
+        except lookup.WrongOption as error:
+            raise _at(statement, source.spans.get(error.option, source.span), error) from error
+        except lookup.NoColumn as error:
+            column = next(each for each in statement.columns if each.name == error.column)
+            raise _at(statement, column.span, error) from error
+        except SourceError as error:
+            raise _at(statement, source.span, error) from error
+        every_run = statement.every_run and not why  # what is asked by key is asked in every run
+        table = Table(id, statement.name.last, statement.sql, fields, source.kind, options, None, every_run, why)
+        if rows is not None:
+            return self._fill_table(statement, table, self.core.spark.createDataFrame(rows))
+        self._fill_table(statement, table, None)
+        return f"table {table.name} created; it is asked by key, because {because(why)}"
+
+    def _fill_table(self, statement: CreateTable, table: Table, frame: DataFrame | None) -> str:
+        """Commit a new table with the rows of a frame."""
+        id, fields = table.id, table.fields
         staged: list[Path] = []
         files: tuple[DataFile, ...] = ()
         if frame is not None:
@@ -260,6 +299,10 @@ class Definer:
 
     def refresh(self, statement: Refresh) -> str:
         table = self.find(statement, statement.target, Table)
+        if table.asked:
+            hint = "new rows meet it as it is when they come; what was found before stays"
+            error = AnabranchError(f"table {table.name} is asked by key: there is nothing to load again", hint=hint)
+            raise _at(statement, statement.target.span, error)
         self.refresh_table(table)
         return f"table {table.name} refreshed; views read it as it is now, for rows from here on"
 
@@ -269,7 +312,10 @@ class Definer:
             snapshot = self.core.snapshot()
             staged: list[Path] = []
             tables: dict[str, TableChange] = {}
-            if table.source is not None:
+            if table.source in lookup.kinds():
+                loaded = lookup.open_source(table.source, table.options, table.fields).read()
+                frame = self.core.spark.createDataFrame(loaded)
+            elif table.source is not None:
                 frame = self._load(None, dict(table.options), (), None)
             elif table.query is not None:
                 again = parse(table.query)[0]
@@ -330,7 +376,7 @@ class Definer:
         With `feed`, its changes are kept though its text does not ask for it.
         """
         core = self.core
-        if feed or query.emits:
+        if feed or query.emits or asks(text, core.catalog(), query):
             self.keep_below(text, query)
         snapshot = core.snapshot()
         catalog = core.catalog(snapshot)

@@ -62,11 +62,11 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
         warm.settle(maintainer.after)
         text, duck = query.text(), warm.duck
         return copy_to_table(maintainer.core, duck, text, view.changes_table, None) if text is not None else ()
-    except (_Unfit, duckdb.Error):
+    except (Unfit, duckdb.Error):
         return None  # an overflow, say: Spark tells of it in its own words
 
 
-class _Unfit(Exception):
+class Unfit(Exception):
     """Something that a node reads is not to be had in DuckDB."""
 
 
@@ -89,6 +89,11 @@ class _Touched:
         return [f"{column} BETWEEN {low} AND {high}"]
 
 
+def query_of(maintainer: Maintainer, view: View) -> _Query:
+    """The relations that a node reads, as DuckDB sees them."""
+    return _Query(maintainer, view)
+
+
 class _Query:
     """The statement of one node for one commit."""
 
@@ -106,7 +111,7 @@ class _Query:
         import duckdb
 
         view = self.view
-        if view.emit == "triggers" or view.counted or not view.node:
+        if view.emit == "triggers" or view.counted or not view.node or view.asks:
             return False
         if any(duckdb_type(field.type) is None for field in self._all_fields(view)):
             return False
@@ -251,7 +256,7 @@ class _Query:
 
             part = local_text(view.text, relation)
             if part is None:
-                raise _Unfit
+                raise Unfit
             parts.append(part)
         if not parts:
             return None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, needed, reach
 from anabranch.algebra.rules import highest
-from anabranch.engine import local, read
+from anabranch.engine import local, outside, outside_local, read
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import Held, Moves, held_back, hold, key_bounds, progress, shown_before, state_of
@@ -93,10 +93,10 @@ class Maintainer:
 
     def fill(self, view: View) -> tuple[DataFile, ...]:
         """Everything a new view shows, as its first changes."""
-        if view.emit == "triggers":
+        if view.emit == "triggers" or view.asks:
             self.filling = True
             try:
-                return self._fire(view)
+                return self._ask(view) if view.asks else self._fire(view)
             finally:
                 self.filling = False
         whole = read.view_query(self.core, self.catalog, view, self.after, hidden=True)
@@ -107,6 +107,8 @@ class Maintainer:
         if view.emit == "triggers":
             shown = self._shown_windows(view)
             return () if shown is None else self._minus_shown(view, shown, None)
+        if view.asks:
+            return self._ask(view, anew=True)
         return self._minus_shown(view, self._closed(view, self.fresh(view)), None)
 
     def _shown_windows(self, view: View) -> DataFrame | None:
@@ -131,6 +133,8 @@ class Maintainer:
             return self._minus_shown(view, self._closed(view, self.fresh(view)), None)
         if not self.touches(view):
             return ()
+        if view.asks:
+            return self._ask(view)
         if not (view.node == "keyed" and view.direct):
             files = local.changes(self, view)
             if files is not None:
@@ -171,6 +175,15 @@ class Maintainer:
         column = quote_name(view.closing)
         end = f"unix_micros({column})" if type == "timestamp" else column
         return frame.where("false" if bound is None else f"{end} + {view.times[view.closing]} <= {bound}")
+
+    def _ask(self, view: View, *, anew: bool = False) -> tuple[DataFile, ...]:
+        """New rows with the matches that tables outside have for them."""
+        files = None if anew else outside_local.changes(self, view)
+        if files is not None:
+            self.added[view.changes_table] = files
+            return files
+        changed = outside.changes(self, view, anew=anew)
+        return () if changed is None else self._write(view, changed)
 
     def _hot(self, view: View) -> tuple[DataFile, ...]:
         """The changes of a plain aggregate, beside its groups in memory; by Spark where memory is not enough."""

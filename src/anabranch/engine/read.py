@@ -46,6 +46,11 @@ def relation(core: Core, reference: Reference, snapshot: Snapshot) -> DataFrame:
         )
     if isinstance(found, Stream):
         return rows_frame(core, found, reference.placeholder, snapshot)
+    if isinstance(found, Table) and found.asked:
+        raise AnabranchError(
+            f"table {found.name} is not loaded: it is asked by key, for the rows of a view",
+            hint=f"CREATE VIEW v AS SELECT ... FROM s JOIN {found.name} t ON t.id = s.id, and read the view",
+        )
     if isinstance(found, Table):
         return core.table_frame(found.id, found.fields, snapshot)
     assert isinstance(found, View)

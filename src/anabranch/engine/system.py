@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, reached
 from anabranch.engine import figures, late
+from anabranch.engine.ask import Tally
 from anabranch.engine.core import POST_CUT, Core
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS
 from anabranch.ledger import Snapshot
-from anabranch.plan.catalog import Field, Sink, Stream, View
+from anabranch.plan.catalog import Field, Sink, Stream, Table, View
 from anabranch.plan.describe import append_only, keys_of, kind_of, tables_of
 
 if TYPE_CHECKING:
@@ -82,6 +83,14 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("version", "bigint"),
         Field("error", "string"),
     ),
+    "lookups": (
+        Field("table", "string"),
+        Field("requests", "bigint"),
+        Field("keys", "bigint"),
+        Field("rows", "bigint"),
+        Field("retries", "bigint"),
+        Field("cached", "bigint"),
+    ),
     "bad_rows": BAD_ROW_FIELDS,
     "late_rows": late.LATE_ROW_FIELDS,
 }
@@ -111,6 +120,7 @@ def frame(core: Core, name: str, snapshot: Snapshot) -> DataFrame:
         "nodes": _nodes,
         "tables": _tables,
         "sinks": sinks,
+        "lookups": _lookups,
     }
     rows = makers[name](core, snapshot)
     schema = arrow_schema(FIELDS[name])
@@ -231,6 +241,16 @@ def _tables(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         )
         for id, files in sorted(snapshot.files.items())
     ]
+
+
+def _lookups(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
+    """What it took to ask the tables outside, since the home was opened."""
+    rows: list[tuple[Any, ...]] = []
+    for table in sorted((each for each in core.catalog(snapshot).of(Table) if each.asked), key=lambda each: each.name):
+        asker = core.askers.get(table.id)
+        tally = asker.tally if asker is not None else Tally()
+        rows.append((table.name, tally.requests, tally.keys, tally.rows, tally.retries, tally.remembered))
+    return rows
 
 
 def sinks(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:

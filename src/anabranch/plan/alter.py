@@ -50,6 +50,7 @@ def fingerprint(view: View, states: Mapping[str, Object], below: Mapping[str, st
             "rows": _rows(states[view.rows]) if view.rows is not None else None,
             "streams": sorted(set(view.streams.values())),
             "statics": _contents(view.statics_at),
+            **({"asks": view.asks} if view.asks else {}),
         }
     )
 

@@ -19,7 +19,7 @@ from anabranch.sql.syntax import NEWEST, Item, Query, Relation, Select, Watermar
 from anabranch.sql.versions import EVENT_TIME
 from anabranch.sql.watermarks import watermark_text
 
-SYSTEM_TABLES = ("runs", "progress", "views", "nodes", "tables", "bad_rows", "late_rows", "sinks")
+SYSTEM_TABLES = ("runs", "progress", "views", "nodes", "tables", "bad_rows", "late_rows", "sinks", "lookups")
 FILE_FUNCTIONS = ("csv", "tsv", "json", "parquet", "files")
 
 

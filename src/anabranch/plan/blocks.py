@@ -215,6 +215,8 @@ def stream_and_tables(select: Select, binder: Binder) -> tuple[Relation, Stream,
             if stream is not None:
                 return "it joins two streams"
             stream = relation, target
+        elif isinstance(target, Table) and target.asked:
+            return f"it asks {target.name} by key"
         elif isinstance(target, Table) and relation.window is None:
             tables.append((relation, target))
         else:

@@ -12,6 +12,7 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
 from anabranch.plan.buckets import condition, spread
 from anabranch.plan.catalog import (
+    ASKED,
     WINDOW_COLUMNS,
     Field,
     Narrow,
@@ -23,6 +24,7 @@ from anabranch.plan.catalog import (
 )
 from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, joined_by_equals, limited, with_hidden
 from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
+from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
@@ -59,6 +61,7 @@ class Build:
         self.blocks: list[tuple[Block, Placed]] = []
         self.counted: str | None = None
         self.guard: list[Edit] = []
+        self.unnamed = 0
 
     # ---- relations
 
@@ -80,14 +83,31 @@ class Build:
             node = self.ctes.get(relation.name.last.lower())
         if node is None:
             return
+        self.put(relation, node)
+
+    def put(self, relation: Relation, node: View) -> str:
+        """Put a node in place of a relation, or of the node that is there; the name that it has in the text."""
+        before = next((edit for edit in self.edits if edit.span == relation.span), None)
+        if before is not None:
+            self.edits.remove(before)
+            texts = [edit.text for edit in self.edits]
+            unread = [each for each in self.views if not any(quote_name(each) in text for text in texts)]
+            for each in unread:
+                del self.views[each]
         source = self.place(node)
+        if node.asks:  # when a row was asked for is nobody's business above: ties must not be broken by it
+            shown = ", ".join(quote_name(field.name) for field in node.fields if field.name != ASKED)
+            source = f"(SELECT {shown} FROM {source})"
         if relation.window is not None:
             source = self.binder.windowed(source, relation, node.fields)
-        if relation.alias is None and relation.exposed is not None:
-            source += f" AS {quote_name(relation.exposed)}"
-        elif relation.alias is None and relation.window is None:
-            source += f" AS __n{len(self.views)}"
+        name = relation.exposed
+        if name is None:
+            self.unnamed += 1
+            name = f"__n{self.unnamed}"
+        if relation.alias is None and (relation.exposed is not None or relation.window is None):
+            source += f" AS {quote_name(name)}"
         self.edits.append(Edit(relation.span, source))
+        return name
 
     def names_inside(self, query: Query) -> None:
         """Names of common table expressions inside a query that stays where it is."""
@@ -164,7 +184,7 @@ class Build:
         return found
 
     def _is_stateless(self, select: Select) -> bool:
-        if any(each.subquery is not None for each in select.relations):
+        if any(each.subquery is not None or asked_table(self.binder, each) for each in select.relations):
             return False
         inputs = self._inputs(select, placed=False)
         return find_keys(select, Query(select.span, select), inputs, self.text).kind == "stateless"
@@ -174,6 +194,7 @@ class Build:
             self.replace_relation(relation)
         for inner in select.subqueries:
             self.names_inside(inner)
+        place_lookups(self, select, self._inputs(select, placed=True))
         inputs = self._inputs(select, placed=True)
         keying = find_keys(select, self.query, inputs, self.text, by_key=self.tree.by_key)
         if not any(not each.static for each in inputs):
@@ -395,6 +416,12 @@ class Build:
         if isinstance(found, Stream | View):
             return found.fields, False
         return (found.fields, True) if isinstance(found, Table) else ((), True)
+
+    def fields_of(self, relation: Relation) -> tuple[Field, ...]:
+        return self._fields(relation, True)[0]
+
+    def node_of(self, relation: Relation) -> View | None:
+        return self._node(relation)
 
     def _node(self, relation: Relation) -> View | None:
         """The node that stands in place of a relation."""

@@ -20,6 +20,8 @@ T = TypeVar("T")
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time", "window_id")
 #: The columns that kept rows have besides those of their stream: their number among all its rows, and when they came.
 ROW_NUM, ARRIVAL_TS = "_row_num", "_arrival_ts"
+#: The column of a node that asks tables outside: the version whose run asked.
+ASKED = "_asked"
 #: How placeholders begin behind which the rows of a stream are with these.
 NUMBERED = "@n:"
 
@@ -91,6 +93,7 @@ class Table:
     options: Mapping[str, Any]
     query: str | None  # CREATE TABLE AS SELECT: what REFRESH runs again
     every_run: bool = False  # refreshed before each run of a stream that meets it
+    asked: str = ""  # why it stays where it is and is asked by key; empty: it is loaded
 
     kind = "table"
 
@@ -253,6 +256,18 @@ class Meets:
 
 
 @dataclass(frozen=True)
+class Ask:
+    """A table outside that each row asks for its matches: by which columns, and by what of a row named `of`."""
+
+    table: str
+    of: str
+    expressions: tuple[str, ...]
+    by: tuple[str, ...]  # one column for each expression
+    columns: tuple[str, ...]  # what is kept of each match
+    into: str  # the column that holds the list of them
+
+
+@dataclass(frozen=True)
 class View:
     """A continuous query with a name. `text` is the query over placeholders: pane tables, rows, tables, other views.
 
@@ -275,7 +290,7 @@ class View:
     direct: tuple[Output, ...] = ()  # set when the changes can be computed on the driver
     ordered: bool = False
     statics_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    node: str = ""  # "stateless", "join", "keyed", "whole"; empty: no node
+    node: str = ""  # "stateless", "lookup", "join", "keyed", "whole"; empty: no node
     reason: str = ""  # why it is computed as a whole
     keys: tuple[Field, ...] = ()
     touches: tuple[Touch, ...] = ()
@@ -294,6 +309,7 @@ class View:
     meets: Meets | None = None  # how its columns progress, where it joins
     #: How many "windows" or "rows" a run may show, within how many runs ("delay").
     budget: Mapping[str, int] | None = None
+    asks: tuple[Ask, ...] = ()  # the tables outside that a node of kind "lookup" asks
     near: tuple[Near, ...] = ()  # which rows of a join's streams can meet
     spread: str = ""  # the query as Spark is to run it, where that is not `text`
 
@@ -367,6 +383,7 @@ _NESTED: dict[str, type[Any]] = {
     "direct": Output,
     "touches": Touch,
     "narrows": Narrow,
+    "asks": Ask,
     "near": Near,
 }
 

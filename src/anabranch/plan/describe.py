@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from anabranch.algebra.progress import Delay, Lagging, Percentile, Punctuation, Rule
 from anabranch.algebra.reach import needed
-from anabranch.plan.catalog import BlockUse, Catalog, Panes, Rows, Stream, Table, View
+from anabranch.plan.catalog import Ask, BlockUse, Catalog, Panes, Rows, Stream, Table, View
 from anabranch.plan.plane import key_of_progress
+from anabranch.sources.lookup import Asking
 from anabranch.sql.durations import duration_text
 
 #: Policies under which rows that come late leave alone what was shown.
@@ -31,7 +32,7 @@ class State:
 
 @dataclass(frozen=True)
 class PlanNode:
-    """One node. `kind`: stream, table, stateless, keyed, partial (kept as partials) or recomputed (and why)."""
+    """One node. `kind`: stream, table, stateless, lookup, keyed, partial (kept as partials) or recomputed (and why)."""
 
     id: str
     name: str
@@ -80,6 +81,8 @@ def kind_of(view: View) -> str:
     """How the answer of a view is kept up to date."""
     if view.node == "stateless" or view.rows is not None:
         return "stateless"
+    if view.node == "lookup":
+        return "lookup"
     if view.blocks and not view.streams:
         return "partial"
     return view.node if view.node in ("keyed", "join") else "recomputed"
@@ -105,6 +108,8 @@ def append_only(view: View, catalog: Catalog) -> bool:
         if (below or view.node == "join") and (view.tables or any(each.tables and not each.kept for each in below)):
             return False
         return all(append_only(each, catalog) for each in below)
+    if view.node == "lookup":
+        return all(append_only(catalog.view(id), catalog) for id in view.views.values())
     return _closes(view) and view.late in LEFT_ALONE
 
 
@@ -265,7 +270,9 @@ class _Describer:
         table = self.catalog[id]
         assert isinstance(table, Table)
         how = ("static: read when the view is made, and again on REFRESH",)
-        state = (State(id, "its rows; they change by statements alone", True),)
+        state: tuple[State, ...] = (State(id, "its rows; they change by statements alone", True),)
+        if table.asked:
+            how, state = (f"lives in {table.source}(...) and is asked by key, because {because(table.asked)}",), ()
         self.done[id] = PlanNode(id, table.name, "table", (), True, state=state, how=how)
         return id
 
@@ -302,6 +309,9 @@ class _Describer:
         read = self._read_names(view)
         if kind == "stateless":
             lines.append(f"each row of {_words(read)} is filtered and projected on its own")
+        elif kind == "lookup":
+            lines.append(f"each row of {_words(read)} is asked for once, and kept with what was found")
+            lines += [self._ask_line(ask) for ask in view.asks]
         elif not view.node:
             if view.emit == "close":
                 how = "on the driver, beside the files of the ledger" if view.direct else "by Spark"
@@ -323,9 +333,14 @@ class _Describer:
             lines.append(f"windows of a {by_key[0].key} close by its own progress")
         return lines
 
+    def _ask_line(self, ask: Ask) -> str:
+        table = self.catalog[ask.table]
+        assert isinstance(table, Table)
+        return f"lookup {table.name} by ({', '.join(ask.by)}), {Asking.of(table.options).words()}"
+
     def _static_lines(self, view: View) -> list[str]:
         """Static tables that meet what is kept whenever it is read, and not each row once."""
-        if not view.tables or (view.node == "stateless" and view.streams):
+        if not view.tables or view.asks or (view.node == "stateless" and view.streams):
             return []
         below = [self.catalog.view(id) for id in view.views.values()]
         if view.streams:
@@ -402,11 +417,18 @@ class _Describer:
     def _shown_rows(self, view: View) -> tuple[str, bool]:
         if kind_of(view) == "stateless":
             return "every row, UNBOUNDED", False
+        if kind_of(view) == "lookup":
+            return "every row with its matches, UNBOUNDED", False
         if view.times:
             return "the rows of each window; grows with time", False
         if kind_of(view) == "partial":
             return "one row a key; bounded by the number of keys", True
         return "its rows; as many as its answer has", False
+
+
+def because(reason: str) -> str:
+    """Why a table is asked by key, behind the word because."""
+    return f"it says {reason}" if reason.startswith("lookup") else reason
 
 
 # ---- when it emits

@@ -56,6 +56,7 @@ KINDS = {
     "join": Colours("#fbe8f3", "#a3246f", "#3a1029", "#f08cc4"),
     "partial": Colours("#e7f5e4", "#2c7326", "#12301a", "#74cf7c"),
     "recomputed": Colours("#fdebe0", "#ad4a0b", "#3a1d0c", "#ffa46b"),
+    "lookup": Colours("#fde8f1", "#a8326b", "#3a1226", "#f590bd"),
     "view": Colours("#fcf3d2", "#7d6000", "#332a08", "#e3c04e"),
 }
 OTHER = KINDS["table"]

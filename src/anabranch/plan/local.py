@@ -47,6 +47,13 @@ def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
             pieces.append(inside)
             index = closing(tokens, index + 1) + 1
             continue
+        if token.upper == "LATERAL":
+            found = _matches(tokens[index : index + 7])
+            if found is None:
+                return None
+            pieces.append(found)
+            index += 7
+            continue
         if token.upper == "LEFT" and following.upper() in ("SEMI", "ANTI"):  # DuckDB has no other
             index += 1
             continue
@@ -73,6 +80,14 @@ def _piece(tokens: Sequence[Token], index: int, following: str, relation: Callab
     if token.text == "==":
         return "="
     return token.text if token.text in _SYMBOLS else None
+
+
+def _matches(tokens: Sequence[Token]) -> str | None:
+    """LATERAL inline(`o`.`list`): the rows in a list, as the matches of lookups are kept."""
+    texts = [token.text for token in tokens]
+    if texts[1:3] != ["inline", "("] or texts[4] != "." or texts[6:] != [")"]:
+        return None
+    return f"LATERAL (SELECT unnest({quoted(tokens[3].name)}.{quoted(tokens[5].name)}, recursive := true))"
 
 
 def _word(token: Token, following: str) -> str | None:

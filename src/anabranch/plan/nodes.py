@@ -19,9 +19,10 @@ from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.describe import bounded
 from anabranch.plan.late_joins import raise_joins
+from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.syntax import Emission, Query
 
 
@@ -29,8 +30,12 @@ def plan(
     *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
     catalog: Catalog, world: Surroundings, feed: bool = False,
 ) -> Planned:  # fmt: skip
-    """Plan a continuous query. With `feed`, its changes are kept though its text does not ask for it."""
+    """Plan a continuous query. With `feed`, its changes are kept though its text does not ask for it.
+
+    So are those of a query that asks tables outside: its answer depends on when they were asked.
+    """
     refuse_volatile(text, query)
+    refuse_refreshable(text, catalog, query)
     raised = raise_joins(text, query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
@@ -44,6 +49,7 @@ def _planned(
     catalog: Catalog, world: Surroundings, feed: bool,
 ) -> Planned:  # fmt: skip
     emission = said(query)
+    feed = feed or asks(text, catalog, query)
     inner = any(each.emits for each in query.nested())
     arguments: dict[str, Any] = {
         "id": id, "name": name, "text": text, "sql": sql, "query": query, "start": start, "fields": fields,
@@ -59,6 +65,7 @@ def _planned(
             return replace(planned, view=shown)
     tree = Tree(text, catalog, world, id, name, start)
     root = tree.root(query, sql, fields, "feed" if feed or emission is not None else "read")
+    refuse_others(text, catalog, query, tree.joined)
     return tree.planned(root)
 
 
@@ -111,6 +118,7 @@ class Tree:
         self.placer = Placer(catalog, world)
         self.nodes: list[View] = []
         self.placed = 0
+        self.joined: list[Span] = []  # the tables outside that are asked
         self.by_key = False  # whether what is being made shows its answers key by key
 
     def root(self, query: Query, sql: str, fields: tuple[Field, ...], emit: str) -> View:

@@ -112,7 +112,7 @@ def _keeps_to(view: View, column: str) -> bool:
     In a join they do, and in any node that does not look at each time on its own, such as the last row of each key.
     """
     single = len(view.blocks) + len(view.streams) + len(view.views) <= 1
-    return single and (view.node in ("", "stateless") or column in {key.name for key in view.keys})
+    return single and (view.node in ("", "stateless", "lookup") or column in {key.name for key in view.keys})
 
 
 def progress_of(

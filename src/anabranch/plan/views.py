@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import gcd
 
+from anabranch.duck import quoted
 from anabranch.errors import NotSupported
 from anabranch.plan.bind import Binder, Bound, refuse
 from anabranch.plan.blocks import (
@@ -86,9 +87,24 @@ def duckdb_type(spark_type: str) -> str | None:
     if spark_type.startswith("array<"):
         inner = duckdb_type(spark_type[6:-1])
         return f"{inner}[]" if inner is not None else None
+    if spark_type.startswith("struct<`"):
+        return _struct_type(spark_type)
     if re.fullmatch(r"decimal\(\d+,\d+\)", spark_type):
         return spark_type.upper()
     return _DUCKDB_TYPES.get(spark_type)
+
+
+def _struct_type(spark_type: str) -> str | None:
+    """A row of plain columns, with all their names in quotes, as nodes keep the rows of tables outside.
+
+    >>> _struct_type("struct<`id`:bigint,`a``b`:decimal(3,1)>")
+    'STRUCT("id" BIGINT, "a`b" DECIMAL(3,1))'
+    """
+    parts = re.findall(r"`((?:[^`]|``)*)`:(\w+(?:\(\d+,\d+\))?)[,>]", spark_type)
+    types = [(name.replace("``", "`"), duckdb_type(type)) for name, type in parts]
+    if any(type is None for _, type in types):
+        return None
+    return f"STRUCT({', '.join(f'{quoted(name)} {type}' for name, type in types)})"
 
 
 def plan_view(

@@ -16,6 +16,7 @@ from anabranch.errors import (
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import STREAM_FIELDS, Catalog, Stream, Table, View, to_json
 from anabranch.plan.views import refuse_volatile
+from anabranch.sources import lookup
 from anabranch.sql import syntax
 from anabranch.sql.calls import split_commas
 from anabranch.sql.columns import Columns, Resolver, Scope
@@ -130,7 +131,7 @@ class _Script:
     def _create_table(self, statement: syntax.CreateTable) -> None:
         columns = _declared(statement.columns)
         if statement.source is not None:
-            check_source(statement, statement.source, FILE_KINDS)
+            check_source(statement, statement.source, (*FILE_KINDS, *lookup.kinds()))
         if statement.query is not None:
             given, _ = self._query(statement, statement.query, f"table {statement.name}")
             columns = columns or given

@@ -86,15 +86,23 @@ def check_source(statement: Statement, source: SourceSpec, kinds: tuple[str, ...
             text=statement.text,
             start=source.span.start,
             end=source.span.start + len(source.kind),
-            hint=did_you_mean(source.kind, ("files", "rate") if "rate" in kinds else ("files",)),
+            hint=did_you_mean(source.kind, ("files", "rate") if "rate" in kinds else ("files", *kinds)),
         )
     if source.kind in FILE_KINDS:
         if "path" not in source.options:
             raise wrong(statement, source.span, f"{source.kind} needs a path", "as in files(path => 'in/*.csv')")
         check_file_options(statement, source.options, source.spans, source.span)
         return
-    from anabranch.sources import rate
+    from anabranch.sources import lookup, rate
 
+    if source.kind in lookup.kinds():
+        try:
+            lookup.Asking.of(source.options)
+            lookup.open_source(source.kind, source.options)
+        except SourceError as error:
+            place = source.spans.get(error.option) if isinstance(error, lookup.WrongOption) else None
+            raise wrong(statement, place or source.span, error.message, error.hint) from error
+        return
     for name in source.options:
         if name not in rate.OPTIONS:
             raise _no_option(statement, "rate", name, source.spans.get(name, source.span), rate.OPTIONS)

@@ -1,0 +1,161 @@
+"""Changes of nodes that ask tables outside: each new row with the matches it found when it was asked for.
+
+    a new row           asked for once; what was found is kept with it, as a list, and the version that asked
+    a row taken back    what was kept with it is taken back, whatever the table says now; of several equal rows the one
+                        that was asked for last
+
+So everything above reads what is in the ledger, and a run that is made again after a crash asks again only if it never
+was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from anabranch.engine import read
+from anabranch.engine.ask import as_table
+from anabranch.engine.core import Core
+from anabranch.ledger.crash import reach
+from anabranch.plan.catalog import ASKED, Ask, Field, Table, View
+from anabranch.plan.describe import append_only
+from anabranch.sources.lookup import arrow_schema
+from anabranch.sql.lexer import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from anabranch.engine.maintain import Maintainer
+
+KEY = "__key_{}_{}"
+
+
+def changes(maintainer: Maintainer, view: View, *, anew: bool = False) -> DataFrame | None:
+    """The changes of such a node for a commit; None if nothing comes in.
+
+    With `anew`, the rows below may be others than those that it has, though no new ones came.
+    """
+    new = _difference(maintainer, view) if anew else maintainer.delta(view, view.inputs[0])
+    if new is None:
+        return None
+    frames = maintainer.core.frames
+    columns = _columns(view)
+    if view.inputs[0] in view.streams:
+        return _asked(maintainer, view, frames.sql(f"SELECT {columns}, 1 AS _diff FROM `@new`", {"@new": new}))
+    net = (
+        f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM `@new` GROUP BY {columns} HAVING sum(_diff) {{}} 0"
+    ).format
+    found = _asked(maintainer, view, frames.sql(net(">"), {"@new": new}))
+    below = maintainer.catalog.view(view.views[view.inputs[0]])
+    if maintainer.filling or (append_only(below, maintainer.catalog) and not anew):
+        return found
+    return found.unionByName(_taken_back(maintainer, view, frames.sql(net("<"), {"@new": new})))
+
+
+def _difference(maintainer: Maintainer, view: View) -> DataFrame | None:
+    """The rows that are there now and were not asked for, and the other way round. Those of a stream only ever come."""
+    if view.inputs[0] in view.streams:
+        return None
+    core, catalog = maintainer.core, maintainer.catalog
+    below = read.view_frame(core, catalog, catalog.view(view.views[view.inputs[0]]), maintainer.after)
+    shown = read.changes_frame(core, catalog, view, maintainer.before)
+    columns = _columns(view)
+    text = f"SELECT {columns}, 1 AS _diff FROM `@now` UNION ALL SELECT {columns}, -_diff FROM `@shown`"
+    return core.frames.sql(text, {"@now": below, "@shown": shown})
+
+
+def _columns(view: View) -> str:
+    return ", ".join(quote_name(field.name) for field in inputs_of(view))
+
+
+def inputs_of(view: View) -> tuple[Field, ...]:
+    """The columns of the rows that ask."""
+    own = {ASKED, *(ask.into for ask in view.asks)}
+    return tuple(field for field in view.fields if field.name not in own)
+
+
+# ---- new rows
+
+
+def _asked(maintainer: Maintainer, view: View, rows: DataFrame) -> DataFrame:
+    """New rows with what is found for them."""
+    core = maintainer.core
+    keyed = []
+    for number, ask in enumerate(view.asks):
+        types = [field.type for field in fields_of(maintainer, ask, ask.by)]
+        for index, (expression, type) in enumerate(zip(ask.expressions, types, strict=True)):
+            keyed.append(f"try_cast({expression} AS {type}) AS `{KEY.format(number, index)}`")
+    text = f"SELECT *, {', '.join(keyed)} FROM `@rows` AS {quote_name(view.asks[0].of)}"
+    rows = core.frames.sql(text, {"@rows": rows})
+    relations = {"@rows": rows}
+    joins, shown = [], []
+    for number, ask in enumerate(view.asks):
+        names = [f"`{KEY.format(number, index)}`" for index in range(len(ask.by))]
+        relations[f"@found{number}"] = _found(maintainer, ask, names, rows)
+        on = " AND ".join(f"__rows.{name} = __f{number}.{name}" for name in names)
+        joins.append(f" LEFT JOIN `@found{number}` AS __f{number} ON {on}")
+        shown.append(f"__f{number}.{quote_name(ask.into)}")
+    version = f"CAST({maintainer.before.version + 1} AS BIGINT) AS {ASKED}"
+    items = ", ".join([*(f"__rows.{quote_name(field.name)}" for field in inputs_of(view)), version, *shown])
+    reach("after-lookup")
+    return core.frames.sql(f"SELECT {items}, __rows._diff FROM `@rows` AS __rows{''.join(joins)}", relations)
+
+
+def _found(maintainer: Maintainer, ask: Ask, names: list[str], rows: DataFrame) -> DataFrame:
+    """The matches of the keys of rows, a row a key."""
+    core = maintainer.core
+    there = " AND ".join(f"{name} IS NOT NULL" for name in names)
+    keys = core.frames.sql(f"SELECT DISTINCT {', '.join(names)} FROM `@rows` WHERE {there}", {"@rows": rows}).toArrow()
+    table = maintainer.catalog[ask.table]
+    assert isinstance(table, Table)
+    values = zip(*(column.to_pylist() for column in keys.columns), strict=True)
+    matches = core.asker(table).matches(ask.columns, ask.by, values)
+    kept = arrow_schema(fields_of(maintainer, ask, ask.columns))
+    by = arrow_schema(
+        [Field(n.strip("`"), f.type) for n, f in zip(names, fields_of(maintainer, ask, ask.by), strict=True)]
+    )
+    return _frame(core, as_table(matches, kept, by, ask.into))
+
+
+def _frame(core: Core, table: Any) -> DataFrame:
+    if table.num_rows:
+        return core.spark.createDataFrame(table)
+    return core.spark.createDataFrame(table.schema.empty_table())
+
+
+def fields_of(maintainer: Maintainer, ask: Ask, names: tuple[str, ...]) -> list[Field]:
+    table = maintainer.catalog[ask.table]
+    assert isinstance(table, Table)
+    return [next(field for field in table.fields if field.name == name) for name in names]
+
+
+# ---- rows taken back
+
+
+def _taken_back(maintainer: Maintainer, view: View, gone: DataFrame) -> DataFrame:
+    shown = read.changes_frame(maintainer.core, maintainer.catalog, view, maintainer.before)
+    text = taken_back_sql(view, "`@shown`", "`@gone`", quote_name, "<=>")
+    return maintainer.core.frames.sql(text, {"@shown": shown, "@gone": gone})
+
+
+def taken_back_sql(view: View, shown: str, gone: str, quote: Callable[[str], str], same: str) -> str:
+    """What was kept with rows that are no more, those that were asked for last first.
+
+    For Spark and DuckDB: `quote` writes a name, `same` compares so that NULL equals NULL. `gone` has counts below zero.
+    """
+    inputs = [quote(field.name) for field in inputs_of(view)]
+    on = " AND ".join(f"__s.{name} {same} __g.{name}" for name in inputs)
+    lists = [quote(ask.into) for ask in view.asks]
+    kept = ", ".join(inputs)
+    rows = ", ".join(f"__s.{name}" for name in (*inputs, ASKED))
+    stored = (
+        f"SELECT {rows}, {', '.join(f'first(__s.{name}) AS {name}' for name in lists)},"
+        f" sum(__s._diff) AS __count, -first(__g._diff) AS __gone FROM {shown} AS __s JOIN {gone} AS __g ON {on}"
+        f" GROUP BY {rows} HAVING sum(__s._diff) > 0"
+    )
+    later = f"PARTITION BY {kept} ORDER BY {ASKED} DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+    ranked = f"SELECT *, coalesce(sum(__count) OVER ({later}), 0) AS __later FROM ({stored}) AS __stored"
+    return (
+        f"SELECT {kept}, {ASKED}, {', '.join(lists)}, -CAST(least(__count, __gone - __later) AS BIGINT) AS _diff"
+        f" FROM ({ranked}) AS __ranked WHERE __later < __gone"
+    )

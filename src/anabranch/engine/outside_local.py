@@ -1,0 +1,122 @@
+"""Changes of nodes that ask tables outside, beside the files of the ledger: for small runs, without a Spark job.
+
+The same rows as `outside` gives. What DuckDB cannot do, or does not do alike, is left to Spark.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anabranch.duck import quoted
+from anabranch.engine import local
+from anabranch.engine.emit import copy_to_table
+from anabranch.engine.outside import KEY, fields_of, inputs_of, taken_back_sql
+from anabranch.ledger import DataFile
+from anabranch.ledger.crash import reach
+from anabranch.plan.catalog import ASKED, Ask, Field, Table, View
+from anabranch.plan.local import local_text
+from anabranch.plan.views import duckdb_type
+from anabranch.sources.lookup import arrow_schema
+from anabranch.sql.lexer import quote_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from anabranch.engine.maintain import Maintainer
+
+NEW, FOUND = "__new_rows", "__found_rows"
+
+
+def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
+    """The changes of such a node for a commit; None if they are Spark's to compute."""
+    import duckdb
+
+    tables = maintainer.catalog.tables_read(view)
+    read = maintainer.after.files if maintainer.filling else {}
+    rows = sum(file.rows for table in tables for file in read.get(table, {}).values()) or maintainer.new_rows(view)
+    query = local.query_of(maintainer, view)
+    if rows > local.MOST_ROWS or any(duckdb_type(field.type) is None for field in query._all_fields(view)):
+        return None
+    warm = maintainer.core.warm
+    try:
+        text = _new_text(maintainer, view)
+        if not text:
+            return () if text is not None else None
+        warm.settle(maintainer.after)
+        duck = warm.duck
+        duck.execute(f"CREATE OR REPLACE TEMP TABLE {NEW} AS {text}")
+        duck.register(
+            FOUND, _found(maintainer, view, duck.sql(f"SELECT * FROM {NEW} WHERE _diff > 0").to_arrow_table())
+        )
+        changed = f"SELECT {_columns(view.fields)}, _diff FROM {FOUND}"
+        if duck.execute(f"SELECT 1 FROM {NEW} WHERE _diff < 0 LIMIT 1").fetchone() is not None:
+            stored = (*view.fields, Field("_diff", "bigint"))
+            shown = warm.relation(view.changes_table, maintainer.before, stored)
+            gone = f"(SELECT * FROM {NEW} WHERE _diff < 0)"
+            taken = taken_back_sql(view, shown, gone, quoted, "IS NOT DISTINCT FROM")
+            changed += f" UNION ALL SELECT {_columns(view.fields)}, _diff FROM ({taken})"
+        return copy_to_table(maintainer.core, duck, query._stamped(changed, view.fields), view.changes_table, None)
+    except (local.Unfit, duckdb.Error):
+        return None
+    finally:
+        warm.duck.unregister(FOUND)
+        warm.duck.execute(f"DROP TABLE IF EXISTS {NEW}")
+
+
+def _columns(fields: tuple[Field, ...]) -> str:
+    return ", ".join(quoted(field.name) for field in fields)
+
+
+def _new_text(maintainer: Maintainer, view: View) -> str | None:
+    """The rows that come and go, net, with the keys they ask by. Nothing if there are none; None if Spark has to."""
+    query = local.query_of(maintainer, view)
+    columns = _columns(inputs_of(view))
+    parts = []
+    for sign in (1, -1):
+        rows = query.delta(view, view.inputs[0], sign)
+        if rows is not None:
+            parts.append(f"SELECT {columns}, {sign} AS _diff FROM {rows}")
+    if not parts:
+        return ""
+    both = " UNION ALL ".join(parts)
+    if view.inputs[0] in view.views:
+        both = f"SELECT {columns}, sum(_diff) AS _diff FROM ({both}) GROUP BY {columns} HAVING sum(_diff) <> 0"
+    names, wanted, keys = [], [], []
+    for number, ask in enumerate(view.asks):
+        types = [duckdb_type(field.type) for field in fields_of(maintainer, ask, ask.by)]
+        for index, (expression, type) in enumerate(zip(ask.expressions, types, strict=True)):
+            names.append(KEY.format(number, index))
+            wanted.append(f"{expression} AS {quote_name(names[-1])}")
+            keys.append(f"TRY_CAST({quoted(names[-1])} AS {type}) AS {quoted(names[-1])}")
+    given = ", ".join(quote_name(field.name) for field in inputs_of(view))
+    asking = f"SELECT {given}, `_diff`, {', '.join(wanted)} FROM `@rows` AS {quote_name(view.asks[0].of)}"
+    text = local_text(asking, lambda _: f"({both})")
+    return None if text is None else f"SELECT {columns}, _diff, {', '.join(keys)} FROM ({text})"
+
+
+def _found(maintainer: Maintainer, view: View, rows: pa.Table) -> pa.Table:
+    """New rows with the version that asks for them, and the matches of each."""
+    import pyarrow as pa
+
+    version = maintainer.before.version + 1
+    names = [field.name for field in inputs_of(view)]
+    found = rows.select([*names, "_diff"]).append_column(ASKED, pa.array([version] * rows.num_rows, pa.int64()))
+    for number, ask in enumerate(view.asks):
+        columns = [rows.column(KEY.format(number, index)).to_pylist() for index in range(len(ask.by))]
+        found = found.append_column(ask.into, _lists(maintainer, ask, list(zip(*columns, strict=True))))
+    reach("after-lookup")
+    return found
+
+
+def _lists(maintainer: Maintainer, ask: Ask, keys: list[tuple[Any, ...]]) -> pa.Array:
+    """The matches of each key in turn, as a list; NULL for none."""
+    import pyarrow as pa
+
+    table = maintainer.catalog[ask.table]
+    assert isinstance(table, Table)
+    matches = maintainer.core.asker(table).matches(ask.columns, ask.by, keys)
+    schema = arrow_schema(fields_of(maintainer, ask, ask.columns))
+    values: dict[tuple[Any, ...], list[dict[str, Any]]] = {
+        key: found.cast(schema).to_pylist() for key, found in matches.items()
+    }
+    return pa.array([values.get(key) for key in keys], pa.list_(pa.struct(list(schema))))

@@ -1,0 +1,392 @@
+"""Joins with tables that live outside and are asked by key.
+
+    FROM orders o LEFT JOIN customers c ON c.id = o.customer AND c.since < o.ts
+
+becomes a node that keeps each row of orders with the list of the customers that it found, and the query above it:
+
+    FROM `@v:node` o LEFT JOIN LATERAL inline(o._matches_0) c ON c.id = o.customer AND c.since < o.ts
+
+The table is asked by the equalities; whatever else the conditions say is Spark's to compute, over what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anabranch.plan.bands import place_of
+from anabranch.plan.bind import Binder, refuse
+from anabranch.plan.catalog import ASKED, Ask, Catalog, Field, Stream, Table, View
+from anabranch.plan.keys import INNER, INTEGERS, Input
+from anabranch.plan.windows import needs_numbers
+from anabranch.sources.lookup import KEY_TYPES
+from anabranch.sql.calls import chains, conjuncts
+from anabranch.sql.lexer import Span, Token, quote_name, tokenize
+from anabranch.sql.splice import Edit
+from anabranch.sql.syntax import Query, Relation, Select
+
+if TYPE_CHECKING:
+    from anabranch.plan.build import Build
+
+LEFT = ("LEFT JOIN", "LEFT OUTER JOIN")
+MATCHES = "_matches_{}"
+
+
+def asked_table(binder: Binder, relation: Relation) -> Table | None:
+    """The table that a relation is, if it is asked by key."""
+    reference = binder.resolve(relation)
+    found = binder.catalog.objects.get(reference.target) if reference is not None else None
+    return found if isinstance(found, Table) and found.asked else None
+
+
+def asks(text: str, catalog: Catalog, query: Query) -> bool:
+    """Whether a query reads a table that is asked by key."""
+    if not any(table.asked for table in catalog.of(Table)):
+        return False
+    binder = Binder(text, catalog, query)
+    return any(asked_table(binder, relation) is not None for relation in query.relations())
+
+
+def refuse_others(text: str, catalog: Catalog, query: Query, joined: Sequence[Span]) -> None:
+    """A table that is asked by key is joined, and nothing else."""
+    binder = Binder(text, catalog, query)
+    for relation in query.relations():
+        table = asked_table(binder, relation)
+        if table is not None and relation.span not in joined:
+            raise refuse(text, relation.span, f"{table.name} is asked by key: it can only be joined", _how(table))
+
+
+def refuse_refreshable(text: str, catalog: Catalog, query: Query) -> None:
+    """What a row found stays with it: REFRESHABLE says the opposite."""
+    for relation in query.relations():
+        if relation.refreshable is None:
+            continue
+        table = asked_table(Binder(text, catalog, query), relation)
+        if table is not None:
+            what = f"{table.name} is asked by key: what a row found stays, and nothing is refreshed"
+            raise refuse(text, relation.refreshable, what, "leave REFRESHABLE out")
+
+
+def _how(table: Table) -> str:
+    return f"as in FROM s JOIN {table.name} t ON t.id = s.id; or load it: CREATE TABLE ... lookup => 'never'"
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A column of the table that equals an expression over one other relation."""
+
+    live: int
+    expression: Span
+    column: str
+
+
+def place_lookups(build: Build, select: Select, inputs: Sequence[Input]) -> None:
+    """Put a node in place of each relation whose rows ask tables, and lists of matches in place of the tables."""
+    tables = {index: asked_table(build.binder, each) for index, each in enumerate(select.relations)}
+    asked = {index: table for index, table in tables.items() if table is not None}
+    if not asked:
+        return
+    placing = _Placing(build, select, inputs)
+    by_live: dict[int, list[int]] = {}
+    for index, table in asked.items():
+        placing.check(index, table)
+        by_live.setdefault(placing.asker(index, table), []).append(index)
+    stars = list(placing.star_edits(asked))  # before hidden columns come in
+    for live, indexes in by_live.items():
+        placing.replace(live, {index: asked[index] for index in indexes})
+    build.edits += stars
+
+
+class _Placing:
+    def __init__(self, build: Build, select: Select, inputs: Sequence[Input]) -> None:
+        self.build = build
+        self.text = build.text
+        self.select = select
+        self.inputs = inputs
+        self.pairs: dict[int, list[_Pair]] = {}
+
+    # ---- what is asked by what
+
+    def check(self, index: int, table: Table) -> None:
+        relation = self.select.relations[index]
+        if index == 0 or relation.join not in (*INNER, *LEFT) or self.select.lateral or relation.reshaped:
+            raise refuse(
+                self.text,
+                relation.span,
+                f"{table.name} is asked by key, for the rows of a stream or view on its left",
+                f"join it as in FROM s LEFT JOIN {table.name} t ON t.id = s.id",
+            )
+        if relation.version is not None or relation.window is not None:
+            raise refuse(self.text, relation.span, f"{table.name} is asked as it is now", "leave out what is around it")
+
+    def asker(self, index: int, table: Table) -> int:
+        """The relation whose rows ask a table."""
+        pairs = list(self._equalities(index))
+        by_live: dict[int, list[_Pair]] = {}
+        for pair in pairs:
+            by_live.setdefault(pair.live, []).append(pair)
+        if not by_live:
+            relation = self.select.relations[index]
+            raise refuse(
+                self.text,
+                Span(relation.span.start, relation.condition.end if relation.condition else relation.span.end),
+                f"{table.name} is asked by key, and nothing here says by which",
+                f"join it by an equality with columns of one stream or view on its left: ON {table.name}.id = s.id",
+            )
+        live = max(by_live, key=lambda each: (len({pair.column for pair in by_live[each]}), -each))
+        first: dict[str, _Pair] = {}
+        for pair in by_live[live]:
+            first.setdefault(pair.column, pair)
+        self.pairs[index] = list(first.values())
+        self._check_types(live, index, table)
+        return live
+
+    def _equalities(self, index: int) -> Iterator[_Pair]:
+        relation = self.select.relations[index]
+        tokens: Sequence[Token] = relation.condition_tokens
+        conditions: list[Sequence[Token]] = []
+        if tokens and tokens[0].upper == "USING":
+            for token in (each for each in tokens[1:] if each.is_name):
+                owners = [i for i in range(index) if token.name.lower() in self.inputs[i].columns]
+                if len(owners) == 1 and not self.inputs[owners[0]].static:
+                    yield _Pair(owners[0], token.span, token.name.lower())
+        elif tokens:
+            conditions.append(tokens[1:] if tokens[0].upper == "ON" else tokens)
+        if self.select.where is not None and relation.join in INNER:
+            conditions.append(self.select.where.tokens)
+        for condition in conditions:
+            for conjunct in conjuncts(condition):
+                at = [place for place, token in enumerate(conjunct) if token.text in ("=", "==")]
+                if len(at) != 1:
+                    continue
+                left, right = conjunct[: at[0]], conjunct[at[0] + 1 :]
+                for column, value in ((left, right), (right, left)):
+                    place = self._column(column)
+                    live = self._one_relation(value, index)
+                    if place is not None and place[0] == index and live is not None:
+                        yield _Pair(live, Span(value[0].start, value[-1].end), place[1])
+
+    def _column(self, tokens: Sequence[Token]) -> tuple[int, str] | None:
+        named = list(chains(tokens))
+        if len(named) != 1 or not tokens or named[0].span != Span(tokens[0].start, tokens[-1].end):
+            return None
+        return place_of(tuple(part.lower() for part in named[0].parts), self.inputs)
+
+    def _one_relation(self, tokens: Sequence[Token], before: int) -> int | None:
+        """The only relation whose columns an expression is made of; the columns of its windows are not in its rows."""
+        if any(token.upper in ("SELECT", "OVER") for token in tokens):
+            return None
+        places = [place_of(tuple(part.lower() for part in each.parts), self.inputs) for each in chains(tokens)]
+        found = {place[0] for place in places if place is not None}
+        if None in places or len(found) != 1:
+            return None
+        (live,) = found
+        own = {field.name.lower() for field in self.build.fields_of(self.select.relations[live])}
+        inside = all(place is not None and place[1] in own for place in places)
+        return live if live < before and not self.inputs[live].static and inside else None
+
+    def _check_types(self, live: int, index: int, table: Table) -> None:
+        relation = self.select.relations[live]
+        fields = self.build.fields_of(relation)
+        source = f"`@rows` AS {quote_name(relation.exposed or '__rows')}"
+        for pair in self.pairs[index]:
+            text = f"SELECT {pair.expression.of(self.text)} AS `x` FROM {source}"
+            given = _plain(self.build.tree.world.analyze(text, {"@rows": fields})[0].type)
+            wanted = _plain(next(field.type for field in table.fields if field.name.lower() == pair.column))
+            if wanted not in KEY_TYPES:
+                raise refuse(
+                    self.text,
+                    pair.expression,
+                    f"{table.name} cannot be asked by {pair.column}, which is a {wanted.upper()}",
+                    "it is asked by whole numbers, texts, booleans and days",
+                )
+            if given != wanted and not (given in INTEGERS and wanted in INTEGERS):
+                raise refuse(
+                    self.text,
+                    pair.expression,
+                    f"{pair.column} of {table.name} is a {wanted.upper()}, and this is a {given.upper()}",
+                    f"CAST(... AS {wanted.upper()}) makes them alike",
+                )
+
+    # ---- the node
+
+    def replace(self, live: int, tables: dict[int, Table]) -> None:
+        """Have the rows of a relation ask tables."""
+        build, relation = self.build, self.select.relations[live]
+        if (
+            relation.alias_columns
+            or relation.reshaped
+            or (relation.window is not None and needs_numbers(relation.window))
+        ):
+            raise refuse(
+                self.text,
+                relation.span,
+                "the rows of this relation ask a table, and have to be as they came",
+                "put what is around them into a query: FROM (SELECT ...) t JOIN ...",
+            )
+        exposed = relation.exposed or "__rows"
+        asked = []
+        for number, (index, table) in enumerate(tables.items()):
+            pairs = self.pairs[index]
+            asked.append(
+                Ask(
+                    table.id,
+                    exposed,
+                    tuple(pair.expression.of(self.text) for pair in pairs),
+                    tuple(_named(table, pair.column) for pair in pairs),
+                    tuple(field.name for field in self._needed(index, table)),
+                    MATCHES.format(number),
+                )
+            )
+        node = self._node(relation, tuple(asked), {f"@t:{table.id}": table.id for table in tables.values()}, tables)
+        name = build.put(relation, node)
+        for (index, table), ask in zip(tables.items(), asked, strict=True):
+            other = self.select.relations[index]
+            alias = "" if other.alias is not None else f" AS {quote_name(other.exposed or table.name)}"
+            found = f"LATERAL inline({quote_name(name)}.{quote_name(ask.into)}){alias}"
+            build.edits.append(Edit(other.span, found))
+            if other.condition is not None and other.condition_tokens[0].upper == "USING":
+                build.edits.append(Edit(other.condition, "ON true"))
+            build.tree.joined.append(other.span)
+
+    def _node(
+        self, relation: Relation, asked: tuple[Ask, ...], tables: dict[str, str], named: dict[int, Table]
+    ) -> View:
+        build, tree = self.build, self.build.tree
+        below = build.node_of(relation)
+        streams: dict[str, str] = {}
+        views: dict[str, str] = {}
+        known: Stream | View
+        if below is not None:
+            placeholder = f"@v:{below.id}"
+            views[placeholder] = below.id
+            known = below
+        else:
+            reference = build.binder.resolve(relation)
+            assert reference is not None
+            if not reference.plain:
+                raise refuse(self.text, relation.span, "a view reads streams and views as they are", "leave AS OF out")
+            placeholder = reference.placeholder
+            found = tree.catalog.objects[reference.target]
+            assert isinstance(found, Stream | View)
+            (streams if isinstance(found, Stream) else views)[placeholder] = found.id
+            known = found
+        types = {id: {field.name: field.type for field in table.fields} for id, table in _by_id(named).items()}
+        lists = [
+            Field(
+                ask.into,
+                f"array<struct<{','.join(f'{quote_name(name)}:{types[ask.table][name]}' for name in ask.columns)}>>",
+            )
+            for ask in asked
+        ]
+        if isinstance(known, Stream):
+            times, clock = ({known.time: 1} if known.time is not None else {}), "event"
+        else:
+            times, clock = dict(known.times), known.clock
+        number = len(tree.nodes) + 1
+        view = View(
+            tree.world.new_id(f"{tree.id}_{number}"), f"{tree.name}/{number}",
+            f"{relation.exposed or known.name} with {', '.join(table.name for table in named.values())}",
+            f"SELECT * FROM {quote_name(placeholder)}", (*known.fields, Field(ASKED, "bigint"), *lists), (), None,
+            streams, tables, views, "feed", tree.start, node="lookup", owner="?", times=times, clock=clock, asks=asked,
+        )  # fmt: skip
+        tree.nodes.append(view)
+        return view
+
+    def _needed(self, index: int, table: Table) -> list[Field]:
+        """The columns of a table that the query can see. Those of USING are there once, on the left."""
+        using = self._using(index)
+        there = [field for field in table.fields if field.name.lower() not in using]
+        if not there:
+            raise refuse(
+                self.text,
+                self.select.relations[index].condition or self.select.relations[index].span,
+                f"{table.name} has no column besides these",
+                f"write the condition with ON: ON {table.name}.id = s.id",
+            )
+        span = self.build.query.span
+        tokens = [token for token in tokenize(self.text) if span.start <= token.start < span.end]
+        if any(True for _ in _stars(tokens)) or self.select.relations[index].alias_columns:
+            return there
+        names = {token.name.lower() for token in tokens if token.is_name}
+        return [field for field in there if field.name.lower() in names] or there[:1]
+
+    def _using(self, index: int) -> list[str]:
+        tokens = self.select.relations[index].condition_tokens
+        return [t.name.lower() for t in tokens[1:] if t.is_name] if tokens and tokens[0].upper == "USING" else []
+
+    # ---- *
+
+    def star_edits(self, asked: dict[int, Table]) -> Iterator[Edit]:
+        """What * stands for, column by column: the lists of matches are not among them."""
+        for item in self.select.items:
+            texts = [token.text for token in item.tokens]
+            if texts == ["*"]:
+                yield Edit(item.span, ", ".join(self._everything()))
+            elif len(texts) == 3 and texts[1:] == [".", "*"]:
+                name = item.tokens[0].name.lower()
+                index = next((i for i, each in enumerate(self.inputs) if each.exposed == name), None)
+                if index is not None:
+                    columns = [*self._using(index), *self._columns(index)] if index in asked else self._columns(index)
+                    yield Edit(item.span, ", ".join(self._qualified(index, column) for column in columns))
+            elif any(True for _ in _stars(item.tokens)):
+                names = ", ".join(table.name for table in asked.values())
+                raise refuse(
+                    self.text, item.span, f"* inside an expression, beside {names}, which is asked by key",
+                    "name the columns",
+                )  # fmt: skip
+
+    def _everything(self) -> Iterator[str]:
+        shared = [name for index in range(len(self.inputs)) for name in self._using(index)]
+        for name in dict.fromkeys(shared):
+            owner = next(index for index, each in enumerate(self.inputs) if name in each.columns)
+            yield self._qualified(owner, name)
+        for index in range(len(self.inputs)):
+            for name in self._columns(index):
+                if name.lower() not in shared:
+                    yield self._qualified(index, name)
+
+    def _columns(self, index: int) -> list[str]:
+        relation = self.select.relations[index]
+        fields = self.build.fields_of(relation)
+        if not fields:
+            raise refuse(self.text, relation.span, "the columns of this are not known here", "name them in place of *")
+        names = [field.name for field in fields]
+        if relation.window is not None:
+            text = f"SELECT * FROM {self.build.binder.windowed('`@rows`', relation, fields)}"
+            names = [each.name for each in self.build.tree.world.analyze(text, {"@rows": fields})]
+        if relation.alias_columns:
+            names = [*relation.alias_columns, *names[len(relation.alias_columns) :]]
+        return names
+
+    def _qualified(self, index: int, column: str) -> str:
+        exposed = self.select.relations[index].exposed
+        return f"{quote_name(exposed)}.{quote_name(column)}" if exposed else quote_name(column)
+
+
+def _named(table: Table, column: str) -> str:
+    return next(field.name for field in table.fields if field.name.lower() == column)
+
+
+def _by_id(tables: dict[int, Table]) -> dict[str, Table]:
+    return {table.id: table for table in tables.values()}
+
+
+def _plain(type: str) -> str:
+    return "string" if type.startswith("varchar(") else type
+
+
+def _stars(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The * that stand for columns: not those that multiply, and not that of count(*).
+
+    >>> [token.start for token in _stars(tokenize("a * 2, count(*), t.*, struct(*)"))]
+    [19, 29]
+    """
+    for index, token in enumerate(tokens):
+        before = tokens[index - 1] if index else None
+        if token.text != "*" or token.kind != "symbol":
+            continue
+        counted = before is not None and before.text == "(" and index > 1 and tokens[index - 2].upper == "COUNT"
+        if not counted and (before is None or before.text in ("(", ",", ".") or before.upper in ("SELECT", "DISTINCT")):
+            yield token

@@ -1,0 +1,181 @@
+"""A table of an SQLite database: `sqlite(path => 'crm.db', table => 'customers')`.
+
+Names are quoted and keys are parameters. Each request has a connection of its own that can only read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, timezone
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.errors import SourceError, did_you_mean
+from anabranch.plan.catalog import Field
+from anabranch.sources.lookup import Unreachable, WrongOption, arrow_schema, check_own, chosen
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OPTIONS = ("path", "table")
+#: SQLite takes so many parameters a statement, however it was built.
+MOST_PARAMETERS = 900
+#: How long a request waits for somebody who writes.
+PATIENCE = 5.0
+
+
+class SqliteTable:
+    """A table or view of a database file."""
+
+    def __init__(self, options: Mapping[str, Any], declared: tuple[Field, ...] | None = None) -> None:
+        check_own("sqlite", options, OPTIONS, OPTIONS)
+        self.path = str(options["path"])
+        self.table = str(options["table"])
+        self._declared = declared
+        self._fields: tuple[Field, ...] | None = None
+
+    def fields(self) -> tuple[Field, ...]:
+        if self._fields is None:
+            if not os.path.exists(self.path):
+                raise WrongOption("path", f"there is no file {self.path}", hint="a relative path starts here")
+            with self._open() as database:
+                found = [Field(row[1], spark_type(row[2])) for row in database.execute(
+                    "SELECT * FROM pragma_table_info(?)", (self.table,)
+                )]  # fmt: skip
+                if not found:
+                    tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master")]
+                    hint = did_you_mean(self.table, tables)
+                    raise WrongOption("table", f"{self.path} has no table {self.table}", hint=hint)
+            self._fields = chosen(found, self._declared)
+        return self._fields
+
+    def size(self) -> int | None:
+        with self._open() as database:
+            return int(database.execute(f"SELECT count(*) FROM {quoted(self.table)}").fetchone()[0])
+
+    def fetch(self, columns: tuple[str, ...], by: tuple[str, ...], keys: Sequence[tuple[Any, ...]]) -> pa.Table:
+        rows: list[tuple[Any, ...]] = []
+        at_once = max(1, MOST_PARAMETERS // len(by))
+        with self._open() as database:
+            for start in range(0, len(keys), at_once):
+                some = keys[start : start + at_once]
+                marks = f"({', '.join('?' * len(by))})"
+                names = ", ".join(map(quoted, by))
+                text = (
+                    f"SELECT {', '.join(map(quoted, columns))} FROM {quoted(self.table)}"
+                    f" WHERE ({names}) IN (VALUES {', '.join([marks] * len(some))})"
+                )
+                rows += database.execute(text, [parameter(value) for key in some for value in key]).fetchall()
+        return self._table(columns, rows)
+
+    def read(self) -> pa.Table:
+        names = tuple(field.name for field in self.fields())
+        with self._open() as database:
+            text = f"SELECT {', '.join(map(quoted, names))} FROM {quoted(self.table)}"
+            return self._table(names, database.execute(text).fetchall())
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        address = f"{Path(os.path.abspath(self.path)).as_uri()}?mode=ro"
+        try:
+            database = sqlite3.connect(address, uri=True, timeout=PATIENCE)
+            database.text_factory = lambda raw: raw.decode(errors="replace")
+            try:
+                yield database
+            finally:
+                database.close()
+        except sqlite3.OperationalError as error:
+            if "no such" in str(error):
+                hint = "the table was changed outside; put it back, or make the table and its views anew"
+                raise SourceError(f"{self.path}: {error}", hint=hint) from error
+            raise Unreachable(f"{self.path}: {error}") from error
+        except sqlite3.Error as error:
+            raise SourceError(f"{self.path}: {error}") from error
+
+    def _table(self, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+        import pyarrow as pa
+
+        types = {field.name: field for field in self.fields()}
+        fields = [types[name] for name in columns]
+        schema = arrow_schema(fields)
+        arrays = []
+        for index, field in enumerate(fields):
+            try:
+                values = [value_of(row[index], field.type) for row in rows]
+                arrays.append(pa.array(values, type=schema.field(index).type))
+            except (ValueError, TypeError, InvalidOperation, OverflowError, pa.ArrowException) as error:
+                raise SourceError(
+                    f"{self.path}: a value of {self.table}.{field.name} is no {field.type.upper()}: {error}",
+                    hint=f"give the column another type: CREATE TABLE t ({field.name} STRING, ...) FROM sqlite(...)",
+                ) from error
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def quoted(name: str) -> str:
+    """A name as SQLite never takes for anything else; in double quotes it would be a text if no column had it.
+
+    >>> quoted("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def parameter(value: Any) -> Any:
+    """A value as SQLite keeps it: days are texts."""
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def spark_type(declared: str) -> str:
+    """The type of a column by what it was declared as; SQLite itself keeps whatever it is given.
+
+    >>> [spark_type(each) for each in ("INTEGER", "varchar(20)", "DECIMAL(10, 2)", "DATETIME", "")]
+    ['bigint', 'string', 'decimal(10,2)', 'timestamp', 'string']
+    """
+    upper = declared.upper()
+    exact = re.fullmatch(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", upper)
+    if exact is not None:
+        return f"decimal({exact.group(1)},{exact.group(2) or 0})"
+    for part, type in (
+        ("BOOL", "boolean"), ("DATETIME", "timestamp"), ("TIMESTAMP", "timestamp"), ("DATE", "date"), ("INT", "bigint"),
+        ("CHAR", "string"), ("CLOB", "string"), ("TEXT", "string"), ("BLOB", "binary"), ("REAL", "double"),
+        ("FLOA", "double"), ("DOUB", "double"), ("DEC", "double"), ("NUM", "double"),
+    ):  # fmt: skip
+        if part in upper:
+            return type
+    return "string"
+
+
+def value_of(value: Any, type: str) -> Any:
+    """A value that SQLite keeps as one of a column's type."""
+    if value is None:
+        return None
+    if type == "string":
+        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    if type == "binary":
+        return value if isinstance(value, bytes) else str(value).encode()
+    if type == "boolean":
+        return bool(int(value))
+    if type == "date":
+        return date.fromisoformat(str(value)[:10])
+    if type == "timestamp":
+        return _moment(value)
+    if type.startswith("decimal"):
+        return Decimal(str(value)).quantize(Decimal(1).scaleb(-int(type.rstrip(")").split(",")[1])))
+    if type in ("float", "double"):
+        return float(value)
+    if isinstance(value, float) and not value.is_integer():
+        raise ValueError(f"{value} is not whole")
+    return int(value)
+
+
+def _moment(value: Any) -> datetime:
+    """A time as SQLite's own functions write it: a text in UTC unless it says otherwise, or seconds since 1970."""
+    if isinstance(value, int | float):
+        return datetime.fromtimestamp(value, timezone.utc)
+    found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+    return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)

@@ -1,0 +1,83 @@
+"""A table outside for tests: it counts who asks, can be slow, and fails when it is told to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.plan.catalog import Field
+from anabranch.sources.lookup import Unreachable, arrow_schema, register
+
+Rows = list[tuple[Any, ...]]
+
+
+class FakeTable:
+    """Rows that a test may change at any time."""
+
+    def __init__(self, fields: Sequence[tuple[str, str]], rows: Rows, size: int | None = None) -> None:
+        self.columns = tuple(Field(name, type) for name, type in fields)
+        self.rows = rows
+        self.rows_told = size
+        self.asked: list[tuple[tuple[str, ...], list[tuple[Any, ...]]]] = []
+        self.failures = 0  # so many requests to come fail
+        self.meet: Callable[[], None] = lambda: None  # called inside every request
+        self.most = self._now = 0  # requests at once
+        self._lock = threading.Lock()
+
+    def fields(self) -> tuple[Field, ...]:
+        return self.columns
+
+    def size(self) -> int | None:
+        return self.rows_told
+
+    def fetch(self, columns: tuple[str, ...], by: tuple[str, ...], keys: Sequence[tuple[Any, ...]]) -> pa.Table:
+        with self._lock:
+            self.asked.append((by, list(keys)))
+            self._now += 1
+            self.most = max(self.most, self._now)
+            fails, self.failures = self.failures > 0, max(0, self.failures - 1)
+        try:
+            self.meet()
+            if fails:
+                raise Unreachable("nobody is there")
+            places = [[field.name for field in self.columns].index(name) for name in by]
+            wanted = set(keys)
+            return self._table(columns, [row for row in self.rows if tuple(row[i] for i in places) in wanted])
+        finally:
+            with self._lock:
+                self._now -= 1
+
+    def read(self) -> pa.Table:
+        return self._table([field.name for field in self.columns], self.rows)
+
+    @property
+    def keys(self) -> list[tuple[Any, ...]]:
+        """Every key that was asked for, in the order of asking."""
+        return [key for _, keys in self.asked for key in keys]
+
+    def _table(self, columns: Sequence[str], rows: Rows) -> pa.Table:
+        names = [field.name for field in self.columns]
+        schema = arrow_schema([self.columns[names.index(name)] for name in columns])
+        arrays = [
+            pa.array([row[names.index(name)] for row in rows], schema.field(i).type) for i, name in enumerate(columns)
+        ]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+
+TABLES: dict[str, FakeTable] = {}
+
+
+def _open(options: Mapping[str, Any], declared: tuple[Field, ...] | None) -> FakeTable:
+    return TABLES[str(options["name"])]
+
+
+register("fake", _open)
+
+
+def fake(name: str, fields: Sequence[tuple[str, str]], rows: Rows, size: int | None = None) -> FakeTable:
+    """A table that CREATE TABLE finds as fake(name => '...')."""
+    TABLES[name] = FakeTable(fields, rows, size)
+    return TABLES[name]
