@@ -258,7 +258,7 @@ class Session:
         self._must_write()
         before = sum(len(files) for files in self._core.snapshot().files.values())
         for table in list(self._core.snapshot().files):
-            reduce.reduce_table(self._core, table, everything=True)
+            reduce.reduce_tables(self._core, [table], everything=True)
         self._core.sinks.move()
         deleted = reduce.vacuum(self._core)
         after = sum(len(files) for files in self._core.snapshot().files.values())

@@ -349,6 +349,7 @@ def test_groupings_that_are_not_plain(sql: str) -> None:
         " offset => INTERVAL 0 SECONDS)",
         "TUMBLE(bids, ts, INTERVAL '60' SECOND)",
         "TUMBLE(bids, ts, '1 minute')",
+        "TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE))",
     ],
 )
 def test_spellings_of_tumble(sql: str) -> None:

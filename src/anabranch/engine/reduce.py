@@ -47,32 +47,35 @@ def due(files: Iterable[DataFile]) -> list[DataFile]:
 
 def reduce_due(core: Core, tables: Iterable[str]) -> int:
     """Reduce the tables that need it; how many were."""
-    done = 0
-    for table in tables:
-        if due(core.ledger.snapshot().files.get(table, {}).values()):
-            done += reduce_table(core, table)
-    return done
+    files = core.ledger.snapshot().files
+    wanting = [table for table in tables if due(files.get(table, {}).values())]
+    return reduce_tables(core, wanting) if wanting else 0
 
 
-def reduce_table(core: Core, table_id: str, *, everything: bool = False) -> int:
-    """Merge files of one table; holds the commit lock, and ends with a record of its own."""
+def reduce_tables(core: Core, tables: Iterable[str], *, everything: bool = False) -> int:
+    """Merge files of tables; holds the commit lock, and ends with one record for all of them. How many were merged."""
     watch = Stopwatch()
     with core.ledger.commit_lock:
         snapshot = core.ledger.snapshot()
-        files = list(snapshot.files.get(table_id, {}).values())
-        chosen = files if everything else due(files)
-        if len(chosen) < 2:
+        changes: dict[str, TableChange] = {}
+        for table in tables:
+            files = list(snapshot.files.get(table, {}).values())
+            chosen = files if everything else due(files)
+            if len(chosen) < 2:
+                continue
+            reach("before-reduce")
+            added = _merge(core, table, chosen, snapshot)
+            changes[table] = TableChange(add=added, remove=tuple(file.path for file in chosen))
+        if not changes:
             return 0
-        reach("before-reduce")
-        added = _merge(core, table_id, chosen, snapshot)
         watch.lap("reduce")
         reach("after-reduce-files")
-        change = TableChange(add=added, remove=tuple(file.path for file in chosen))
-        core.ledger.commit(Draft("reduce", tables={table_id: change}, milliseconds=watch.total()))
+        core.ledger.commit(Draft("reduce", tables=changes, milliseconds=watch.total()))
         reach("after-reduce")
-        core.hot.merged(table_id, change.remove, added)
-        core.warm.merged(table_id, change.remove, added)
-        return 1
+        for table, change in changes.items():
+            core.hot.merged(table, change.remove, change.add)
+            core.warm.merged(table, change.remove, change.add)
+        return len(changes)
 
 
 def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot) -> tuple[DataFile, ...]:

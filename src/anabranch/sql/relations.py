@@ -11,7 +11,7 @@ from anabranch.sql.lexer import NUMBER, OPENING, STRING, Span, string_value
 from anabranch.sql.syntax import Relation
 from anabranch.sql.terms import CLAUSES, JOIN_WORDS, misspelt, refuse_misspelt, take_arguments, take_expression
 from anabranch.sql.watermarks import at_watermark_function, take_watermark_function
-from anabranch.sql.windows import at_window_function, take_window_function
+from anabranch.sql.windows import at_table_of_windows, at_window_function, take_window_function
 
 _CLOCKS = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "LOCALTIMESTAMP", "TIMESTAMP", "DATE")
 
@@ -81,6 +81,12 @@ def take_relation(cursor: Cursor, join: str) -> Relation:
         return Relation("opaque", take_values(cursor).span, join=join)
     elif at_window_function(cursor):
         relation = take_window_function(cursor, join, take_relation)
+    elif at_table_of_windows(cursor):
+        cursor.advance()
+        cursor.expect("(")
+        relation = take_window_function(cursor, join, take_relation)
+        cursor.expect(")")
+        relation = replace(relation, span=Span(token.start, cursor.previous.end))
     elif at_watermark_function(cursor):
         relation = take_watermark_function(cursor, join, take_relation)
     elif token.is_name and not cursor.at_any(CLAUSES):

@@ -92,6 +92,12 @@ def at_window_function(cursor: Cursor) -> bool:
     return at_function(cursor, WINDOW_FUNCTIONS)
 
 
+def at_table_of_windows(cursor: Cursor) -> bool:
+    """TABLE(TUMBLE(...)), as Flink writes it."""
+    bracket = cursor.at("TABLE") and cursor.ahead(1).text == "(" and cursor.ahead(3).text == "("
+    return bracket and cursor.ahead(2).upper in WINDOW_FUNCTIONS
+
+
 def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation) -> Relation:
     """TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL ...), the same with named parameters, or TUMBLE(t, ts, INTERVAL ...)."""
     function = cursor.current.upper
