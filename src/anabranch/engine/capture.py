@@ -77,9 +77,8 @@ class Capture:
         return record
 
     def _take(self, stream: Stream, source: Source, stretch: Stretch) -> Record:
-        frame = source.read([stretch.captured])
         incoming = Incoming(
-            frame,
+            lambda: source.read([stretch.captured]),
             stretch.position,
             stretch.captured,
             stretch.bytes,

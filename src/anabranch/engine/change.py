@@ -102,7 +102,7 @@ class Changer:
     def _incoming(self, stream: Stream, frame: DataFrame, size: int = 0, files: tuple[str, ...] = ()) -> Incoming:
         state = self.core.ledger.snapshot().streams.get(stream.id)
         position = state.last.position if state is not None and state.last is not None else None
-        return Incoming(frame, position, None, size, typed="_corrupt" not in frame.columns, files=files)
+        return Incoming(lambda: frame, position, None, size, typed="_corrupt" not in frame.columns, files=files)
 
     def _fit(
         self, statement: Insert, frame: DataFrame, columns: tuple[Field, ...], target: Stream | Table

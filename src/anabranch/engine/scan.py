@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,7 @@ WRITERS = 8
 class Incoming:
     """Rows on their way into a run."""
 
-    frame: DataFrame
+    read: Callable[[], DataFrame]
     position: Any
     captured: Any
     bytes: int
@@ -124,13 +124,23 @@ class Scan:
         self.incoming = incoming
         self.state = state
         self.outputs = sorted(outputs, key=lambda output: not output.observable)
-        plain = incoming.typed and CORRUPT not in incoming.frame.columns
-        self.rows = incoming.frame if plain else _marked(incoming.frame)
-        self.good = good_rows(stream, () if plain else (CORRUPT,))
-        self.parsed = parsed_rows(stream, () if plain else (CORRUPT,))
         self.keys: dict[str, Mapping[str, Any]] | None = None
         self.values: Mapping[str, Any] = {}
         self.times: Mapping[str, list[int]] = {}
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """The rows as Spark reads them; those at hand need none of it."""
+        frame = self.incoming.read()
+        return frame if self.incoming.typed and CORRUPT not in frame.columns else _marked(frame)
+
+    @cached_property
+    def good(self) -> str:
+        return good_rows(self.stream, self.rows.columns)
+
+    @cached_property
+    def parsed(self) -> str:
+        return parsed_rows(self.stream, self.rows.columns)
 
     def _carried(self) -> Carried | None:
         """The outputs whose groups carry the figures, if the run is small enough for it."""
