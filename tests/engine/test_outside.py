@@ -46,8 +46,6 @@ QUERIES = {
     " SELECT e.id, t.tag FROM e JOIN {t} t ON t.cid = e.since",
     "ranks": "SELECT o.id, t.tag, row_number() OVER (PARTITION BY o.customer ORDER BY o.n) AS r FROM {o} o"
     " JOIN {t} t ON t.cid = o.customer",
-    "over": "SELECT s.customer, s.n, t.tag FROM (SELECT customer, sum(n) AS n FROM {o} GROUP BY customer) s"
-    " LEFT JOIN {t} t ON t.cid = s.customer",
 }
 
 
@@ -63,7 +61,7 @@ def test_any_cut_gives_the_same_answer_for_a_table_that_does_not_change(home: Ha
     customers = [None, 1, 2, 2, 3, 4, 5, 6, 7]
     rows = [(id % 12, chance.choice(customers), chance.randrange(10)) for id in range(16)]
     first = rows[:4]
-    told: dict[str, list[str]] = {"one": list(QUERIES), "two": ["ranks", "sums"]}
+    told: dict[str, list[str]] = {"one": list(QUERIES), "two": ["ranks"]}
     for stream, names in told.items():
         home.insert(stream, first)  # what is there before a view is made is asked for when it is
         for name in names:
