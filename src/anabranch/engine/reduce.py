@@ -16,6 +16,7 @@ from anabranch.engine.writing import adopt_folder
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import Panes, Stream, View
+from anabranch.plan.describe import append_only
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.lexer import quote_name
 
@@ -85,7 +86,7 @@ def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot
     panes = catalog.objects.get(table_id)
     time = _time_column(core, table_id, snapshot)
     for view in catalog.of(View):
-        if table_id == view.changes_table and view.node and not view.stream:
+        if table_id == view.changes_table and view.node and not view.stream and not append_only(view, catalog):
             return copy_to_table(core, connection(), _net_text(view, paths), table_id, time)
         if table_id == view.pending_table:
             return copy_to_table(core, connection(), _last_text(view, paths), table_id, time)
