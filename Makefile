@@ -25,7 +25,7 @@ test: java $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -m "not slow" -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The whole bench on a few rows, every question of the law at once, random joins, kills at random moments: tens of minutes.
 soak: java $(STAMP)
