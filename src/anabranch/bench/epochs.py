@@ -19,11 +19,10 @@ from anabranch.bench.subject import Subject
 
 ROUTERS = ("rt1", "rt2")
 COLUMNS = "pid BIGINT, ts TIMESTAMP, t_rt BIGINT"
-CHUNKS = "TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL 60 SECONDS)"
+CHUNKS = "STREAM({}, 'CUT ON ts BY 60 SECS', 'BLOCK')"
 VIEW = (
     "SELECT s1.window_start AS minute, count(*) AS packets, avg(s2.t_rt - s1.t_rt) AS delay"
-    f" FROM {CHUNKS.format('rt1')} AS s1, {CHUNKS.format('rt2')} AS s2"
-    " WHERE s1.pid = s2.pid AND s1.window_end = s2.window_end GROUP BY s1.window_start, s1.window_end EMIT CHANGES"
+    f" FROM {CHUNKS.format('rt1')} AS s1, {CHUNKS.format('rt2')} AS s2 WHERE s1.pid = s2.pid EMIT CHANGES"
 )
 BATCH = "a batch query a chunk"
 NOTE = "Spark over the files of the chunk, written as Parquet; the session is warm"

@@ -79,11 +79,14 @@ class _Touched:
     low: int | None
     high: int | None
 
-    def within(self, column: str) -> list[str]:
-        """Bounds that leave most of a table unread, where keys come in about the order of their values."""
+    def within(self, column: str, least: int = 0, most: int = 0) -> list[str]:
+        """Bounds that leave most of a table unread, where keys come in about the order of their values.
+
+        The column is from `least` to `most` more than the key.
+        """
         if self.nulls or self.low is None or self.high is None:
             return []
-        low, high = str(self.low), str(self.high)
+        low, high = str(self.low + least), str(self.high + most)
         if self.type == "timestamp":
             low, high = timestamp(low), timestamp(high)
         return [f"{column} BETWEEN {low} AND {high}"]
@@ -346,10 +349,13 @@ class _Query:
 
     def _narrowed(self, placeholder: str) -> str | None:
         whole = self.relation(self.view, placeholder, self.maintainer.after)
-        columns = next((each.columns for each in self.view.narrows if each.input == placeholder), ())
-        if whole is None or not any(columns):
+        narrow = next((each for each in self.view.narrows if each.input == placeholder), None)
+        if whole is None or narrow is None:
             return whole
-        return f"(SELECT * FROM {whole} r WHERE {self._is_touched(columns)})"
+        where = [self._is_touched(narrow.columns)] if any(narrow.columns) else []
+        for keys, along in zip(self.touched, narrow.times, strict=False):
+            where += keys.within(f"r.{quoted(along[0])}", *along[1:]) if along is not None else []
+        return f"(SELECT * FROM {whole} r WHERE {' AND '.join(where) or 'true'})"
 
     def _stamped(self, text: str, fields: Sequence[Field], ctes: str = "") -> str:
         items = [f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields]

@@ -28,7 +28,7 @@ from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
-from anabranch.plan.windows import closing_shift
+from anabranch.plan.windows import closing_shift, sliding
 from anabranch.sql.calls import chains
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.splice import Edit
@@ -621,17 +621,27 @@ class Build:
         if block is not None:
             names = tuple(block[0].keys[part.position].name for part in keying.parts)
             return (Narrow(block[1].use.placeholder, names),)
-        found: dict[str, list[tuple[str | None, ...]]] = {}
+        found: dict[str, set[Narrow]] = {}
         for index, each in enumerate(inputs):
             if each.static:
                 continue
             columns = tuple(_own_column(part, index, each) for part in keying.parts)
-            found.setdefault(self._live_placeholder(each.relation), []).append(columns)
-        return tuple(
-            Narrow(placeholder, columns[0])
-            for placeholder, columns in found.items()
-            if len(set(columns)) == 1 and any(columns[0])
-        )
+            times = tuple(self._along(part, index, each) for part in keying.parts)
+            placeholder = self._live_placeholder(each.relation)
+            found.setdefault(placeholder, set()).add(Narrow(placeholder, columns, times))
+        narrows = [next(iter(each)) for each in found.values() if len(each) == 1]
+        return tuple(each for each in narrows if any(each.columns) or any(each.times))
+
+    def _along(self, part: KeyPart, index: int, each: Input) -> tuple[str, int, int] | None:
+        """What the windows of an input lie along, where a part of the key is a bound of them."""
+        relation, column = each.relation, part.columns[index]
+        if relation.window is None or relation.alias_columns or column not in WINDOW_COLUMNS:
+            return None
+        windows, time = sliding(self.binder.window_of(relation)), (relation.window.time_column or "").lower()
+        if windows is None or relation.window.rows or each.columns.get(time) != "timestamp":
+            return None
+        spans = {"window_start": (0, windows.size), "window_end": (-windows.size, 0)}
+        return (time, *spans[column]) if column in spans else None
 
     def _times(self, select: Select | None, inputs: Sequence[Input], fields: tuple[Field, ...]) -> dict[str, int]:
         """The output columns that are bounds of windows."""

@@ -222,10 +222,15 @@ class Touch:
 
 @dataclass(frozen=True)
 class Narrow:
-    """Columns of an input that hold the key, one entry a column of the key; only rows of touched keys are read."""
+    """Columns of an input that hold the key, one entry a column of the key; only rows of touched keys are read.
+
+    Where a column of the key is a bound of windows, `times` has the column that these lie along, and how far a row of a
+    window is from that bound, in microseconds.
+    """
 
     input: str
     columns: tuple[str | None, ...]
+    times: tuple[tuple[str, int, int] | None, ...] = ()
 
 
 @dataclass(frozen=True)

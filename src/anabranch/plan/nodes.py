@@ -295,5 +295,8 @@ def _coarser(view: View, keys: tuple[Field, ...]) -> View:
     kept = [index for index, key in enumerate(view.keys) if key in keys]
     chosen = items([f"`k{index}`" for index in kept])
     touches = tuple(Touch(each.input, f"SELECT DISTINCT {chosen} FROM ({each.text})") for each in view.touches)
-    narrows = tuple(Narrow(each.input, tuple(each.columns[i] for i in kept)) for each in view.narrows)
+    narrows = tuple(
+        Narrow(each.input, tuple(each.columns[i] for i in kept), tuple(each.times[i] for i in kept if each.times))
+        for each in view.narrows
+    )
     return replace(view, keys=keys, touches=touches, narrows=narrows)
