@@ -96,6 +96,9 @@ def test_what_is_said_of_bounds(home: Harness) -> None:
     told = home.session.sql(f"CREATE VIEW u AS {JOINS['unbounded']} EMIT CHANGES").message or ""
     assert "UNBOUNDED: a row of a can meet any row of b" in told
     assert "b.ts BETWEEN a.ts - INTERVAL 1 HOUR AND a.ts + INTERVAL 1 HOUR" in told
+    # A view that is computed when read says the same of what it would be if its changes were kept.
+    assert "UNBOUNDED" in (home.session.sql(f"CREATE VIEW read_u AS {JOINS['unbounded']}").message or "")
+    assert home.session.sql(f"CREATE VIEW read_b AS {JOINS['band']}").message == "view read_b created"
     plan = "\n".join(str(row[0]) for row in home.query(f"EXPLAIN {JOINS['band']} EMIT CHANGES"))
     assert "rows of a are in memory if they are 30 seconds behind the progress of b" in plan
     with pytest.raises(AnabranchError, match="LATE DROP is about windows"):

@@ -29,7 +29,8 @@ from anabranch.errors import (
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, to_json
-from anabranch.plan.describe import because, unbounded
+from anabranch.plan.describe import because
+from anabranch.plan.explain import unbounded_joins
 from anabranch.plan.nodes import plan
 from anabranch.plan.outside import asks
 from anabranch.plan.strategy import Load
@@ -356,8 +357,8 @@ class Definer:
         view = self.make_view(
             statement.name.last, statement.text, statement.sql, statement.query, statement.start, statement
         )
-        catalog = self.core.catalog()
-        told = [line for each in (*catalog.nodes_of(view), view) for line in unbounded(each, catalog)]
+        snapshot = self.core.snapshot()
+        told = unbounded_joins(view, self.core.catalog(snapshot), self.world(snapshot, view.start))
         return "\n".join([f"view {statement.name.last} created", *told])
 
     def make_view(

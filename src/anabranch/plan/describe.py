@@ -181,7 +181,7 @@ def _shown_key(view: View, index: int) -> str:
 
 def unbounded(view: View, catalog: Catalog) -> list[str]:
     """What there is to say of a join of streams in which any row can meet any other, however old."""
-    if len(view.streams) < 2 or bounded(view):
+    if not view.node or len(view.streams) < 2 or bounded(view):
         return []
     streams = [catalog.stream(id) for id in view.streams.values()]
     one, other = streams[0], streams[1]

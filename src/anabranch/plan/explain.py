@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from anabranch.errors import AnabranchError, Rewritten
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog, Field, View
-from anabranch.plan.describe import PlanNode, describe, kind_of
+from anabranch.plan.describe import PlanNode, describe, kind_of, unbounded
 from anabranch.plan.nodes import plan
 from anabranch.plan.views import Planned, Surroundings
 from anabranch.sql.parser import parse
@@ -71,6 +71,18 @@ def explain_view(view: View, catalog: Catalog, world: Surroundings) -> Explanati
         reasons[view.id] = "; ".join(dict.fromkeys(subject.plan(catalog, world).reasons))
     kept, refused = _kept(subject, view, catalog, world)
     return Explanation("", view.shown_fields, tuple(describe(catalog, [view], reasons)), kept, refused)
+
+
+def unbounded_joins(view: View, catalog: Catalog, world: Surroundings) -> list[str]:
+    """What is to be said of the joins of a view that nothing bounds; of one computed when read, as it would be kept."""
+    nodes = [*catalog.nodes_of(view), view]
+    if view.emit == "read" and len(view.streams) > 1:
+        try:
+            planned = _subject(view).plan(catalog, world, feed=True)
+        except AnabranchError:
+            return []
+        nodes = [each for each in (*planned.objects, planned.view) if isinstance(each, View)]
+    return [line for each in nodes for line in unbounded(each, catalog)]
 
 
 @dataclass(frozen=True)
