@@ -246,7 +246,10 @@ class Session:
             normal = normal_form(tokenize(statement.sql))
             key = f"{hashlib.sha256(normal.encode()).hexdigest()[:24]}:{seen[normal]}"
             seen[normal] += 1
-            self._carry_out(statement, live=False, script=key)
+            result = self._carry_out(statement, live=False, script=key)
+            if isinstance(statement, CreateView):  # nobody reads the answers of a script
+                for line in (result.message or "").splitlines()[1:]:
+                    self._core.warn(f"{statement.name}: {line}")
         self._core.sinks.move()
         streams = [stream for stream in self._core.catalog().of(Stream) if stream.source is not None]
         if not streams and not until_idle:
