@@ -181,6 +181,7 @@ def test_a_view_that_is_being_made(tmp_path: Path, processes: Processes, grown: 
     check_changes(home)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_killed_process_takes_its_spark_along(tmp_path: Path, alone: Processes) -> None:
     """With a JVM of its own, as people run it: killed in the middle of a run, nothing stays behind."""

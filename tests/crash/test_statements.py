@@ -58,6 +58,7 @@ def statement(kind: str, number: int, folder: Path) -> str:
     return f"COPY s FROM '{file}' WITH (header => true)"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_statements_in_flight(tmp_path: Path, processes: Processes) -> None:
     home = tmp_path / "home"

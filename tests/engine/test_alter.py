@@ -344,7 +344,7 @@ def _one_alter(home: str, text: str) -> None:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("point", ["after-first-table-commit", "after-record"])
+@pytest.mark.parametrize("point", [pytest.param("after-first-table-commit", marks=pytest.mark.slow), "after-record"])
 def test_an_alter_that_is_killed_is_done_or_not(tmp_path: Path, spark: SparkSession, point: str) -> None:
     path = tmp_path / "home"
     query = "SELECT k, sum(n) AS n FROM s WHERE n > 0 GROUP BY k"
