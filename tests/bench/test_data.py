@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from anabranch.bench.data import AUCTIONS, DISORDER, HOUR, LATE, LATEST, MINUTE, START, Bids, generate, quoted, rows_sql
+from bench.asking import ask
 
 BIDS = Bids(50_000, 5)
 
@@ -18,14 +19,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("bids") / "it's here"
     generate(made, BIDS)
     return made
-
-
-def ask(text: str) -> Any:
-    with duckdb.connect(":memory:") as duck:
-        duck.execute("SET TimeZone = 'UTC'")
-        row = duck.execute(text).fetchone()
-    assert row is not None
-    return row if len(row) > 1 else row[0]
 
 
 def every(folder: Path) -> str:

@@ -12,6 +12,7 @@ import pytest
 from anabranch.bench import nexmark
 from anabranch.bench.data import START, quoted
 from anabranch.bench.events import DISORDER, SPAN, STREAMS, Events, generate, rows_sql
+from bench.asking import ask
 
 EVENTS = Events(20_000, 10)
 
@@ -21,14 +22,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("events")
     generate(made, EVENTS)
     return made
-
-
-def ask(text: str) -> Any:
-    with duckdb.connect(":memory:") as duck:
-        duck.execute("SET TimeZone = 'UTC'")
-        row = duck.execute(text).fetchone()
-    assert row is not None
-    return row if len(row) > 1 else row[0]
 
 
 def every(folder: Path, stream: str) -> str:

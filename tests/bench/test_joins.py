@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from anabranch.bench import epochs, joins
 from anabranch.bench.auctions import STREAMS, Auctions, generate, rows_sql
 from anabranch.bench.data import DISORDER, HOUR, MINUTE, SECOND, START, quoted
+from bench.asking import ask
 
 BIDS = Auctions(400_000, 40, span=HOUR // 4)
 
@@ -21,14 +21,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("auctions")
     generate(made, BIDS)
     return made
-
-
-def ask(text: str) -> Any:
-    with duckdb.connect(":memory:") as duck:
-        duck.execute("SET TimeZone = 'UTC'")
-        row = duck.execute(text).fetchone()
-    assert row is not None
-    return row if len(row) > 1 else row[0]
 
 
 def every(folder: Path, stream: str) -> str:

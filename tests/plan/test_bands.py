@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.plan.bands import Apart, differences, find_band, find_bands
+from anabranch.plan.bands import Apart, differences, find_bands
 from anabranch.plan.keys import Input
 from anabranch.sql.calls import conjuncts
 from anabranch.sql.lexer import tokenize
@@ -160,8 +160,6 @@ def test_the_distance_of_a_join(query: str, least: int | None, most: int | None)
         live = [index for index, each in enumerate(inputs) if not each.static]
         found = [each for each in find_bands(select, inputs, times, text) if [each[0][0], each[1][0]] == live]
         assert [each[2:] for each in found] == ([] if least is most is None else [(least, most)])
-        whole = least is not None and most is not None and items == "1 AS x"
-        assert find_band(select, inputs, times, text) == (found[0] if whole else None)
         assert find_bands(select, inputs, [frozenset() for _ in inputs], text) == []
 
 
@@ -181,7 +179,6 @@ def test_three_inputs(query: str, found: dict[str, tuple[int | None, int | None]
     select, inputs = inputs_of(text)
     bands = find_bands(select, inputs, [frozenset({"ts"})] * 3, text)
     assert {"srt"[one[0]] + "srt"[other[0]]: (least, most) for one, other, least, most in bands} == found
-    assert find_band(select, inputs, [frozenset({"ts"})] * 3, text) is None
 
 
 def test_both_directions_are_told() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from anabranch.algebra.reach import Range
 from anabranch.duck import quoted, timestamp
 from anabranch.engine.emit import copy_to_table, pane_relation, window_text
+from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import WINDOW_COLUMNS, BlockUse, Catalog, Field, Table, View
@@ -116,7 +117,7 @@ class _Query:
         view = self.view
         if view.emit == "triggers" or view.counted or not view.node or view.asks:
             return False
-        if any(duckdb_type(field.type) is None for field in self._all_fields(view)):
+        if any(duckdb_type(field.type) is None for field in self.all_fields(view)):
             return False
         empty = local_text(view.text, lambda placeholder: self._empty(view, placeholder))
         touches = [local_text(touch.text, lambda placeholder: self._empty(view, placeholder)) for touch in view.touches]
@@ -133,7 +134,7 @@ class _Query:
         wanted = [duckdb_type(field.type) or "" for field in (*view.fields, *view.hidden)]
         return len(kinds) == len(wanted) and all(map(_alike, kinds, wanted))
 
-    def _all_fields(self, view: View) -> list[Field]:
+    def all_fields(self, view: View) -> list[Field]:
         fields = [*view.fields, *view.hidden]
         for id in view.streams.values():
             fields += self.catalog.stream(id).fields
@@ -285,8 +286,8 @@ class _Query:
                 return None
             both = " UNION ALL ".join(parts)
             if self.maintainer.both_ways(view):
-                both = _net(both, _columns(view.fields))
-            return self._stamped(both, view.fields)
+                both = net_sql(_columns(view.fields), f"({both})")
+            return self.stamped(both, view.fields)
         fields = (*view.fields, *view.hidden)
         columns = _columns(fields)
         if view.node == "keyed" and not self._touch():
@@ -304,7 +305,7 @@ class _Query:
             f"SELECT {columns}, 1 AS _diff FROM __fresh r{keyed}"
             f" UNION ALL SELECT {columns}, -_diff FROM {shown} r{keyed}"
         )
-        return self._stamped(_net(both, columns), fields, ctes)
+        return self.stamped(net_sql(columns, f"({both})"), fields, ctes)
 
     def _touch(self) -> bool:
         """Put the keys that new rows touch into a table of their own; whether there are any."""
@@ -357,19 +358,13 @@ class _Query:
             where += keys.within(f"r.{quoted(along[0])}", *along[1:]) if along is not None else []
         return f"(SELECT * FROM {whole} r WHERE {' AND '.join(where) or 'true'})"
 
-    def _stamped(self, text: str, fields: Sequence[Field], ctes: str = "") -> str:
+    def stamped(self, text: str, fields: Sequence[Field], ctes: str = "") -> str:
         items = [f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields]
         version = self.maintainer.before.version + 1
         return (
             f"{ctes}SELECT {', '.join(items)}, CAST(_diff AS BIGINT) AS _diff, CAST({version} AS BIGINT) AS _version,"
             f" {timestamp(str(self.maintainer.now))} AS _at FROM ({text})"
         )
-
-
-def _net(changes: str, columns: str) -> str:
-    """What changes add up to, row by row."""
-    total = f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM ({changes})"
-    return f"{total} GROUP BY {columns} HAVING sum(_diff) <> 0"
 
 
 def _columns(fields: Sequence[Field]) -> str:

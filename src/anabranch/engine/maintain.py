@@ -24,13 +24,13 @@ from anabranch.engine import local, outside, outside_local, read
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import Held, Moves, held_back, hold, key_bounds, progress, shown_before, state_of
-from anabranch.engine.tables import change_fields
+from anabranch.engine.tables import change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import PLACE
 from anabranch.plan.catalog import NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
-from anabranch.plan.describe import append_only
+from anabranch.plan.describe import append_only, waits_for_windows
 from anabranch.plan.windows import changes_sql
 from anabranch.sql.lexer import quote_name
 
@@ -113,14 +113,12 @@ class Maintainer:
 
     def _shown_windows(self, view: View) -> DataFrame | None:
         """What a view shows now of the windows that it has shown; None if it does not wait for windows alone."""
-        triggers = view.triggers or {}
-        closes = triggers["watermark"] and triggers["counting"] is None and triggers["delay"] is None
         bound = self.progress(view, 0)
         if view.budget is not None:
             bound = shown_before(view, self.before, bound)
         time = next((key for key in view.keys if key.name in view.times), None)
         by_key = key_bounds(self.core, self.catalog, view, self.before, self.moves) is not None
-        if not closes or view.late != "correct" or bound is None or time is None or by_key:
+        if not waits_for_windows(view) or view.late != "correct" or bound is None or time is None or by_key:
             return None
         end = f"unix_micros({quote_name(time.name)})" if time.type == "timestamp" else quote_name(time.name)
         return self.fresh(view).where("true" if bound == END else f"{end} + {view.times[time.name]} <= {bound}")
@@ -160,11 +158,7 @@ class Maintainer:
     def _net(self, view: View, changed: DataFrame) -> DataFrame:
         """What changes add up to, row by row."""
         columns = ", ".join(self._names(view))
-        text = (
-            f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM `@changed` GROUP BY {columns}"
-            " HAVING sum(_diff) <> 0"
-        )
-        return self.core.frames.sql(text, {"@changed": changed})
+        return self.core.frames.sql(net_sql(columns, "`@changed`"), {"@changed": changed})
 
     def _closed(self, view: View, frame: DataFrame) -> DataFrame:
         """The rows of an answer whose windows have closed, where a view waits for that."""
@@ -516,11 +510,8 @@ class Maintainer:
         shown = read.changes_frame(self.core, self.catalog, view, self.before)
         if touched is not None:
             shown = self._semi(shown, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
-        text = (
-            f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM"
-            f" (SELECT {columns}, 1 AS _diff FROM `@fresh` UNION ALL SELECT {columns}, -_diff FROM `@shown`)"
-            f" GROUP BY {columns} HAVING sum(_diff) <> 0"
-        )
+        both = f"(SELECT {columns}, 1 AS _diff FROM `@fresh` UNION ALL SELECT {columns}, -_diff FROM `@shown`)"
+        text = net_sql(columns, both)
         return self._write(view, self.core.frames.sql(text, {"@fresh": fresh, "@shown": shown}))
 
     def _semi(self, frame: DataFrame, touched: DataFrame, pairs: list[tuple[str, str]]) -> DataFrame:

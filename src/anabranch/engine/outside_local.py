@@ -11,6 +11,7 @@ from anabranch.duck import quoted
 from anabranch.engine import local
 from anabranch.engine.emit import copy_to_table
 from anabranch.engine.outside import KEY, fields_of, inputs_of, taken_back_sql
+from anabranch.engine.tables import net_sql
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ASKED, Ask, Field, Table, View
@@ -35,7 +36,7 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     read = maintainer.after.files if maintainer.filling else {}
     rows = sum(file.rows for table in tables for file in read.get(table, {}).values()) or maintainer.new_rows(view)
     query = local.query_of(maintainer, view)
-    if rows > local.MOST_ROWS or any(duckdb_type(field.type) is None for field in query._all_fields(view)):
+    if rows > local.MOST_ROWS or any(duckdb_type(field.type) is None for field in query.all_fields(view)):
         return None
     warm = maintainer.core.warm
     try:
@@ -55,7 +56,7 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
             gone = f"(SELECT * FROM {NEW} WHERE _diff < 0)"
             taken = taken_back_sql(view, shown, gone, quoted, "IS NOT DISTINCT FROM")
             changed += f" UNION ALL SELECT {_columns(view.fields)}, _diff FROM ({taken})"
-        return copy_to_table(maintainer.core, duck, query._stamped(changed, view.fields), view.changes_table, None)
+        return copy_to_table(maintainer.core, duck, query.stamped(changed, view.fields), view.changes_table, None)
     except (local.Unfit, duckdb.Error):
         return None
     finally:
@@ -80,7 +81,7 @@ def _new_text(maintainer: Maintainer, view: View) -> str | None:
         return ""
     both = " UNION ALL ".join(parts)
     if view.inputs[0] in view.views:
-        both = f"SELECT {columns}, sum(_diff) AS _diff FROM ({both}) GROUP BY {columns} HAVING sum(_diff) <> 0"
+        both = net_sql(columns, f"({both})")
     names, wanted, keys = [], [], []
     for number, ask in enumerate(view.asks):
         types = [duckdb_type(field.type) for field in fields_of(maintainer, ask, ask.by)]

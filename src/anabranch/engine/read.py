@@ -9,7 +9,7 @@ from anabranch.algebra.progress import END, Punctuation
 from anabranch.algebra.windows import SlidingWindows, first_window_sql, last_window_sql, window_starts_sql, window_time
 from anabranch.engine import system
 from anabranch.engine.core import Core
-from anabranch.engine.tables import PANE, change_fields, pane_fields
+from anabranch.engine.tables import PANE, change_fields, net_sql, pane_fields
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Reference
@@ -331,7 +331,7 @@ def shown_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *,
     """What a view has emitted, net: each row as often as its changes add up to."""
     frame = changes_frame(core, catalog, view, snapshot)
     columns = ", ".join(quote_name(field.name) for field in view.fields)
-    net = f"SELECT {columns}, sum(_diff) AS _diff FROM `@changes` GROUP BY {columns} HAVING sum(_diff) <> 0"
+    net = net_sql(columns, "`@changes`")
     if not counted:
         net = (
             f"SELECT {columns} FROM ({net}) LATERAL VIEW"

@@ -41,3 +41,9 @@ def change_fields(view: View, panes: Panes | None) -> tuple[Field, ...]:
     if view.direct and panes is not None:
         return (*view.fields, *hidden_keys(view, panes), WINDOW, DIFF, VERSION)
     return (*view.fields, DIFF, VERSION)
+
+
+def net_sql(columns: str, changes: str) -> str:
+    """What changes add up to, row by row, for Spark and DuckDB; `changes` is a relation with a signed count."""
+    total = f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM {changes}"
+    return f"{total} GROUP BY {columns} HAVING sum(_diff) <> 0"

@@ -17,32 +17,13 @@ from anabranch.algebra.plane import Behind
 from anabranch.plan.catalog import WINDOW_COLUMNS
 from anabranch.plan.distances import Apart, Column, differences, follow
 from anabranch.plan.keys import INNER, Input
-from anabranch.sql.calls import aggregate_calls
 from anabranch.sql.durations import MILLISECOND
 from anabranch.sql.lexer import Token
 from anabranch.sql.syntax import Select
 
-__all__ = ["Apart", "Found", "Place", "Reach", "differences", "find_band", "find_bands", "place_of"]
+__all__ = ["Apart", "Place", "Reach", "differences", "find_bands", "place_of"]
 
 Place = tuple[int, str]  # an input, and a column of it
-Found = tuple[Place, Place, int, int]
-
-
-def find_band(select: Select, inputs: Sequence[Input], times: Sequence[frozenset[str]], text: str) -> Found | None:
-    """The event times of the two sides of a join that are near each other, and how far the second is from the first.
-
-    `times` has the event times of each input, none for one that never changes. Only a join that gives each pair as it
-    is has a band: aggregates and window functions look at many pairs at once.
-    """
-    live = [index for index, each in enumerate(inputs) if not each.static]
-    tokens = [token for item in select.items for token in item.tokens]
-    apart = select.group or select.distinct or select.subqueries or any(token.upper == "OVER" for token in tokens)
-    if len(live) != 2 or apart or any(aggregate_calls(tokens)):
-        return None
-    for one, other, least, most in find_bands(select, inputs, times, text):
-        if least is not None and most is not None:
-            return one, other, least, most
-    return None
 
 
 def find_bands(

@@ -11,25 +11,15 @@ from collections.abc import Sequence
 
 from anabranch.algebra.reach import Near
 from anabranch.algebra.windows.sql import quotient
-from anabranch.sql.lexer import Span, quote_name
-from anabranch.sql.splice import Edit
-from anabranch.sql.syntax import Select
+from anabranch.sql.lexer import quote_name
 
 _BUCKET = "__bucket_{}"
-
-
-def condition(select: Select) -> list[Edit]:
-    """The edits that let rows of equal buckets meet."""
-    same = f"{_BUCKET.format(0)} = {_BUCKET.format(1)}"
-    if select.where is not None:
-        start, end = select.where.span.start, select.where.span.end
-        return [Edit(Span(start, start), "("), Edit(Span(end, end), f") AND {same}")]
-    assert select.from_span is not None
-    return [Edit(Span(select.from_span.end, select.from_span.end), f" WHERE {same}")]
+#: What holds for rows that can meet.
+SAME = f"{_BUCKET.format(0)} = {_BUCKET.format(1)}"
 
 
 def spread(text: str, near: Near, times: tuple[str, str], columns: Sequence[str]) -> str:
-    """A query with that condition, over inputs that have the buckets. `times` are the event times of both sides."""
+    """A query that asks for SAME, over inputs that have the buckets. `times` are the event times of both sides."""
     assert near.least is not None and near.most is not None
     width = max(near.most - near.least, 1)
     one, other = (f"unix_micros({quote_name(time)})" for time in times)

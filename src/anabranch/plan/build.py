@@ -10,7 +10,7 @@ from anabranch.algebra.reach import Near
 from anabranch.plan.bands import find_bands
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
-from anabranch.plan.buckets import condition, spread
+from anabranch.plan.buckets import SAME, spread
 from anabranch.plan.catalog import (
     ASKED,
     WINDOW_COLUMNS,
@@ -22,7 +22,16 @@ from anabranch.plan.catalog import (
     View,
     window_type,
 )
-from anabranch.plan.keys import Input, Keying, KeyPart, find_keys, joined_by_equals, limited, with_hidden
+from anabranch.plan.keys import (
+    Input,
+    Keying,
+    KeyPart,
+    find_keys,
+    joined_by_equals,
+    limited,
+    with_condition,
+    with_hidden,
+)
 from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.plane import bounded
@@ -326,7 +335,7 @@ class Build:
         one, other = (stream.time or "" for stream in streams)
         if any(field.type != "timestamp" for each in streams for field in each.fields if field.name == each.time):
             return ""
-        text = self._bound([*self.edits, *self._with_clause(), *condition(select)])
+        text = self._bound([*self.edits, *self._with_clause(), *with_condition(select, SAME)])
         text, _ = _told_apart(text, dict.fromkeys(name.partition("#")[0] for name in view.inputs))
         return spread(text, known[0], (one, other), names)
 
@@ -358,12 +367,7 @@ class Build:
         self.counted = reference.placeholder
         same = " AND ".join(f"__t.__k{i} <=> ({part.expression})" for i, part in enumerate(keying.parts)) or "true"
         shown = f"coalesce({PLACE} <= (SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same}), true)"
-        if select.where is not None:
-            start, end = select.where.span.start, select.where.span.end
-            self.guard = [Edit(Span(start, start), "("), Edit(Span(end, end), f") AND {shown}")]
-        else:
-            assert select.from_span is not None
-            self.guard = [Edit(Span(select.from_span.end, select.from_span.end), f" WHERE {shown}")]
+        self.guard = with_condition(select, shown)
 
     def _place_blocks(self, select: Select) -> None:
         selects = [(select, self.query)]

@@ -110,7 +110,7 @@ def append_only(view: View, catalog: Catalog) -> bool:
         return all(append_only(each, catalog) for each in below)
     if view.node == "lookup":
         return all(append_only(catalog.view(id), catalog) for id in view.views.values())
-    return _closes(view) and view.late in LEFT_ALONE
+    return waits_for_windows(view) and view.late in LEFT_ALONE
 
 
 def tables_of(view: View) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ def _rule_words(rule: Rule, time: str) -> str:
     return f"the highest {rule.expression}"
 
 
-def _closes(view: View) -> bool:
+def waits_for_windows(view: View) -> bool:
     """Whether a key is shown once, when its window closes, and again only for late rows."""
     if view.emit == "close":
         return True
@@ -328,7 +328,7 @@ class _Describer:
             lines.append(f"{when}, its whole answer is computed anew and compared with the last")
         lines += self._static_lines(view)
         lines += [*_in_memory(view, self.catalog), *unbounded(view, self.catalog)]
-        by_key = key_of_progress(self.catalog, view) if _closes(view) else None
+        by_key = key_of_progress(self.catalog, view) if waits_for_windows(view) else None
         if by_key is not None:
             lines.append(f"windows of a {by_key[0].key} close by its own progress")
         return lines

@@ -337,3 +337,12 @@ def with_hidden(select: Select, hidden: Iterable[tuple[str, str]]) -> list[Edit]
     added = "".join(f", {expression} AS {quote_name(name)}" for name, expression in hidden)
     last = select.items[-1].span
     return [Edit(Span(last.end, last.end), added)] if added else []
+
+
+def with_condition(select: Select, condition: str) -> list[Edit]:
+    """Edits that ask one thing more of the rows of a SELECT."""
+    if select.where is not None:
+        start, end = select.where.span.start, select.where.span.end
+        return [Edit(Span(start, start), "("), Edit(Span(end, end), f") AND {condition}")]
+    assert select.from_span is not None
+    return [Edit(Span(select.from_span.end, select.from_span.end), f" WHERE {condition}")]
