@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, Punctuation
-from anabranch.algebra.windows import SlidingWindows, first_window_sql, last_window_sql, window_starts_sql, window_time
+from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_time
 from anabranch.engine import system
 from anabranch.engine.core import Core
+from anabranch.engine.places import ends_sql, starts_sql
 from anabranch.engine.tables import PANE, change_fields, net_sql, pane_fields
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.ledger import Snapshot
@@ -206,7 +207,7 @@ def pane_frame(core: Core, panes: Panes, use: BlockUse, paths: list[str], closed
     pane = f"unix_micros({PANE})"
     id = f"({{}} - {use.window_zero}) div {windows.slide} AS window_id".format
     if use.numbers:
-        starts = window_starts_sql(pane, windows, panes.grain, "spark")
+        starts = starts_sql(panes, windows, "spark")
         bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}", number=True)
         bounds += f", {id('__starts.start')}"
         source = f"`@panes` LATERAL VIEW explode({starts}) __starts AS start"
@@ -225,7 +226,7 @@ def pane_frame(core: Core, panes: Panes, use: BlockUse, paths: list[str], closed
         bounds = f"{bounds_sql('__start', f'__start + {windows.size}')}, {id('__start')}"
         source = f"({_by_difference(panes, use, windows)})"
     else:
-        starts = window_starts_sql(pane, windows, panes.grain, "spark")
+        starts = starts_sql(panes, windows, "spark")
         bounds = f"{bounds_sql('__starts.start', f'__starts.start + {windows.size}')}, {id('__starts.start')}"
         source = f"`@panes` LATERAL VIEW explode({starts}) __starts AS start"
     return core.frames.sql(f"SELECT * FROM (SELECT {columns}, {bounds} FROM {source}){where}", {"@panes": frame})
@@ -245,9 +246,8 @@ def _by_difference(panes: Panes, use: BlockUse, windows: SlidingWindows) -> str:
     such events windows are all alike.
     """
     keys = [quote_name(key.name) for key in panes.keys]
-    pane = f"unix_micros({PANE})"
-    first = first_window_sql(pane, windows, panes.grain, "spark")
-    beyond = f"{last_window_sql(pane, windows, panes.grain, 'spark')} + {windows.slide}"
+    first, last = ends_sql(panes, windows, "spark")
+    beyond = f"{last} + {windows.slide}"
     names = [quote_name(name) for name in use.columns]
     comes = ", ".join(f"{name} AS d{i}, int({name} IS NOT NULL) AS n{i}" for i, name in enumerate(names))
     goes = ", ".join(f"-{name} AS d{i}, -int({name} IS NOT NULL) AS n{i}" for i, name in enumerate(names))

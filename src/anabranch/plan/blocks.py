@@ -16,7 +16,7 @@ from anabranch.algebra.windows import SlidingWindows
 from anabranch.errors import UnknownName
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Stream, Table, window_type
-from anabranch.plan.strategy import PANES, ROWS, Loads, Strategy, strategy_of
+from anabranch.plan.strategy import ADAPTIVE, PANES, ROWS, WINDOWS, Loads, Strategy, strategy_of
 from anabranch.plan.windows import needs_numbers, sliding, value_sql
 from anabranch.sql.calls import Call, aggregate_calls, chains, occurrences
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name, tokenize
@@ -81,7 +81,17 @@ class Block:
         """Blocks with equal signatures can share a table of partials."""
         keys = sorted(f"{key.name}={normal_form(tokenize(key.expression))}" for key in self.row_keys)
         time = (self.time or "").lower()
-        return "|".join([self.stream.id, normal_form(tokenize(self.from_text)), time, *keys])
+        windows = self.spans
+        spans = [f"{windows.size} every {windows.slide} from {windows.origin}"] if windows is not None else []
+        return "|".join([self.stream.id, normal_form(tokenize(self.from_text)), time, *spans, *keys])
+
+    @property
+    def spans(self) -> SlidingWindows | None:
+        """The windows that partials have spans of, if that is how they are kept; aligned at their start."""
+        windows = self.windows
+        if windows is None or self.strategy is None or self.strategy.name != ADAPTIVE:
+            return None
+        return SlidingWindows(windows.size, windows.slide, windows.first_start % windows.slide)
 
     @property
     def time(self) -> str | None:
@@ -151,11 +161,12 @@ def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, 
         strategy = strategy_of(window.strategy, windows, stream, row_keys, binder.catalog, loads)
         if strategy.name == ROWS:
             return "it is asked to look at rows"
-    paned = strategy is not None and strategy.name == PANES and not uses_window
+    paned = strategy is not None and strategy.name in (PANES, ADAPTIVE) and not uses_window
     if not paned and window is not None and needs_numbers(window):
         return "its windows count rows as they came"
     if not paned:
         keys = tuple(BlockKey(k.name, k.expression, False, k.tokens) for k in keys)
+        strategy = replace(strategy, name=WINDOWS) if strategy is not None else None
     source = STREAM if paned or window is None else binder.windowed(STREAM, relation)
     if single:
         from_text = source if source == STREAM else f"{source} AS __windowed"

@@ -140,8 +140,15 @@ class Panes:
     conditions: tuple[str | None, ...]  # of the views that share it; a row that none wants is left out
     made: int = 0  # columns made so far, for names that are never used again
     statics_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # table id -> (version, version of its own)
+    #: The size of its windows, one every grain, where each partial has a span of them; 0: partials are those of panes.
+    spanned: int = 0
 
     kind = "panes"
+
+    @property
+    def spans(self) -> SlidingWindows | None:
+        """The windows that its partials have spans of, if they have."""
+        return SlidingWindows(self.spanned, self.grain, self.origin) if self.spanned else None
 
     @property
     def numbered(self) -> bool:
@@ -177,7 +184,7 @@ class BlockUse:
     columns: tuple[str, ...]
     first: int | None = None  # the start of window 0, where that is not the origin
     numbers: bool = False  # windows of numbers: their bounds are no times
-    strategy: str = "panes"  # or "windows"; of windows only
+    strategy: str = "panes"  # or another one; of windows only
     costs: Mapping[str, float] = field(default_factory=dict)  # what each strategy was expected to cost a window
 
     def fields(self, panes: Panes) -> tuple[Field, ...]:

@@ -368,10 +368,10 @@ class _Describer:
             kind = "TUMBLE" if windows.tumbling else "HOP"
             slide = "" if windows.tumbling else f" every {duration_text(windows.slide)}"
             count = windows.size // panes.grain
-            lines.append(
-                f"{kind} {duration_text(windows.size)}{slide}; pane {duration_text(panes.grain)},"
-                f" {count} pane{'' if count == 1 else 's'} a window"
-            )
+            kept = f"pane {duration_text(panes.grain)}, {count} pane{'' if count == 1 else 's'} a window"
+            if panes.spanned:
+                kept = "of each run, large groups by window, small ones by span (all windows of a row together)"
+            lines.append(f"{kind} {duration_text(windows.size)}{slide}; {kept}")
         if use.costs:
             told = ", ".join(f"{name} {cost:,.0f}" for name, cost in use.costs.items())
             lines.append(f"strategy {use.strategy}; predicted cost of a window, in steps: {told}")
@@ -392,7 +392,8 @@ class _Describer:
     def _state(self, view: View) -> Iterable[State]:
         for use in view.blocks:
             if use.windows is not None:
-                what = "one row a run, pane and key, reduced to one a pane and key; grows with time"
+                place = "window or span" if self.catalog.panes(use.panes).spanned else "pane"
+                what = f"one row a run, {place} and key, reduced to one a {place} and key; grows with time"
             else:
                 what = "one row a run and key, reduced to one a key; bounded by the number of keys"
             yield State(use.panes, what, use.windows is None)

@@ -299,7 +299,7 @@ class Placer:
             contents = {id: own for id, (_, own) in panes.statics_at.items()}
             if not same or contents != {id: own for id, (_, own) in statics_at.items()}:
                 continue
-            if block.windows is None or fits(block.windows, panes.grain, panes.origin):
+            if block.windows is None or block.spans or fits(block.windows, panes.grain, panes.origin):
                 return panes
             if panes.id not in self.panes and self.world.has_files(panes.id):
                 continue
@@ -310,6 +310,10 @@ class Placer:
     def _new(self, block: Block, statics_at: Mapping[str, tuple[int, int]]) -> Panes:
         by = "_".join(_slug(key.name) for key in block.row_keys) or "all"
         windows = block.windows
+        grain, origin = (windows.grain, windows.origin % windows.grain) if windows is not None else (0, 0)
+        spans = block.spans
+        if spans is not None:
+            grain, origin = spans.slide, spans.origin
         return Panes(
             self.world.new_id(f"{block.stream.name}_by_{by}"),
             block.stream.id,
@@ -318,12 +322,13 @@ class Placer:
             block.statics,
             tuple(Key(key.name, key.expression, key.type) for key in block.row_keys),
             block.time,
-            windows.grain if windows is not None else 0,
-            windows.origin % windows.grain if windows is not None else 0,
+            grain,
+            origin,
             (),
             (),
             0,
             statics_at,
+            spans.size if spans is not None else 0,
         )
 
     def _column(

@@ -36,7 +36,9 @@ _NAMES = {
     "pairs": "pairs",
 }
 _PAIRS: tuple[Literal["none", "once", "every"], ...] = ("none", "once", "every")
-_STRATEGIES: tuple[Literal["auto", "panes", "windows", "rows"], ...] = ("auto", "panes", "windows", "rows")
+_STRATEGIES: tuple[Literal["auto", "panes", "windows", "adaptive", "rows"], ...] = (
+    "auto", "panes", "windows", "adaptive", "rows",
+)  # fmt: skip
 _KINDS: dict[str, WindowKind] = {
     "TUMBLE": "tumble",
     "HOP": "hop",
