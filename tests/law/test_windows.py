@@ -145,8 +145,8 @@ STRATEGIES = ("panes", "windows", "adaptive", "rows")
 
 @pytest.mark.parametrize("seed", [3])
 def test_strategies_give_the_same_answers(home: Harness, seed: int) -> None:
-    """Panes, windows, spans and rows; windows of many panes too, which are had by difference; with values that are NULL.
-    Before the reducer and behind it."""
+    """Panes, windows, spans and rows; windows of many panes too, which are had by difference; with values that are
+    NULL; spans before the reducer and behind it."""
     dice = random.Random(seed)
     home.sql("CREATE STREAM s (k STRING, v INT, n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 3 SECONDS)")
     functions = {
@@ -157,6 +157,7 @@ def test_strategies_give_the_same_answers(home: Harness, seed: int) -> None:
     }
     items = "count(*) AS c, count(v) AS cv, sum(v) AS x, avg(v) AS a, max(v) AS m"
     queries = {}
+    views: dict[str, list[tuple[str, str]]] = {name: [] for name in functions}
     for name, function in functions.items():
         for strategy in STRATEGIES:
             keys = "" if name == "all" else "k, "
@@ -166,27 +167,29 @@ def test_strategies_give_the_same_answers(home: Harness, seed: int) -> None:
                 f" GROUP BY {keys}window_start, window_end"
             )
             queries[name, strategy] = query
-            home.sql(f"CREATE VIEW read_{name}_{strategy} AS {query}")
-            home.sql(f"CREATE VIEW kept_{name}_{strategy} AS {query} EMIT CHANGES")
-            home.sql(f"CREATE VIEW shut_{name}_{strategy} AS {query} EMIT ON WINDOW CLOSE")
+            for how, emits in (("read", ""), ("kept", " EMIT CHANGES"), ("shut", " EMIT ON WINDOW CLOSE")):
+                if strategy != "adaptive" or how == "read" or name == "odd":
+                    home.sql(f"CREATE VIEW {how}_{name}_{strategy} AS {query}{emits}")
+                    views[name].append((how, strategy))
     given = [(k, None if v % 5 == 0 else v, n, ts) for k, v, n, ts in rows(seed)]
     at = 0
     while at < len(given):
         size = dice.randrange(4, 16)
         home.insert("s", given[at : at + size])
         at += size
-    for name, again in ((name, again) for again in (False, True) for name in functions):
-        if again and name == "wide":
-            home.compact()
-        answers = {}
-        for strategy in STRATEGIES if not again else ("adaptive",):
-            for how in ("read", "kept", "shut"):
-                found = sorted(home.query(f"SELECT * FROM {how}_{name}_{strategy}"), key=str)
-                answers[how, strategy] = found
-        whole = sorted(home.query(queries[name, "rows"]), key=str)
+    wholes = {}
+    for name in functions:
+        answers = {
+            (how, strategy): sorted(home.query(f"SELECT * FROM {how}_{name}_{strategy}"), key=str)
+            for how, strategy in views[name]
+        }
+        wholes[name] = whole = sorted(home.query(queries[name, "rows"]), key=str)
         for (how, strategy), answer in answers.items():
             if how != "shut":
                 assert answer == whole, (name, how, strategy)
         shut = [answer for (how, _), answer in answers.items() if how == "shut"]
         assert all(answer == shut[0] for answer in shut)
         assert shut[0] and set(shut[0]) <= set(whole)
+    home.compact()
+    for name, whole in wholes.items():
+        assert sorted(home.query(f"SELECT * FROM read_{name}_adaptive"), key=str) == whole, name
