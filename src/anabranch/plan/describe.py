@@ -94,7 +94,7 @@ def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
         return tuple(_shown_key(view, index) for index in range(len(view.keys)))
     found: dict[str, None] = {}
     for use in view.blocks if not view.streams else ():
-        if use.windows is not None:
+        if use.windowed:
             found.update(dict.fromkeys(("window_start", "window_end")))
         found.update({key.name: None for key in catalog.panes(use.panes).keys})
     return tuple(found)
@@ -375,6 +375,11 @@ class _Describer:
         if use.costs:
             told = ", ".join(f"{name} {cost:,.0f}" for name, cost in use.costs.items())
             lines.append(f"strategy {use.strategy}; predicted cost of a window, in steps: {told}")
+        elif use.bins is not None:
+            size = f"{use.bins[0]:,}" if use.numbers else duration_text(use.bins[0])
+            lines.append(
+                f"strategy bins; a row comes in with the windows that end at it or behind it, and goes out {size} later"
+            )
         elif windows is not None or use.strategy != "panes":
             lines.append(f"strategy {use.strategy}; too little is known of the stream to predict its cost")
         lines += [f"{name} = {panes.column(name).partial}" for name in use.columns]
@@ -391,12 +396,13 @@ class _Describer:
 
     def _state(self, view: View) -> Iterable[State]:
         for use in view.blocks:
-            if use.windows is not None:
+            if use.windowed:
                 place = "window or span" if self.catalog.panes(use.panes).spanned else "pane"
+                place = place if use.bins is None else "value"
                 what = f"one row a run, {place} and key, reduced to one a {place} and key; grows with time"
             else:
                 what = "one row a run and key, reduced to one a key; bounded by the number of keys"
-            yield State(use.panes, what, use.windows is None)
+            yield State(use.panes, what, not use.windowed)
         for id in dict.fromkeys(view.streams.values()):
             stream = self.catalog.stream(id)
             yield State(stream.rows_table, f"the rows of stream {stream.name}, UNBOUNDED", False)
