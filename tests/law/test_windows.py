@@ -193,3 +193,37 @@ def test_strategies_give_the_same_answers(home: Harness, seed: int) -> None:
     home.compact()
     for name, whole in wholes.items():
         assert sorted(home.query(f"SELECT * FROM read_{name}_adaptive"), key=str) == whole, name
+
+
+def _ending(column: str, size: str, others: str) -> str:
+    return _table(f"SLIDE_BY_ROW(s, {column}, {size}, {others}, STRATEGY => 'bins')")
+
+
+BINS = {
+    "each": Case(_ending("ts", "INTERVAL 6 SECONDS", "1 ROW"), SlideByTuple(6 * SECOND), "ts", None),
+    "third": Case(_ending("ts", "INTERVAL 6 SECONDS", "3 ROWS"), SlideByTuple(6 * SECOND, 3), "ts", None),
+    "rank": Case(_ending("n", "5", "3 ROWS, BY => 'rank'"), SlideByTuple(5, 3, "rank"), "n", None),
+}
+
+
+@pytest.mark.parametrize("seed", [5])
+def test_bins_hold_what_the_extents_of_windows_hold(home: Harness, seed: int) -> None:
+    """From partials of values, before the reducer and behind it; no row is kept for it."""
+    given, dice = rows(seed), random.Random(seed)
+    home.sql("CREATE STREAM s (k STRING, v INT, n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)")
+    for name, case in BINS.items():
+        home.sql(f"CREATE VIEW {name} AS {case.query}")
+    home.sql(f"CREATE VIEW kept AS {BINS['third'].query} EMIT CHANGES")
+    at = 0
+    while at < len(given):
+        size = dice.randrange(6, 20)
+        home.insert("s", given[at : at + size])
+        at += size
+    home.sql(f"CREATE VIEW after AS {BINS['third'].query.replace('sum(v)', 'sum(v + 0)')}")
+    expected = {name: sorted(truth(case, given), key=_order) for name, case in BINS.items()}
+    for again in (False, True):
+        for name in BINS:
+            assert shown(home, f"SELECT * FROM {name}") == expected[name], (name, again)
+        for name in ("kept", "after"):
+            assert shown(home, f"SELECT * FROM {name}") == expected["third"], (name, again)
+        home.compact()
