@@ -44,7 +44,8 @@ def ends_sql(panes: Panes, windows: SlidingWindows, engine: Engine) -> tuple[str
     pane = _MICROS[engine]
     if panes.spanned:
         return first_of_span_sql(pane, windows.slide), pane
-    return tuple(each(pane, windows, panes.grain, engine) for each in (first_window_sql, last_window_sql))  # type: ignore[return-value]
+    first = first_window_sql(pane, windows, panes.grain, engine)
+    return first, last_window_sql(pane, windows, panes.grain, engine)
 
 
 def settle_sql(panes: Panes, columns: Iterable[PartialColumn], source: str, engine: Engine) -> str:
