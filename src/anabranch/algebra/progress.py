@@ -34,6 +34,7 @@ __all__ = [
     "declare",
     "end",
     "is_late",
+    "let_go",
     "observe",
     "own_bounds",
     "reached",
@@ -92,6 +93,11 @@ class Policy:
         """Whether rows move the bound, and not declarations alone."""
         return self.rule is not None
 
+    @property
+    def falls_idle(self) -> bool:
+        """Whether the stream as a whole can be silent for so long that others do not wait for it."""
+        return self.live and self.follows_rows and self.idle is not None
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -140,23 +146,36 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class ProgressState:
-    """All that has to be kept between two runs."""
+    """All that has to be kept between two runs.
+
+    seen_at: when rows last counted, or were first looked for; idle_at: when the stream was found to have been silent
+    for long enough. Both only where it can fall idle.
+    """
 
     bound: int | None = None
     high: int | None = None
     partitions: Mapping[str, PartitionState] = field(default_factory=dict)
     ahead_runs: int = 0
     ahead_rows: int = 0  # in all runs so far
+    seen_at: int | None = None
+    idle_at: int | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether the stream as a whole is silent; one that has ended has nothing to be silent about."""
+        return self.idle_at is not None and self.bound != END
 
     def to_json(self) -> dict[str, Any]:
         """The state as plain JSON values."""
-        return {
+        values: dict[str, Any] = {
             "bound": self.bound,
             "high": self.high,
             "partitions": {key: each.to_json() for key, each in self.partitions.items()},
             "ahead_runs": self.ahead_runs,
             "ahead_rows": self.ahead_rows,
         }
+        moments = {"seen_at": self.seen_at, "idle_at": self.idle_at}
+        return values | {name: moment for name, moment in moments.items() if moment is not None}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ProgressState:
@@ -167,6 +186,8 @@ class ProgressState:
             partitions={key: PartitionState.from_json(each) for key, each in values["partitions"].items()},
             ahead_runs=values["ahead_runs"],
             ahead_rows=values.get("ahead_rows", 0),
+            seen_at=values.get("seen_at"),
+            idle_at=values.get("idle_at"),
         )
 
 
@@ -183,10 +204,12 @@ def observe(policy: Policy, state: ProgressState, seen: Mapping[str, Seen], now:
     partitions = dict(state.partitions)
     high = state.high
     told: int | None = None
+    counts = False
     for key, each in seen.items():
         if policy.keyed and key == EVERY_KEY:
             told = highest(each.value, each.highest_value) if trusted else each.value
             high = highest(high, told)
+            counts = counts or told is not None
             continue
         known = partitions.get(key)
         counted = highest(each.high, each.highest) if trusted else each.high
@@ -196,6 +219,7 @@ def observe(policy: Policy, state: ProgressState, seen: Mapping[str, Seen], now:
                 highest(past, counted), now, _follow(policy, known, each, counted, trusted)
             )
             high = highest(high, counted)
+            counts = True
         elif known is None:
             # Rows that do not count are no sign of life: a partition whose clock is wrong for good must not
             # hold the others back for good.
@@ -203,7 +227,8 @@ def observe(policy: Policy, state: ProgressState, seen: Mapping[str, Seen], now:
     bound = highest(highest(state.bound, told), _together(policy, partitions, high, now))
     if policy.keyed:
         partitions = _known_keys(policy, partitions, high, bound, now)
-    return ProgressState(bound, high, partitions, ahead_runs, state.ahead_rows + sum(e.ahead for e in seen.values()))
+    ahead_rows = state.ahead_rows + sum(each.ahead for each in seen.values())
+    return ProgressState(bound, high, partitions, ahead_runs, ahead_rows, *_silence(policy, state, counts, now))
 
 
 def tick(policy: Policy, state: ProgressState, now: int) -> ProgressState:
@@ -244,6 +269,30 @@ def is_late(time: int, bound: int | None) -> bool:
     (True, False, False)
     """
     return bound is not None and time < bound
+
+
+def let_go(streams: Mapping[str, tuple[Policy, ProgressState]]) -> frozenset[str]:
+    """Those of several streams that the others do not wait for: the idle ones, as long as another one is not silent.
+
+    Nothing is let go when all are silent, known to be idle or not: then nobody is there who could go on. Nor does a
+    stream that has ended go on.
+
+    >>> policy, five = Policy(Delay(0), idle=30, live=True), ProgressState(bound=5, seen_at=0, idle_at=31)
+    >>> sorted(let_go({"a": (policy, five), "b": (policy, ProgressState(bound=90, seen_at=20))}))
+    ['a']
+    >>> sorted(let_go({"a": (policy, five), "b": (policy, ProgressState(bound=90, seen_at=1))}))
+    []
+    """
+    idle = frozenset(name for name, (_, state) in streams.items() if state.idle)
+    states = [state for _, state in streams.values()]
+    latest = max((max(state.seen_at or -END, state.idle_at or -END) for state in states), default=-END)
+
+    def goes_on(policy: Policy, state: ProgressState) -> bool:
+        if state.bound == END or state.idle:
+            return False
+        return not policy.falls_idle or state.seen_at is None or latest - state.seen_at < (policy.idle or 0)
+
+    return idle if any(goes_on(*each) for each in streams.values()) else frozenset()
 
 
 def combine(bounds: Iterable[int | None]) -> int | None:
@@ -291,6 +340,19 @@ def _together(policy: Policy, partitions: Mapping[str, PartitionState], high: in
     # With every partition silent nobody holds anybody back, and nobody can say more than the furthest has
     # said.
     return min(known) if awake else max(known)
+
+
+def _silence(policy: Policy, state: ProgressState, counts: bool, now: int) -> tuple[int | None, int | None]:
+    """Since when a stream is silent, and since when that is known to be long."""
+    if not policy.falls_idle:
+        return None, None
+    if counts:
+        return now, None
+    since = state.seen_at
+    if since is None:
+        since = max((each.seen_at for each in state.partitions.values()), default=now)
+    silent = state.bound != END and now - since >= (policy.idle or 0)
+    return since, state.idle_at if state.idle_at is not None or not silent else now
 
 
 def _idle(policy: Policy, partition: PartitionState, high: int | None, now: int) -> bool:

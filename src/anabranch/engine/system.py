@@ -48,6 +48,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("view", "string"),
         Field("disorder", "double"),
         Field("ahead_rows", "bigint"),
+        Field("idle", "boolean"),
     ),
     "views": (
         Field("name", "string"),
@@ -163,13 +164,26 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         ended = state.bound == END
         bound = _shown(state.bound)
         apart = _disorder(state.high, bound)
-        rows.append((stream.name, None, bound, ended, state.high, *counts, "stream", None, apart, state.ahead_rows))
+        row = (
+            stream.name,
+            None,
+            bound,
+            ended,
+            state.high,
+            *counts,
+            "stream",
+            None,
+            apart,
+            state.ahead_rows,
+            state.idle,
+        )
+        rows.append(row)
         kind = "partition" if stream.key is None else "key"
         for name, part in sorted(state.partitions.items()) if len(state.partitions) > 1 or kind == "key" else ():
             own = reached(stream.policy, part)
             shown = name if kind == "partition" else (name[1:] if name else None)
             apart = _disorder(part.high, own)
-            rows.append((stream.name, shown, own, ended, part.high, *[None] * 3, kind, None, apart, None))
+            rows.append((stream.name, shown, own, ended, part.high, *[None] * 3, kind, None, apart, None, None))
     late = _late_by_view(core, snapshot)
     for view in sorted((each for each in catalog.of(View) if each.owner is None), key=lambda each: each.name):
         bound = figures.view_progress(core, snapshot, view)
@@ -177,7 +191,7 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         high = max((each for each in highs if each is not None), default=None)
         shown_bound = _shown(bound)
         apart = _disorder(high, shown_bound)
-        told = (None, late.get(view.name, 0), None, "view", view.name, apart, None)
+        told = (None, late.get(view.name, 0), None, "view", view.name, apart, None, None)
         rows.append((None, None, shown_bound, bound == END, high, *told))
     return rows
 
