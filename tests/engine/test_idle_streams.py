@@ -1,4 +1,4 @@
-"""A live stream that is silent holds joins, unions and chunk joins only until it is idle; what it sends later corrects."""
+"""A live stream that is silent holds joins, unions and chunk joins until it is idle; what it sends later corrects."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from anabranch.engine import system
 from anabranch.plan.catalog import Stream
 from anabranch.testing import FakeClock, Harness
 
@@ -19,10 +20,11 @@ pytestmark = pytest.mark.spark
 NOON = datetime(2026, 1, 1, 12)
 STREAM = """
 CREATE STREAM {} (timestamp TIMESTAMP, value BIGINT, WATERMARK FOR timestamp ORDERED)
-FROM rate(rows_per_second => 1) KEEP ALL
+FROM rate({}) KEEP ALL
 """
 WINDOW = "timestamp, INTERVAL 10 SECONDS"
 VIEWS = {
+    "rest": f"SELECT window_end AS e, count(*) AS c FROM TUMBLE(trio, {WINDOW}) GROUP BY window_start, window_end",
     "united": f"SELECT window_end AS e, count(*) AS c FROM TUMBLE(both, {WINDOW}) GROUP BY window_start, window_end",
     "joined": f"""SELECT x.window_end AS e, count(*) AS c FROM TUMBLE(a, {WINDOW}) AS x JOIN TUMBLE(b, {WINDOW}) AS y
                   ON x.window_start = y.window_start AND x.window_end = y.window_end AND x.value = y.value
@@ -41,46 +43,67 @@ def after(seconds: float) -> datetime:
 
 
 def step(home: Harness, *names: str, silent: bool = False) -> None:
-    """What a session that runs does for a stream: take what is there, or if its source is silent, let the clock speak."""
+    """What a session that runs does for a stream: take what is there; if its source is silent, let the clock speak."""
     capture = home.session._capture
     for stream in home.session._core.catalog().of(Stream):
         if stream.name in names:
             _ = (None if silent else capture.step(stream)) or capture.tick(stream)
 
 
+def shown(home: Harness, view: str) -> dict[float, int]:
+    """The windows that a view has shown: when each ends, in seconds or rows, and what is counted in it."""
+    found = home.emitted(view)
+    return {(end - NOON).total_seconds() if isinstance(end, datetime) else end: count for end, count in found}
+
+
+def idle(home: Harness) -> list[str]:
+    """The streams that sys.progress says are idle, without taking anything in before."""
+    core = home.session._core
+    rows = system.frame(core, "progress", core.snapshot()).where("idle").collect()
+    return sorted(row["stream"] for row in rows)
+
+
 def test_an_idle_stream_is_not_waited_for(tmp_path: Path, spark: SparkSession) -> None:
     clock = FakeClock(NOON)
     with Harness(tmp_path / "home", spark, clock=clock) as home:
-        home.sql(";".join(STREAM.format(name) for name in "ab"))
-        home.sql("CREATE VIEW both AS SELECT timestamp, value FROM a UNION ALL SELECT timestamp, value FROM b")
+        home.sql(";".join(STREAM.format(name, "rows_per_second => 1") for name in "ab"))
+        home.sql(STREAM.format("few", "rows_per_second => 1, rows => 5"))
+        for name, other in (("both", "a"), ("trio", "few")):
+            home.sql(f"CREATE VIEW {name} AS SELECT * FROM {other} UNION ALL SELECT * FROM b")
         for name, query in VIEWS.items():
             home.sql(f"CREATE VIEW {name} AS {query} EMIT ON WINDOW CLOSE")
-        home.sql("CREATE VIEW alone AS SELECT window_end AS e, count(*) AS c"
-                 f" FROM TUMBLE(a, {WINDOW}) GROUP BY window_start, window_end EMIT ON WINDOW CLOSE")  # fmt: skip
-
-        def shown(view: str) -> list[tuple[float, int]]:
-            return sorted(
-                ((end - NOON).total_seconds() if isinstance(end, datetime) else end, count)
-                for end, count in home.emitted(view)
-            )
-
-        step(home, "a", "b")
+        step(home, "a", "b", "few")
         clock.forward(12)
         step(home, "a", "b")
         clock.forward(20)
         step(home, "b")
-        for view in VIEWS:
-            print(view, shown(view))
+        step(home, "few", silent=True)
+        tens = {name: shown(home, name) for name in ("united", "joined", "chunks", "counted")}
+        assert tens == {"united": {10: 20}, "joined": {10: 10}, "chunks": {10: 10}, "counted": {10: 10}}
+        assert list(shown(home, "changed")) == list(range(1, 12)), "the twelfth chunk of a may still grow"
+        assert idle(home) == ["few"], "it had its rows at once, and a went on for 12 seconds"
         clock.forward(10)
         step(home, "b")
         step(home, "a", silent=True)
+        assert idle(home) == ["a", "few"]
         home.reopen()
-        for view in VIEWS:
-            print(view, shown(view))
-        print(home.query("SELECT kind, stream, view, progress, idle FROM sys.progress ORDER BY kind, stream, view"))
-        step(home, "a")
-        for view in VIEWS:
-            print(view, shown(view))
-        print(home.query("SELECT kind, stream, view, progress, idle, late_rows FROM sys.progress ORDER BY kind, stream, view"))
-        print(home.query("SELECT * FROM sys.late_rows"))
-        assert 0
+        assert shown(home, "united") == {10: 20, 20: 12, 30: 10, 40: 10}
+        for view in ("joined", "chunks", "counted"):
+            assert shown(home, view) == {10: 10, 20: 2}, "what is there of the windows that are over"
+        assert shown(home, "changed")[13] == 1
+        before = {name: len(home.changes(name)) for name in VIEWS}
+        step(home, "a")  # rows from 12 to 41, for windows that were shown
+        assert shown(home, "united") == {10: 20, 20: 20, 30: 20, 40: 20}
+        for view in ("joined", "chunks", "counted"):
+            assert shown(home, view) == {10: 10, 20: 10, 30: 10, 40: 10}
+        assert shown(home, "changed") == {1: 1, **dict.fromkeys(range(2, 42), 2)}
+        assert all(len(home.changes(name)) > count for name, count in before.items() if name != "rest")
+        assert idle(home) == ["few"]
+        clock.forward(10)
+        step(home, "b")
+        assert max(shown(home, "united")) == 40, "a holds again"
+        assert home.query("SELECT e, c FROM rest ORDER BY e") == [
+            (after(10), 15), *((after(second), 10) for second in range(20, 60, 10))
+        ]  # fmt: skip
+        late = home.query("SELECT view, sum(rows) FROM sys.late_rows GROUP BY view ORDER BY view")
+        assert late == [(name, 28) for name in ("chunks", "counted", "joined", "united")]

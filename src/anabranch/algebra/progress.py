@@ -104,7 +104,7 @@ class Seen:
     """What one run saw of one part of a stream.
 
     high: the highest event time of the rows that are not ahead of the clock; highest: of all rows;
-    rows: how many there were; ahead: how many of them were ahead;
+    rows: how many there were; ahead: how many of them were ahead; late: how many came below the bound;
     times: all event times in the order in which they came, for rules that need them;
     value: the highest of what the rule computes for each row that is not ahead of the clock; highest_value: of all.
     """
@@ -116,23 +116,27 @@ class Seen:
     times: Sequence[int] = ()
     value: int | None = None
     highest_value: int | None = None
+    late: int = 0
 
 
 @dataclass(frozen=True)
 class PartitionState:
     """A partition of the source, or a key: the highest event time that counted, when it last moved (or was declared),
-    and what the rule remembers of it."""
+    what the rule remembers of it, and how many rows were late or ahead of the clock since it is known."""
 
     high: int | None
     seen_at: int
     recent: Recent | None = None
+    late_rows: int = 0
+    ahead_rows: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The state as plain JSON values."""
         values: dict[str, Any] = {"high": self.high, "seen_at": self.seen_at}
         if self.recent is not None:
             values["recent"] = {name: value for name, value in asdict(self.recent).items() if value or name == "bound"}
-        return values
+        counts = {"late_rows": self.late_rows, "ahead_rows": self.ahead_rows}
+        return values | {name: count for name, count in counts.items() if count}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PartitionState:
@@ -141,7 +145,7 @@ class PartitionState:
         kept = (
             None if recent is None else Recent(tuple(recent.get("times", ())), recent.get("since", 0), recent["bound"])
         )
-        return cls(values["high"], values["seen_at"], kept)
+        return cls(values["high"], values["seen_at"], kept, values.get("late_rows", 0), values.get("ahead_rows", 0))
 
 
 @dataclass(frozen=True)
@@ -213,17 +217,19 @@ def observe(policy: Policy, state: ProgressState, seen: Mapping[str, Seen], now:
             continue
         known = partitions.get(key)
         counted = highest(each.high, each.highest) if trusted else each.high
+        # Rows that do not count are no sign of life: a partition whose clock is wrong for good must not
+        # hold the others back for good.
+        part = known or PartitionState(None, now)
         if each.rows and counted is not None:
-            past = None if known is None else known.high
-            partitions[key] = PartitionState(
-                highest(past, counted), now, _follow(policy, known, each, counted, trusted)
+            part = replace(
+                part,
+                high=highest(part.high, counted),
+                seen_at=now,
+                recent=_follow(policy, known, each, counted, trusted),
             )
             high = highest(high, counted)
             counts = True
-        elif known is None:
-            # Rows that do not count are no sign of life: a partition whose clock is wrong for good must not
-            # hold the others back for good.
-            partitions[key] = PartitionState(None, now)
+        partitions[key] = replace(part, late_rows=part.late_rows + each.late, ahead_rows=part.ahead_rows + each.ahead)
     bound = highest(highest(state.bound, told), _together(policy, partitions, high, now))
     if policy.keyed:
         partitions = _known_keys(policy, partitions, high, bound, now)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anabranch.sql.calls import closing
-from anabranch.sql.cursor import Cursor
+from anabranch.sql.cursor import MAX_QUERIES, Cursor
 from anabranch.sql.lexer import CLOSING, OPENING, STRING, WORD, Span, Token, quote_name
 from anabranch.sql.relations import take_alias, take_relation
 from anabranch.sql.splice import Edit
@@ -22,10 +22,14 @@ from anabranch.sql.windows import WINDOW_FUNCTIONS, names_source
 def nested_edits(text: str, tokens: list[Token]) -> list[Edit]:
     """The edits that make queries of the innermost window functions that stand in others."""
     nested = {index: outer for index in range(len(tokens)) if (outer := _outer(tokens, index)) is not None}
+    deep: dict[int, int] = {}
+    for index, outer in nested.items():
+        deep[index] = deep.get(outer, 0) + 1
+    if max(deep.values(), default=0) > MAX_QUERIES:
+        return []  # the parser refuses that
     edits: list[Edit] = []
     for index, outer in nested.items():
-        last = closing(tokens, index + 1)
-        if any(index < other < last for other in nested):
+        if index in nested.values():
             continue
         relation = take_relation(Cursor(text, tokens, index), "")
         start, end = relation.span.start, relation.span.end
