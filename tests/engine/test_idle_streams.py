@@ -31,8 +31,6 @@ VIEWS = {
                   GROUP BY x.window_start, x.window_end""",
     "chunks": """SELECT window_end AS e, count(*) AS c FROM STREAM(a, 'CUT ON timestamp BY 10 SECS', 'BLOCK') x,
                  STREAM(b, 'CUT ON timestamp BY 10 SECS', 'BLOCK') y WHERE x.value = y.value""",
-    "counted": """SELECT window_end AS e, count(*) AS c FROM STREAM(a, 'CUT BY 10 ROWS', 'BLOCK') x,
-                 STREAM(b, 'CUT BY 10 ROWS', 'BLOCK') y WHERE x.value = y.value""",
     "changed": """SELECT window_end AS e, count(*) AS c FROM STREAM(a, 'CUT ON value CHANGE', 'BLOCK', 2) x,
                  STREAM(b, 'CUT ON value CHANGE', 'BLOCK', 2) y WHERE x.value = y.value""",
 }  # fmt: skip
@@ -78,8 +76,8 @@ def test_an_idle_stream_is_not_waited_for(tmp_path: Path, spark: SparkSession) -
         clock.forward(20)
         step(home, "b")
         step(home, "few", silent=True)
-        tens = {name: shown(home, name) for name in ("united", "joined", "chunks", "counted")}
-        assert tens == {"united": {10: 20}, "joined": {10: 10}, "chunks": {10: 10}, "counted": {10: 10}}
+        tens = {name: shown(home, name) for name in ("united", "joined", "chunks")}
+        assert tens == {"united": {10: 20}, "joined": {10: 10}, "chunks": {10: 10}}
         assert list(shown(home, "changed")) == list(range(1, 12)), "the twelfth chunk of a may still grow"
         assert idle(home) == ["few"], "it had its rows at once, and a went on for 12 seconds"
         clock.forward(10)
@@ -88,13 +86,13 @@ def test_an_idle_stream_is_not_waited_for(tmp_path: Path, spark: SparkSession) -
         assert idle(home) == ["a", "few"]
         home.reopen()
         assert shown(home, "united") == {10: 20, 20: 12, 30: 10, 40: 10}
-        for view in ("joined", "chunks", "counted"):
+        for view in ("joined", "chunks"):
             assert shown(home, view) == {10: 10, 20: 2}, "what is there of the windows that are over"
         assert shown(home, "changed")[13] == 1
         before = {name: len(home.changes(name)) for name in VIEWS}
         step(home, "a")  # rows from 12 to 41, for windows that were shown
         assert shown(home, "united") == {10: 20, 20: 20, 30: 20, 40: 20}
-        for view in ("joined", "chunks", "counted"):
+        for view in ("joined", "chunks"):
             assert shown(home, view) == {10: 10, 20: 10, 30: 10, 40: 10}
         assert shown(home, "changed") == {1: 1, **dict.fromkeys(range(2, 42), 2)}
         assert all(len(home.changes(name)) > count for name, count in before.items() if name != "rest")
@@ -106,4 +104,4 @@ def test_an_idle_stream_is_not_waited_for(tmp_path: Path, spark: SparkSession) -
             (after(10), 15), *((after(second), 10) for second in range(20, 60, 10))
         ]  # fmt: skip
         late = home.query("SELECT view, sum(rows) FROM sys.late_rows GROUP BY view ORDER BY view")
-        assert late == [(name, 28) for name in ("chunks", "counted", "joined", "united")]
+        assert late == [(name, 28) for name in ("chunks", "joined", "united")]
