@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.algebra.progress import END, ProgressState, Seen, advance_to, end, let_go, observe, tick
@@ -177,6 +177,7 @@ events = st.lists(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(events)
 def test_progress_never_moves_back_and_waits_for_nobody_who_is_idle(script: list[tuple[str, str, int]]) -> None:
     home = Home()
