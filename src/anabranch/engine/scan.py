@@ -365,12 +365,15 @@ def _metrics(stream: Stream, good: str, parsed: str, state: ProgressState, parts
         return items
     for index, part in enumerate(parts):
         here = parsed if len(parts) == 1 else f"{parsed} AND {PARTITION} = '{part}'"
-        items += [f"{text} AS {name}_{index}" for name, text in _of_part(here, time, value, limit).items()]
+        figures = _of_part(here, time, value, limit)
+        if state.bound is not None and len(parts) > 1:
+            figures["late"] = f"count_if({good} AND {PARTITION} = '{part}' AND {time} < {state.bound})"
+        items += [f"{text} AS {name}_{index}" for name, text in figures.items()]
     return items
 
 
 #: What is told of a part: `Seen` without the times.
-_SEEN = ("high", "highest", "rows", "ahead", "value", "highest_value")
+_SEEN = ("high", "highest", "rows", "ahead", "value", "highest_value", "late")
 
 
 def _of_part(here: str, time: str, value: str | None, limit: int | None) -> dict[str, str]:
@@ -398,6 +401,7 @@ def _seen(values: Mapping[str, Any], times: Sequence[int]) -> Seen:
         times,
         values.get("value", value),
         value,
+        values.get("late") or 0,
     )
 
 

@@ -140,6 +140,7 @@ def progress_rule(stream: Stream) -> str:
         rule += f"; for each {stream.key} on its own, the least of them for the stream"
     if stream.idle is not None and (stream.live or stream.key is not None):
         part = "partition" if stream.key is None else stream.key
+        part += ", or the stream beside others," if stream.live else ""
         rule += f"; a {part} that is silent for {duration_text(stream.idle)} is not waited for"
     if stream.live and stream.ahead is not None:
         rule += f"; a row more than {duration_text(stream.ahead)} ahead of the clock does not move it"
