@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine import read
-from anabranch.engine.ask import as_table
+from anabranch.engine.ask import Question, as_table
 from anabranch.engine.core import Core
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ASKED, Ask, Field, Table, View
@@ -82,8 +82,7 @@ def _asked(maintainer: Maintainer, view: View, rows: DataFrame) -> DataFrame:
     core = maintainer.core
     keyed = []
     for number, ask in enumerate(view.asks):
-        types = [field.type for field in fields_of(maintainer, ask, ask.by)]
-        for index, (expression, type) in enumerate(zip(ask.expressions, types, strict=True)):
+        for index, (expression, type) in enumerate(zip(ask.expressions, key_types(maintainer, ask), strict=True)):
             keyed.append(f"try_cast({expression} AS {type}) AS `{KEY.format(number, index)}`")
     text = f"SELECT *, {', '.join(keyed)} FROM `@rows` AS {quote_name(view.asks[0].of)}"
     rows = core.frames.sql(text, {"@rows": rows})
@@ -109,10 +108,10 @@ def _found(maintainer: Maintainer, ask: Ask, names: list[str], rows: DataFrame) 
     table = maintainer.catalog[ask.table]
     assert isinstance(table, Table)
     values = zip(*(column.to_pylist() for column in keys.columns), strict=True)
-    matches = core.asker(table).matches(ask.columns, ask.by, values)
+    matches = core.asker(table).matches(question_of(ask), values)
     kept = arrow_schema(fields_of(maintainer, ask, ask.columns))
     by = arrow_schema(
-        [Field(n.strip("`"), f.type) for n, f in zip(names, fields_of(maintainer, ask, ask.by), strict=True)]
+        [Field(name.strip("`"), type) for name, type in zip(names, key_types(maintainer, ask), strict=True)]
     )
     return _frame(core, as_table(matches, kept, by, ask.into))
 
@@ -121,6 +120,15 @@ def _frame(core: Core, table: Any) -> DataFrame:
     if table.num_rows:
         return core.spark.createDataFrame(table)
     return core.spark.createDataFrame(table.schema.empty_table())
+
+
+def question_of(ask: Ask) -> Question:
+    return Question(ask.columns, ask.by, ask.signs)
+
+
+def key_types(maintainer: Maintainer, ask: Ask) -> tuple[str, ...]:
+    """The types of the values that rows ask by."""
+    return ask.types or tuple(field.type for field in fields_of(maintainer, ask, ask.by))
 
 
 def fields_of(maintainer: Maintainer, ask: Ask, names: tuple[str, ...]) -> list[Field]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.duck import quoted
 from anabranch.engine import local
 from anabranch.engine.emit import copy_to_table
-from anabranch.engine.outside import KEY, fields_of, inputs_of, taken_back_sql
+from anabranch.engine.outside import KEY, fields_of, inputs_of, key_types, question_of, taken_back_sql
 from anabranch.engine.tables import net_sql
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
@@ -84,7 +84,7 @@ def _new_text(maintainer: Maintainer, view: View) -> str | None:
         both = net_sql(columns, f"({both})")
     names, wanted, keys = [], [], []
     for number, ask in enumerate(view.asks):
-        types = [duckdb_type(field.type) for field in fields_of(maintainer, ask, ask.by)]
+        types = [duckdb_type(type) for type in key_types(maintainer, ask)]
         for index, (expression, type) in enumerate(zip(ask.expressions, types, strict=True)):
             names.append(KEY.format(number, index))
             wanted.append(f"{expression} AS {quote_name(names[-1])}")
@@ -115,7 +115,7 @@ def _lists(maintainer: Maintainer, ask: Ask, keys: list[tuple[Any, ...]]) -> pa.
 
     table = maintainer.catalog[ask.table]
     assert isinstance(table, Table)
-    matches = maintainer.core.asker(table).matches(ask.columns, ask.by, keys)
+    matches = maintainer.core.asker(table).matches(question_of(ask), keys)
     schema = arrow_schema(fields_of(maintainer, ask, ask.columns))
     values: dict[tuple[Any, ...], list[dict[str, Any]]] = {
         key: found.cast(schema).to_pylist() for key, found in matches.items()
