@@ -107,6 +107,26 @@ def test_nothing_is_missed_however_a_value_is_kept(tmp_path: Path, type: str) ->
                 assert got == expected if exact else got >= expected, (declared[number], sign, value)
 
 
+def test_equality_goes_by_the_type_that_a_column_is_given(tmp_path: Path) -> None:
+    path = str(tmp_path / "given.db")
+    kept = [(7, "012", "2026-01-02 03:04:05", 2, "x"), ("7", " 12", "2026-01-02", 0, b"x"), (0.5, "1", None, 1, None)]
+    with sqlite3.connect(path) as outside:
+        outside.execute("CREATE TABLE t (s, i TEXT, d DATETIME, b INTEGER, x TEXT)")
+        outside.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", kept)
+    types = [("s", "string"), ("i", "int"), ("d", "date"), ("b", "boolean"), ("x", "binary")]
+    table = SqliteTable({"path": path, "table": "t"}, tuple(Field(*each) for each in types))
+    asker = Asker("t", table, Asking(), lambda: 0, lambda _: False)
+    rows = table.read().to_pylist()
+    for by in ("s", "i", "d", "b", "x"):
+        keys = list(dict.fromkeys((row[by],) for row in rows if row[by] is not None))
+        found = {key: each.num_rows for key, each in asker.matches(Question(("i",), (by,)), keys).items()}
+        assert found == {key: sum(row[by] == key[0] for row in rows) for key in keys}
+    assert asker.matches(Question(("i",), ("s", "i")), [("7", 12), ("0.5", 1), ("7", 1)]).keys() == {
+        ("7", 12),
+        ("0.5", 1),
+    }
+
+
 LIKES = ["a%", "A_", "\\%", "%", "a\0%b", "_", "12", "é_"]
 
 

@@ -10,12 +10,13 @@ was committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from anabranch.engine import read
 from anabranch.engine.ask import Question, as_table
-from anabranch.engine.core import Core
+from anabranch.engine.tables import net_sql
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ASKED, Ask, Field, Table, View
 from anabranch.plan.describe import append_only
@@ -28,28 +29,53 @@ if TYPE_CHECKING:
     from anabranch.engine.maintain import Maintainer
 
 KEY = "__key_{}_{}"
+#: Python's calendar, which is shorter than Spark's.
+_CALENDAR = {
+    "date": ("0001-01-01", "9999-12-31"),
+    "timestamp": ("0001-01-01 00:00:00+00:00", "9999-12-31 23:59:59.999999+00:00"),
+}
 
 
-def changes(maintainer: Maintainer, view: View, *, anew: bool = False) -> DataFrame | None:
+@contextmanager
+def changes(maintainer: Maintainer, view: View, *, anew: bool = False) -> Iterator[DataFrame | None]:
     """The changes of such a node for a commit; None if nothing comes in.
 
-    With `anew`, the rows below may be others than those that it has, though no new ones came.
+    With `anew`, the rows below may be others than those that it has, though no new ones came. The rows are kept while
+    this is open: their keys are collected before what was found for them is written.
     """
     new = _difference(maintainer, view) if anew else maintainer.delta(view, view.inputs[0])
     if new is None:
-        return None
-    frames = maintainer.core.frames
+        yield None
+        return
+    rows = _keyed(maintainer, view, new).persist()
+    try:
+        found = _asked(maintainer, view, rows.where("_diff > 0"))
+        if _only_grows(maintainer, view) and not anew:
+            yield found
+        else:
+            yield found.unionByName(_taken_back(maintainer, view, rows.where("_diff < 0")))
+    finally:
+        rows.unpersist()
+
+
+def _only_grows(maintainer: Maintainer, view: View) -> bool:
+    """Whether no row that asks can be one that is taken back."""
+    if maintainer.filling or view.inputs[0] in view.streams:
+        return True
+    return append_only(maintainer.catalog.view(view.views[view.inputs[0]]), maintainer.catalog)
+
+
+def _keyed(maintainer: Maintainer, view: View, new: DataFrame) -> DataFrame:
+    """What comes and goes, net, with the values that rows ask by."""
     columns = _columns(view)
-    if view.inputs[0] in view.streams:
-        return _asked(maintainer, view, frames.sql(f"SELECT {columns}, 1 AS _diff FROM `@new`", {"@new": new}))
-    net = (
-        f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM `@new` GROUP BY {columns} HAVING sum(_diff) {{}} 0"
-    ).format
-    found = _asked(maintainer, view, frames.sql(net(">"), {"@new": new}))
-    below = maintainer.catalog.view(view.views[view.inputs[0]])
-    if maintainer.filling or (append_only(below, maintainer.catalog) and not anew):
-        return found
-    return found.unionByName(_taken_back(maintainer, view, frames.sql(net("<"), {"@new": new})))
+    came = f"SELECT {columns}, 1 AS _diff FROM `@new`"
+    net = came if view.inputs[0] in view.streams else net_sql(columns, "`@new`")
+    keys = []
+    for number, ask in enumerate(view.asks):
+        for index, (expression, type) in enumerate(zip(ask.expressions, key_types(maintainer, ask), strict=True)):
+            keys.append(f"{key_sql(ask, expression, type, type)} AS `{KEY.format(number, index)}`")
+    text = f"SELECT *, {', '.join(keys)} FROM ({net}) AS {quote_name(view.asks[0].of)}"
+    return maintainer.core.frames.sql(text, {"@new": new})
 
 
 def _difference(maintainer: Maintainer, view: View) -> DataFrame | None:
@@ -80,12 +106,6 @@ def inputs_of(view: View) -> tuple[Field, ...]:
 def _asked(maintainer: Maintainer, view: View, rows: DataFrame) -> DataFrame:
     """New rows with what is found for them."""
     core = maintainer.core
-    keyed = []
-    for number, ask in enumerate(view.asks):
-        for index, (expression, type) in enumerate(zip(ask.expressions, key_types(maintainer, ask), strict=True)):
-            keyed.append(f"try_cast({expression} AS {type}) AS `{KEY.format(number, index)}`")
-    text = f"SELECT *, {', '.join(keyed)} FROM `@rows` AS {quote_name(view.asks[0].of)}"
-    rows = core.frames.sql(text, {"@rows": rows})
     relations = {"@rows": rows}
     joins, shown = [], []
     for number, ask in enumerate(view.asks):
@@ -113,13 +133,20 @@ def _found(maintainer: Maintainer, ask: Ask, names: list[str], rows: DataFrame) 
     by = arrow_schema(
         [Field(name.strip("`"), type) for name, type in zip(names, key_types(maintainer, ask), strict=True)]
     )
-    return _frame(core, as_table(matches, kept, by, ask.into))
+    return core.spark.createDataFrame(as_table(matches, kept, by, ask.into))
 
 
-def _frame(core: Core, table: Any) -> DataFrame:
-    if table.num_rows:
-        return core.spark.createDataFrame(table)
-    return core.spark.createDataFrame(table.schema.empty_table())
+def key_sql(ask: Ask, value: str, type: str, own: str) -> str:
+    """A value that a row asks by, for Spark and DuckDB, which calls the type `own`.
+
+    A day or time outside of the calendar equals nothing, and compares as the end of the calendar does.
+    """
+    key = f"try_cast({value} AS {own})"
+    if type not in _CALENDAR:
+        return key
+    first, last = (f"CAST('{end}' AS {own})" for end in _CALENDAR[type])
+    ends = (first, last) if ask.signs else ("NULL", "NULL")
+    return f"CASE WHEN {key} < {first} THEN {ends[0]} WHEN {key} > {last} THEN {ends[1]} ELSE {key} END"
 
 
 def question_of(ask: Ask) -> Question:

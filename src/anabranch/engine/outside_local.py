@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.duck import quoted
 from anabranch.engine import local
 from anabranch.engine.emit import copy_to_table
-from anabranch.engine.outside import KEY, fields_of, inputs_of, key_types, question_of, taken_back_sql
+from anabranch.engine.outside import KEY, fields_of, inputs_of, key_sql, key_types, question_of, taken_back_sql
 from anabranch.engine.tables import net_sql
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
@@ -82,13 +82,13 @@ def _new_text(maintainer: Maintainer, view: View) -> str | None:
     both = " UNION ALL ".join(parts)
     if view.inputs[0] in view.views:
         both = net_sql(columns, f"({both})")
-    names, wanted, keys = [], [], []
+    wanted, keys = [], []
     for number, ask in enumerate(view.asks):
-        types = [duckdb_type(type) for type in key_types(maintainer, ask)]
-        for index, (expression, type) in enumerate(zip(ask.expressions, types, strict=True)):
-            names.append(KEY.format(number, index))
-            wanted.append(f"{expression} AS {quote_name(names[-1])}")
-            keys.append(f"TRY_CAST({quoted(names[-1])} AS {type}) AS {quoted(names[-1])}")
+        for index, (expression, type) in enumerate(zip(ask.expressions, key_types(maintainer, ask), strict=True)):
+            name, own = KEY.format(number, index), duckdb_type(type)
+            assert own is not None
+            wanted.append(f"{expression} AS {quote_name(name)}")
+            keys.append(f"{key_sql(ask, quoted(name), type, own)} AS {quoted(name)}")
     given = ", ".join(quote_name(field.name) for field in inputs_of(view))
     asking = f"SELECT {given}, `_diff`, {', '.join(wanted)} FROM `@rows` AS {quote_name(view.asks[0].of)}"
     text = local_text(asking, lambda _: f"({both})")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.catalog import ASKED, Ask, Catalog, Field, Stream, Table, View
 from anabranch.plan.keys import INNER, Input
-from anabranch.plan.questions import Found, Questions
+from anabranch.plan.questions import Found, Questions, shared_names
 from anabranch.plan.windows import needs_numbers
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
 from anabranch.sql.splice import Edit
@@ -202,7 +202,7 @@ class _Placing:
 
     def _needed(self, index: int, table: Table) -> list[Field]:
         """The columns of a table that the query can see. Those of USING are there once, on the left."""
-        using = self._using(index)
+        using = shared_names(self.select.relations[index])
         there = [field for field in table.fields if field.name.lower() not in using]
         if not there:
             raise refuse(
@@ -218,10 +218,6 @@ class _Placing:
         names = {token.name.lower() for token in tokens if token.is_name}
         return [field for field in there if field.name.lower() in names] or there[:1]
 
-    def _using(self, index: int) -> list[str]:
-        tokens = self.select.relations[index].condition_tokens
-        return [t.name.lower() for t in tokens[1:] if t.is_name] if tokens and tokens[0].upper == "USING" else []
-
     # ---- *
 
     def star_edits(self, asked: dict[int, Table]) -> Iterator[Edit]:
@@ -234,7 +230,11 @@ class _Placing:
                 name = item.tokens[0].name.lower()
                 index = next((i for i, each in enumerate(self.inputs) if each.exposed == name), None)
                 if index is not None:
-                    columns = [*self._using(index), *self._columns(index)] if index in asked else self._columns(index)
+                    columns = (
+                        [*shared_names(self.select.relations[index]), *self._columns(index)]
+                        if index in asked
+                        else self._columns(index)
+                    )
                     yield Edit(item.span, ", ".join(self._qualified(index, column) for column in columns))
             elif any(True for _ in _stars(item.tokens)):
                 names = ", ".join(table.name for table in asked.values())
@@ -244,7 +244,7 @@ class _Placing:
                 )  # fmt: skip
 
     def _everything(self) -> Iterator[str]:
-        shared = [name for index in range(len(self.inputs)) for name in self._using(index)]
+        shared = [name for index in range(len(self.inputs)) for name in shared_names(self.select.relations[index])]
         for name in dict.fromkeys(shared):
             owner = next(index for index, each in enumerate(self.inputs) if name in each.columns)
             yield self._qualified(owner, name)

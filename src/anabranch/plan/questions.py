@@ -23,7 +23,7 @@ from anabranch.plan.keys import INNER, INTEGERS, Input
 from anabranch.sources.lookup import KEY_TYPES, searchable
 from anabranch.sql.calls import chains, conjuncts
 from anabranch.sql.lexer import SYMBOL, Span, Token, quote_name
-from anabranch.sql.syntax import Select
+from anabranch.sql.syntax import Relation, Select
 
 if TYPE_CHECKING:
     from anabranch.plan.build import Build
@@ -67,11 +67,12 @@ class Questions:
 
     def find(self, index: int, table: Table) -> Found:
         """What asks the table at a place of the FROM clause."""
-        pairs = [pair for pair in self._pairs(index) if pair.column in _types(table)]
+        pairs = list(self._pairs(index))
         equal = [p for p in pairs if p.sign == "=" and p.live is not None and _types(table)[p.column] in KEY_TYPES]
-        if not equal:
-            return self._by_comparison(index, table, pairs)
         live = _most(equal)
+        self._check_shared(index, table, [pair.column for pair in equal if pair.live == live])
+        if live is None:
+            return self._by_comparison(index, table, pairs)
         first: dict[str, Pair] = {}
         for pair in equal:
             if pair.live == live:
@@ -81,6 +82,17 @@ class Questions:
             if pair.given != wanted and not (pair.given in INTEGERS and wanted in INTEGERS):
                 raise self._unlike(table, pair, f"CAST(... AS {wanted.upper()}) makes them alike")
         return Found(live, tuple(first.values()))
+
+    def _check_shared(self, index: int, table: Table, asked: Sequence[str]) -> None:
+        """All columns of USING have to be asked by: nobody compares them once more."""
+        for name in shared_names(self.select.relations[index]):
+            if self._own_name(index, name) not in asked:
+                raise refuse(
+                    self.text,
+                    self.select.relations[index].condition or self.select.relations[index].span,
+                    f"{table.name} is asked by columns of one relation that are alike, and {name} is not among them",
+                    f"write the condition with ON: ON {table.name}.{name} = s.{name}",
+                )
 
     def _by_comparison(self, index: int, table: Table, pairs: Sequence[Pair]) -> Found:
         relation = self.select.relations[index]
@@ -93,10 +105,10 @@ class Questions:
             what = f"{table.name} is only asked by equal whole numbers, texts, booleans and days"
             raise refuse(self.text, whole, what, hint)
         fitting = [pair for pair in pairs if _value_type(table, pair)]
-        if not any(pair.live is not None for pair in fitting):
+        live = _most(fitting)
+        if live is None:
             hint = f"{table.name} is asked by numbers, texts, days and times of one type; CAST(...) makes them alike"
             raise self._unlike(table, asking[0], hint)
-        live = _most([pair for pair in fitting if pair.live is not None])
         own = tuple(pair for pair in fitting if pair.live in (live, None))
         return Found(live, own, tuple(_value_type(table, pair) for pair in own))
 
@@ -113,9 +125,9 @@ class Questions:
         conditions: list[Sequence[Token]] = []
         if tokens and tokens[0].upper == "USING":
             for token in (each for each in tokens[1:] if each.is_name):
-                owners = [i for i in range(index) if token.name.lower() in self.inputs[i].columns]
-                if len(owners) == 1 and not self.inputs[owners[0]].static:
-                    yield from self._typed(owners[0], token.span, token.name.lower(), "=")
+                live = self._one_relation([token], index, inputs=self.inputs[:index])
+                if live is not None:
+                    yield from self._typed(live, token.span, self._own_name(index, token.name.lower()), "=")
         elif tokens:
             conditions.append(tokens[1:] if tokens[0].upper == "ON" else tokens)
         if self.select.where is not None and relation.join in INNER:
@@ -131,9 +143,12 @@ class Questions:
         if place is None or place[0] != index or not value or any(token.upper in ("SELECT", "OVER") for token in value):
             return
         live = self._one_relation(value, index)
-        if live is not None or _constant(value):
-            span = Span(value[0].start, value[-1].end)
-            yield from self._typed(live, span, place[1], _ALIKE.get(sign, sign))
+        if live is None and not _constant(value):
+            return
+        if live is not None and self._may_be_missing(live, index) and self._column(value) is None:
+            return  # what is made of NULLs need not be NULL, and rows that are not there ask nothing
+        span = Span(value[0].start, value[-1].end)
+        yield from self._typed(live, span, self._own_name(index, place[1]), _ALIKE.get(sign, sign))
 
     def _typed(self, live: int | None, expression: Span, column: str, sign: str) -> Iterator[Pair]:
         """A pair, unless Spark finds something in the expression that the rows of the relation do not have."""
@@ -148,21 +163,32 @@ class Questions:
             return
         yield Pair(live, expression, column, _plain(given), sign)
 
+    def _own_name(self, index: int, column: str) -> str:
+        """The name that a column has in its table, whatever it is called here."""
+        place = list(self.inputs[index].columns).index(column)
+        return self.build.fields_of(self.select.relations[index])[place].name.lower()
+
+    def _may_be_missing(self, live: int, before: int) -> bool:
+        """Whether an outer join can put NULLs in place of a row of this relation, before a table is joined."""
+        joins = [self.select.relations[live].join, *(each.join for each in self.select.relations[live + 1 : before])]
+        return joins[0].startswith(("LEFT", "FULL")) or any(each.startswith(("RIGHT", "FULL")) for each in joins[1:])
+
     def _column(self, tokens: Sequence[Token]) -> tuple[int, str] | None:
         named = list(chains(tokens))
         if len(named) != 1 or not tokens or named[0].span != Span(tokens[0].start, tokens[-1].end):
             return None
         return place_of(tuple(part.lower() for part in named[0].parts), self.inputs)
 
-    def _one_relation(self, tokens: Sequence[Token], before: int) -> int | None:
+    def _one_relation(self, tokens: Sequence[Token], before: int, inputs: Sequence[Input] = ()) -> int | None:
         """The only relation whose columns an expression is made of; the columns of its windows are not in its rows."""
+        inputs = inputs or self.inputs
         places = []
         for each in chains(tokens):
             parts = tuple(part.lower() for part in each.parts)
-            place = place_of(parts, self.inputs)
+            place = place_of(parts, inputs)
             if place is not None:
                 places.append(place)
-            elif len(parts) > 1 or any(parts[0] in other.columns for other in self.inputs):
+            elif len(parts) > 1 or any(parts[0] in other.columns for other in inputs):
                 return None
         if len({place[0] for place in places}) != 1:
             return None
@@ -170,6 +196,12 @@ class Questions:
         own = {field.name.lower() for field in self.build.fields_of(self.select.relations[live])}
         inside = all(place[1] in own for place in places)
         return live if live < before and not self.inputs[live].static and inside else None
+
+
+def shared_names(relation: Relation) -> list[str]:
+    """The columns of USING."""
+    tokens = relation.condition_tokens
+    return [t.name.lower() for t in tokens[1:] if t.is_name] if tokens and tokens[0].upper == "USING" else []
 
 
 def compared(conjunct: Sequence[Token]) -> Iterator[tuple[Sequence[Token], str, Sequence[Token]]]:
@@ -238,13 +270,13 @@ def _types(table: Table) -> dict[str, str]:
     return {field.name.lower(): _plain(field.type) for field in table.fields}
 
 
-def _most(pairs: Sequence[Pair]) -> int:
+def _most(pairs: Sequence[Pair]) -> int | None:
     """The relation that has most columns to ask by; the first of several."""
     columns: dict[int, set[str]] = {}
     for pair in pairs:
         if pair.live is not None:
             columns.setdefault(pair.live, set()).add(pair.column)
-    return max(columns, key=lambda each: (len(columns[each]), -each))
+    return max(columns, key=lambda each: (len(columns[each]), -each), default=None)
 
 
 def _plain(type: str) -> str:

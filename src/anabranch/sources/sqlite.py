@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.plan.catalog import Field
 from anabranch.sources.lookup import Comparison, Unreachable, WrongOption, arrow_schema, check_own, chosen
-from anabranch.sources.sqlite_conditions import affinity, condition
+from anabranch.sources.sqlite_conditions import INTEGERS, NUMBERS, affinity, condition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ class SqliteTable:
         self.table = str(options["table"])
         self._declared = declared
         self._fields: tuple[Field, ...] | None = None
-        self._affinities: dict[str, str] = {}
+        self._outside: dict[str, str] = {}  # the types that columns were declared as there
 
     def fields(self) -> tuple[Field, ...]:
         if self._fields is None:
@@ -51,7 +51,7 @@ class SqliteTable:
             with self._open() as database:
                 told = database.execute("SELECT name, type FROM pragma_table_info(?)", (self.table,)).fetchall()
                 found = [Field(name, spark_type(type)) for name, type in told]
-                self._affinities = {name: affinity(type) for name, type in told}
+                self._outside = dict(told)
                 if not found:
                     tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master")]
                     hint = did_you_mean(self.table, tables)
@@ -64,6 +64,11 @@ class SqliteTable:
             return int(database.execute(f"SELECT count(*) FROM {quoted(self.table)}").fetchone()[0])
 
     def fetch(self, columns: tuple[str, ...], by: tuple[str, ...], keys: Sequence[tuple[Any, ...]]) -> pa.Table:
+        if not all(self._kept_as_it_is(field) for field in self.fields() if field.name in by):
+            wide, places = self.search((*columns, *by), tuple(Comparison(name, "=") for name in by), keys)
+            found = zip(*(wide.column(len(columns) + index).to_pylist() for index in range(len(by))), strict=True)
+            own = [row for row, (key, place) in enumerate(zip(found, places, strict=True)) if key == keys[place]]
+            return wide.select(list(range(len(columns)))).take(own)
         rows: list[tuple[Any, ...]] = []
         at_once = max(1, MOST_PARAMETERS // len(by))
         with self._open() as database:
@@ -85,7 +90,7 @@ class SqliteTable:
         tests, names, values = [], ["k0"], []
         for each in comparisons:
             column = f"t.{quoted(each.column)}".replace("{", "{{").replace("}", "}}")
-            test = condition(column, self._affinities[each.column], types[each.column], each.sign)
+            test = condition(column, affinity(self._outside[each.column]), types[each.column], each.sign)
             own = [f"k{len(names) + index}" for index in range(test.count)]
             tests.append(test.text.format(*(f"k.{name}" for name in own)))
             names += own
@@ -113,6 +118,13 @@ class SqliteTable:
         with self._open() as database:
             text = f"SELECT {', '.join(map(quoted, names))} FROM {quoted(self.table)}"
             return self._table(names, database.execute(text).fetchall())
+
+    def _kept_as_it_is(self, field: Field) -> bool:
+        """Whether equal values of a column are equal in SQLite: they have the type that it was declared as there."""
+        kind = affinity(self._outside[field.name])
+        if field.type in INTEGERS:
+            return kind in NUMBERS
+        return spark_type(self._outside[field.name]) == field.type and (field.type != "string" or kind == "TEXT")
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:

@@ -14,7 +14,7 @@ from typing import Any
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 #: Texts that look like numbers are numbers in a column of these affinities.
-_NUMBERS = ("INTEGER", "NUMERIC", "REAL")
+NUMBERS = ("INTEGER", "NUMERIC", "REAL")
 _LOW, _HIGH = (">", ">=", "="), ("<", "<=", "=")
 #: Behind every text that begins with a year.
 _AFTER_YEARS = ":"
@@ -55,17 +55,22 @@ def condition(column: str, kind: str, type: str, sign: str) -> Condition:
         return _like(column, kind, sign)
     if type == "string":
         return _text(column, kind, sign)
+    if type == "boolean":
+        return Condition(f"(CAST({column} AS INTEGER) <> 0) {sign} {{0}}", lambda value: (value,), 1)
+    if type == "binary":
+        text = f"(typeof({column}) = 'real' OR CAST({column} AS BLOB) {sign} {{0}})"
+        return Condition(text, lambda value: (value,), 1)
     if type == "date":
         return _day(column, sign)
     if type == "timestamp":
         return _time(column, sign)
     if type in INTEGERS:
-        stored = column if kind in _NUMBERS else f"CAST({column} AS INTEGER)"
+        stored = column if kind in NUMBERS else f"CAST({column} AS INTEGER)"
         return _range(stored, sign, 0.0)
     if type == "double" and kind == "REAL":
         return Condition(f"{column} {sign} {{0}}", lambda value: (_float(value),), 1)
     scale = int(type.rstrip(")").split(",")[1]) if type.startswith("decimal") else None
-    stored = column if kind in _NUMBERS and scale is not None else f"CAST({column} AS REAL)"
+    stored = column if kind in NUMBERS and scale is not None else f"CAST({column} AS REAL)"
     return _range(stored, sign, 10.0**-scale if scale is not None else 0.0)
 
 
