@@ -317,6 +317,8 @@ def test_it_is_told_how_a_table_is_asked_and_why(home: Harness) -> None:
             "columns of one relation that are alike, and x is not among them",
             "USING (id, x)",
         ),
+        ("SELECT t.id FROM s JOIN forced t USING (id)", "columns of USING are not kept for forced", "t.id"),
+        ("SELECT t.* FROM s JOIN forced t USING (id)", "columns of USING are not kept for forced", "t.*"),
         ("SELECT s.id FROM s JOIN forced t ON t.name > s.id", "is a STRING, and this is a INT", "s.id"),
         ("SELECT s.id FROM forced t JOIN s ON t.id = s.id", "for the rows of a stream", "forced"),
         ("SELECT s.id FROM s RIGHT JOIN forced t ON t.id = s.id", "for the rows of a stream", "forced"),

@@ -196,8 +196,8 @@ def fits(test: Callable[[Any, Any], Any] | None, stored: Any, value: Any) -> boo
     return test is None or stored != stored or value != value or bool(test(stored, value))
 
 
-def as_table(matches: dict[Key, pa.Table], columns: pa.Schema, keys: pa.Schema, into: str) -> pa.Table:
-    """A row for each key with its matches as a list."""
+def as_lists(matches: dict[Key, pa.Table], columns: pa.Schema) -> pa.ListArray:
+    """The matches of each key as a list of rows."""
     import pyarrow as pa
 
     rows = pa.concat_tables([columns.empty_table(), *(each.cast(columns) for each in matches.values())])
@@ -205,12 +205,10 @@ def as_table(matches: dict[Key, pa.Table], columns: pa.Schema, keys: pa.Schema, 
     offsets = [0]
     for each in matches.values():
         offsets.append(offsets[-1] + each.num_rows)
-    arrays = [pa.array([key[index] for key in matches], field.type) for index, field in enumerate(keys)]
     structs = pa.StructArray.from_arrays(
         [_one_piece(column, column.type) for column in whole.columns], fields=list(columns)
     )
-    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs)
-    return pa.Table.from_arrays([*arrays, lists], names=[*keys.names, into])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs)
 
 
 def _one_piece(column: pa.ChunkedArray, type: pa.DataType) -> pa.Array:

@@ -10,12 +10,12 @@ was committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from anabranch.engine import read
-from anabranch.engine.ask import Question, as_table
+from anabranch.engine.ask import Key, Question, as_lists
 from anabranch.engine.tables import net_sql
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ASKED, Ask, Field, Table, View
@@ -24,6 +24,7 @@ from anabranch.sources.lookup import arrow_schema
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from anabranch.engine.maintain import Maintainer
@@ -122,18 +123,24 @@ def _asked(maintainer: Maintainer, view: View, rows: DataFrame) -> DataFrame:
 
 def _found(maintainer: Maintainer, ask: Ask, names: list[str], rows: DataFrame) -> DataFrame:
     """The matches of the keys of rows, a row a key."""
+    import pyarrow as pa
+
     core = maintainer.core
     there = " AND ".join(f"{name} IS NOT NULL" for name in names)
     keys = core.frames.sql(f"SELECT DISTINCT {', '.join(names)} FROM `@rows` WHERE {there}", {"@rows": rows}).toArrow()
+    matches, lists = asked_for(maintainer, ask, zip(*(column.to_pylist() for column in keys.columns), strict=True))
+    by = arrow_schema([Field(str(index), type) for index, type in enumerate(key_types(maintainer, ask))])
+    arrays = [pa.array([key[index] for key in matches], field.type) for index, field in enumerate(by)]
+    found = pa.Table.from_arrays([*arrays, lists], names=[*(name.strip("`") for name in names), ask.into])
+    return core.spark.createDataFrame(found)
+
+
+def asked_for(maintainer: Maintainer, ask: Ask, keys: Iterable[Key]) -> tuple[list[Key], pa.ListArray]:
+    """The keys that have matches, and the list of them for each."""
     table = maintainer.catalog[ask.table]
     assert isinstance(table, Table)
-    values = zip(*(column.to_pylist() for column in keys.columns), strict=True)
-    matches = core.asker(table).matches(question_of(ask), values)
-    kept = arrow_schema(fields_of(maintainer, ask, ask.columns))
-    by = arrow_schema(
-        [Field(name.strip("`"), type) for name, type in zip(names, key_types(maintainer, ask), strict=True)]
-    )
-    return core.spark.createDataFrame(as_table(matches, kept, by, ask.into))
+    matches = maintainer.core.asker(table).matches(Question(ask.columns, ask.by, ask.signs), keys)
+    return list(matches), as_lists(matches, arrow_schema(fields_of(maintainer, ask, ask.columns)))
 
 
 def key_sql(ask: Ask, value: str, type: str, own: str) -> str:
@@ -147,10 +154,6 @@ def key_sql(ask: Ask, value: str, type: str, own: str) -> str:
     first, last = (f"CAST('{end}' AS {own})" for end in _CALENDAR[type])
     ends = (first, last) if ask.signs else ("NULL", "NULL")
     return f"CASE WHEN {key} < {first} THEN {ends[0]} WHEN {key} > {last} THEN {ends[1]} ELSE {key} END"
-
-
-def question_of(ask: Ask) -> Question:
-    return Question(ask.columns, ask.by, ask.signs)
 
 
 def key_types(maintainer: Maintainer, ask: Ask) -> tuple[str, ...]:

@@ -213,6 +213,15 @@ class _Placing:
             )
         span = self.build.query.span
         tokens = [token for token in tokenize(self.text) if span.start <= token.start < span.end]
+        for first, dot, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
+            of_table = first.is_name and dot.text == "." and first.name.lower() == self.inputs[index].exposed
+            if using and of_table and (name.text == "*" or (name.is_name and name.name.lower() in using)):
+                raise refuse(
+                    self.text,
+                    Span(first.start, name.end),
+                    f"the columns of USING are not kept for {table.name}, which is asked by them",
+                    f"write the condition with ON: ON {first.text}.{using[0]} = s.{using[0]}",
+                )
         if any(True for _ in _stars(tokens)) or self.select.relations[index].alias_columns:
             return there
         names = {token.name.lower() for token in tokens if token.is_name}
@@ -230,11 +239,7 @@ class _Placing:
                 name = item.tokens[0].name.lower()
                 index = next((i for i, each in enumerate(self.inputs) if each.exposed == name), None)
                 if index is not None:
-                    columns = (
-                        [*shared_names(self.select.relations[index]), *self._columns(index)]
-                        if index in asked
-                        else self._columns(index)
-                    )
+                    columns = self._columns(index)
                     yield Edit(item.span, ", ".join(self._qualified(index, column) for column in columns))
             elif any(True for _ in _stars(item.tokens)):
                 names = ", ".join(table.name for table in asked.values())
