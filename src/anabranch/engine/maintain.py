@@ -180,8 +180,8 @@ class Maintainer:
         if files is not None:
             self.added[view.changes_table] = files
             return files
-        changed = outside.changes(self, view, anew=anew)
-        return () if changed is None else self._write(view, changed)
+        with outside.changes(self, view, anew=anew) as changed:
+            return () if changed is None else self._write(view, changed)
 
     def _hot(self, view: View) -> tuple[DataFile, ...]:
         """The changes of a plain aggregate, beside its groups in memory; by Spark where memory is not enough."""

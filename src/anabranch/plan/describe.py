@@ -219,6 +219,10 @@ def _in_memory(view: View, catalog: Catalog) -> list[str]:
     return lines
 
 
+def _comparison(column: str, sign: str, expression: str) -> str:
+    return f"{expression} LIKE {column}" if sign == "LIKED BY" else f"{column} {sign} {expression}"
+
+
 def _words(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
@@ -340,7 +344,10 @@ class _Describer:
     def _ask_line(self, ask: Ask) -> str:
         table = self.catalog[ask.table]
         assert isinstance(table, Table)
-        return f"lookup {table.name} by ({', '.join(ask.by)}), {Asking.of(table.options).words()}"
+        by = ", ".join(ask.by)
+        if ask.signs:
+            by = " and ".join(map(_comparison, ask.by, ask.signs, ask.expressions))
+        return f"lookup {table.name} by ({by}), {Asking.of(table.options).words()}"
 
     def _static_lines(self, view: View) -> list[str]:
         """Static tables that meet what is kept whenever it is read, and not each row once."""
