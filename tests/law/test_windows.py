@@ -140,12 +140,13 @@ def test_windows_hold_what_their_extents_hold(home: Harness, seed: int) -> None:
         assert shown(home, CASES[case].query) == expected, (case, "asked at once")
 
 
-STRATEGIES = ("panes", "windows", "rows")
+STRATEGIES = ("panes", "windows", "adaptive", "rows")
 
 
 @pytest.mark.parametrize("seed", [3])
 def test_strategies_give_the_same_answers(home: Harness, seed: int) -> None:
-    """Panes, windows and rows; windows of many panes too, which are had by difference; with values that are NULL."""
+    """Panes, windows, spans and rows; windows of many panes too, which are had by difference; with values that are
+    NULL; spans before the reducer and behind it."""
     dice = random.Random(seed)
     home.sql("CREATE STREAM s (k STRING, v INT, n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 3 SECONDS)")
     functions = {
@@ -156,6 +157,7 @@ def test_strategies_give_the_same_answers(home: Harness, seed: int) -> None:
     }
     items = "count(*) AS c, count(v) AS cv, sum(v) AS x, avg(v) AS a, max(v) AS m"
     queries = {}
+    views: dict[str, list[tuple[str, str]]] = {name: [] for name in functions}
     for name, function in functions.items():
         for strategy in STRATEGIES:
             keys = "" if name == "all" else "k, "
@@ -165,24 +167,62 @@ def test_strategies_give_the_same_answers(home: Harness, seed: int) -> None:
                 f" GROUP BY {keys}window_start, window_end"
             )
             queries[name, strategy] = query
-            home.sql(f"CREATE VIEW read_{name}_{strategy} AS {query}")
-            home.sql(f"CREATE VIEW kept_{name}_{strategy} AS {query} EMIT CHANGES")
-            home.sql(f"CREATE VIEW shut_{name}_{strategy} AS {query} EMIT ON WINDOW CLOSE")
+            for how, emits in (("read", ""), ("kept", " EMIT CHANGES"), ("shut", " EMIT ON WINDOW CLOSE")):
+                if strategy != "adaptive" or how == "read" or name == "odd":
+                    home.sql(f"CREATE VIEW {how}_{name}_{strategy} AS {query}{emits}")
+                    views[name].append((how, strategy))
     given = [(k, None if v % 5 == 0 else v, n, ts) for k, v, n, ts in rows(seed)]
     at = 0
     while at < len(given):
         size = dice.randrange(4, 16)
         home.insert("s", given[at : at + size])
         at += size
+    wholes = {}
     for name in functions:
-        answers = {}
-        for strategy in STRATEGIES:
-            for how in ("read", "kept", "shut"):
-                found = sorted(home.query(f"SELECT * FROM {how}_{name}_{strategy}"), key=str)
-                answers[how, strategy] = found
-        whole = sorted(home.query(queries[name, "rows"]), key=str)
+        answers = {
+            (how, strategy): sorted(home.query(f"SELECT * FROM {how}_{name}_{strategy}"), key=str)
+            for how, strategy in views[name]
+        }
+        wholes[name] = whole = sorted(home.query(queries[name, "rows"]), key=str)
         for (how, strategy), answer in answers.items():
             if how != "shut":
                 assert answer == whole, (name, how, strategy)
-        assert answers["shut", "panes"] == answers["shut", "windows"] == answers["shut", "rows"]
-        assert answers["shut", "panes"] and set(answers["shut", "panes"]) <= set(whole)
+        shut = [answer for (how, _), answer in answers.items() if how == "shut"]
+        assert all(answer == shut[0] for answer in shut)
+        assert shut[0] and set(shut[0]) <= set(whole)
+    home.compact()
+    for name, whole in wholes.items():
+        assert sorted(home.query(f"SELECT * FROM read_{name}_adaptive"), key=str) == whole, name
+
+
+def _ending(column: str, size: str, others: str) -> str:
+    return _table(f"SLIDE_BY_ROW(s, {column}, {size}, {others}, STRATEGY => 'bins')")
+
+
+BINS = {
+    "each": Case(_ending("ts", "INTERVAL 6 SECONDS", "1 ROW"), SlideByTuple(6 * SECOND), "ts", None),
+    "third": Case(_ending("ts", "INTERVAL 6 SECONDS", "3 ROWS"), SlideByTuple(6 * SECOND, 3), "ts", None),
+    "rank": Case(_ending("n", "5", "3 ROWS, BY => 'rank'"), SlideByTuple(5, 3, "rank"), "n", None),
+}
+
+
+@pytest.mark.parametrize("seed", [5])
+def test_bins_hold_what_the_extents_of_windows_hold(home: Harness, seed: int) -> None:
+    """From partials of values, before the reducer and behind it; no row is kept for it."""
+    given, dice = rows(seed), random.Random(seed)
+    home.sql("CREATE STREAM s (k STRING, v INT, n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)")
+    for name, case in BINS.items():
+        home.sql(f"CREATE VIEW {name} AS {case.query}")
+    home.sql(f"CREATE VIEW kept AS {BINS['third'].query} EMIT CHANGES")
+    at = 0
+    while at < len(given):
+        size = dice.randrange(6, 20)
+        home.insert("s", given[at : at + size])
+        at += size
+    home.sql(f"CREATE VIEW after AS {BINS['third'].query.replace('sum(v)', 'sum(v + 0)')}")
+    expected = {name: sorted(truth(case, given), key=_order) for name, case in BINS.items()}
+    for name in BINS:
+        assert shown(home, f"SELECT * FROM {name}") == expected[name], name
+    assert shown(home, "SELECT * FROM kept") == expected["third"]
+    home.compact()
+    assert shown(home, "SELECT * FROM after") == expected["third"]

@@ -11,6 +11,7 @@ import sqlglot
 from sqlglot.optimizer.qualify import qualify
 
 from anabranch.algebra.progress import Computed, Delay, Lagging, Percentile, Punctuation
+from anabranch.algebra.windows import SlidingWindows
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
 from anabranch.plan.describe import Figures, PlanNode, progress_rule
 from anabranch.plan.explain import Explanation, explain_query, explain_view
@@ -101,6 +102,61 @@ def world() -> World:
 
 def told(explanation: Explanation) -> str:
     return "\n".join(rendered(explanation, "text"))
+
+
+# ---- strategies of windows
+
+
+def hop(strategy: str, slide: int = 4, items: str = "sum(n) AS n") -> str:
+    windows = f"HOP(s, ts, INTERVAL {slide} SECONDS, INTERVAL 10 SECONDS, STRATEGY => '{strategy}')"
+    return f"SELECT k, {WINDOW}, {items} FROM {windows} GROUP BY k, {WINDOW}"
+
+
+def ending(every: int, items: str = "sum(n) AS n", by: str = "row_num") -> str:
+    windows = f"SLIDE_BY_ROW(s, ts, INTERVAL 10 SECONDS, {every} ROWS, BY => '{by}', STRATEGY => 'bins')"
+    return f"SELECT {WINDOW}, {items} FROM {windows} GROUP BY {WINDOW}"
+
+
+def test_adaptive_windows_share_a_table_with_their_equals_alone(world: World) -> None:
+    one = world.make(f"CREATE VIEW one AS {hop('adaptive')}")
+    same = world.make(f"CREATE VIEW same AS {hop('adaptive', items='max(n) AS n')}")
+    others = [hop("panes"), hop("adaptive", slide=2), hop("auto", slide=10), hop("windows")]
+    tables = [world.make(f"CREATE VIEW v{i} AS {query}").blocks[0].panes for i, query in enumerate(others)]
+    assert same.blocks[0].panes == one.blocks[0].panes and one.blocks[0].panes not in tables
+    assert world.catalog.panes(one.blocks[0].panes).spans == SlidingWindows(10_000_000, 4_000_000)
+    assert len(set(tables)) == 3  # panes of 2 s serve the first and the third
+    (node,) = [node for node in explain_view(one, world.catalog, world.surroundings).nodes if node.name == "one"]
+    assert "HOP 10 seconds every 4 seconds; of each run, large groups by window" in "\n".join(node.how)
+    assert "strategy adaptive; too little is known" in "\n".join(node.how)
+    assert node.state[0].what.startswith("one row a run, window or span and key")
+
+
+def test_bins_keep_partials_of_values_where_rows_can_be_taken_out_again(world: World) -> None:
+    every = world.make(f"CREATE VIEW every AS {ending(1)}")
+    third = world.make(f"CREATE VIEW third AS {ending(3)} EMIT CHANGES")
+    rank = world.make(f"CREATE VIEW ranked AS {ending(3, by='rank')}")
+    assert {view.blocks[0].panes for view in (every, third, rank)} == {every.blocks[0].panes}
+    panes = world.catalog.panes(every.blocks[0].panes)
+    assert panes.numbered and panes.grain == 1 and not every.streams and not third.streams
+    ends = [panes.column((view.blocks[0].bins or (0, 0, "", ""))[3]).partial for view in (every, third, rank)]
+    assert ends == ["count(*)", "count_if((_row_num + 1) % 3 = 0)", "count(*)"]
+    assert (third.node, rank.blocks[0].bins) == ("whole", (10_000_000, 3, "rank", "rows"))
+    (node,) = [node for node in explain_view(every, world.catalog, world.surroundings).nodes if node.name == "every"]
+    assert "strategy bins; a row comes in with the windows" in "\n".join(node.how)
+    assert node.keys == ("window_start", "window_end")
+    assert node.state[0].what.startswith("one row a run, value and key") and not node.state[0].bounded
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        (ending(1, "max(n) AS n"), "max(n) cannot be taken out of a sum again"),
+        (ending(1, "sum(window_start) AS n"), "its rows are looked at window by window"),
+    ],
+)
+def test_what_bins_cannot_do_is_done_over_rows(world: World, query: str, reason: str) -> None:
+    explanation = told(world.explain(query))
+    assert reason in explanation and "the rows of stream s" in explanation and "bins" not in explanation
 
 
 def test_a_query_in_another_spelling_is_shown_as_it_was_read(world: World) -> None:

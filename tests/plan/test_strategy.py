@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.plan.catalog import Catalog, Key, Panes, Stream, to_json
-from anabranch.plan.strategy import PANES, ROWS, WINDOWS, Load, strategy_of
+from anabranch.plan.strategy import ADAPTIVE, PANES, ROWS, WINDOWS, Load, strategy_of
 
 SECOND = 1_000_000
 STREAM = Stream("s", "s", "", (), "ts", None, None, None, None, {}, "all", False)
 HOP = SlidingWindows(5 * SECOND, SECOND)
 
 
-def catalog(grain: int = 7 * SECOND) -> Catalog:
-    panes = Panes("p", "s", "", "", {}, (Key("k", "k", "string"),), "t", grain, 0, (), ())
+def catalog(grain: int = 7 * SECOND, **others: Any) -> Catalog:
+    panes = Panes("p", "s", "", "", {}, (Key("k", "k", "string"),), "t", grain, 0, (), (), **others)
     return Catalog({each.id: to_json(each) for each in (STREAM, panes)})
 
 
@@ -26,7 +28,7 @@ def dense(groups: int) -> dict[str, Load]:
 
 
 def test_what_is_asked_for_is_taken() -> None:
-    for asked in (PANES, WINDOWS, ROWS):
+    for asked in (PANES, WINDOWS, ADAPTIVE, ROWS):
         assert chosen(asked, {}) == chosen(asked, dense(1)) == asked
 
 
@@ -46,3 +48,17 @@ def test_the_cheaper_one_is_taken() -> None:
 
 def test_panes_that_are_there_already_are_shared() -> None:
     assert chosen("auto", dense(100), catalog(grain=SECOND)) == PANES
+
+
+def test_spans_and_values_are_no_panes_that_others_could_share() -> None:
+    for others in ({"spanned": 5 * SECOND}, {"by_value": True}):
+        assert chosen("auto", dense(100), catalog(grain=SECOND, **others)) == PANES  # nothing is known, then
+        found = strategy_of("auto", HOP, STREAM, ("k",), catalog(grain=SECOND, **others), dense(100).get)
+        assert not found.costs
+
+
+def test_adaptive_is_expected_to_cost_what_the_better_one_does_and_is_never_chosen() -> None:
+    for groups in (1, 13, 14, 100):
+        found = strategy_of(ADAPTIVE, HOP, STREAM, ("k",), catalog(), dense(groups).get)
+        assert found.name == ADAPTIVE and found.costs[ADAPTIVE] == min(found.costs[PANES], found.costs[WINDOWS])
+        assert chosen("auto", dense(groups)) != ADAPTIVE

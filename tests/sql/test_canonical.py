@@ -512,6 +512,9 @@ def test_window_functions(text: str, fields: tuple[object, ...]) -> None:
         ("LANDMARK(TABLE s PARTITION BY a, DESCRIPTOR(ts), 1 MINUTE)", "PARTITION BY a", "takes no PARTITION BY"),
         ("CHUNKS(TABLE s)", "CHUNKS(TABLE s)", "CHUNKS needs a column"),
         ("SLIDE_BY_ROW(TABLE s, DESCRIPTOR(ts), 1 MINUTE, 1 ROW, BY => 'size')", "'size'", "expected row_num or rank"),
+        ("SLIDE_BY_ROW(TABLE s, DESCRIPTOR(ts), 1 MINUTE, 1 ROW, STRATEGY => 'panes')", "'panes'", "have no panes"),
+        ("TUMBLE(TABLE s, DESCRIPTOR(ts), 1 MINUTE, STRATEGY => 'bins')", "'bins'", "for windows that end at rows"),
+        ("TUMBLE(TABLE s, DESCRIPTOR(ts), 1 MINUTE, STRATEGY => 'lazy')", "'lazy'", "windows, adaptive, rows or bins"),
     ],
 )
 def test_calls_that_make_no_sense(text: str, place: str, message: str) -> None:

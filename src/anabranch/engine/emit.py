@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.plane import needed
 from anabranch.algebra.progress import END
 from anabranch.algebra.rules import highest
-from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_starts_sql, window_time
+from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_time
 from anabranch.duck import connect, counting_all, path_list, quoted, quoted_text, timestamp
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import Held, KeyBounds, Moves, hold, key_bounds, progress, shown_before
-from anabranch.engine.tables import PANE, change_fields, hidden_keys
+from anabranch.engine.places import starts_sql
+from anabranch.engine.tables import PANE, change_fields, hidden_keys, place_fields
 from anabranch.engine.writing import adopt_folder
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.ledger.files import explained
@@ -84,8 +85,9 @@ def _within_budget(
         return hold(view, snapshot, after, ())
     # Only a budget of rows has to know how many keys a window has; without them there is little to put into windows.
     keys = panes.keys if (view.budget or {}).get("rows") else ()
-    there = ", ".join([*(f"{quoted(key.name)} AS k{index}" for index, key in enumerate(keys)), PANE])
-    exploded = ", ".join([*(f"k{index}" for index in range(len(keys))), f"{_starts(windows, panes.grain)} AS w"])
+    place = [field.name for field in place_fields(panes)]
+    there = ", ".join([*(f"{quoted(key.name)} AS k{index}" for index, key in enumerate(keys)), *place])
+    exploded = ", ".join([*(f"k{index}" for index in range(len(keys))), f"{_starts(panes, windows)} AS w"])
     size, present = windows.size, f"{quoted(use.presence)} > 0{_within(low, after)}"
     text = (
         f"WITH there AS (SELECT DISTINCT {there} FROM {pane_source(panes, use.columns, paths)}"
@@ -316,7 +318,7 @@ def pane_relation(
     where = f" WHERE true{_within(low, high)}"
     keys = [f"{quoted(key.name)} AS k{index}" for index, key in enumerate(panes.keys)]
     windows = use.sliding
-    starts = [f"{_starts(windows, panes.grain)} AS w"] if windows is not None else []
+    starts = [f"{_starts(panes, windows)} AS w"] if windows is not None else []
     items = ", ".join([*keys, *starts, *columns])
     return f"{name} AS (SELECT {items} FROM {pane_source(panes, use.columns, paths)}{where})"
 
@@ -327,11 +329,10 @@ def _within(low: int | None, high: int | None) -> str:
     return since + (f" AND {PANE} < {timestamp(str(high))}" if high is not None else "")
 
 
-def _starts(windows: SlidingWindows, grain: int) -> str:
-    pane = f"epoch_us({PANE})"
+def _starts(panes: Panes, windows: SlidingWindows) -> str:
     if windows.tumbling:
-        return last_window_sql(pane, windows, grain, "duckdb")
-    return f"unnest({window_starts_sql(pane, windows, grain, 'duckdb')})"
+        return last_window_sql(f"epoch_us({PANE})", windows, panes.grain, "duckdb")
+    return f"unnest({starts_sql(panes, windows, 'duckdb')})"
 
 
 def window_text(kind: str, use: BlockUse) -> str:
@@ -348,7 +349,7 @@ def window_text(kind: str, use: BlockUse) -> str:
 def pane_source(panes: Panes, columns: Iterable[str], paths: list[str]) -> str:
     """Files of a pane table as a DuckDB relation. A column that none of them has yet is there all the same, as NULL."""
     shape = [(key.name, duckdb_type(key.type)) for key in panes.keys]
-    shape += [(PANE, "TIMESTAMPTZ")] if panes.time is not None else []
+    shape += [(field.name, duckdb_type(field.type)) for field in place_fields(panes)]
     shape += [(name, duckdb_type(panes.column(name).type)) for name in columns]
     empty = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in shape)
     files = f"read_parquet({path_list(paths)}, union_by_name = true)"

@@ -146,7 +146,7 @@ class _Query:
             fields += table.fields
         for use in view.blocks:
             panes = self.catalog.panes(use.panes)
-            if not all(panes.column(name).duckdb for name in use.columns):
+            if use.bins is not None or not all(panes.column(name).duckdb for name in use.columns):
                 return [Field("?", "?")]
             fields += use.fields(panes)
         return fields

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.windows import pane_start_sql
+from anabranch.algebra.windows.spans import COUNT, WEIGHT
 from anabranch.duck import quoted, timestamp
 from anabranch.engine.emit import connection
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.numbering import number_table
+from anabranch.engine.places import place_sql, settle_sql
 from anabranch.engine.tables import PANE, pane_fields
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import Field, Panes, Rows, Stream
@@ -67,12 +68,15 @@ class Near:
         if panes.from_text != STREAM:
             return None
         keys = [local_text(key.expression, _nothing) for key in panes.keys]
-        pane = self._pane(panes)
-        if any(key is None for key in keys) or (panes.time is not None and pane is None):
+        along = self._along(panes)
+        if any(key is None for key in keys) or (panes.time is not None and along is None):
             return None
+        place = place_sql(panes, along or "", "duckdb")
         items = [f"{key} AS {quoted(each.name)}" for key, each in zip(keys, panes.keys, strict=True)]
-        if pane is not None:
-            items.append(f"{timestamp(pane)} AS {PANE}")
+        if panes.spanned:
+            items += [f"{text} AS {name}" for text, name in zip(place, (PANE, COUNT), strict=True)]
+        elif place:
+            items.append(f"{timestamp(place[0])} AS {PANE}")
         for column in panes.columns:
             text, kind = local_text(column.partial, _nothing), duckdb_type(column.type)
             if text is None or kind is None or not column.duckdb:
@@ -81,12 +85,18 @@ class Near:
         wanted = [] if None in panes.conditions else [local_text(each or "", _nothing) for each in panes.conditions]
         if None in wanted:
             return None
-        where = f"{pane} IS NOT NULL" if pane is not None else "true"
+        where = " AND ".join(["true", *(f"{each} IS NOT NULL" for each in place)])
+        if panes.spanned:
+            items.append(f"count(*) AS {WEIGHT}")
+            where += f" AND {place[1]} > 0"
         if wanted:
             where += " AND (" + " OR ".join(f"({each})" for each in wanted) + ")"
-        group = [str(index + 1) for index in range(len(keys) + (pane is not None))]
+        group = [str(index + 1) for index in range(len(keys) + len(place))]
         having = f" GROUP BY {', '.join(group)}" if group else " HAVING count(*) > 0"
-        return self._query(f"SELECT {', '.join(items)} FROM {ROWS} WHERE {where}{having}", pane_fields(panes))
+        text = f"SELECT {', '.join(items)} FROM {ROWS} WHERE {where}{having}"
+        if panes.spanned:
+            text = settle_sql(panes, panes.columns, f"({text})", "duckdb")
+        return self._query(text, pane_fields(panes))
 
     def selected(self, rows: Rows) -> Any:
         """What the rows add to the table of a stateless view; None if that is Spark's to say."""
@@ -95,17 +105,14 @@ class Near:
         text = local_text(rows.text, lambda placeholder: plain if quote_name(placeholder) == STREAM else None)
         return None if text is None else self._query(text, rows.fields)
 
-    def _pane(self, panes: Panes) -> str | None:
-        """The start of a row's pane, if that is a plain function of a column of the stream."""
+    def _along(self, panes: Panes) -> str | None:
+        """What windows lie along, if that is a column of the stream as it is."""
         for field in self.stream.row_fields:
             name = quote_name(field.name) if field in self.stream.fields else field.name
-            along = None
             if field.type == "timestamp" and panes.time == micros_sql(name):
-                along = f"epoch_us({quoted(field.name)})"
-            elif field.type in INTEGERS and panes.time in (name, f"CAST({name} AS BIGINT)"):
-                along = f"CAST({quoted(field.name)} AS BIGINT)"
-            if along is not None:
-                return pane_start_sql(along, panes.grain, panes.origin, "duckdb")
+                return f"epoch_us({quoted(field.name)})"
+            if field.type in INTEGERS and panes.time in (name, f"CAST({name} AS BIGINT)"):
+                return f"CAST({quoted(field.name)} AS BIGINT)"
         return None
 
     def _query(self, text: str, fields: tuple[Field, ...]) -> Any:

@@ -6,17 +6,19 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, Punctuation
-from anabranch.algebra.windows import SlidingWindows, first_window_sql, last_window_sql, window_starts_sql, window_time
+from anabranch.algebra.windows import last_window_sql, window_time
 from anabranch.engine import system
 from anabranch.engine.core import Core
+from anabranch.engine.differences import bins_text, sliding_text, subtractable
 from anabranch.engine.moves import progress
+from anabranch.engine.places import starts_sql
 from anabranch.engine.tables import PANE, change_fields, net_sql, pane_fields
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Reference
 from anabranch.plan.build import PLACE, TAKES
 from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
-from anabranch.plan.windows import bounds_sql
+from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, Source
 from anabranch.sources.files import FilesSource, format_of, reader
 from anabranch.sql.lexer import quote_name
@@ -199,6 +201,10 @@ def pane_frame(core: Core, panes: Panes, use: BlockUse, paths: list[str], closed
     frame = core.frames.parquet(paths, pane_fields(panes))
     windows = use.sliding
     names = [quote_name(name) for name in (*(key.name for key in panes.keys), *use.columns)]
+    if use.bins is not None:
+        bounds = ending_columns_sql(f"__wid - {use.bins[0]}", "__wid", number=use.numbers)
+        items = ", ".join([*names, bounds, "__wid AS window_id"])
+        return core.frames.sql(f"SELECT {items} FROM ({bins_text(panes, use)})", {"@panes": frame})
     if windows is None:
         return frame.select(*names) if names else frame
     columns = ", ".join(names)
@@ -206,7 +212,7 @@ def pane_frame(core: Core, panes: Panes, use: BlockUse, paths: list[str], closed
     pane = f"unix_micros({PANE})"
     id = f"({{}} - {use.window_zero}) div {windows.slide} AS window_id".format
     if use.numbers:
-        starts = window_starts_sql(pane, windows, panes.grain, "spark")
+        starts = starts_sql(panes, windows, "spark")
         bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}", number=True)
         bounds += f", {id('__starts.start')}"
         source = f"`@panes` LATERAL VIEW explode({starts}) __starts AS start"
@@ -221,55 +227,14 @@ def pane_frame(core: Core, panes: Panes, use: BlockUse, paths: list[str], closed
         start = last_window_sql(pane, windows, panes.grain, "spark")
         bounds = f"{bounds_sql(start, f'{start} + {windows.size}')}, {id(start)}"
         source = "`@panes`"
-    elif windows.size >= MANY_PANES * panes.grain and _subtract(panes, use):
+    elif windows.size >= MANY_PANES * panes.grain and subtractable(panes, use):
         bounds = f"{bounds_sql('__start', f'__start + {windows.size}')}, {id('__start')}"
-        source = f"({_by_difference(panes, use, windows)})"
+        source = f"({sliding_text(panes, use, windows)})"
     else:
-        starts = window_starts_sql(pane, windows, panes.grain, "spark")
+        starts = starts_sql(panes, windows, "spark")
         bounds = f"{bounds_sql('__starts.start', f'__starts.start + {windows.size}')}, {id('__starts.start')}"
         source = f"`@panes` LATERAL VIEW explode({starts}) __starts AS start"
     return core.frames.sql(f"SELECT * FROM (SELECT {columns}, {bounds} FROM {source}){where}", {"@panes": frame})
-
-
-def _subtract(panes: Panes, use: BlockUse) -> bool:
-    """Whether partials can be taken out of a sum again, to the last digit."""
-    columns = [panes.column(name) for name in use.columns]
-    exact = ("int", "bigint", "decimal")
-    return all("sum({c})" in column.reduce and column.type.startswith(exact) for column in columns)
-
-
-def _by_difference(panes: Panes, use: BlockUse, windows: SlidingWindows) -> str:
-    """The partials of windows from those of panes: a pane comes in with its first window, and goes out behind its last.
-
-    A window is what has come in and not gone out; so each pane counts twice, however many windows it is in. Between two
-    such events windows are all alike.
-    """
-    keys = [quote_name(key.name) for key in panes.keys]
-    pane = f"unix_micros({PANE})"
-    first = first_window_sql(pane, windows, panes.grain, "spark")
-    beyond = f"{last_window_sql(pane, windows, panes.grain, 'spark')} + {windows.slide}"
-    names = [quote_name(name) for name in use.columns]
-    comes = ", ".join(f"{name} AS d{i}, int({name} IS NOT NULL) AS n{i}" for i, name in enumerate(names))
-    goes = ", ".join(f"-{name} AS d{i}, -int({name} IS NOT NULL) AS n{i}" for i, name in enumerate(names))
-    events = f"inline(array(struct({first} AS __at, {comes}), struct({beyond} AS __at, {goes})))"
-    sums = ", ".join(f"sum(d{i}) AS d{i}, sum(n{i}) AS n{i}" for i in range(len(names)))
-    grouped = ", ".join([*keys, "__at"])
-    netted = f"SELECT {grouped}, {sums} FROM (SELECT {', '.join([*keys, events])} FROM `@panes`) GROUP BY {grouped}"
-    order = (f"PARTITION BY {', '.join(keys)} " if keys else "") + "ORDER BY __at"
-    running = ", ".join(
-        f"sum({letter}{i}) OVER ({order} ROWS UNBOUNDED PRECEDING) AS {letter}{i}"
-        for i in range(len(names))
-        for letter in "dn"
-    )
-    summed = f"SELECT {grouped}, lead(__at) OVER ({order}) AS __next, {running} FROM ({netted})"
-    types = [panes.column(name).type for name in use.columns]
-    values = ", ".join(
-        f"CAST(IF(n{i} > 0, d{i}, NULL) AS {type}) AS {name}"
-        for i, (name, type) in enumerate(zip(names, types, strict=True))
-    )
-    starts = f"explode(sequence(__at, __next - {windows.slide}, CAST({windows.slide} AS BIGINT))) AS __start"
-    there = f"d{use.columns.index(use.presence)} > 0"
-    return f"SELECT {', '.join([*keys, values, starts])} FROM ({summed}) WHERE __next IS NOT NULL AND {there}"
 
 
 def changes_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:

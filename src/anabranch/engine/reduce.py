@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from anabranch.algebra.windows import Engine
+from anabranch.algebra.windows.spans import COUNT, WEIGHT
 from anabranch.duck import path_list, quoted
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.emit import connection, copy_to_table, pane_source
-from anabranch.engine.tables import PANE, pane_fields
+from anabranch.engine.places import settle_sql
+from anabranch.engine.tables import PANE, pane_fields, place_fields
 from anabranch.engine.writing import adopt_folder
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
@@ -97,13 +100,11 @@ def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot
     known = all(duckdb_type(field.type) for field in pane_fields(panes))
     if known and all(column.duckdb for column in panes.columns):
         return copy_to_table(core, connection(), _reduce_text(panes, paths), table_id, time)
-    items = [quote_name(key.name) for key in panes.keys]
-    items += [PANE] if panes.time is not None else []
-    grouped = list(items)
-    for column in panes.columns:
-        name = quote_name(column.name)
-        items.append(f"CAST({column.reduce.format(c=name)} AS {column.type}) AS {name}")
-    text = f"SELECT {', '.join(items)} FROM `@panes`" + (f" GROUP BY {', '.join(grouped)}" if grouped else "")
+    partials = [
+        f"CAST({column.reduce.format(c=quote_name(column.name))} AS {column.type}) AS {quote_name(column.name)}"
+        for column in panes.columns
+    ]
+    text = _grouped(panes, [quote_name(key.name) for key in panes.keys], partials, "`@panes`", "spark")
     frame = core.frames.sql(text, {"@panes": core.frames.parquet(paths, pane_fields(panes))}).coalesce(1)
     if panes.time is not None:
         frame = frame.sortWithinPartitions(PANE)
@@ -131,16 +132,26 @@ def _last_text(view: View, paths: list[str]) -> str:
 
 def _reduce_text(panes: Panes, paths: list[str]) -> str:
     """The reduce of every column, by DuckDB; columns that no view needs any more are left behind."""
-    keys = [quoted(key.name) for key in panes.keys] + ([PANE] if panes.time is not None else [])
-    items = [*keys]
+    partials = []
     for column in panes.columns:
         name = quoted(column.name)
-        items.append(f"CAST({column.reduce_in_duckdb(name)} AS {duckdb_type(column.type)}) AS {name}")
+        partials.append(f"CAST({column.reduce_in_duckdb(name)} AS {duckdb_type(column.type)}) AS {name}")
+    source = pane_source(panes, [column.name for column in panes.columns], paths)
     # Sorted by pane, so that a reader of one window skips the rest of the file by its row groups.
     order = f" ORDER BY {PANE}" if panes.time is not None else ""
-    group = f" GROUP BY {', '.join(keys)}" if keys else ""
-    source = pane_source(panes, [column.name for column in panes.columns], paths)
-    return f"SELECT {', '.join(items)} FROM {source}{group}{order}"
+    return _grouped(panes, [quoted(key.name) for key in panes.keys], partials, source, "duckdb") + order
+
+
+def _grouped(panes: Panes, keys: list[str], partials: list[str], source: str, engine: Engine) -> str:
+    """The partials of each group and pane as one; of groups that have become large, those of each window."""
+    place = [field.name for field in place_fields(panes)]
+    group = f" GROUP BY {', '.join([*keys, *place])}" if keys or place else ""
+    if not panes.spanned:
+        return f"SELECT {', '.join([*keys, *place, *partials])} FROM {source}{group}"
+    items = ", ".join([*keys, f"unix_micros({PANE}) AS {PANE}", COUNT, f"1 AS {WEIGHT}", *partials])
+    # What is grouped by is the column, and not the number that takes its name.
+    merged = f"(SELECT {items} FROM {source} AS __merged GROUP BY {', '.join([*keys, f'__merged.{PANE}', COUNT])})"
+    return settle_sql(panes, panes.columns, merged, engine)
 
 
 def _time_column(core: Core, table_id: str, snapshot: Snapshot) -> str | None:

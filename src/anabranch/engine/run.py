@@ -142,7 +142,7 @@ class Runner:
                         PANE if state.time is not None else None,
                         small,
                         pane_fields(state),
-                        state.from_text == STREAM,
+                        state.from_text == STREAM and not state.spanned,
                         state.numbered,
                         state if self.stream_part.carries(state, stream) else None,
                         lambda near, panes=state: near.partials(panes),  # type: ignore[misc]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.windows import pane_start_sql
+from anabranch.algebra.windows.spans import WEIGHT
 from anabranch.engine.core import Core
-from anabranch.engine.tables import PANE
+from anabranch.engine.places import place_sql, settle_sql
+from anabranch.engine.tables import PANE, place_fields
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import Catalog, Panes, PartialColumn, Rows, Stream, Table
 from anabranch.plan.windows import micros_sql
@@ -33,27 +34,38 @@ class StreamPart:
         """The stream part of the views on a pane table: one row a pane and key."""
         wanted = [column for column in panes.columns if columns is None or column.name in columns]
         keys = list(zip(_keys(panes), _key_names(panes), strict=True))
+        if panes.spanned:
+            entries = self._entries(panes, catalog, good, keys, wanted)
+            return self.core.frames.sql(settle_sql(panes, wanted, "`@entries`", "spark"), {"@entries": entries})
         outer = [quote_name(key.name) for key in panes.keys]
         if panes.time is not None:
             outer.append(f"timestamp_micros({PANE}) AS {PANE}")
         outer += [quote_name(column.name) for column in wanted]
+        return self._entries(panes, catalog, good, keys, wanted).selectExpr(*outer)
+
+    def _entries(
+        self, panes: Panes, catalog: Catalog, good: DataFrame, keys: list[tuple[str, str]], wanted: list[PartialColumn]
+    ) -> DataFrame:
+        """The partials of rows, with the place of each in microseconds and its number of rows."""
         conditions = []
         if panes.conditions and all(condition is not None for condition in panes.conditions):
             conditions.append("(" + " OR ".join(f"({condition})" for condition in panes.conditions) + ")")
         if panes.time is not None:
             conditions.append(f"{panes.time} IS NOT NULL")
+        if panes.spanned:
+            conditions.append(f"{keys[-1][0]} > 0")  # a row in a gap between windows is in none
         where = " AND ".join(conditions) or "true"
         if panes.from_text == STREAM:
             grouping, partials = self._compiled(panes, keys, tuple(wanted))
             frame = good.where(where).groupBy(*grouping).agg(*partials)
-            return (frame if keys else frame.where("_n > 0")).selectExpr(*outer)
+            return frame if keys else frame.where(f"{WEIGHT} > 0")
         items = [f"{text} AS {quote_name(name)}" for text, name in keys]
         items += [f"{column.partial} AS {quote_name(column.name)}" for column in wanted]
-        text = f"SELECT {', '.join(items)}, count(*) AS _n FROM {panes.from_text} WHERE {where}"
+        text = f"SELECT {', '.join(items)}, count(*) AS {WEIGHT} FROM {panes.from_text} WHERE {where}"
         if keys:
             text += f" GROUP BY {', '.join(f'({text})' for text, _ in keys)}"
         relations = self._relations(panes, catalog, good)
-        return self.core.frames.sql(f"SELECT {', '.join(outer)} FROM ({text}) WHERE _n > 0", relations)
+        return self.core.frames.sql(f"SELECT * FROM ({text}) WHERE {WEIGHT} > 0", relations)
 
     def _compiled(
         self, panes: Panes, keys: list[tuple[str, str]], wanted: tuple[PartialColumn, ...]
@@ -64,8 +76,8 @@ class StreamPart:
             from pyspark.sql import functions as F
 
             partials = [F.expr(column.partial).alias(column.name) for column in wanted]
-            if not keys:  # without keys there is a row even for no rows: it is left out by its count
-                partials.append(F.count("*").alias("_n"))
+            if not keys or panes.spanned:  # without keys there is a row even for no rows: it is left out by its count
+                partials.append(F.count("*").alias(WEIGHT))
             self._columns[key] = ([F.expr(text).alias(name) for text, name in keys], partials)
         return self._columns[key]
 
@@ -87,7 +99,7 @@ class StreamPart:
         """Whether a pane table sees every row, so that the figures of a run can be added up from its groups."""
         whole = not panes.conditions or None in panes.conditions
         own_time = panes.time is None or (stream.time is not None and panes.time == micros_sql(quote_name(stream.time)))
-        return panes.from_text == STREAM and whole and own_time
+        return panes.from_text == STREAM and whole and own_time and not panes.spanned
 
 
 #: Spark's number of a grouping set has one bit a column.
@@ -186,12 +198,9 @@ class Carried:
 
 
 def _key_names(panes: Panes) -> list[str]:
-    return [key.name for key in panes.keys] + ([PANE] if panes.time is not None else [])
+    return [key.name for key in panes.keys] + [field.name for field in place_fields(panes)]
 
 
 def _keys(panes: Panes) -> list[str]:
-    """The expressions that rows of a pane table are grouped by, the pane last."""
-    keys = [key.expression for key in panes.keys]
-    if panes.time is not None:
-        keys.append(pane_start_sql(panes.time, panes.grain, panes.origin, "spark"))
-    return keys
+    """The expressions that rows of a pane table are grouped by, the place of a partial last."""
+    return [*(key.expression for key in panes.keys), *place_sql(panes, panes.time or "", "spark")]

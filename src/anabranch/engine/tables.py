@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from anabranch.algebra.windows.spans import COUNT, LAST
 from anabranch.plan.catalog import Field, Panes, View
 
-PANE = "_pane"
+PANE = LAST
 BAD_ROWS = "bad_rows"
 BAD_ROW_FIELDS = (
     Field("stream", "string"),
@@ -23,9 +24,15 @@ FINAL = Field("_final", "boolean")
 
 def pane_fields(panes: Panes) -> tuple[Field, ...]:
     """Keys, the start of the pane where there are panes, and the partials."""
-    pane = (Field(PANE, "timestamp"),) if panes.time is not None else ()
     keys = tuple(Field(key.name, key.type) for key in panes.keys)
-    return (*keys, *pane, *(Field(column.name, column.type) for column in panes.columns))
+    return (*keys, *place_fields(panes), *(Field(column.name, column.type) for column in panes.columns))
+
+
+def place_fields(panes: Panes) -> tuple[Field, ...]:
+    """What says which windows a partial counts in: where its pane starts, or the last window of its span and how many
+    windows that is."""
+    pane = (Field(PANE, "timestamp"),) if panes.time is not None else ()
+    return (*pane, Field(COUNT, "bigint")) if panes.spanned else pane
 
 
 def hidden_keys(view: View, panes: Panes) -> tuple[Field, ...]:

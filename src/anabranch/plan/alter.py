@@ -60,7 +60,7 @@ def _block(view: View, index: int, states: Mapping[str, Object]) -> Any:
     panes = states[use.panes]
     assert isinstance(panes, Panes)
     columns = [[each.name, each.partial, each.since] for each in map(panes.column, use.columns)]
-    return [panes.id, panes.signature, use.windows, use.presence, columns, _contents(panes.statics_at)]
+    return [panes.id, panes.signature, use.bins or use.windows, use.presence, columns, _contents(panes.statics_at)]
 
 
 def _rows(rows: Object) -> Any:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 from anabranch.algebra import aggregates
 from anabranch.algebra.aggregates import Aggregate
-from anabranch.algebra.windows import SlidingWindows
+from anabranch.algebra.windows import SlideByTuple, SlidingWindows
 from anabranch.errors import UnknownName
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Stream, Table, window_type
-from anabranch.plan.strategy import PANES, ROWS, Loads, Strategy, strategy_of
-from anabranch.plan.windows import needs_numbers, sliding, value_sql
+from anabranch.plan.strategy import ADAPTIVE, BINS, PANES, ROWS, WINDOWS, Loads, Strategy, strategy_of
+from anabranch.plan.windows import needs_numbers, sliding, type_of, value_sql
 from anabranch.sql.calls import Call, aggregate_calls, chains, occurrences
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit, splice
@@ -67,6 +67,15 @@ class Block:
     strategy: Strategy | None = None
 
     @property
+    def bins(self) -> SlideByTuple | None:
+        """The windows that end at rows, if that is how they are kept."""
+        if self.spec is None or self.strategy is None or self.strategy.name != BINS:
+            return None
+        found = type_of(self.spec)
+        assert isinstance(found, SlideByTuple)
+        return found
+
+    @property
     def rows(self) -> tuple[Field, ...]:
         """The columns of the rows that it aggregates."""
         numbered = self.spec is not None and needs_numbers(self.spec)
@@ -81,12 +90,23 @@ class Block:
         """Blocks with equal signatures can share a table of partials."""
         keys = sorted(f"{key.name}={normal_form(tokenize(key.expression))}" for key in self.row_keys)
         time = (self.time or "").lower()
-        return "|".join([self.stream.id, normal_form(tokenize(self.from_text)), time, *keys])
+        windows = self.spans
+        spans = [f"{windows.size} every {windows.slide} from {windows.origin}"] if windows is not None else []
+        spans += ["by value"] if self.bins is not None else []
+        return "|".join([self.stream.id, normal_form(tokenize(self.from_text)), time, *spans, *keys])
+
+    @property
+    def spans(self) -> SlidingWindows | None:
+        """The windows that partials have spans of, if that is how they are kept; aligned at their start."""
+        windows = self.windows
+        if windows is None or self.strategy is None or self.strategy.name != ADAPTIVE:
+            return None
+        return SlidingWindows(windows.size, windows.slide, windows.first_start % windows.slide)
 
     @property
     def time(self) -> str | None:
         """What the windows lie along, as a BIGINT over the rows."""
-        if self.windows is None or self.spec is None:
+        if self.spec is None:
             return None
         row = f"{quote_name(self.relation.exposed or '')}." if len(self.select.relations) > 1 else ""
         return value_sql(self.spec, row)
@@ -124,8 +144,11 @@ def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, 
         return found
     relation, stream, tables = found
     window = binder.window_of(relation) if relation.window is not None else None
-    if window is not None and not window.by_row:
+    bins = window is not None and window.strategy == BINS
+    if window is not None and not window.by_row and not bins:
         return "its windows depend on other rows than a row's own"
+    if bins and len(select.relations) > 1:
+        return "where its windows end is for rows to say that have not met others"
     single = len(select.relations) == 1
     plain = _Plainer(text, relation.exposed if single else None)
 
@@ -151,11 +174,16 @@ def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, 
         strategy = strategy_of(window.strategy, windows, stream, row_keys, binder.catalog, loads)
         if strategy.name == ROWS:
             return "it is asked to look at rows"
-    paned = strategy is not None and strategy.name == PANES and not uses_window
+    if bins:
+        if uses_window or not any(key.window for key in keys):
+            return "its rows are looked at window by window"
+        strategy = Strategy(BINS)
+    paned = strategy is not None and strategy.name in (PANES, ADAPTIVE, BINS) and not uses_window
     if not paned and window is not None and needs_numbers(window):
         return "its windows count rows as they came"
     if not paned:
         keys = tuple(BlockKey(k.name, k.expression, False, k.tokens) for k in keys)
+        strategy = replace(strategy, name=WINDOWS) if strategy is not None else None
     source = STREAM if paned or window is None else binder.windowed(STREAM, relation)
     if single:
         from_text = source if source == STREAM else f"{source} AS __windowed"
@@ -174,6 +202,8 @@ def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, 
         aggregate = aggregates.find(call.name, distinct=call.distinct, argument_types=types)
         if aggregate is None:
             return f"{call.span.of(text)} cannot be merged from partials"
+        if bins and not (aggregate.exact and all("sum({c})" in part.reduce for part in aggregate.parts)):
+            return f"{call.span.of(text)} cannot be taken out of a sum again"
         filtered = plain.text(call.condition) if call.condition is not None else None
         block_calls.append(BlockCall(call, arguments, filtered, aggregate, ""))
     final_types = probe.types(tuple(plain.text_at(call.call.span) for call in block_calls))

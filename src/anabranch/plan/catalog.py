@@ -140,13 +140,22 @@ class Panes:
     conditions: tuple[str | None, ...]  # of the views that share it; a row that none wants is left out
     made: int = 0  # columns made so far, for names that are never used again
     statics_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # table id -> (version, version of its own)
+    #: The size of its windows, one every grain, where each partial has a span of them; 0: partials are those of panes.
+    spanned: int = 0
+    by_value: bool = False  # a pane for each value, for windows that end at rows
 
     kind = "panes"
 
     @property
+    def spans(self) -> SlidingWindows | None:
+        """The windows that its partials have spans of, if they have."""
+        return SlidingWindows(self.spanned, self.grain, self.origin) if self.spanned else None
+
+    @property
     def numbered(self) -> bool:
-        """Whether it is the numbers of rows, or the times of their arrival, that panes lie along."""
-        return self.time is not None and (ROW_NUM in self.time or ARRIVAL_TS in self.time)
+        """Whether it is the numbers of rows, or the times of their arrival, that panes lie along, or windows end by."""
+        texts = [self.time, *(column.partial for column in self.columns if self.by_value)] if self.time else []
+        return any(ROW_NUM in text or ARRIVAL_TS in text for text in texts if text is not None)
 
     def column(self, name: str) -> PartialColumn:
         return next(column for column in self.columns if column.name == name)
@@ -177,15 +186,22 @@ class BlockUse:
     columns: tuple[str, ...]
     first: int | None = None  # the start of window 0, where that is not the origin
     numbers: bool = False  # windows of numbers: their bounds are no times
-    strategy: str = "panes"  # or "windows"; of windows only
+    strategy: str = "panes"  # or another one; of windows only
     costs: Mapping[str, float] = field(default_factory=dict)  # what each strategy was expected to cost a window
+    #: Windows that end at rows: their size, at every how many rows, by "number" or "rank", and the column that says so.
+    bins: tuple[int, int, str, str] | None = None
 
     def fields(self, panes: Panes) -> tuple[Field, ...]:
         """The columns of the pane table as the view sees it."""
         keys = [Field(key.name, key.type) for key in panes.keys]
-        names = WINDOW_COLUMNS if self.windows is not None else ()
+        names = WINDOW_COLUMNS if self.windowed else ()
         bounds = [Field(name, window_type(name, self.numbers)) for name in names]
         return (*keys, *(Field(name, panes.column(name).type) for name in self.columns), *bounds)
+
+    @property
+    def windowed(self) -> bool:
+        """Whether the view sees windows."""
+        return self.windows is not None or self.bins is not None
 
     @property
     def window_zero(self) -> int:

@@ -93,7 +93,7 @@ def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
         return tuple(_shown_key(view, index) for index in range(len(view.keys)))
     found: dict[str, None] = {}
     for use in view.blocks if not view.streams else ():
-        if use.windows is not None:
+        if use.windowed:
             found.update(dict.fromkeys(("window_start", "window_end")))
         found.update({key.name: None for key in catalog.panes(use.panes).keys})
     return tuple(found)
@@ -379,13 +379,18 @@ class _Describer:
             kind = "TUMBLE" if windows.tumbling else "HOP"
             slide = "" if windows.tumbling else f" every {duration_text(windows.slide)}"
             count = windows.size // panes.grain
-            lines.append(
-                f"{kind} {duration_text(windows.size)}{slide}; pane {duration_text(panes.grain)},"
-                f" {count} pane{'' if count == 1 else 's'} a window"
-            )
+            kept = f"pane {duration_text(panes.grain)}, {count} pane{'' if count == 1 else 's'} a window"
+            if panes.spanned:
+                kept = "of each run, large groups by window, small ones by span (all windows of a row together)"
+            lines.append(f"{kind} {duration_text(windows.size)}{slide}; {kept}")
         if use.costs:
             told = ", ".join(f"{name} {cost:,.0f}" for name, cost in use.costs.items())
             lines.append(f"strategy {use.strategy}; predicted cost of a window, in steps: {told}")
+        elif use.bins is not None:
+            size = f"{use.bins[0]:,}" if use.numbers else duration_text(use.bins[0])
+            lines.append(
+                f"strategy bins; a row comes in with the windows that end at it or behind it, and goes out {size} later"
+            )
         elif windows is not None or use.strategy != "panes":
             lines.append(f"strategy {use.strategy}; too little is known of the stream to predict its cost")
         lines += [f"{name} = {panes.column(name).partial}" for name in use.columns]
@@ -402,11 +407,13 @@ class _Describer:
 
     def _state(self, view: View) -> Iterable[State]:
         for use in view.blocks:
-            if use.windows is not None:
-                what = "one row a run, pane and key, reduced to one a pane and key; grows with time"
+            if use.windowed:
+                place = "window or span" if self.catalog.panes(use.panes).spanned else "pane"
+                place = place if use.bins is None else "value"
+                what = f"one row a run, {place} and key, reduced to one a {place} and key; grows with time"
             else:
                 what = "one row a run and key, reduced to one a key; bounded by the number of keys"
-            yield State(use.panes, what, use.windows is None)
+            yield State(use.panes, what, not use.windowed)
         for id in dict.fromkeys(view.streams.values()):
             stream = self.catalog.stream(id)
             yield State(stream.rows_table, f"the rows of stream {stream.name}, UNBOUNDED", False)

@@ -2,9 +2,14 @@
 
     panes    a partial for each pane and group; a window is the sum of its panes
     windows  a partial for each window and group: a row counts in all of its windows at once
+    adaptive a partial for each window of a large group; of a small one, a partial for all windows of a row together
     rows     no partials: rows are kept, and looked at when the window is
+    bins     windows that end at rows: a partial for each value, which comes in where windows begin to hold it and goes
+             out where they stop
 
-A query can ask for one; otherwise it is panes, unless what is known of the stream says that windows cost less.
+A query can ask for one; otherwise it is panes, unless what is known of the stream says that windows cost less. What is
+known is the number of groups, and not how their sizes differ; so what it says of adaptive is the cost if they do not,
+which is never the least one, and adaptive has to be asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from anabranch.algebra.windows import SlidingWindows
 from anabranch.algebra.windows.costs import choose
 from anabranch.plan.catalog import Catalog, Panes, Stream
 
-PANES, WINDOWS, ROWS = "panes", "windows", "rows"
+PANES, WINDOWS, ADAPTIVE, ROWS, BINS = "panes", "windows", "adaptive", "rows", "bins"
 
 
 @dataclass(frozen=True)
@@ -52,13 +57,19 @@ def strategy_of(
     tables = [
         panes
         for panes in catalog.of(Panes)
-        if panes.stream == stream.id and panes.grain and sorted(key.expression for key in panes.keys) == wanted
+        if panes.stream == stream.id
+        and panes.grain
+        and not panes.spanned
+        and not panes.by_value
+        and sorted(key.expression for key in panes.keys) == wanted
     ]
     rows, groups = loads(stream.id), _groups(windows, tables, loads)
     costs: dict[str, float] = {}
     if rows is not None and groups is not None:
         found = choose(windows, rows.every(windows.size), groups, differential=False).costs
         costs = {PANES: round(found["panes"], 1), WINDOWS: round(found["windows"], 1)}
+        if asked == ADAPTIVE:
+            costs[ADAPTIVE] = min(costs.values())
     if asked != "auto":
         return Strategy(asked, costs)
     if any(fits(windows, panes.grain, panes.origin) for panes in tables):

@@ -23,6 +23,7 @@ from anabranch.plan.blocks import (
     read_edits,
 )
 from anabranch.plan.catalog import (
+    ROW_NUM,
     WINDOW_COLUMNS,
     BlockUse,
     Catalog,
@@ -244,7 +245,9 @@ class Placer:
         since = self.world.first_run(block.stream)
         statics_at = {id: self.world.table_at(id) for id in block.statics.values()}
         panes = self._shared(block, statics_at) or self._new(block, statics_at)
-        conditions = tuple(dict.fromkeys((*panes.conditions, block.condition)))
+        # Where windows end is for all rows to say, those among them that do not count too.
+        wanted = block.condition if block.bins is None else None
+        conditions = tuple(dict.fromkeys((*panes.conditions, wanted)))
         panes = replace(panes, conditions=conditions)
         presence, panes = self._column(
             panes,
@@ -273,17 +276,27 @@ class Placer:
                 parts[part.suffix] = name
                 reduced[part.suffix] = part.reduce_sql(quote_name(name))
             finals[each.call.key] = f"CAST({each.aggregate.final_sql(reduced)} AS {each.type})"
+        bins = block.bins
+        if bins is not None:
+            number = f"count_if(({ROW_NUM} + 1) % {bins.every} = 0)"
+            text = number if bins.order == "number" and bins.every > 1 else "count(*)"
+            reduce = "CAST(sum({c}) AS BIGINT)"
+            ends, panes = self._column(panes, "ends", text, reduce, True, None, since, block)
+            used.append(ends)
         self.panes[panes.id] = panes
         windows = block.windows
         columns_used = tuple(dict.fromkeys(used))
         chosen = block.strategy
         told = (chosen.name, chosen.costs) if chosen is not None else ("panes", {})
-        if windows is None:
+        numbers = block.spec is not None and block.spec.rows
+        if bins is not None:
+            ending = (bins.size, bins.every, bins.order, ends)
+            use = BlockUse(placeholder, panes.id, None, presence, columns_used, None, numbers, *told, ending)
+        elif windows is None:
             use = BlockUse(placeholder, panes.id, None, presence, columns_used, None, False, *told)
         else:
             # From the start of window 0 on, both alignments are the same.
             first = windows.first_start
-            numbers = block.spec is not None and block.spec.rows
             sizes = (windows.size, windows.slide, first % windows.slide)
             use = BlockUse(placeholder, panes.id, sizes, presence, columns_used, first, numbers, *told)
         return Placed(use, finals, columns)
@@ -294,12 +307,12 @@ class Placer:
 
     def _shared(self, block: Block, statics_at: Mapping[str, tuple[int, int]]) -> Panes | None:
         for panes in self._candidates():
-            same = panes.signature == block.signature and (panes.time is None) == (block.windows is None)
+            same = panes.signature == block.signature and (panes.time is None) == (block.time is None)
             # A table that did not change since is the same table, whatever the version.
             contents = {id: own for id, (_, own) in panes.statics_at.items()}
             if not same or contents != {id: own for id, (_, own) in statics_at.items()}:
                 continue
-            if block.windows is None or fits(block.windows, panes.grain, panes.origin):
+            if block.windows is None or block.spans or fits(block.windows, panes.grain, panes.origin):
                 return panes
             if panes.id not in self.panes and self.world.has_files(panes.id):
                 continue
@@ -310,6 +323,12 @@ class Placer:
     def _new(self, block: Block, statics_at: Mapping[str, tuple[int, int]]) -> Panes:
         by = "_".join(_slug(key.name) for key in block.row_keys) or "all"
         windows = block.windows
+        grain, origin = (windows.grain, windows.origin % windows.grain) if windows is not None else (0, 0)
+        spans = block.spans
+        if spans is not None:
+            grain, origin = spans.slide, spans.origin
+        if block.bins is not None:
+            grain = 1
         return Panes(
             self.world.new_id(f"{block.stream.name}_by_{by}"),
             block.stream.id,
@@ -318,12 +337,14 @@ class Placer:
             block.statics,
             tuple(Key(key.name, key.expression, key.type) for key in block.row_keys),
             block.time,
-            windows.grain if windows is not None else 0,
-            windows.origin % windows.grain if windows is not None else 0,
+            grain,
+            origin,
             (),
             (),
             0,
             statics_at,
+            spans.size if spans is not None else 0,
+            block.bins is not None,
         )
 
     def _column(
@@ -435,7 +456,7 @@ def direct_outputs(query: Query, blocks: list[tuple[Block, Placed]], fields: tup
     use, select = placed.use, block.select
     if query.body is not select or query.order is not None or select.having is not None or query.ctes:
         return ()
-    if any(duckdb_type(key.type) is None for key in block.keys):
+    if use.bins is not None or any(duckdb_type(key.type) is None for key in block.keys):
         return ()
     if use.numbers or any(key.name == ID for key in block.keys if key.window):
         return ()

@@ -176,11 +176,16 @@ def _plain(source: str, windows: SlidingWindows, value: str, but: str) -> str:
 def window_columns_sql(window: WindowSpec, start: str, end: str) -> str:
     """The three columns of a window. One that ends at a row shows that row's value as its end, and holds it."""
     if window.kind == "slide_by_row":
-        names = ("window_start", "window_end", "window_time")
-        texts = (f"{start} - 1", f"{end} - 1", f"{end} - 1")
-        shown = (f"({text})" if window.rows else f"timestamp_micros({text})" for text in texts)
-        return ", ".join(f"{text} AS {name}" for text, name in zip(shown, names, strict=True))
+        return ending_columns_sql(f"{start} - 1", f"{end} - 1", number=window.rows)
     return bounds_sql(start, end, number=window.rows)
+
+
+def ending_columns_sql(start: str, end: str, *, number: bool) -> str:
+    """The three columns of a window that ends at a row; it holds its end, and not its start."""
+    names = {"window_start": start, "window_end": end, "window_time": end}
+    return ", ".join(
+        f"({text}) AS {name}" if number else f"timestamp_micros({text}) AS {name}" for name, text in names.items()
+    )
 
 
 def bounds_sql(start: str, end: str, *, number: bool = False) -> str:

@@ -73,7 +73,7 @@ class WindowSpec:
     every: int = 0
     by: Literal["row_num", "rank"] = "row_num"
     filled: bool = False
-    strategy: Literal["auto", "panes", "windows", "rows"] = "auto"  # how aggregates are to be computed
+    strategy: Literal["auto", "panes", "windows", "adaptive", "rows", "bins"] = "auto"  # how aggregates are computed
     block: int = 0
     pairs: Literal["none", "once", "every"] = "none"
 

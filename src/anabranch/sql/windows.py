@@ -36,7 +36,9 @@ _NAMES = {
     "pairs": "pairs",
 }
 _PAIRS: tuple[Literal["none", "once", "every"], ...] = ("none", "once", "every")
-_STRATEGIES: tuple[Literal["auto", "panes", "windows", "rows"], ...] = ("auto", "panes", "windows", "rows")
+_STRATEGIES: tuple[Literal["auto", "panes", "windows", "adaptive", "rows", "bins"], ...] = (
+    "auto", "panes", "windows", "adaptive", "rows", "bins",
+)  # fmt: skip
 _KINDS: dict[str, WindowKind] = {
     "TUMBLE": "tumble",
     "HOP": "hop",
@@ -82,7 +84,7 @@ WINDOW_FUNCTIONS = {
     ),
     "LANDMARK": _function("LANDMARK(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE)", "slide", "origin"),
     "SLIDE_BY_ROW": _function(
-        "SLIDE_BY_ROW(TABLE t, DESCRIPTOR(ts), INTERVAL 5 MINUTES, 1 ROW)", "size", "every", "by"
+        "SLIDE_BY_ROW(TABLE t, DESCRIPTOR(ts), INTERVAL 5 MINUTES, 1 ROW)", "size", "every", "by", "strategy"
     ),
     "CHUNKS": _function("CHUNKS(TABLE t, DESCRIPTOR(id))", "block", "pairs"),
 }
@@ -117,6 +119,7 @@ def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation)
         )
     attribute = _attribute(call.time)
     _check_units(cursor.text, call, attribute)
+    _check_strategy(cursor.text, function, call.figures.get("strategy"))
     values = {name: figure.value for name, figure in call.figures.items()}
     size = values.get("gap", values.get("size", 0))
     slide = values.get("slide", values.get("step", size if function in ("TUMBLE", "SESSION") else 0))
@@ -197,6 +200,16 @@ def _check_units(text: str, call: Call[Figure], attribute: str) -> None:
     every = call.figures.get("every")
     if every is not None and every.unit == "time":
         raise _wrong(text, every.span, "SLIDE_BY_ROW moves by rows", "as in 5 ROWS")
+
+
+def _check_strategy(text: str, function: str, asked: Figure | None) -> None:
+    """Windows that end at rows have strategies of their own."""
+    ends_at_rows = function == "SLIDE_BY_ROW"
+    known = ("auto", "rows", "bins") if ends_at_rows else _STRATEGIES[:-1]
+    if asked is not None and _STRATEGIES[asked.value] not in known:
+        why = "windows that end at rows have no panes" if ends_at_rows else "bins are for windows that end at rows"
+        hint = f"{function} has {', '.join(known[:-1])} and {known[-1]}"
+        raise _wrong(text, asked.span, why, hint)
 
 
 def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:

@@ -1,8 +1,8 @@
 """Windows: which windows hold a row, when a window closes, how windows are cut into panes.
 
 A window type is one small class: see `base` for what it consists of, and the other modules for the types there are.
-`strategies` and `bins` have plain models of how windows are computed, `costs` what they cost. Nothing here runs
-SQL or knows where rows come from.
+`strategies`, `spans` and `bins` have plain models of how windows are computed, `costs` what they cost. Nothing here
+runs SQL or knows where rows come from.
 """
 
 from anabranch.algebra.windows.base import Context, Row, Rows, WindowType, ranks
