@@ -79,6 +79,7 @@ class Ledger:
         self._arrivals = Arrivals(home, self._tables)
         #: Tables whose Delta log could not be put right after a commit failed.
         self._unsettled: set[str] = set()
+        self._syncing = files.Syncing()
         self._captured = Captured(self._log)
         self._intents = threading.local()
         self._closed = False
@@ -182,6 +183,7 @@ class Ledger:
         if self._closed:
             return
         self._closed = True
+        self._syncing.close()
         if self._pin is not None:
             self._pin.release()
         if self._writer is not None:
@@ -364,7 +366,8 @@ class Ledger:
                         self._unsettled.discard(table)
                     crash.reach("before-table-commits")
                     record = replace(record, tables=steps.commit_tables(draft, before, self._tables))
-                    self._arrivals.sync(record)
+                    self._syncing.sync([*self._arrivals.unsynced(record), *self._tables.unsynced(record.tables)])
+                    self._tables.synced(record.tables)
                     took = (time.perf_counter() - begin) * 1000
                     record = replace(record, milliseconds=steps.with_commit(record.milliseconds, took))
                     # As it will be read again: nothing of the caller's is shared with the snapshot.
