@@ -9,6 +9,7 @@ import contextlib
 import os
 import threading
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ from anabranch.ledger.tables import DeltaTables, plain_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+#: The rows of a file that was written, and the range of their times.
+Written = tuple[int, int | None, int | None]
 
 
 class Arrivals:
@@ -46,13 +50,20 @@ class Arrivals:
     def write_arrow(self, table_id: str, table: pa.Table, low: int | None, high: int | None) -> DataFile:
         import pyarrow.parquet as parquet
 
+        def write(path: Path) -> Written:
+            plain = table.cast(plain_schema(table.schema), safe=False)
+            # Without Arrow's own copy of the schema: every reader sees the types that Parquet has.
+            parquet.write_table(plain, path, compression="zstd", store_schema=False)
+            return table.num_rows, low, high
+
+        return self.write(table_id, write)
+
+    def write(self, table_id: str, write: Callable[[Path], Written]) -> DataFile:
         name, path = self._new(table_id)
         try:
             with files.explained(f"writing a file of table {table_id}", self._home):
-                plain = table.cast(plain_schema(table.schema), safe=False)
-                # Without Arrow's own copy of the schema: every reader sees the types that Parquet has.
-                parquet.write_table(plain, path, compression="zstd", store_schema=False)
-                return DataFile(name, table.num_rows, path.stat().st_size, low, high)
+                rows, low, high = write(path)
+                return DataFile(name, rows, path.stat().st_size, low, high)
         except BaseException:
             self.discard(table_id, name)
             raise

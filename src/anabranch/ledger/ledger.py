@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import LedgerError
 from anabranch.ledger import commit as steps
 from anabranch.ledger import crash, files, recovery
-from anabranch.ledger.arrivals import Arrivals
+from anabranch.ledger.arrivals import Arrivals, Written
 from anabranch.ledger.captured import Captured
 from anabranch.ledger.lock import Pin, WriterLock, pinned_versions
 from anabranch.ledger.log import SNAPSHOT_EVERY, RecordLog
@@ -331,6 +331,11 @@ class Ledger:
         """Write a small Arrow table as one Parquet file into a table's folder, for a commit to come."""
         self._must_write()
         return self._arrivals.write_arrow(table_id, table, low, high)
+
+    def write(self, table_id: str, write: Callable[[Path], Written]) -> DataFile:
+        """Have a Parquet file written into a table's folder, for a commit to come; `write` says what is in it."""
+        self._must_write()
+        return self._arrivals.write(table_id, write)
 
     def discard(self, table_id: str, file: DataFile) -> None:
         """Delete a file that was written or adopted and will not be committed."""
