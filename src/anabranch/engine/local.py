@@ -29,6 +29,9 @@ MOST_ROWS, MOST_ROWS_ALONE = 200_000, 5_000_000
 MOST_STATE, MOST_STATE_ALONE = 20_000_000, 100_000_000
 
 
+#: The changes of a node, before they are in a file.
+CHANGES = "__changes"
+
 Within = Mapping[str, Range]
 
 
@@ -61,10 +64,29 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     try:
         warm = maintainer.core.warm
         warm.settle(maintainer.after)
-        text, duck = query.text(), warm.duck
-        return copy_to_table(maintainer.core, duck, text, view.changes_table, None) if text is not None else ()
+        text = query.text()
+        if text is None:
+            return ()
+        if view.row_by_row or rows > MOST_ROWS:
+            return copy_to_table(maintainer.core, warm.duck, text, view.changes_table, None)
+        return _kept(maintainer, view, text)
     except (Unfit, duckdb.Error):
         return None  # an overflow, say: Spark tells of it in its own words
+
+
+def _kept(maintainer: Maintainer, view: View, text: str) -> tuple[DataFile, ...]:
+    """Write changes that the next run compares with, and keep them at hand for it."""
+    warm = maintainer.core.warm
+    try:
+        warm.duck.execute(f"CREATE OR REPLACE TEMP TABLE {CHANGES} AS {text}")
+        files = copy_to_table(maintainer.core, warm.duck, f"SELECT * FROM {CHANGES}", view.changes_table, None)
+        if files:
+            stored = _stored(view)
+            rows = f"(SELECT {_columns(stored)} FROM {CHANGES})"
+            warm.add(view.changes_table, maintainer.before, stored, files, rows)
+        return files
+    finally:
+        warm.duck.execute(f"DROP TABLE IF EXISTS {CHANGES}")
 
 
 class Unfit(Exception):
@@ -296,8 +318,7 @@ class _Query:
         given = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields)
         renamed = ", ".join(quoted(field.name) for field in fields)
         ctes = f"WITH __fresh AS (SELECT {given} FROM ({fresh}) AS __f({renamed})) "
-        stored = (*fields, Field("_diff", "bigint"))
-        shown = self.warm.relation(view.changes_table, self.maintainer.before, stored)
+        shown = self.warm.relation(view.changes_table, self.maintainer.before, _stored(view))
         keyed = ""
         if view.node == "keyed":
             keyed = f" WHERE {self._is_touched([key.name for key in view.keys])}"
@@ -365,6 +386,11 @@ class _Query:
             f"{ctes}SELECT {', '.join(items)}, CAST(_diff AS BIGINT) AS _diff, CAST({version} AS BIGINT) AS _version,"
             f" {timestamp(str(self.maintainer.now))} AS _at FROM ({text})"
         )
+
+
+def _stored(view: View) -> tuple[Field, ...]:
+    """What the changes of a node that is compared with what it showed are kept by."""
+    return (*view.fields, *view.hidden, Field("_diff", "bigint"))
 
 
 def _columns(fields: Sequence[Field]) -> str:
