@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.reach import Range
-from anabranch.duck import quoted, timestamp
+from anabranch.duck import counting_all, quoted, timestamp
 from anabranch.engine.emit import copy_to_table, pane_relation, window_text
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
@@ -67,7 +67,7 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
         text = query.text()
         if text is None:
             return ()
-        if view.row_by_row or rows > MOST_ROWS:
+        if view.row_by_row or view.nearby or rows > MOST_ROWS:
             return copy_to_table(maintainer.core, warm.duck, text, view.changes_table, None)
         return _kept(maintainer, view, text)
     except (Unfit, duckdb.Error):
@@ -78,7 +78,8 @@ def _kept(maintainer: Maintainer, view: View, text: str) -> tuple[DataFile, ...]
     """Write changes that the next run compares with, and keep them at hand for it."""
     warm = maintainer.core.warm
     try:
-        warm.duck.execute(f"CREATE OR REPLACE TEMP TABLE {CHANGES} AS {text}")
+        with counting_all(warm.duck, text):
+            warm.duck.execute(f"CREATE OR REPLACE TEMP TABLE {CHANGES} AS {text}")
         files = copy_to_table(maintainer.core, warm.duck, f"SELECT * FROM {CHANGES}", view.changes_table, None)
         if files:
             stored = _stored(view)
@@ -314,11 +315,18 @@ class _Query:
         columns = _columns(fields)
         if view.node == "keyed" and not self._touch():
             return None
-        fresh = local_text(view.text, self._narrowed)
         given = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields)
-        renamed = ", ".join(quoted(field.name) for field in fields)
-        ctes = f"WITH __fresh AS (SELECT {given} FROM ({fresh}) AS __f({renamed})) "
-        shown = self.warm.relation(view.changes_table, self.maintainer.before, _stored(view))
+        within = self.maintainer.nearby(view)
+
+        def answer(at: Snapshot) -> str:
+            text = local_text(view.text, lambda each: self._narrowed(each, at, within.get(each)))
+            return f"(SELECT {given} FROM ({text}) AS __f({columns}))"
+
+        ctes = f"WITH __fresh AS {answer(self.maintainer.after)} "
+        if within:
+            shown = f"(SELECT *, 1 AS _diff FROM {answer(self.maintainer.before)})"
+        else:
+            shown = self.warm.relation(view.changes_table, self.maintainer.before, _stored(view))
         keyed = ""
         if view.node == "keyed":
             keyed = f" WHERE {self._is_touched([key.name for key in view.keys])}"
@@ -369,8 +377,8 @@ class _Query:
         assert found is not None
         return found
 
-    def _narrowed(self, placeholder: str) -> str | None:
-        whole = self.relation(self.view, placeholder, self.maintainer.after)
+    def _narrowed(self, placeholder: str, at: Snapshot, within: Range | None) -> str | None:
+        whole = self.relation(self.view, placeholder, at, within)
         narrow = next((each for each in self.view.narrows if each.input == placeholder), None)
         if whole is None or narrow is None:
             return whole

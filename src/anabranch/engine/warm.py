@@ -108,19 +108,26 @@ class Warm:
 
         `snapshot` is the one before the commit.
         """
+        import duckdb
+
         key = (table, tuple(fields), "", "")
         warm = self._tables.get(key)
         if warm is None and not snapshot.files.get(table):
             warm = self._make(key, None)
-        if warm is not None and warm.files.keys() == snapshot.files.get(table, {}).keys():
-            self._load(warm, {file.path: file for file in files}, rows)
+        if warm is None or warm.files.keys() != snapshot.files.get(table, {}).keys():
+            return
+        new = {file.path: file for file in files}
+        if self._worth({**warm.files, **new}, warm):
+            try:
+                self._load(warm, new, rows)
+            except duckdb.Error:  # the files are there: this is only quicker
+                self._forget(key)
 
     def settle(self, snapshot: Snapshot) -> None:
         """Forget what has files that are not in the ledger: a commit that failed, or a merge that changed rows."""
         for key, warm in list(self._tables.items()):
             if not warm.files.keys() <= snapshot.files.get(key[0], {}).keys():
-                self.duck.execute(f"DROP TABLE IF EXISTS {warm.name}")
-                del self._tables[key]
+                self._forget(key)
 
     def relation(self, table: str, snapshot: Snapshot, fields: Sequence[Field]) -> str:
         """A table at a snapshot, with these columns, as a relation."""
@@ -184,6 +191,9 @@ class Warm:
         columns = ", ".join(quoted(field.name) for field in fields)
         without = f" AND {PART} NOT IN ({', '.join(map(str, sorted(later)))})" if later else ""
         return f"(SELECT {columns} FROM {warm.name} WHERE {PART} <= {warm.loads}{without})"
+
+    def _forget(self, key: _Key) -> None:
+        self.duck.execute(f"DROP TABLE IF EXISTS {self._tables.pop(key).name}")
 
     def _make(self, key: _Key, since: int | None) -> _Warm:
         self._made += 1
