@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.reach import Range
-from anabranch.duck import quoted, timestamp
+from anabranch.duck import counting_all, quoted, timestamp
 from anabranch.engine.emit import copy_to_table, pane_relation, window_text
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MOST_ROWS, MOST_ROWS_ALONE = 200_000, 5_000_000
 MOST_STATE, MOST_STATE_ALONE = 20_000_000, 100_000_000
 
+
+#: The changes of a node, before they are in a file.
+CHANGES = "__changes"
 
 Within = Mapping[str, Range]
 
@@ -61,10 +64,30 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     try:
         warm = maintainer.core.warm
         warm.settle(maintainer.after)
-        text, duck = query.text(), warm.duck
-        return copy_to_table(maintainer.core, duck, text, view.changes_table, None) if text is not None else ()
+        text = query.text()
+        if text is None:
+            return ()
+        if view.row_by_row or view.nearby or rows > MOST_ROWS:
+            return copy_to_table(maintainer.core, warm.duck, text, view.changes_table, None)
+        return _kept(maintainer, view, text)
     except (Unfit, duckdb.Error):
         return None  # an overflow, say: Spark tells of it in its own words
+
+
+def _kept(maintainer: Maintainer, view: View, text: str) -> tuple[DataFile, ...]:
+    """Write changes that the next run compares with, and keep them at hand for it."""
+    warm = maintainer.core.warm
+    try:
+        with counting_all(warm.duck, text):
+            warm.duck.execute(f"CREATE OR REPLACE TEMP TABLE {CHANGES} AS {text}")
+        files = copy_to_table(maintainer.core, warm.duck, f"SELECT * FROM {CHANGES}", view.changes_table, None)
+        if files:
+            stored = _stored(view)
+            rows = f"(SELECT {_columns(stored)} FROM {CHANGES})"
+            warm.add(view.changes_table, maintainer.before, stored, files, rows)
+        return files
+    finally:
+        warm.duck.execute(f"DROP TABLE IF EXISTS {CHANGES}")
 
 
 class Unfit(Exception):
@@ -303,8 +326,7 @@ class _Query:
         if within:
             shown = f"(SELECT *, 1 AS _diff FROM {answer(self.maintainer.before)})"
         else:
-            stored = (*fields, Field("_diff", "bigint"))
-            shown = self.warm.relation(view.changes_table, self.maintainer.before, stored)
+            shown = self.warm.relation(view.changes_table, self.maintainer.before, _stored(view))
         keyed = ""
         if view.node == "keyed":
             keyed = f" WHERE {self._is_touched([key.name for key in view.keys])}"
@@ -372,6 +394,11 @@ class _Query:
             f"{ctes}SELECT {', '.join(items)}, CAST(_diff AS BIGINT) AS _diff, CAST({version} AS BIGINT) AS _version,"
             f" {timestamp(str(self.maintainer.now))} AS _at FROM ({text})"
         )
+
+
+def _stored(view: View) -> tuple[Field, ...]:
+    """What the changes of a node that is compared with what it showed are kept by."""
+    return (*view.fields, *view.hidden, Field("_diff", "bigint"))
 
 
 def _columns(fields: Sequence[Field]) -> str:

@@ -59,6 +59,13 @@ def adopt_folder(ledger: Ledger, table_id: str, folder: Path, time: str | None) 
     return tuple(adopted)
 
 
+def footer_range(path: Path, time: str) -> tuple[int | None, int | None]:
+    """The lowest and highest value of a timestamp column of a Parquet file."""
+    import pyarrow.parquet as parquet
+
+    return time_range(parquet.read_metadata(path), time)
+
+
 def time_range(metadata: Any, time: str) -> tuple[int | None, int | None]:
     """The lowest and highest value of a timestamp column, from the footer of a Parquet file."""
     names = [metadata.schema.column(index).path for index in range(metadata.num_columns)]

@@ -8,6 +8,8 @@ Names keep their quotes, texts their characters; nothing else is rewritten.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 from anabranch.duck import quoted
 from anabranch.plan.views import duckdb_type
@@ -34,8 +36,28 @@ _TYPED = words("timestamp date timestamp_ntz timestamp_ltz time array map struct
 
 def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
     """The text for DuckDB, or None. `relation` gives what to write for a placeholder."""
+    pieces = _pieces(text)
+    if pieces is None:
+        return None
+    written = []
+    for piece in pieces:
+        found = relation(piece.name) if isinstance(piece, _Placeholder) else piece
+        if found is None:
+            return None
+        written.append(found)
+    return " ".join(written)
+
+
+@dataclass(frozen=True)
+class _Placeholder:
+    name: str
+
+
+@lru_cache(maxsize=1024)
+def _pieces(text: str) -> tuple[str | _Placeholder, ...] | None:
+    """The text for DuckDB in pieces, or None. A view is asked for run after run, so that it is read once."""
     tokens = tokenize(text)[:-1]
-    pieces: list[str] = []
+    pieces: list[str | _Placeholder] = []
     index = 0
     while index < len(tokens):
         token = tokens[index]
@@ -57,20 +79,20 @@ def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
         if token.upper == "LEFT" and following.upper() in ("SEMI", "ANTI"):  # DuckDB has no other
             index += 1
             continue
-        piece = _piece(tokens, index, following, relation)
+        piece = _piece(tokens, index, following)
         if piece is None:
             return None
         pieces.append(piece)
         index += 1
-    return " ".join(pieces)
+    return tuple(pieces)
 
 
-def _piece(tokens: Sequence[Token], index: int, following: str, relation: Callable[[str], str | None]) -> str | None:
+def _piece(tokens: Sequence[Token], index: int, following: str) -> str | _Placeholder | None:
     token = tokens[index]
     if token.upper == "EXCEPT" and following == "(" and index and tokens[index - 1].text == "*":
         return "EXCLUDE" if tokens[index + 2].upper not in ("SELECT", "WITH", "(") else token.text
     if token.kind == QUOTED:
-        return relation(token.name) if token.name.startswith("@") else quoted(token.name)
+        return _Placeholder(token.name) if token.name.startswith("@") else quoted(token.name)
     if token.kind == STRING:
         return None if token.text[0] in "rRxX" else "'" + token.value.replace("'", "''") + "'"
     if token.kind == NUMBER:
@@ -129,8 +151,9 @@ def _plain_cast(tokens: Sequence[Token], index: int) -> str | None:
         text = _plain_cast(tokens, index + 2) if closing(tokens, index + 3) == as_index - 1 else None
     elif first.text.lower() in _AGGREGATES and closing(tokens, index + 3) == as_index - 1:
         behind = [*(token.text for token in inner[1:]), ""]
-        parts = [_piece(inner, i, behind[i], lambda _: None) for i in range(len(inner))]
-        text = None if any(part is None for part in parts) else " ".join(part for part in parts if part is not None)
+        parts = [_piece(inner, i, behind[i]) for i in range(len(inner))]
+        written = [part for part in parts if isinstance(part, str)]
+        text = " ".join(written) if len(written) == len(parts) else None
     else:
         return None
     return None if text is None else f"CAST({text} AS {kind})"
