@@ -1,12 +1,13 @@
-"""The scan of a small run on the driver: its rows as an Arrow table, its partials by DuckDB, without a Spark job.
+"""The scan of a run on the driver: its rows as an Arrow table, its partials by DuckDB, without a Spark job.
 
-Most of the time of a small run is the time that Spark takes to plan and start. What means the same in DuckDB is
-computed here; what does not, and every run with a row that is bad, is left to Spark.
+Most of the time of a small run is the time that Spark takes to plan and start; where Spark has no other machine, larger
+runs are sooner done here, too. What means the same in DuckDB is computed here; what does not, and every run with a row
+that is bad, is left to Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.windows import pane_start_sql
@@ -14,7 +15,7 @@ from anabranch.duck import quoted, timestamp
 from anabranch.engine.emit import connection
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.numbering import number_table
-from anabranch.engine.tables import PANE, pane_fields
+from anabranch.engine.tables import PANE
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import Field, Panes, Rows, Stream
 from anabranch.plan.keys import INTEGERS
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 #: What a query of this module reads.
 ROWS = "__near"
 
-#: Rows of a run that are at hand without a Spark job; None where they are not.
-AtHand = Callable[[], "pa.Table | None"]
+#: Columns of the rows of a run (None: all) that are at hand without a Spark job; None where they are not.
+AtHand = Callable[[Collection[str] | None], "pa.Table | None"]
 
 
 class Near:
@@ -41,11 +42,11 @@ class Near:
         self.rows = rows
 
     @classmethod
-    def of(cls, stream: Stream, at_hand: AtHand, first: int, at: int) -> Near | None:
-        """The rows of a run, if they are at hand and no figure is needed that only Spark gives."""
+    def of(cls, stream: Stream, at_hand: AtHand, first: int, at: int, columns: Collection[str] | None) -> Near | None:
+        """Columns of the rows of a run, if they are at hand and no figure is needed that only Spark gives."""
         if stream.live or not stream.policy.simple:
             return None
-        rows = at_hand()
+        rows = at_hand(columns)
         if rows is None or (stream.time is not None and rows.column(stream.time).null_count):
             return None
         return cls(stream, number_table(rows, first, at))
@@ -62,53 +63,8 @@ class Near:
             values |= {"low": ends["min"].as_py(), "high": ends["max"].as_py(), "late": late or 0}
         return values
 
-    def partials(self, panes: Panes) -> Any:
-        """What the rows add to a pane table; None if that is Spark's to say."""
-        if panes.from_text != STREAM:
-            return None
-        keys = [local_text(key.expression, _nothing) for key in panes.keys]
-        pane = self._pane(panes)
-        if any(key is None for key in keys) or (panes.time is not None and pane is None):
-            return None
-        items = [f"{key} AS {quoted(each.name)}" for key, each in zip(keys, panes.keys, strict=True)]
-        if pane is not None:
-            items.append(f"{timestamp(pane)} AS {PANE}")
-        for column in panes.columns:
-            text, kind = local_text(column.partial, _nothing), duckdb_type(column.type)
-            if text is None or kind is None or not column.duckdb:
-                return None
-            items.append(f"CAST({text} AS {kind}) AS {quoted(column.name)}")
-        wanted = [] if None in panes.conditions else [local_text(each or "", _nothing) for each in panes.conditions]
-        if None in wanted:
-            return None
-        where = f"{pane} IS NOT NULL" if pane is not None else "true"
-        if wanted:
-            where += " AND (" + " OR ".join(f"({each})" for each in wanted) + ")"
-        group = [str(index + 1) for index in range(len(keys) + (pane is not None))]
-        having = f" GROUP BY {', '.join(group)}" if group else " HAVING count(*) > 0"
-        return self._query(f"SELECT {', '.join(items)} FROM {ROWS} WHERE {where}{having}", pane_fields(panes))
-
-    def selected(self, rows: Rows) -> Any:
-        """What the rows add to the table of a stateless view; None if that is Spark's to say."""
-        columns = ", ".join(quoted(field.name) for field in self.stream.fields)
-        plain = f"(SELECT {columns} FROM {ROWS})"
-        text = local_text(rows.text, lambda placeholder: plain if quote_name(placeholder) == STREAM else None)
-        return None if text is None else self._query(text, rows.fields)
-
-    def _pane(self, panes: Panes) -> str | None:
-        """The start of a row's pane, if that is a plain function of a column of the stream."""
-        for field in self.stream.row_fields:
-            name = quote_name(field.name) if field in self.stream.fields else field.name
-            along = None
-            if field.type == "timestamp" and panes.time == micros_sql(name):
-                along = f"epoch_us({quoted(field.name)})"
-            elif field.type in INTEGERS and panes.time in (name, f"CAST({name} AS BIGINT)"):
-                along = f"CAST({quoted(field.name)} AS BIGINT)"
-            if along is not None:
-                return pane_start_sql(along, panes.grain, panes.origin, "duckdb")
-        return None
-
-    def _query(self, text: str, fields: tuple[Field, ...]) -> Any:
+    def query(self, text: str, fields: tuple[Field, ...]) -> Any:
+        """What a text of this module gives; None if that is Spark's to say."""
         import duckdb
         import pyarrow as pa
 
@@ -124,6 +80,74 @@ class Near:
             return None  # an overflow, say: Spark tells of it in its own words
         finally:
             duck.unregister(ROWS)
+
+
+def means_the_same(stream: Stream, text: str, fields: tuple[Field, ...]) -> bool:
+    """Whether a text of this module is one that DuckDB understands, and gives these columns for."""
+    return Near(stream, arrow_schema(stream.row_fields).empty_table()).query(text, fields) is not None
+
+
+def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
+    """The columns of a stream that texts of this module may name, and its event time; one at least."""
+    said = " ".join(texts).lower()
+    named = [f.name for f in stream.fields if f.name == stream.time or quoted(f.name).lower() in said]
+    return named or [stream.fields[0].name]
+
+
+def partials_text(stream: Stream, panes: Panes) -> str | None:
+    """What rows add to a pane table, as a query over them; None if that is Spark's to say."""
+    keys = [local_text(key.expression, _nothing) for key in panes.keys]
+    pane = _pane(stream, panes)
+    if any(key is None for key in keys) or (panes.time is not None and pane is None):
+        return None
+    items = [f"{key} AS {quoted(each.name)}" for key, each in zip(keys, panes.keys, strict=True)]
+    if pane is not None:
+        items.append(f"{timestamp(pane)} AS {PANE}")
+    for column in panes.columns:
+        text, kind = local_text(column.partial, _nothing), duckdb_type(column.type)
+        if text is None or kind is None or not column.duckdb:
+            return None
+        items.append(f"CAST({text} AS {kind}) AS {quoted(column.name)}")
+    wanted = [] if None in panes.conditions else [local_text(each or "", _nothing) for each in panes.conditions]
+    if None in wanted:
+        return None
+    where = f"{pane} IS NOT NULL" if pane is not None else "true"
+    if wanted:
+        where += " AND (" + " OR ".join(f"({each})" for each in wanted) + ")"
+    group = [str(index + 1) for index in range(len(keys) + (pane is not None))]
+    having = f" GROUP BY {', '.join(group)}" if group else " HAVING count(*) > 0"
+    source: str | None = ROWS
+    if panes.from_text != STREAM:
+        around = _over(panes.from_text, "")
+        source = _over(panes.from_text, _plain(columns_named(stream, [*items, where, around or ""])))
+    return None if source is None else f"SELECT {', '.join(items)} FROM {source} WHERE {where}{having}"
+
+
+def selected_text(stream: Stream, rows: Rows) -> str | None:
+    """What rows add to the table of a stateless view, as a query over them; None if that is Spark's to say."""
+    return _over(rows.text, _plain([field.name for field in stream.fields]))
+
+
+def _plain(columns: Sequence[str]) -> str:
+    return f"(SELECT {', '.join(map(quoted, columns))} FROM {ROWS})"
+
+
+def _over(text: str, rows: str) -> str | None:
+    return local_text(text, lambda placeholder: rows if quote_name(placeholder) == STREAM else None)
+
+
+def _pane(stream: Stream, panes: Panes) -> str | None:
+    """The start of a row's pane, if that is a plain function of a column of the stream."""
+    for field in stream.row_fields:
+        name = quote_name(field.name) if field in stream.fields else field.name
+        along = None
+        if field.type == "timestamp" and panes.time == micros_sql(name):
+            along = f"epoch_us({quoted(field.name)})"
+        elif field.type in INTEGERS and panes.time in (name, f"CAST({name} AS BIGINT)"):
+            along = f"CAST({quoted(field.name)} AS BIGINT)"
+        if along is not None:
+            return pane_start_sql(along, panes.grain, panes.origin, "duckdb")
+    return None
 
 
 def _nothing(_: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from anabranch.duck import quoted
 from anabranch.plan.views import duckdb_type
-from anabranch.sql.calls import closing
+from anabranch.sql.calls import closing, split_commas
 from anabranch.sql.lexer import NUMBER, QUOTED, STRING, WORD, Token, tokenize, words
 
 _KEYWORDS = {
@@ -34,7 +34,10 @@ _TYPED = words("timestamp date timestamp_ntz timestamp_ltz time array map struct
 
 def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
     """The text for DuckDB, or None. `relation` gives what to write for a placeholder."""
-    tokens = tokenize(text)[:-1]
+    return _written(tokenize(text)[:-1], relation)
+
+
+def _written(tokens: Sequence[Token], relation: Callable[[str], str | None]) -> str | None:
     pieces: list[str] = []
     index = 0
     while index < len(tokens):
@@ -46,6 +49,13 @@ def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
                 return None
             pieces.append(inside)
             index = closing(tokens, index + 1) + 1
+            continue
+        if token.upper == "LATERAL" and following.upper() == "VIEW":
+            found = _windows(tokens, index)
+            if found is None:
+                return None
+            pieces.append(found)
+            index = closing(tokens, index + 3) + 4
             continue
         if token.upper == "LATERAL":
             found = _matches(tokens[index : index + 7])
@@ -80,6 +90,25 @@ def _piece(tokens: Sequence[Token], index: int, following: str, relation: Callab
     if token.text == "==":
         return "="
     return token.text if token.text in _SYMBOLS else None
+
+
+def _windows(tokens: Sequence[Token], index: int) -> str | None:
+    """LATERAL VIEW explode(sequence(first, last, CAST(slide AS BIGINT))) __starts AS start: the windows of a row.
+
+    Only as it is written for sliding windows: there the last window is never before the first.
+    """
+    end = closing(tokens, index + 3) if len(tokens) > index + 5 else len(tokens)
+    texts = [token.text for token in tokens[index : end + 4]]
+    if texts[2:6] != ["explode", "(", "sequence", "("] or texts[-4:] != [")", "__starts", "AS", "start"]:
+        return None
+    bounds = list(split_commas(tokens[index + 6 : end - 1]))
+    slide = [token.text for token in bounds[-1]]
+    if len(bounds) != 3 or [*slide[:2], *slide[3:]] != ["CAST", "(", "AS", "BIGINT", ")"]:
+        return None
+    first, last = (_written(bound, lambda _: None) for bound in bounds[:2])
+    if first is None or last is None:
+        return None
+    return f', LATERAL (SELECT unnest(range({first}, {last} + 1, {slide[2]})) AS "start") AS "__starts"'
 
 
 def _matches(tokens: Sequence[Token]) -> str | None:
