@@ -7,7 +7,9 @@ that is bad, is left to Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.windows import pane_start_sql
@@ -17,7 +19,7 @@ from anabranch.engine.frames import arrow_schema
 from anabranch.engine.numbering import number_table
 from anabranch.engine.tables import PANE
 from anabranch.plan.blocks import STREAM
-from anabranch.plan.catalog import Field, Panes, Rows, Stream
+from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Panes, Rows, Stream
 from anabranch.plan.keys import INTEGERS
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
@@ -35,11 +37,12 @@ AtHand = Callable[[Collection[str] | None], "pa.Table | None"]
 
 
 class Near:
-    """The rows of one small run, all of them good, with their numbers."""
+    """The rows of one run, all of them good."""
 
-    def __init__(self, stream: Stream, rows: Any) -> None:
+    def __init__(self, stream: Stream, plain: Any, first: int, at: int) -> None:
         self.stream = stream
-        self.rows = rows
+        self.plain = plain
+        self._first, self._at = first, at
 
     @classmethod
     def of(cls, stream: Stream, at_hand: AtHand, first: int, at: int, columns: Collection[str] | None) -> Near | None:
@@ -49,15 +52,20 @@ class Near:
         rows = at_hand(columns)
         if rows is None or (stream.time is not None and rows.column(stream.time).null_count):
             return None
-        return cls(stream, number_table(rows, first, at))
+        return cls(stream, rows, first, at)
+
+    @cached_property
+    def rows(self) -> Any:
+        """The rows with their numbers."""
+        return number_table(self.plain, self._first, self._at)
 
     def figures(self, bound: int | None) -> dict[str, Any]:
         """What a scan by Spark would have counted."""
         import pyarrow.compute as compute
 
-        values: dict[str, Any] = {"rows": self.rows.num_rows, "bad": 0}
+        values: dict[str, Any] = {"rows": self.plain.num_rows, "bad": 0}
         if self.stream.time is not None:
-            times = self.rows.column(self.stream.time).cast("int64")
+            times = self.plain.column(self.stream.time).cast("int64")
             ends = compute.min_max(times)
             late = compute.sum(compute.less(times, bound)).as_py() if bound is not None else 0
             values |= {"low": ends["min"].as_py(), "high": ends["max"].as_py(), "late": late or 0}
@@ -68,23 +76,39 @@ class Near:
         import duckdb
         import pyarrow as pa
 
-        duck = connection()
-        duck.register(ROWS, self.rows)
+        numbered = ROW_NUM in text or ARRIVAL_TS in text
         try:
-            made = duck.sql(text)
-            if len(made.columns) != len(fields) or not all(map(_alike, made.types, fields)):
-                return None
-            found = made.to_arrow_table().rename_columns([field.name for field in fields])
-            return found.cast(arrow_schema(fields))
+            with _bound(self.rows if numbered else self.plain, text, fields) as made:
+                if made is None:
+                    return None
+                found = made.to_arrow_table().rename_columns([field.name for field in fields])
+                return found.cast(arrow_schema(fields))
         except (duckdb.Error, pa.ArrowInvalid):
             return None  # an overflow, say: Spark tells of it in its own words
-        finally:
-            duck.unregister(ROWS)
 
 
-def means_the_same(stream: Stream, text: str, fields: tuple[Field, ...]) -> bool:
-    """Whether a text of this module is one that DuckDB understands, and gives these columns for."""
-    return Near(stream, arrow_schema(stream.row_fields).empty_table()).query(text, fields) is not None
+@lru_cache(maxsize=256)
+def means_the_same(columns: tuple[Field, ...], text: str, fields: tuple[Field, ...]) -> bool:
+    """Whether DuckDB understands a text of this module over rows with some columns, and gives `fields` for it."""
+    import duckdb
+
+    try:
+        with _bound(arrow_schema(columns).empty_table(), text, fields) as made:
+            return made is not None
+    except duckdb.Error:
+        return False
+
+
+@contextmanager
+def _bound(rows: Any, text: str, fields: tuple[Field, ...]) -> Iterator[Any]:
+    """A text over rows that DuckDB has understood, and gives these columns for; None if it gives others."""
+    duck = connection()
+    duck.register(ROWS, rows)
+    try:
+        made = duck.sql(text)
+        yield made if len(made.columns) == len(fields) and all(map(_alike, made.types, fields)) else None
+    finally:
+        duck.unregister(ROWS)
 
 
 def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
@@ -97,12 +121,12 @@ def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
 def partials_text(stream: Stream, panes: Panes) -> str | None:
     """What rows add to a pane table, as a query over them; None if that is Spark's to say."""
     keys = [local_text(key.expression, _nothing) for key in panes.keys]
-    pane = _pane(stream, panes)
-    if any(key is None for key in keys) or (panes.time is not None and pane is None):
+    along = _along(stream, panes)
+    if any(key is None for key in keys) or (panes.time is not None and along is None):
         return None
     items = [f"{key} AS {quoted(each.name)}" for key, each in zip(keys, panes.keys, strict=True)]
-    if pane is not None:
-        items.append(f"{timestamp(pane)} AS {PANE}")
+    if along is not None:
+        items.append(f"{timestamp(pane_start_sql(along, panes.grain, panes.origin, 'duckdb'))} AS {PANE}")
     for column in panes.columns:
         text, kind = local_text(column.partial, _nothing), duckdb_type(column.type)
         if text is None or kind is None or not column.duckdb:
@@ -111,10 +135,11 @@ def partials_text(stream: Stream, panes: Panes) -> str | None:
     wanted = [] if None in panes.conditions else [local_text(each or "", _nothing) for each in panes.conditions]
     if None in wanted:
         return None
-    where = f"{pane} IS NOT NULL" if pane is not None else "true"
+    own = stream.time is not None and along == f"epoch_us({quoted(stream.time)})"  # every row at hand has one
+    where = "true" if along is None or own else f"{along} IS NOT NULL"
     if wanted:
         where += " AND (" + " OR ".join(f"({each})" for each in wanted) + ")"
-    group = [str(index + 1) for index in range(len(keys) + (pane is not None))]
+    group = [str(index + 1) for index in range(len(keys) + (along is not None))]
     having = f" GROUP BY {', '.join(group)}" if group else " HAVING count(*) > 0"
     source: str | None = ROWS
     if panes.from_text != STREAM:
@@ -136,17 +161,14 @@ def _over(text: str, rows: str) -> str | None:
     return local_text(text, lambda placeholder: rows if quote_name(placeholder) == STREAM else None)
 
 
-def _pane(stream: Stream, panes: Panes) -> str | None:
-    """The start of a row's pane, if that is a plain function of a column of the stream."""
+def _along(stream: Stream, panes: Panes) -> str | None:
+    """What panes lie along, if that is a column of the stream."""
     for field in stream.row_fields:
         name = quote_name(field.name) if field in stream.fields else field.name
-        along = None
         if field.type == "timestamp" and panes.time == micros_sql(name):
-            along = f"epoch_us({quoted(field.name)})"
-        elif field.type in INTEGERS and panes.time in (name, f"CAST({name} AS BIGINT)"):
-            along = f"CAST({quoted(field.name)} AS BIGINT)"
-        if along is not None:
-            return pane_start_sql(along, panes.grain, panes.origin, "duckdb")
+            return f"epoch_us({quoted(field.name)})"
+        if field.type in INTEGERS and panes.time in (name, f"CAST({name} AS BIGINT)"):
+            return f"CAST({quoted(field.name)} AS BIGINT)"
     return None
 
 

@@ -198,7 +198,7 @@ class Scan:
             return False
         return all(
             output.table == self.stream.rows_table
-            or (output.near is not None and means_the_same(self.stream, output.near, output.fields))
+            or (output.near is not None and means_the_same(self.stream.row_fields, output.near, output.fields))
             for output in self.outputs
         )
 
