@@ -67,8 +67,11 @@ def some_rows(chance: random.Random, count: int) -> list[dict[str, Any]]:
 
 
 def rows(table: pa.Table) -> list[str]:
-    assert all(field.type != pa.null() for field in table.schema)
-    return sorted(repr(tuple(-0.0 + each if each == 0 else each for each in row.values())) for row in table.to_pylist())
+    """The rows in an order of their own. Of the two zeros, either is the least and the greatest."""
+    plain = (
+        [0.0 if each == 0 and isinstance(each, float) else each for each in row.values()] for row in table.to_pylist()
+    )
+    return sorted(map(repr, plain))
 
 
 def kinds(table: pa.Table) -> list[tuple[str, pa.DataType]]:

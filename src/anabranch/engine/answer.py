@@ -63,8 +63,10 @@ def _asked(query: Query, bound: Bound, catalog: Catalog) -> View | None:
     select = query.body
     if not isinstance(select, Select) or query.ctes or select.subqueries or len(select.relations) != 1:
         return None
-    references = list(bound.references.values())
-    if len(references) != 1 or not references[0].plain or select.relations[0].window is not None:
+    references, relation = list(bound.references.values()), select.relations[0]
+    if len(references) != 1 or not references[0].plain:
+        return None
+    if relation.subquery is not None or relation.window is not None or relation.watermarks:
         return None
     found = catalog.objects.get(references[0].target)
     return found if isinstance(found, View) else None
@@ -72,7 +74,9 @@ def _asked(query: Query, bound: Bound, catalog: Catalog) -> View | None:
 
 def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str | None:
     """The answer of a view that is nothing but partials put together, as a relation."""
-    if view.kept or view.stream or view.late == "archive" or view.rows is not None or view.spread or not view.blocks:
+    if view.kept or view.stream or view.late == "archive" or view.rows is not None or not view.blocks:
+        return None
+    if view.ordered or view.spread:
         return None
     relations: dict[str, str] = {}
     for use in view.blocks:
