@@ -7,18 +7,15 @@ import random
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from anabranch.engine import answer, near, scan, writing
+from anabranch.engine import answer, near, scan
 from anabranch.errors import AnabranchError
 from anabranch.testing import Harness
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -78,8 +75,8 @@ def kinds(table: pa.Table) -> list[tuple[str, pa.DataType]]:
     return [(field.name, field.type) for field in table.schema]
 
 
-def test_a_run_is_the_same_by_duckdb_and_by_spark(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+def test_runs_and_answers_are_the_same_by_duckdb(
+    home: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where Spark has no other machine, larger runs are taken in by DuckDB, unless something in them is Spark's."""
     chance, folder = random.Random(7), tmp_path / "in"
@@ -89,33 +86,26 @@ def test_a_run_is_the_same_by_duckdb_and_by_spark(
     of = near.Near.of.__func__  # type: ignore[attr-defined]
     monkeypatch.setattr(near.Near, "of", classmethod(lambda cls, *given: asked.append(given[-1]) or of(cls, *given)))
 
-    def take(home: Harness, file: str) -> None:
-        if not (folder / file).exists():
-            parquet.write_table(pa.Table.from_pylist(some_rows(chance, 60), TYPES), folder / file)
+    def take(file: str) -> None:
+        parquet.write_table(pa.Table.from_pylist(some_rows(chance, 60), TYPES), folder / file)
         home.session.sql("SELECT count(*) FROM panes").toArrow()
 
-    found = []
-    for name, most in (("near", writing.MOST_BYTES_ALONE), ("spark", -1)):
-        monkeypatch.setattr(scan, "MOST_BYTES_ALONE", most)
-        with Harness(tmp_path / name, spark) as home:
-            home.sql(f"CREATE STREAM s ({COLUMNS}, WATERMARK FOR ts AS ts) FROM parquet(path => '{folder}/*.parquet')")
-            for view, query in VIEWS.items():
-                home.sql(f"CREATE VIEW {view} AS {query}")
-            take(home, "0.parquet")
-            take(home, "1.parquet")
-            assert all(each is not None and "wide" not in each for each in asked)
-            assert len(asked) == (2 if name == "near" else 0)
-            home.sql(f"CREATE VIEW spark_only AS {SPARK_ONLY}")
-            asked.clear()
-            take(home, "2.parquet")
-            assert not asked  # one of the views has Spark read the rows, and so they are read for all
-            found.append({view: rows(home.session.sql(f"SELECT * FROM {view}").df.toArrow()) for view in VIEWS})
-            for text in QUESTIONS if name == "near" else ():
-                result = home.session.sql(text)
-                by_duckdb, by_spark = result.toArrow(), result.df.toArrow()
-                assert kinds(by_duckdb) == kinds(by_spark), text
-                assert rows(by_duckdb) == rows(by_spark), text
-    assert found[0] == found[1]
+    home.sql(f"CREATE STREAM s ({COLUMNS}, WATERMARK FOR ts AS ts) FROM parquet(path => '{folder}/*.parquet')")
+    for view, query in VIEWS.items():
+        home.sql(f"CREATE VIEW {view} AS {query}")
+    take("0.parquet")
+    take("1.parquet")
+    assert len(asked) == 2 and all(each is not None and "wide" not in each for each in asked)
+    home.sql(f"CREATE VIEW spark_only AS {SPARK_ONLY}")
+    take("2.parquet")
+    assert len(asked) == 2  # one of the views has Spark read the rows, and so they are read for all
+    for view, query in VIEWS.items():
+        assert rows(home.session.sql(f"SELECT * FROM {view}").df.toArrow()) == rows(home.session.sql(query).toArrow())
+    for text in QUESTIONS:
+        result = home.session.sql(text)
+        by_duckdb, by_spark = result.toArrow(), result.df.toArrow()
+        assert kinds(by_duckdb) == kinds(by_spark), text
+        assert rows(by_duckdb) == rows(by_spark), text
 
 
 def test_what_does_not_fit_is_told_by_spark(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
