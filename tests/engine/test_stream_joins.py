@@ -33,6 +33,21 @@ JOINS = {
         JOIN b ON x.k = b.k WHERE x.n > 3""",
     "unbounded": "SELECT a.k, b.ts AS bt FROM a JOIN b ON a.k = b.k",
 }
+BAND = "a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL 20 SECONDS AND a.ts + INTERVAL 30 SECONDS"
+BESIDE = "b.ts BETWEEN a.ts - INTERVAL 5 SECONDS AND a.ts + INTERVAL 3 SECONDS"
+OUTER = {
+    "lefts": f"SELECT a.k, a.ts AS at, b.ts AS bt FROM a LEFT JOIN b ON {BAND}",
+    "rights": f"SELECT a.k, a.ts AS at, b.k AS bk, b.ts AS bt FROM a RIGHT JOIN b ON {BAND} AND a.k > 0",
+    "fulls": f"SELECT a.k, a.ts AS at, b.k AS bk, b.ts AS bt FROM a FULL JOIN b ON {BAND}",
+    "semis": f"SELECT a.k, a.ts AS at FROM a LEFT SEMI JOIN b ON {BAND}",
+    "antis": f"SELECT a.k, a.ts AS at FROM a LEFT ANTI JOIN b ON {BAND}",
+    "beside": f"SELECT a.k, a.ts AS at, b.k AS bk, b.ts AS bt FROM a FULL JOIN b ON {BESIDE}",
+    "alone": f"SELECT a.k, a.ts AS at FROM a ANTI JOIN b ON {BESIDE}",
+    "itself_left": """SELECT x.k, x.ts AS at, y.ts AS bt FROM a AS x LEFT JOIN a AS y ON x.k = y.k
+        AND y.ts > x.ts AND y.ts <= x.ts + INTERVAL 15 SECONDS""",
+    "three_full": f"""SELECT a.k, a.ts AS at, b.ts AS bt, c.ts AS ct FROM a FULL JOIN b ON {BAND}
+        LEFT JOIN a AS c ON c.k = b.k AND c.ts BETWEEN b.ts AND b.ts + INTERVAL 10 SECONDS""",
+}
 
 
 def _rows(pick: random.Random, run: int) -> list[tuple[Any, ...]]:
@@ -72,6 +87,52 @@ def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
             "TUMBLE(b, ts, INTERVAL 10 SECONDS)", _tumbled("b")), **rows)  # fmt: skip
         assert home.emitted(name) == expected, name
         assert home.table(name) == expected, name
+
+
+#: How far behind progress the rows may be that these hold: twice the way that partners can be apart, there and back.
+REACH = {"lefts": 50, "rights": 50, "fulls": 50, "semis": 50, "antis": 50, "beside": 8, "alone": 8, "itself_left": 15,
+         "three_full": 100}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_outer_joins_are_the_same_and_look_at_rows_nearby_only(
+    engine: str, home: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine == "spark":
+        monkeypatch.setattr(local, "changes", lambda *_: None)
+    home.sql(STREAMS)
+    by_spark = ("fulls", "beside", "itself_left", "three_full")
+    joins = {name: query for name, query in OUTER.items() if engine == "duckdb" or name in by_spark}
+    for name, query in joins.items():
+        home.sql(f"CREATE VIEW {name} AS {query} EMIT CHANGES")
+    pick = random.Random(11)
+    rows: dict[str, list[tuple[Any, ...]]] = {"a": [], "b": []}
+    core = home.session._core
+    views = {name: core.catalog().find(name) for name in joins}
+    runs = 12 if engine == "duckdb" else 2
+    for run in range(runs):
+        for stream in pick.sample(["a", "b"], 2):
+            new = _rows(pick, run)
+            come = {name: max((row[1] for row in each), default=START) for name, each in rows.items()}
+            rows[stream] += new
+            home.insert(stream, new)
+            for name, view in views.items():
+                read = ["a"] if name == "itself_left" else ["a", "b"]
+                since = min(come[each] for each in read) - timedelta(seconds=10 + REACH[name])
+                inside = sum(row[1] >= since for each in read for row in rows[each])
+                if stream in read and view is not None:
+                    assert core.warm.rows_of(view.id) <= inside + len(new), name
+        if run == runs // 2:
+            home.compact()
+            home.reopen()
+            core = home.session._core
+    for name, query in joins.items():
+        expected = home.batch(query, **rows)
+        assert home.emitted(name) == expected, name
+        assert home.table(name) == expected, name
+    if engine == "duckdb":
+        held = sum(core.warm.rows_of(view.id) for view in views.values() if view is not None)
+        assert 0 < held < len(views) * sum(map(len, rows.values())) / 2
 
 
 def _tumbled(stream: str) -> str:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from datetime import timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from anabranch.engine import local
+from anabranch.plan.catalog import View
 from anabranch.testing import Harness, crashing, sorted_rows
 from crash.worker import attach
 from law.joins import BELOW, KNOWN, NAMES, STREAMS, Case, Row, Run
@@ -55,6 +57,36 @@ def wrong(home: Harness, case: Case, runs: list[Run], names: list[str]) -> list[
     return found
 
 
+class Fed:
+    """Feeds runs, and looks at what joins hold in memory: no more than the rows inside their bounds and one run."""
+
+    def __init__(self, home: Harness, names: list[str], before: list[Run]) -> None:
+        self.home = home
+        self.names = names
+        self.rows: dict[str, list[Row]] = {name: [row for of, rows in before if of == name for row in rows]
+                                           for name in NAMES}  # fmt: skip
+
+    def run(self, stream: str, rows: list[Row]) -> None:
+        core = self.home.session._core
+        snapshot, catalog = core.ledger.snapshot(), core.catalog()
+        views = [view for name in self.names if (view := catalog.find(name)) is not None]
+        bounds = {id: core.progress(snapshot, id).bound for id in NAMES}
+        self.home.insert(stream, rows)
+        self.rows[stream] += rows
+        for view in views:
+            assert isinstance(view, View)
+            if view.views or stream not in view.met.values() or not (view.node == "join" or view.nearby):
+                continue
+            since = view.needed({name: bounds[id] for name, id in view.met.items()})
+            inside = sum(_micros(row) >= since.get(name, 0) for name, id in view.met.items() for row in self.rows[id])
+            held = core.warm.rows_of(view.id)
+            assert held <= inside + len(rows), f"{view.sql} holds {held} rows, and {inside} are inside its bounds"
+
+
+def _micros(row: Row) -> int:
+    return int(row[4].replace(tzinfo=timezone.utc).timestamp() * 1_000_000)
+
+
 def feed(home: str, runs: list[Run]) -> None:
     """What the process that dies does, in the JVM of the one that does not."""
     with Harness(home, attach()) as harness:
@@ -85,8 +117,9 @@ def check_case(case: Case, folder: Path, spark: SparkSession, kill: str | None =
         for name, (text, clause) in BELOW.items():
             home.sql(f"CREATE VIEW {name} AS {text}{clause}")
         create(home, case, early)
+        fed = Fed(home, early, [])
         for stream, rows in case.runs[:middle]:
-            home.insert(stream, rows)
+            fed.run(stream, rows)
         home.compact()
         home.reopen()
         create(home, case, late)
@@ -101,8 +134,9 @@ def check_case(case: Case, folder: Path, spark: SparkSession, kill: str | None =
         if kill is not None:
             left = still_to_come(home, case.runs[:middle], left)
             assert left, "nothing was left to do after the kill"
+        fed = Fed(home, names, case.runs[: len(case.runs) - len(left)])
         for stream, rows in left:
-            home.insert(stream, rows)
+            fed.run(stream, rows)
         found = wrong(home, case, case.runs, names)
     assert not found, f"at the end of seed {case.seed}\n" + "\n".join(found)
 

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 #: From the lowest to the highest time; None: no bound to that side.
@@ -70,6 +70,59 @@ def needed(near: Iterable[Near], bounds: Mapping[str, int | None]) -> dict[str, 
         if lows and len(known) == len(lows):
             found[input] = min(known)
     return found
+
+
+def around(near: Iterable[Near], starts: Mapping[str, Range], steps: int) -> dict[str, Range]:
+    """Where all rows lie that are at most so many steps away from some rows: partners, partners of these, and so on.
+
+    Whether a row of `a` comes out without a partner says each `b` that it could have: two steps from a new `b`.
+
+    >>> around([Near("a", "b", -2, 3)], {"b": (10, 10)}, 2)
+    {'b': (5, 15), 'a': (7, 12)}
+    """
+    both_ways = [each for each in near if each.least is not None and each.most is not None]
+    found = dict(starts)
+    for _ in range(steps):
+        last = dict(found)
+        for edge in both_ways:
+            for side, other in ((edge.one, edge.other), (edge.other, edge.one)):
+                if side in last:
+                    beside = edge.range_of(side, last[side])
+                    found[other] = hull(found[other], beside) if other in found else beside
+    return found
+
+
+def chained(near: Iterable[Near], inputs: Sequence[str]) -> bool:
+    """Whether each input but the first is bound to both sides to one in front of it."""
+    pairs = [{each.one, each.other} for each in near if each.least is not None and each.most is not None]
+    return all(
+        any({input, earlier} in pairs for earlier in inputs[:index]) for index, input in enumerate(inputs) if index
+    )
+
+
+def needed_around(near: Iterable[Near], bounds: Mapping[str, int | None], steps: int) -> dict[str, int]:
+    """From which time on rows can still be so many steps away from a row that is to come, as `needed` says of one.
+
+    >>> needed_around([Near("a", "b", -2, 3)], {"a": 100, "b": 50}, 2)
+    {'a': 47, 'b': 45}
+    """
+    near = list(near)
+    found: dict[str, int] = {}
+    for input in bounds:
+        ranges = [around(near, {other: (bound, None)}, steps).get(input) for other, bound in bounds.items()]
+        lows = [each[0] for each in ranges if each is not None and each[0] is not None]
+        if len(lows) == len(bounds):
+            found[input] = min(lows)
+    return found
+
+
+def hull(one: Range, other: Range) -> Range:
+    """The least range that holds two."""
+    (low, high), (below, above) = one, other
+    return (
+        None if low is None or below is None else min(low, below),
+        None if high is None or above is None else max(high, above),
+    )
 
 
 def _negative(value: int | None) -> int | None:

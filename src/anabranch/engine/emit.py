@@ -19,7 +19,7 @@ from anabranch.algebra.plane import needed
 from anabranch.algebra.progress import END
 from anabranch.algebra.rules import highest
 from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_starts_sql, window_time
-from anabranch.duck import connect, path_list, quoted, quoted_text, timestamp
+from anabranch.duck import connect, counting_all, path_list, quoted, quoted_text, timestamp
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import Held, KeyBounds, Moves, hold, key_bounds, progress, shown_before
@@ -387,7 +387,8 @@ def copy_to_table(
     try:
         with explained(f"writing a file of table {table_id}", core.ledger.home):
             try:
-                duck.execute(f"COPY ({text}) TO {quoted_text(str(path))} ({options})")
+                with counting_all(duck, text):
+                    duck.execute(f"COPY ({text}) TO {quoted_text(str(path))} ({options})")
             except duckdb.IOException as error:
                 raise OSError((str(error).splitlines() or [""])[0]) from error
         return adopt_folder(core.ledger, table_id, folder, time)

@@ -282,12 +282,19 @@ class _Query:
         columns = _columns(fields)
         if view.node == "keyed" and not self._touch():
             return None
-        fresh = local_text(view.text, self._narrowed)
         given = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields)
-        renamed = ", ".join(quoted(field.name) for field in fields)
-        ctes = f"WITH __fresh AS (SELECT {given} FROM ({fresh}) AS __f({renamed})) "
-        stored = (*fields, Field("_diff", "bigint"))
-        shown = self.warm.relation(view.changes_table, self.maintainer.before, stored)
+        within = self.maintainer.nearby(view)
+
+        def answer(at: Snapshot) -> str:
+            text = local_text(view.text, lambda each: self._narrowed(each, at, within.get(each)))
+            return f"(SELECT {given} FROM ({text}) AS __f({columns}))"
+
+        ctes = f"WITH __fresh AS {answer(self.maintainer.after)} "
+        if within:
+            shown = f"(SELECT *, 1 AS _diff FROM {answer(self.maintainer.before)})"
+        else:
+            stored = (*fields, Field("_diff", "bigint"))
+            shown = self.warm.relation(view.changes_table, self.maintainer.before, stored)
         keyed = ""
         if view.node == "keyed":
             keyed = f" WHERE {self._is_touched([key.name for key in view.keys])}"
@@ -338,8 +345,8 @@ class _Query:
         assert found is not None
         return found
 
-    def _narrowed(self, placeholder: str) -> str | None:
-        whole = self.relation(self.view, placeholder, self.maintainer.after)
+    def _narrowed(self, placeholder: str, at: Snapshot, within: Range | None) -> str | None:
+        whole = self.relation(self.view, placeholder, at, within)
         narrow = next((each for each in self.view.narrows if each.input == placeholder), None)
         if whole is None or narrow is None:
             return whole

@@ -4,6 +4,8 @@
     join        the changes of each input with the rows of the others: dA x B + A x dB + dA x dB
     keyed       f(state | touched keys) - what was shown for them
     whole       f(state) - what was shown
+    outer joins whose streams are bound to each other in time, keyed or not: f(state after) - f(state before), of the
+                rows that are near new ones
 
 f is the user's own SQL over the state with this commit in it; what was shown is in the ledger and never computed again,
 so that each row taken back is one that was given out.
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END
-from anabranch.algebra.reach import Range, needed, reach
+from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
 from anabranch.engine import local, outside, outside_local, read
 from anabranch.engine.core import Core
@@ -428,9 +430,27 @@ class Maintainer:
         """From which event time on rows of the inputs of a join can still meet a row that is to come, and in time."""
         if not view.near or view.views:
             return {}
-        bounds = {name: state_of(self.core, self.before, self.moves, id, 0).bound for name, id in view.streams.items()}
-        known = needed(view.near, bounds)
-        return {name: min(since, LAST) for name, since in known.items()}
+        bounds = {name: state_of(self.core, self.before, self.moves, id, 0).bound for name, id in view.met.items()}
+        found: dict[str, int] = {}
+        for name, since in view.needed(bounds).items():
+            input = name if name in view.streams else name.partition("#")[0]
+            found[input] = min(since, found.get(input, LAST))
+        return found
+
+    def nearby(self, view: View) -> dict[str, Range]:
+        """Between which event times all rows lie that say what an outer join shows of new ones; nothing: anywhere."""
+        starts: dict[str, Range] = {}
+        for name, stream in view.met.items():
+            files = self.added.get(self.catalog.stream(stream).rows_table, ())
+            if any(file.low is None or file.high is None for file in files):
+                return {}
+            if files:
+                starts[name] = min(file.low or 0 for file in files), max(file.high or 0 for file in files)
+        found: dict[str, Range] = {}
+        for name, times in around(view.near, starts, view.nearby).items() if view.nearby else ():
+            placeholder = name.partition("#")[0]
+            found[placeholder] = hull(found.get(placeholder, times), times)
+        return found
 
     def touched(self, view: View) -> DataFrame | None:
         """The keys that new rows touch, each once; None for none."""
@@ -472,13 +492,16 @@ class Maintainer:
     # ---- f(state) - shown
 
     def _difference(self, view: View, touched: DataFrame | None) -> tuple[DataFile, ...]:
-        if touched is None:
-            return self._minus_shown(view, self.fresh(view), None)
-        touched = touched.persist()
+        touched = touched.persist() if touched is not None else None
         try:
-            return self._minus_shown(view, self.fresh(view, touched), touched)
+            within = self.nearby(view)
+            if not within:
+                return self._minus_shown(view, self.fresh(view, touched), touched)
+            after, before = (self.fresh(view, touched, within=within, at=at) for at in (self.after, self.before))
+            return self._write(view, self._minus(view, after, self._signed(before)))
         finally:
-            touched.unpersist()
+            if touched is not None:
+                touched.unpersist()
 
     def fresh(
         self,
@@ -486,11 +509,19 @@ class Maintainer:
         touched: DataFrame | None = None,
         takes: DataFrame | None = None,
         counted: DataFrame | None = None,
+        within: Mapping[str, Range] | None = None,
+        at: Snapshot | None = None,
     ) -> DataFrame:
-        """What a node is to show now, for the touched keys; with rows of its own for what a trigger counts."""
+        """What a node is to show now, for the touched keys; with rows of its own for what a trigger counts.
+
+        Of streams, the rows whose event time is `within` bounds; `at` a snapshot, if not now.
+        """
         narrows = {each.input: each.columns for each in view.narrows}
+        at = at or self.after
 
         def narrow(placeholder: str, frame: DataFrame) -> DataFrame:
+            if within is not None:
+                frame = self._partners(view, placeholder, at, within.get(placeholder))
             if counted is not None and placeholder == view.counted:
                 frame = counted
             if touched is None:
@@ -499,20 +530,22 @@ class Maintainer:
             pairs = [(name, f"k{index}") for index, name in enumerate(columns or ()) if name is not None]
             return self._semi(frame, touched, pairs) if pairs else frame
 
-        whole = read.view_query(self.core, self.catalog, view, self.after, narrow=narrow, hidden=True, takes=takes)
+        whole = read.view_query(self.core, self.catalog, view, at, narrow=narrow, hidden=True, takes=takes)
         if touched is None:
             return whole
         return self._semi(whole, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
 
     def _minus_shown(self, view: View, fresh: DataFrame, touched: DataFrame | None) -> tuple[DataFile, ...]:
-        fields = (*view.fields, *view.hidden)
-        columns = ", ".join(quote_name(field.name) for field in fields)
         shown = read.changes_frame(self.core, self.catalog, view, self.before)
         if touched is not None:
             shown = self._semi(shown, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
+        return self._write(view, self._minus(view, fresh, shown))
+
+    def _minus(self, view: View, fresh: DataFrame, shown: DataFrame) -> DataFrame:
+        """What is to be shown now and was not, and the other way round."""
+        columns = ", ".join(quote_name(field.name) for field in (*view.fields, *view.hidden))
         both = f"(SELECT {columns}, 1 AS _diff FROM `@fresh` UNION ALL SELECT {columns}, -_diff FROM `@shown`)"
-        text = net_sql(columns, both)
-        return self._write(view, self.core.frames.sql(text, {"@fresh": fresh, "@shown": shown}))
+        return self.core.frames.sql(net_sql(columns, both), {"@fresh": fresh, "@shown": shown})
 
     def _semi(self, frame: DataFrame, touched: DataFrame, pairs: list[tuple[str, str]]) -> DataFrame:
         """The rows of a frame that have a touched key; NULL is a key like any other."""

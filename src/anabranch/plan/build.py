@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.reach import Near
+from anabranch.algebra.reach import Near, chained
 from anabranch.plan.bands import find_bands
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
@@ -214,9 +214,12 @@ class Build:
         if counted:
             self._count_rows(select, inputs, keying)
         view = self._finish(emit, keying, select, inputs, (), block)
-        view = replace(view, counted=self.counted, near=self._near(select, inputs))
+        near, nearby = self._near(select, inputs)
+        if not keying.pairs or view.tables or view.views or view.clock != "event" or not view.node:
+            nearby = 0
+        view = replace(view, counted=self.counted, near=near, nearby=nearby)
         view = self._with_progress(select, inputs, keying, view)
-        if view.node == "join":
+        if keying.kind == "join":
             view = replace(view, spread=self._spread(select, inputs, view))
         return self._fused(select, view) or view
 
@@ -254,6 +257,7 @@ class Build:
             spread=text.replace(quote_name(f"@v:{below.id}"), f"({below.spread})") if below.spread else "",
             node=below.node,
             near=below.near,
+            nearby=below.nearby,
             meets=through(view.meets, below.meets),
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
@@ -309,19 +313,23 @@ class Build:
         own = self._own_times(each)
         return own if not isinstance(known, View) else [name.lower() for name in bounded(known) if name.lower() in own]
 
-    def _near(self, select: Select, inputs: Sequence[Input]) -> tuple[Near, ...]:
-        """Which rows of the streams of a join can meet."""
+    def _near(self, select: Select, inputs: Sequence[Input]) -> tuple[tuple[Near, ...], int]:
+        """Which rows of the streams of a join can meet; and within how many steps all are that matter to a new one.
+
+        One that comes from n inputs is at most n - 1 steps from each row that says whether it does.
+        """
         placeholders: list[str] = []
         for each in inputs:
             name = self._live_placeholder(each.relation) if not each.static else ""
             count = sum(known.partition("#")[0] == name for known in placeholders)
             placeholders.append(f"{name}#{count}" if count else name)
         found = find_bands(select, inputs, [frozenset(self._own_times(each)) for each in inputs], self.text)
-        return tuple(
+        near = tuple(
             Near(placeholders[one[0]], placeholders[other[0]], least, most)
             for one, other, least, most in found
             if all(self._is_stream(inputs[index].relation) for index in (one[0], other[0]))
         )
+        return near, 2 * (len(inputs) - 1) if chained(near, placeholders) else 0
 
     def _spread(self, select: Select, inputs: Sequence[Input], view: View) -> str:
         """The query for Spark where the only thing that its streams have in common is their time; else nothing."""

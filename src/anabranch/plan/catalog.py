@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from anabranch.algebra.plane import Behind, Distances
 from anabranch.algebra.progress import Delay, Percentile, Policy
-from anabranch.algebra.reach import Near
+from anabranch.algebra.reach import Near, needed, needed_around
 from anabranch.algebra.rules import Rule, rule_from_json, rule_to_json
 from anabranch.algebra.smoothing import Budget
 from anabranch.algebra.windows import SlidingWindows
@@ -316,6 +316,7 @@ class View:
     budget: Mapping[str, int] | None = None
     asks: tuple[Ask, ...] = ()  # the tables outside that a node of kind "lookup" asks
     near: tuple[Near, ...] = ()  # which rows of a join's streams can meet
+    nearby: int = 0  # so many steps from new rows all those are that an outer join has to look at; 0: anywhere
     spread: str = ""  # the query as Spark is to run it, where that is not `text`
 
     kind = "view"
@@ -342,6 +343,16 @@ class View:
     def inputs(self) -> tuple[str, ...]:
         """The placeholders of what a node reads and that changes."""
         return (*(use.placeholder for use in self.blocks), *self.streams, *self.views)
+
+    @property
+    def met(self) -> dict[str, str]:
+        """The streams of a join under the names that `near` has for them: one that is read twice has two."""
+        twice = {name for each in self.near for name in (each.one, each.other)}
+        return {**self.streams, **{name: self.streams[name.partition("#")[0]] for name in sorted(twice)}}
+
+    def needed(self, bounds: Mapping[str, int | None]) -> dict[str, int]:
+        """From which time on rows of the streams of a join can still matter, by how far each of these has come."""
+        return needed_around(self.near, bounds, self.nearby) if self.nearby else needed(self.near, bounds)
 
     @property
     def shown_fields(self) -> tuple[Field, ...]:

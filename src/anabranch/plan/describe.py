@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.algebra.progress import Delay, Lagging, Percentile, Punctuation, Rule
-from anabranch.algebra.reach import needed
 from anabranch.plan.catalog import Ask, BlockUse, Catalog, Panes, Rows, Stream, Table, View
 from anabranch.plan.plane import key_of_progress
 from anabranch.sources.lookup import Asking
@@ -195,23 +194,24 @@ def unbounded(view: View, catalog: Catalog) -> list[str]:
 
 def _held(view: View) -> dict[str, int]:
     """How far ahead of the others' progress those rows of a join's inputs are that can still meet others."""
-    return needed(view.near, dict.fromkeys(view.streams, 0))
+    return view.needed(dict.fromkeys(view.met, 0))
 
 
 def bounded(view: View) -> bool:
     """Whether of each stream of a join only the latest rows can still meet others."""
-    return len(_held(view)) == len(view.streams) and not view.views
+    return len(_held(view)) == len(view.met) and not view.views
 
 
 def _in_memory(view: View, catalog: Catalog) -> list[str]:
     lines = []
-    for input, since in _held(view).items() if view.node == "join" and not view.views else ():
-        others = _words([catalog.stream(id).name for name, id in view.streams.items() if name != input])
+    for input, since in _held(view).items() if (view.node == "join" or view.nearby) and not view.views else ():
+        # Whether a row has no partner, rows of its own stream say as well.
+        others = _words([catalog.stream(id).name for name, id in view.met.items() if view.nearby or name != input])
         behind = f"{duration_text(-since)} behind" if since < 0 else "not behind"
         if since > 0:
             behind = f"{duration_text(since)} ahead of"
         lines.append(
-            f"rows of {catalog.stream(view.streams[input]).name} are in memory if they are {behind} the progress of "
+            f"rows of {catalog.stream(view.met[input]).name} are in memory if they are {behind} the progress of "
             f"{others} at the most; a row that is later than that finds "
             + ("none (LATE DROP)" if view.late == "drop" else "its partners in the ledger")
         )
@@ -322,7 +322,10 @@ class _Describer:
             lines.append(f"each new row of {_words(read)} meets the rows of the others that are there: each pair once")
         elif view.node == "keyed":
             where = "in memory, on the driver" if view.direct and view.emit == "feed" else "by Spark"
-            lines.append(f"after a run, the keys that its rows touch are computed anew, {where}")
+            nearby = ", from the rows near them in time" if view.nearby else ""
+            lines.append(f"after a run, the keys that its rows touch are computed anew{nearby}, {where}")
+        elif view.nearby:
+            lines.append("after a run, the rows near its own in time are joined anew, with it and without it")
         else:
             when = "when it fires, and only then" if view.emit == "triggers" else "after a run that touches it"
             lines.append(f"{when}, its whole answer is computed anew and compared with the last")

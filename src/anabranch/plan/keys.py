@@ -57,6 +57,7 @@ class Keying:
     parts: tuple[KeyPart, ...] = ()
     reason: str = ""
     every_column: bool = False  # the key is the whole row
+    pairs: bool = False  # rows of several inputs only meet: nothing is grouped, ranked or made distinct
 
 
 @dataclass
@@ -82,10 +83,12 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, 
     if partitions is None:
         return Keying("whole", reason="a window function in it has no PARTITION BY")
     aggregated = bool(select.group) or bool(aggregates_in(select, owner))
+    pairs = False
     if not aggregated and not partitions and not select.distinct:
         if len(live) == 1:
             return Keying("stateless")
-        if not by_key and not search.epochs and all(inputs[index].relation.join in INNER for index in live):
+        pairs = not by_key and not search.epochs
+        if pairs and all(inputs[index].relation.join in INNER for index in live):
             return Keying("join")
     if aggregated and not select.group:
         return Keying("whole", reason="it aggregates everything into one row")
@@ -97,8 +100,8 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, 
         parts = [part for part in parts if part.shown is not None]
     if not parts:
         reason = "no column is equal in all of its streams and grouped by" if len(live) > 1 else "nothing keys it"
-        return Keying("whole", reason=reason)
-    return Keying("keyed", tuple(parts))
+        return Keying("whole", reason=reason, pairs=pairs)
+    return Keying("keyed", tuple(parts), pairs=pairs)
 
 
 def joined_by_equals(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> bool:
