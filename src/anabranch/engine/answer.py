@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from anabranch.duck import quoted
+from anabranch.duck import counting_all, quoted
 from anabranch.engine.core import Core
 from anabranch.engine.emit import connection, window_rows
 from anabranch.engine.frames import arrow_schema
@@ -51,9 +51,11 @@ def rows(text: str, fields: Sequence[Field]) -> Any:
     import duckdb
     import pyarrow as pa
 
+    duck = connection()
     try:
-        found = connection().sql(text).to_arrow_table().rename_columns([field.name for field in fields])
-        return found.cast(arrow_schema(fields))
+        with counting_all(duck, text):
+            found = duck.sql(text).to_arrow_table()
+        return found.rename_columns([field.name for field in fields]).cast(arrow_schema(fields))
     except (duckdb.Error, pa.ArrowInvalid):
         return None
 
