@@ -87,7 +87,7 @@ class Capture:
             source.cheap,
             lambda: source.verify(stretch),
             stretch.files,
-            lambda: source.at_hand(stretch.captured),
+            lambda columns: source.at_hand(stretch.captured, columns),
         )
         record = self.runner.run(stream.id, incoming)
         source.committed(stretch)

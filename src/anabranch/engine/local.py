@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from anabranch.algebra.reach import Range
 from anabranch.duck import counting_all, quoted, timestamp
-from anabranch.engine.emit import copy_to_table, pane_relation, window_text
+from anabranch.engine.emit import copy_to_table, window_rows
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import WINDOW_COLUMNS, BlockUse, Catalog, Field, Table, View
+from anabranch.plan.catalog import BlockUse, Catalog, Field, Table, View
 from anabranch.plan.keys import INTEGERS
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
@@ -155,7 +155,7 @@ class _Query:
         except duckdb.Error:
             return False
         wanted = [duckdb_type(field.type) or "" for field in (*view.fields, *view.hidden)]
-        return len(kinds) == len(wanted) and all(map(_alike, kinds, wanted))
+        return len(kinds) == len(wanted) and all(map(alike, kinds, wanted))
 
     def all_fields(self, view: View) -> list[Field]:
         fields = [*view.fields, *view.hidden]
@@ -194,17 +194,7 @@ class _Query:
         return None if fields is None else file_rows([], fields)
 
     def _panes(self, use: BlockUse, paths: list[str]) -> str | None:
-        panes = self.catalog.panes(use.panes)
-        fields = [quoted(name) for name in use.columns]
-        keys = [f"k{index} AS {quoted(key.name)}" for index, key in enumerate(panes.keys)]
-        windows = use.sliding
-        bounds = []
-        if windows is not None:
-            bounds = [f"{window_text(name, use)} AS {name}" for name in WINDOW_COLUMNS]
-        if not paths:
-            return None
-        items = ", ".join([*keys, *bounds, *fields])
-        return f"(WITH {pane_relation('__panes', panes, use, paths)} SELECT {items} FROM __panes)"
+        return window_rows(self.catalog.panes(use.panes), use, paths) if paths else None
 
     def relation(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None = None) -> str | None:
         """What stands behind a placeholder, at a snapshot; of a stream, the rows whose times are within bounds."""
@@ -405,7 +395,7 @@ def _columns(fields: Sequence[Field]) -> str:
     return ", ".join(quoted(field.name) for field in fields)
 
 
-def _alike(given: str, wanted: str) -> bool:
+def alike(given: str, wanted: str) -> bool:
     """Whether values of one type are those of the other, at most in another width."""
     whole = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"}
     given = given.replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ")

@@ -18,6 +18,7 @@ from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema, translate
 from anabranch.engine.maintain import Maintainer
 from anabranch.engine.moves import Moves, Outcome, anything_waits, bounds_after
+from anabranch.engine.near import partials_text, selected_text
 from anabranch.engine.scan import Incoming, Output, Scan, Scanned
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
@@ -145,7 +146,7 @@ class Runner:
                         state.from_text == STREAM and not state.spanned,
                         state.numbered,
                         state if self.stream_part.carries(state, stream) else None,
-                        lambda near, panes=state: near.partials(panes),  # type: ignore[misc]
+                        partials_text(stream, state),
                     )
                 )
             else:
@@ -157,7 +158,7 @@ class Runner:
                         size <= SMALL_BYTES,
                         state.fields,
                         False,
-                        near=lambda near, rows=state: near.selected(rows),  # type: ignore[misc]
+                        near=selected_text(stream, state),
                     )
                 )
         return outputs

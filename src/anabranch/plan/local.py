@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from anabranch.duck import quoted
 from anabranch.plan.views import duckdb_type
-from anabranch.sql.calls import closing
+from anabranch.sql.calls import closing, split_commas
 from anabranch.sql.lexer import NUMBER, QUOTED, STRING, WORD, Token, tokenize, words
 
 _KEYWORDS = {
@@ -36,7 +36,19 @@ _TYPED = words("timestamp date timestamp_ntz timestamp_ltz time array map struct
 
 def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
     """The text for DuckDB, or None. `relation` gives what to write for a placeholder."""
-    pieces = _pieces(text)
+    return _filled(_pieces(text), relation)
+
+
+@dataclass(frozen=True)
+class _Placeholder:
+    name: str
+
+
+_Pieces = tuple[str | _Placeholder, ...] | None
+
+
+def _filled(pieces: _Pieces, relation: Callable[[str], str | None]) -> str | None:
+    """Pieces as one text, with something in place of each placeholder."""
     if pieces is None:
         return None
     written = []
@@ -48,15 +60,13 @@ def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
     return " ".join(written)
 
 
-@dataclass(frozen=True)
-class _Placeholder:
-    name: str
-
-
 @lru_cache(maxsize=1024)
-def _pieces(text: str) -> tuple[str | _Placeholder, ...] | None:
+def _pieces(text: str) -> _Pieces:
     """The text for DuckDB in pieces, or None. A view is asked for run after run, so that it is read once."""
-    tokens = tokenize(text)[:-1]
+    return _split(tokenize(text)[:-1])
+
+
+def _split(tokens: Sequence[Token]) -> _Pieces:
     pieces: list[str | _Placeholder] = []
     index = 0
     while index < len(tokens):
@@ -68,6 +78,13 @@ def _pieces(text: str) -> tuple[str | _Placeholder, ...] | None:
                 return None
             pieces.append(inside)
             index = closing(tokens, index + 1) + 1
+            continue
+        if token.upper == "LATERAL" and following.upper() == "VIEW":
+            found = _windows(tokens, index)
+            if found is None:
+                return None
+            pieces.append(found)
+            index = closing(tokens, index + 3) + 4
             continue
         if token.upper == "LATERAL":
             found = _matches(tokens[index : index + 7])
@@ -102,6 +119,25 @@ def _piece(tokens: Sequence[Token], index: int, following: str) -> str | _Placeh
     if token.text == "==":
         return "="
     return token.text if token.text in _SYMBOLS else None
+
+
+def _windows(tokens: Sequence[Token], index: int) -> str | None:
+    """LATERAL VIEW explode(sequence(first, last, CAST(slide AS BIGINT))) __starts AS start: the windows of a row.
+
+    Only as it is written for sliding windows: there the last window is never before the first.
+    """
+    end = closing(tokens, index + 3) if len(tokens) > index + 5 else len(tokens)
+    texts = [token.text for token in tokens[index : end + 4]]
+    if texts[2:6] != ["explode", "(", "sequence", "("] or texts[-4:] != [")", "__starts", "AS", "start"]:
+        return None
+    bounds = list(split_commas(tokens[index + 6 : end - 1]))
+    slide = [token.text for token in bounds[-1]]
+    if len(bounds) != 3 or [*slide[:2], *slide[3:]] != ["CAST", "(", "AS", "BIGINT", ")"]:
+        return None
+    first, last = (_filled(_split(bound), lambda _: None) for bound in bounds[:2])
+    if first is None or last is None:
+        return None
+    return f', LATERAL (SELECT unnest(range({first}, {last} + 1, {slide[2]})) AS "start") AS "__starts"'
 
 
 def _matches(tokens: Sequence[Token]) -> str | None:
