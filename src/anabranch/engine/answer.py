@@ -85,7 +85,7 @@ def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str |
         panes = catalog.panes(use.panes)
         seen = use.fields(panes)
         known = all(duckdb_type(field.type) for field in seen) and all(panes.column(n).duckdb for n in use.columns)
-        if not known or _many(use, panes.grain):
+        if not known or use.bins is not None or _many(use, panes.grain):
             return None
         paths = snapshot.table_paths(core.ledger, use.panes)
         relations[use.placeholder] = window_rows(panes, use, paths) if paths else file_rows([], seen)
