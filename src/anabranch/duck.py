@@ -19,7 +19,7 @@ MEMORY = "4GB"
 #: Functions of Spark's that a text for DuckDB may use.
 SPARK_FUNCTIONS = {
     "unix_micros(a)": "epoch_us(a)",
-    "timestamp_micros(a)": "CAST(make_timestamp(a) AS TIMESTAMPTZ)",
+    "timestamp_micros(a)": "make_timestamptz(a)",
     "pmod(a, b)": "((a % b) + b) % b",
 }
 
@@ -64,8 +64,8 @@ def counting_all(duck: duckdb.DuckDBPyConnection, text: str) -> Iterator[None]:
 
 
 def timestamp(micros: str) -> str:
-    """Microseconds as a time of DuckDB's."""
-    return f"CAST(make_timestamp({micros}) AS TIMESTAMPTZ)"
+    """Microseconds as a time of DuckDB's: the one way to it that asks no calendar, and is many times as fast."""
+    return f"make_timestamptz({micros})"
 
 
 def quoted(name: str) -> str:

@@ -17,14 +17,15 @@ import shutil
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import figures, lookup, queries, reduce, system
+from anabranch.engine import answer, figures, lookup, queries, reduce, system
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.change import Changer
@@ -38,7 +39,7 @@ from anabranch.errors import AnabranchError, UsageError
 from anabranch.ledger import Ledger, Record
 from anabranch.plan import explain, render
 from anabranch.plan.bind import Binder, Bound
-from anabranch.plan.catalog import Catalog, Stream, Table, View
+from anabranch.plan.catalog import Catalog, Field, Stream, Table, View
 from anabranch.plan.describe import closing_words
 from anabranch.plan.lookups import find_lookup
 from anabranch.sql.lexer import normal_form, tokenize
@@ -121,6 +122,8 @@ class Result:
         follow: Callable[[], Live] | None = None,
         pin: contextlib.ExitStack | None = None,
         make_frame: Callable[[], DataFrame] | None = None,
+        make_table: Callable[[], Any] | None = None,
+        fields: Sequence[Field] = (),
     ) -> None:
         self.message = message
         self.endless = endless
@@ -129,13 +132,15 @@ class Result:
         self._live = live
         self._follow = follow
         self._pin = pin
-        self._make_frame = make_frame  # for a table that was had without Spark
+        self._make_frame = make_frame  # for a table that is had without Spark
+        self._make_table = make_table  # None if Spark is to be asked after all
+        self._fields = fields  # of the table to be made
 
     @property
     def kind(self) -> str:
         if self._live is not None:
             return "changes"
-        return "done" if self._frame is None and self._table is None else "rows"
+        return "done" if self._frame is None and self._table is None and self._make_table is None else "rows"
 
     @property
     def columns(self) -> list[str]:
@@ -143,12 +148,14 @@ class Result:
             return [field.name for field in self._live.fields]
         if self._table is not None:
             return [str(name) for name in self._table.column_names]
-        return [] if self._frame is None else list(self._frame.columns)
+        return [field.name for field in self._fields] if self._frame is None else list(self._frame.columns)
 
     @property
     def types(self) -> list[str]:
         if self._live is not None:
             return [field.type for field in self._live.fields]
+        if self._fields:
+            return [field.type for field in self._fields]
         framed = self._frame is not None or self._make_frame is not None
         return [field.type for field in fields_of(self.df)] if self.kind == "rows" and framed else []
 
@@ -172,7 +179,9 @@ class Result:
             if self._live is not None:
                 return self._live.final()
             try:
-                self._table = self.df.toArrow()
+                self._table = self._make_table() if self._make_table is not None else None
+                if self._table is None:
+                    self._table = self.df.toArrow()
             except Exception as error:
                 raise translate(error) from error
             finally:
@@ -394,8 +403,9 @@ class Session:
         catalog = core.catalog()
         bound = Binder(statement.text, catalog, statement.query).bind()
         looked = find_lookup(statement.query, catalog)
+        fields: Sequence[Field] = ()
         if looked is None:
-            queries.analyze(self._core, bound, catalog, statement.text)
+            fields = queries.analyze(self._core, bound, catalog, statement.text)
         streams = self._streams(bound, catalog)
         endless = any((source := core.source(catalog.stream(id))) is not None and source.endless for id in streams)
 
@@ -421,7 +431,11 @@ class Session:
         if looked is not None:
             table = lookup.rows(core, looked, snapshot)
             return Result(table=table, make_frame=frame, endless=endless, follow=follow, pin=pin)
-        return Result(frame=frame(), endless=endless, follow=follow, pin=pin)
+        text = answer.text_of(core, statement.query, bound, fields, snapshot)
+        if text is None:
+            return Result(frame=frame(), endless=endless, follow=follow, pin=pin)
+        make = partial(answer.rows, text, fields)
+        return Result(make_table=make, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin)
 
     def _subscribe(self, statement: Subscribe) -> Result:
         view = self._core.catalog().find(statement.target.last)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -171,7 +172,15 @@ def test_progress_never_moves_back_and_survives_json(
             assert after.high is not None
             assert after.bound <= after.high - policy.rule.micros
         assert ProgressState.from_json(json.loads(json.dumps(after.to_json()))) == after
+        assert sum(part.ahead_rows for part in after.partitions.values()) == after.ahead_rows
         state = after
+
+
+def test_rows_late_and_ahead_are_counted_by_partition() -> None:
+    state = observe(LIVE, ProgressState(), {"a": replace(rows(10, 500, now=0), late=1), "b": rows(5)}, now=0)
+    state = observe(LIVE, state, {"a": rows(700, now=1), "b": replace(rows(1), late=1)}, now=1)
+    counts = {name: (part.late_rows, part.ahead_rows) for name, part in state.partitions.items()}
+    assert counts == {"a": (1, 2), "b": (1, 0)}
 
 
 @given(st.lists(st.lists(st.integers(-5, 5), min_size=1, max_size=4), min_size=1, max_size=10), st.data())

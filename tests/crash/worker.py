@@ -52,7 +52,7 @@ def small_ledger(fan_in: int, snapshot_every: int, by_executors: bool) -> None:
     from anabranch.ledger import ledger, log
 
     if by_executors:
-        run.SMALL_BYTES = run.SMALL_ROWS = scan.SMALL_BYTES = -1
+        run.SMALL_BYTES = run.SMALL_ROWS = scan.SMALL_BYTES = scan.MOST_BYTES_ALONE = -1
     reduce.FAN_IN = fan_in
     capture.VACUUM_EVERY = 3
     log.SNAPSHOT_EVERY = snapshot_every

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from anabranch.plan.catalog import Field
-from anabranch.sources.lookup import Unreachable, arrow_schema, register
+from anabranch.sources.lookup import Comparison, Unreachable, arrow_schema, register
 
 Rows = list[tuple[Any, ...]]
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "LIKE": lambda *_: True, "LIKED BY": lambda *_: True,
+}  # fmt: skip
 
 
 class FakeTable:
@@ -22,6 +28,7 @@ class FakeTable:
         self.rows = rows
         self.rows_told = size
         self.asked: list[tuple[tuple[str, ...], list[tuple[Any, ...]]]] = []
+        self.loose = False  # whether a search finds everything
         self.failures = 0  # so many requests to come fail
         self.meet: Callable[[], None] = lambda: None  # called inside every request
         self.most = self._now = 0  # requests at once
@@ -34,6 +41,28 @@ class FakeTable:
         return self.rows_told
 
     def fetch(self, columns: tuple[str, ...], by: tuple[str, ...], keys: Sequence[tuple[Any, ...]]) -> pa.Table:
+        with self._request(by, keys):
+            places = [self._place(name) for name in by]
+            wanted = set(keys)
+            return self._table(columns, [row for row in self.rows if tuple(row[i] for i in places) in wanted])
+
+    def search(
+        self, columns: tuple[str, ...], comparisons: tuple[Comparison, ...], keys: Sequence[tuple[Any, ...]]
+    ) -> tuple[pa.Table, list[int]]:
+        """Everything for each key, if it is loose: rows too many do no harm."""
+        with self._request(tuple(each.column for each in comparisons), keys):
+            tests = [(self._place(each.column), COMPARE[each.sign]) for each in comparisons]
+            found = [
+                (row, number)
+                for number, key in enumerate(keys)
+                for row in self.rows
+                if self.loose
+                or all(row[i] is not None and test(row[i], v) for (i, test), v in zip(tests, key, strict=True))
+            ]
+            return self._table(columns, [row for row, _ in found]), [number for _, number in found]
+
+    @contextmanager
+    def _request(self, by: tuple[str, ...], keys: Sequence[tuple[Any, ...]]) -> Iterator[None]:
         with self._lock:
             self.asked.append((by, list(keys)))
             self._now += 1
@@ -43,9 +72,7 @@ class FakeTable:
             self.meet()
             if fails:
                 raise Unreachable("nobody is there")
-            places = [[field.name for field in self.columns].index(name) for name in by]
-            wanted = set(keys)
-            return self._table(columns, [row for row in self.rows if tuple(row[i] for i in places) in wanted])
+            yield
         finally:
             with self._lock:
                 self._now -= 1
@@ -57,6 +84,9 @@ class FakeTable:
     def keys(self) -> list[tuple[Any, ...]]:
         """Every key that was asked for, in the order of asking."""
         return [key for _, keys in self.asked for key in keys]
+
+    def _place(self, name: str) -> int:
+        return [field.name for field in self.columns].index(name)
 
     def _table(self, columns: Sequence[str], rows: Rows) -> pa.Table:
         names = [field.name for field in self.columns]

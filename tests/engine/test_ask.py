@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.ask import Asker
+from anabranch.engine.ask import Asker, Question
 from anabranch.errors import SourceError
 from anabranch.plan.catalog import Field
 from anabranch.sources.lookup import Asking, NoColumn, WrongOption, open_source, why_asked
@@ -39,7 +39,7 @@ def asker(table: FakeTable, asking: Asking, now: Any = lambda: 0, sleep: Any = N
 
 def names(asked: Asker, keys: list[Any]) -> dict[int, list[str]]:
     """The names that are found for ids."""
-    found = asked.matches(("name",), ("id",), [(key,) for key in keys])
+    found = asked.matches(Question(("name",), ("id",)), [(key,) for key in keys])
     return {key: rows.column("name").to_pylist() for (key,), rows in found.items()}
 
 
@@ -91,7 +91,7 @@ def test_an_answer_is_remembered_for_as_long_as_the_table_says() -> None:
     assert table.keys == [(1,), (2,), (3,)] and asked.tally.remembered == 2
     clock[0] = 600_000_000
     assert names(asked, [1, 2]) == {1: ["z"], 2: ["y"]}
-    assert asked.matches(("id",), ("name",), [("z",)])[("z",)].to_pylist() == [{"id": 1}], "another question"
+    assert asked.matches(Question(("id",), ("name",)), [("z",)])[("z",)].to_pylist() == [{"id": 1}], "another question"
 
 
 def test_options_say_how_a_table_is_asked_and_its_size_whether() -> None:
@@ -135,16 +135,16 @@ def test_strange_names_and_hostile_values_are_only_names_and_values(database: st
     assert table.fields()[:2] == (Field(ODD_KEY, "string"), Field(ODD_COLUMN, "bigint"))
     assert table.size() == len(HOSTILE)
     asked = Asker("t", table, Asking(batch=4), lambda: 0, Sleeps())
-    found = asked.matches((ODD_COLUMN,), (ODD_KEY,), [(text,) for text in (*HOSTILE, "no such")])
+    found = asked.matches(Question((ODD_COLUMN,), (ODD_KEY,)), [(text,) for text in (*HOSTILE, "no such")])
     assert {key: rows.to_pylist() for key, rows in found.items()} == {
         (text,): [{ODD_COLUMN: index}] for index, text in enumerate(HOSTILE)
     }
-    both = asked.matches(("ok",), (ODD_KEY, ODD_COLUMN), [(HOSTILE[0], 0), (HOSTILE[1], 0), (HOSTILE[3], 3)])
+    both = asked.matches(Question(("ok",), (ODD_KEY, ODD_COLUMN)), [(HOSTILE[0], 0), (HOSTILE[1], 0), (HOSTILE[3], 3)])
     assert {key: rows.to_pylist() for key, rows in both.items()} == {
         (HOSTILE[0], 0): [{"ok": False}],
         (HOSTILE[3], 3): [{"ok": True}],
     }
-    days = asked.matches(("day",), ("day", "ok"), [(date(2026, 1, 2), True), (date(2026, 1, 3), True)])
+    days = asked.matches(Question(("day",), ("day", "ok")), [(date(2026, 1, 2), True), (date(2026, 1, 3), True)])
     assert {key: rows.num_rows for key, rows in days.items()} == {(date(2026, 1, 2), True): 4}
     assert table.size() == len(HOSTILE)
 
@@ -199,9 +199,9 @@ def test_a_column_that_is_gone_is_an_error_and_a_database_that_is_locked_is_aske
         return sleeps(seconds)
 
     asked = Asker("typed", table, Asking(), lambda: 0, sleep)
-    assert asked.matches(("t",), ("i",), [(1,)])[(1,)].to_pylist() == [{"t": "t"}]
+    assert asked.matches(Question(("t",), ("i",)), [(1,)])[(1,)].to_pylist() == [{"t": "t"}]
     assert sleeps.taken == [0.1, 0.2]
     other.execute("ALTER TABLE typed RENAME COLUMN t TO u")
     with pytest.raises(SourceError, match="no such column"):
-        asked.matches(("t",), ("i",), [(1,)])
+        asked.matches(Question(("t",), ("i",)), [(1,)])
     assert len(sleeps.taken) == 2

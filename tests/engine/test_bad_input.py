@@ -79,6 +79,8 @@ def test_insert_with_a_null_time_is_bad_and_can_fail(home: Harness) -> None:
     with pytest.raises(QueryFailed, match="no event time"):
         home.insert("strict", [("a", 1, "2026-01-01 00:00:01"), ("b", 2, None)])
     assert home.table("strict") == []
+    with pytest.raises(QueryFailed, match=r"^Division by zero"):  # and no stack of Java's
+        home.query("SELECT 1 AS x FROM s WHERE 1 > (SELECT count(*) div count(DISTINCT n) FROM strict)")
 
 
 def test_a_file_that_is_written_again_is_reported_once(home: Harness, folder: Path) -> None:

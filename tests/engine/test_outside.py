@@ -44,6 +44,8 @@ QUERIES = {
     " JOIN {c} c ON c.cid = b.customer",
     "deep": "WITH e AS (SELECT o.id, c.since FROM {o} o JOIN {c} c ON c.cid = o.customer)"
     " SELECT e.id, t.tag FROM e JOIN {t} t ON t.cid = e.since",
+    "bands": "SELECT o.id, o.n, c.name, t.tag FROM {o} o JOIN {c} c ON c.since <= o.n AND c.cid > o.customer"
+    " LEFT JOIN {t} t ON o.n BETWEEN t.cid AND t.cid + 2",
     "ranks": "SELECT o.id, t.tag, row_number() OVER (PARTITION BY o.customer ORDER BY o.n) AS r FROM {o} o"
     " JOIN {t} t ON t.cid = o.customer",
 }
@@ -78,6 +80,52 @@ def test_any_cut_gives_the_same_answer_for_a_table_that_does_not_change(home: Ha
     assert_same_rows([row for row in one if row[0] != "ranks"], home.batch(_all(batch, but="ranks"), one=rows))
 
 
+TARIFFS = [  # low, high, since, till, pattern
+    ("1.50", "9.00", "2026-01-01 00:00:00", "2026-01-02", "a%"),
+    ("2.345", "3.10", "2026-01-01T12:00:00+02:00", None, "_"),
+    (None, "100", 1767225600, "2026-01-01", "%\\_x"), ("-4", 7, "2025-12-31 23:59:59.999999", "2025-12-31", None),
+]  # fmt: skip
+#: Queries over {s} and {t}: a stream and a table that has nothing equal.
+COMPARING = {
+    "within": "SELECT s.id, t.high FROM {s} s LEFT JOIN {t} t ON t.low <= s.amount AND s.amount < t.high",
+    "while": "SELECT s.id, t.since, t.till FROM {s} s, {t} t WHERE s.ts - INTERVAL 1 HOUR >= t.since"
+    " AND t.till >= CAST(s.ts AS DATE) AND s.id <> 7",
+    "named": "SELECT s.id, t.pattern FROM {s} s LEFT JOIN {t} t ON s.name LIKE t.pattern AND t.high > 8",
+    "exactly": "SELECT s.id, t.low FROM {s} s JOIN {t} t (high, low, c, d, e) ON t.low = s.amount",
+    "missing": "SELECT a.id, t.till FROM {s} a LEFT JOIN {s} b ON b.id = a.id + 1 LEFT JOIN {t} t ON t.high > b.amount",
+    "days": "SELECT s.id, t.low FROM {s} s JOIN {t} t ON t.till = CAST(s.ts AS DATE)",
+}
+
+
+def test_comparisons_alone_find_what_the_batch_query_finds(home: Harness, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "tariffs.db") as outside:
+        outside.execute("CREATE TABLE t (low DECIMAL(9,2), high DECIMAL(9,2), since DATETIME, till DATE, pattern TEXT)")
+        outside.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", TARIFFS)
+    source = f"sqlite(path => '{tmp_path}/tariffs.db', table => 't', lookup => '{{}}', batch => 2)"
+    home.sql("CREATE STREAM s (id INT, amount DECIMAL(10,3), ts TIMESTAMP, name STRING)")
+    home.sql(f"CREATE TABLE asked FROM {source.format('always')}; CREATE TABLE loaded FROM {source.format('never')}")
+    rows: list[Row] = [
+        (1, "1.500", "2026-01-01 01:00:00", "a_x"), (2, "2.340", "2026-01-01 11:00:00", "A"),
+        (3, "9.000", "2026-01-02 00:59:59", "b"), (4, None, None, None), (5, "-4.001", "2025-12-31 12:00:00", "%"),
+        (6, "7", "2026-01-01 11:00:00", "a"), (7, "2.345", "2026-01-01 01:00:00", "ab_x"), (8, "3.10", None, "_x"),
+    ]  # fmt: skip
+    home.insert("s", rows[:3])
+    for name, query in COMPARING.items():
+        home.sql(f"CREATE VIEW {name} AS {query.format(s='s', t='asked')}")
+    home.insert("s", rows[3:])
+    batch = {name: query.format(s="s", t="loaded") for name, query in COMPARING.items()}
+    views = home.query(_all({name: f"SELECT * FROM {name}" for name in COMPARING}))
+    assert_same_rows(views, home.batch(_all(batch), s=rows))
+    home.sql("INSERT INTO s VALUES (9, 2, TIMESTAMP '+12000-01-01 00:00:00', 'z')")  # not in Python's calendar
+    views = home.query(_all({name: f"SELECT * FROM {name}" for name in ("while", "days")}))
+    assert_same_rows(views, home.query(_all({name: batch[name] for name in ("while", "days")})))
+    told = "\n".join(row[0] for row in home.query(f"EXPLAIN {COMPARING['while'].format(s='s', t='asked')}"))
+    how = "since <= s.ts - INTERVAL 1 HOUR and till >= CAST(s.ts AS DATE)"
+    assert f"lookup asked by ({how}), batches of 2, at most 4 at once, no cache" in told
+    told = "\n".join(row[0] for row in home.query(f"EXPLAIN {COMPARING['named'].format(s='s', t='asked')}"))
+    assert "lookup asked by (s.name LIKE pattern and high > 8)" in told
+
+
 def _all(queries: dict[str, str], but: str = "") -> str:
     """The answers of several queries as texts, by one query."""
     return " UNION ALL ".join(
@@ -96,6 +144,7 @@ CREATE VIEW live AS SELECT 1 AS one, v FROM
   WHERE place = 1 AND v IS NOT NULL;
 CREATE TABLE t FROM fake(name => 't', lookup => 'always');
 CREATE VIEW less AS SELECT l.v, t.y FROM live l JOIN t ON t.one = l.one AND l.v > t.y;
+CREATE VIEW compared AS SELECT l.v, t.y FROM live l JOIN t ON l.v > t.y;
 CREATE VIEW counts AS SELECT y, count(*) AS c FROM live l LEFT JOIN t ON t.one = l.one AND t.y > 0 GROUP BY y;
 """
 
@@ -135,7 +184,7 @@ def test_a_row_that_is_taken_back_takes_back_what_was_found_for_it(home: Harness
             if change.version <= version:
                 found[change.row] += change.diff
         assert {row: count for row, count in found.items() if count} == shown
-    assert home.table("less") == [(3, 1)] and home.table("counts") == [(1, 1)]
+    assert home.table("less") == home.table("compared") == [(3, 1)] and home.table("counts") == [(1, 1)]
 
 
 def test_random_histories_keep_to_what_was_found(home: Harness) -> None:
@@ -168,6 +217,7 @@ def test_random_histories_keep_to_what_was_found(home: Harness) -> None:
             del stack[len(stack) - max(0, before[x] - now[x]) :]
     expected = [(x, y) for x, stack in stacks.items() for found in stack for y in found if x > y]
     assert_same_rows(home.table("less"), expected)
+    assert_same_rows(home.table("compared"), expected)
     rows = [y for stack in stacks.values() for found in stack for y in ([z for z in found if z > 0] or [None])]
     assert_same_rows(home.table("counts"), list(Counter(rows).items()))
 
@@ -255,11 +305,24 @@ def test_it_is_told_how_a_table_is_asked_and_why(home: Harness) -> None:
     assert "lookup forced by (id, name), batches of 9, at most 2 at once, no cache" in told[3]
 
     refused: list[tuple[str, str, str]] = [
-        ("SELECT s.id FROM s JOIN forced t ON t.id > s.id", "nothing here says by which", "forced t ON t.id > s.id"),
+        ("SELECT s.id FROM s JOIN forced t ON t.id + 1 > s.id", "nothing here", "forced t ON t.id + 1 > s.id"),
+        ("SELECT s.id FROM s JOIN forced t ON t.id > s.x", "is a BIGINT, and this is a DOUBLE", "s.x"),
+        (
+            "SELECT s.id FROM s LEFT JOIN s b ON b.id = s.id + 1 JOIN forced t ON t.id = coalesce(b.id, 0)",
+            "nothing here says by which",
+            "forced t ON t.id = coalesce(b.id, 0)",
+        ),
+        (
+            "SELECT s.name FROM s JOIN forced USING (id, x)",
+            "columns of one relation that are alike, and x is not among them",
+            "USING (id, x)",
+        ),
+        ("SELECT t.id FROM s JOIN forced t USING (id)", "columns of USING are not kept for forced", "t.id"),
+        ("SELECT t.* FROM s JOIN forced t USING (id)", "columns of USING are not kept for forced", "t.*"),
+        ("SELECT s.id FROM s JOIN forced t ON t.name > s.id", "is a STRING, and this is a INT", "s.id"),
         ("SELECT s.id FROM forced t JOIN s ON t.id = s.id", "for the rows of a stream", "forced"),
         ("SELECT s.id FROM s RIGHT JOIN forced t ON t.id = s.id", "for the rows of a stream", "forced"),
         ("SELECT s.id FROM s JOIN forced t ON t.id = s.name", "is a BIGINT, and this is a STRING", "s.name"),
-        ("SELECT s.id FROM s JOIN forced t ON t.x = s.x", "cannot be asked by x, which is a DOUBLE", "s.x"),
         ("SELECT s.id FROM s JOIN forced REFRESHABLE ON forced.id = s.id", "nothing is refreshed", "REFRESHABLE"),
         ("SELECT id FROM s WHERE id IN (SELECT id FROM forced)", "can only be joined", "forced"),
         ("SELECT to_json(struct(*)) AS j FROM s JOIN forced t ON t.id = s.id", "* inside", "to_json(struct(*)) AS j"),

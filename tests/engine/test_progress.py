@@ -75,6 +75,10 @@ def test_the_slowest_partition_holds_progress(live: Harness, clock: FakeClock) -
     assert progress(live) == after(8 - 2)
     partitions = live.query("SELECT partition, high FROM sys.progress WHERE partition IS NOT NULL ORDER BY partition")
     assert partitions == [("0", after(8)), ("1", after(9))]
+    live.advance("r", after(15))
+    clock.forward(10)
+    counts = "SELECT partition, late_rows, ahead_rows, idle FROM sys.progress ORDER BY partition"
+    assert live.query(counts) == [(None, 5, 0, False), ("0", 3, 0, None), ("1", 2, 0, None)]
 
 
 def test_a_silent_partition_holds_progress_until_it_is_idle(live: Harness, clock: FakeClock) -> None:

@@ -122,6 +122,8 @@ def test_windows_close_key_by_key(home: Harness) -> None:
     assert home.table("all_keys") == []
     insert(home, "s", ("a", 4), ("b", 5))  # a is late, b is not
     assert late(home, "s") == [0, 0, 1]
+    by_key = "SELECT partition, late_rows, ahead_rows FROM sys.progress WHERE kind = 'key' ORDER BY partition"
+    assert home.query(by_key) == [(None, 0, 0), ("a", 1, 0), ("b", 0, 0)]
     assert home.table("keyed") == [(after(0), "a", 2)]
     assert home.query("SELECT window_start, k, c FROM node") == [(after(0), "a", 2)]
     insert(home, "s", ("b", 11), (None, 21))

@@ -28,7 +28,7 @@ from ledger_help import (
 )
 
 from anabranch.errors import HomeInUse, LedgerError
-from anabranch.ledger import Draft, Ledger, TableChange, files
+from anabranch.ledger import Draft, Ledger, TableChange, delta_log, files, tables
 from anabranch.ledger.log import RecordLog
 from anabranch.ledger.records import Record
 
@@ -232,6 +232,31 @@ def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(FileExistsError):
         files.publish(tmp_path / "a", b"2")
     assert (tmp_path / "a").read_bytes() == b"1" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_other_tools_see_every_version_of_a_table(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Deltalake reads of a table is what the records say, with checkpoints and without."""
+    monkeypatch.setattr(tables, "CHECKPOINT_EVERY", 4)
+    monkeypatch.setattr(tables, "_SETTINGS", {"delta.checkpointInterval": "4"})
+    with Ledger.open(home, write=True) as ledger:
+        for number in range(10):
+            insert(ledger, {"t": [number]})
+            if number % 3 == 2:
+                first = next(iter(ledger.snapshot().files["t"]))
+                ledger.commit(Draft("take out", tables={"t": TableChange(remove=(first,))}))
+            assert delta_files(home, "t") == set(ledger.snapshot().files["t"])
+        assert keys_in(ledger, "t") == keys_in_delta(home, "t") == list(range(3, 10))
+        version = ledger.snapshot().delta_versions["t"]
+        assert version == 12 == DeltaTable(str(home / "tables" / "t")).version()
+    log = home / "tables" / "t" / delta_log.FOLDER
+    assert sorted(int(path.name[:20]) for path in log.glob("*.checkpoint.parquet")) == [3, 7, 11]
+    with Ledger.open(home, write=True) as ledger:
+        insert(ledger, {"t": [10]})
+        foreign = DeltaTable(str(home / "tables" / "t"))
+        foreign.delete()
+        insert(ledger, {"t": [11]})
+        assert keys_in(ledger, "t") == keys_in_delta(home, "t") == list(range(3, 12))
+        assert not list(home.rglob(f"{files.TEMPORARY}*"))
 
 
 def test_a_reader_never_sees_half_a_commit(home: Path) -> None:
@@ -505,7 +530,7 @@ def test_a_full_disk_commits_nothing(home: Path, monkeypatch: pytest.MonkeyPatch
             if place == "file":
                 patched.setattr(os, "fsync", full)
             elif place == "table":
-                patched.setattr(DeltaTable, "create_write_transaction", full)
+                patched.setattr(delta_log, "append", full)
             else:
                 patched.setattr(files, "write_temporary", full)
             with pytest.raises(LedgerError, match="disk is full") as caught:

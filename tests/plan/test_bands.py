@@ -101,7 +101,8 @@ def test_what_is_told_always_holds(condition: str, s: int, r: int, n: int) -> No
 def test_conditions_in_brackets_are_conditions() -> None:
     text = "((a = b AND c BETWEEN 1 AND 2) AND (d = 1 OR e = 2) AND (f))"
     found = [" ".join(token.text for token in each) for each in conjuncts(tokenize(text)[:-1])]
-    assert found == ["a = b", "c BETWEEN 1 AND 2", "f"]
+    assert found == ["a = b", "c BETWEEN 1 AND 2", "( d = 1 OR e = 2 )", "f"]
+    assert list(conjuncts(tokenize("(a AND b) OR c")[:-1])) == []
 
 
 # ---- of a query

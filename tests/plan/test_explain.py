@@ -294,8 +294,8 @@ def test_progress_is_the_least_of_the_inputs(world: World) -> None:
         ),
         (
             {"source": "rate", "idle": 30_000_000, "ahead": 60_000_000},
-            "5 seconds behind the highest ts; a partition that is silent for 30 seconds is not waited for;"
-            " a row more than 1 minute ahead of the clock does not move it",
+            "5 seconds behind the highest ts; a partition, or the stream beside others, that is silent for 30"
+            " seconds is not waited for; a row more than 1 minute ahead of the clock does not move it",
         ),
     ],
 )

@@ -117,7 +117,7 @@ AGGREGATES = (
     "bool_or(n > y)", "bool_and(y > 0)",
 )  # fmt: skip
 FILTERS = ("", "", "", " FILTER (WHERE n > 0)", " FILTER (WHERE y > 0)", " FILTER (WHERE n > 0 AND y < 3)",
-           " FILTER (WHERE n = 1 OR y = 1)")  # fmt: skip
+           " FILTER (WHERE n = 1 OR y = 1)", " FILTER (WHERE (n = 1 OR y = 1) AND n < 3)")  # fmt: skip
 JOINS = (
     "s JOIN t REFRESHABLE ON s.k = t.k",
     "s LEFT JOIN t REFRESHABLE ON s.k = t.k",
@@ -128,10 +128,11 @@ JOINS = (
     "t REFRESHABLE, s",
     "s CROSS JOIN t REFRESHABLE",
     "s LEFT JOIN t REFRESHABLE ON s.k = t.k OR n = y",
+    "s LEFT JOIN t REFRESHABLE ON s.k = t.k AND (n > 0 OR y > 0)",
     "s LEFT JOIN t REFRESHABLE ON s.k = t.k LEFT JOIN u ON t.label = u.name AND s.n > 0",
 )
 CONDITIONS = ("", " WHERE n > 0", " WHERE label = 'x' AND n > 0", " WHERE n = y OR n = 2", " WHERE n BETWEEN 0 AND y",
-              " WHERE s.k <> 'a' AND n IS NOT NULL")  # fmt: skip
+              " WHERE s.k <> 'a' AND n IS NOT NULL", " WHERE (n = 1 OR y = 1) AND n < 3")  # fmt: skip
 GROUPS = ("", "label", "s.k", "n % 2", "n % 2, label", "upper(s.k), y", "n, n + y", "coalesce(label, s.k)")
 
 

@@ -116,6 +116,7 @@ def test_other_uses_of_the_words_stay_as_they_are(sql: str) -> None:
         ("SELECT 1 FROM a ASOF JOIN b MATCH_CONDITION ()", "MATCH_CONDITION ()", "a comparison of times"),
         ("SELECT 1 FROM a ASOF JOIN b ON k = k AND a.t > b.t", "k = k", "which side is which"),
         ("SELECT 1 FROM a ASOF JOIN b ON a.k = b.k OR a.t > b.t", "a.k = b.k OR a.t > b.t", "with AND"),
+        ("SELECT 1 FROM a ASOF JOIN b ON a.t > b.t AND (a.k = b.k OR b.j = 1)", "a.k = b.k OR b.j = 1", "with AND"),
         ("SELECT 1 FROM a ASOF JOIN b ON a.k = b.k AND", "AND", "missing beside AND"),
         ("SELECT 1 FROM a ASOF JOIN b ON a.t > b.t AND a.u > b.u", "a.u > b.u", "one time with another"),
         ("SELECT 1 FROM a ASOF JOIN b MATCH_CONDITION (a.t > b.t) ON a.u > b.u", "a.u > b.u", "TOLERANCE"),

@@ -34,6 +34,7 @@ __all__ = [
     "declare",
     "end",
     "is_late",
+    "let_go",
     "observe",
     "own_bounds",
     "reached",
@@ -92,13 +93,18 @@ class Policy:
         """Whether rows move the bound, and not declarations alone."""
         return self.rule is not None
 
+    @property
+    def falls_idle(self) -> bool:
+        """Whether the stream as a whole can be silent for so long that others do not wait for it."""
+        return self.live and self.follows_rows and self.idle is not None
+
 
 @dataclass(frozen=True)
 class Seen:
     """What one run saw of one part of a stream.
 
     high: the highest event time of the rows that are not ahead of the clock; highest: of all rows;
-    rows: how many there were; ahead: how many of them were ahead;
+    rows: how many there were; ahead: how many of them were ahead; late: how many came below the bound;
     times: all event times in the order in which they came, for rules that need them;
     value: the highest of what the rule computes for each row that is not ahead of the clock; highest_value: of all.
     """
@@ -110,23 +116,27 @@ class Seen:
     times: Sequence[int] = ()
     value: int | None = None
     highest_value: int | None = None
+    late: int = 0
 
 
 @dataclass(frozen=True)
 class PartitionState:
     """A partition of the source, or a key: the highest event time that counted, when it last moved (or was declared),
-    and what the rule remembers of it."""
+    what the rule remembers of it, and how many rows were late or ahead of the clock since it is known."""
 
     high: int | None
     seen_at: int
     recent: Recent | None = None
+    late_rows: int = 0
+    ahead_rows: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The state as plain JSON values."""
         values: dict[str, Any] = {"high": self.high, "seen_at": self.seen_at}
         if self.recent is not None:
             values["recent"] = {name: value for name, value in asdict(self.recent).items() if value or name == "bound"}
-        return values
+        counts = {"late_rows": self.late_rows, "ahead_rows": self.ahead_rows}
+        return values | {name: count for name, count in counts.items() if count}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PartitionState:
@@ -135,28 +145,41 @@ class PartitionState:
         kept = (
             None if recent is None else Recent(tuple(recent.get("times", ())), recent.get("since", 0), recent["bound"])
         )
-        return cls(values["high"], values["seen_at"], kept)
+        return cls(values["high"], values["seen_at"], kept, values.get("late_rows", 0), values.get("ahead_rows", 0))
 
 
 @dataclass(frozen=True)
 class ProgressState:
-    """All that has to be kept between two runs."""
+    """All that has to be kept between two runs.
+
+    seen_at: when rows last counted, or were first looked for; idle_at: when the stream was found to have been silent
+    for long enough. Both only where it can fall idle.
+    """
 
     bound: int | None = None
     high: int | None = None
     partitions: Mapping[str, PartitionState] = field(default_factory=dict)
     ahead_runs: int = 0
     ahead_rows: int = 0  # in all runs so far
+    seen_at: int | None = None
+    idle_at: int | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether the stream as a whole is silent; one that has ended has nothing to be silent about."""
+        return self.idle_at is not None and self.bound != END
 
     def to_json(self) -> dict[str, Any]:
         """The state as plain JSON values."""
-        return {
+        values: dict[str, Any] = {
             "bound": self.bound,
             "high": self.high,
             "partitions": {key: each.to_json() for key, each in self.partitions.items()},
             "ahead_runs": self.ahead_runs,
             "ahead_rows": self.ahead_rows,
         }
+        moments = {"seen_at": self.seen_at, "idle_at": self.idle_at}
+        return values | {name: moment for name, moment in moments.items() if moment is not None}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ProgressState:
@@ -167,6 +190,8 @@ class ProgressState:
             partitions={key: PartitionState.from_json(each) for key, each in values["partitions"].items()},
             ahead_runs=values["ahead_runs"],
             ahead_rows=values.get("ahead_rows", 0),
+            seen_at=values.get("seen_at"),
+            idle_at=values.get("idle_at"),
         )
 
 
@@ -183,27 +208,33 @@ def observe(policy: Policy, state: ProgressState, seen: Mapping[str, Seen], now:
     partitions = dict(state.partitions)
     high = state.high
     told: int | None = None
+    counts = False
     for key, each in seen.items():
         if policy.keyed and key == EVERY_KEY:
             told = highest(each.value, each.highest_value) if trusted else each.value
             high = highest(high, told)
+            counts = counts or told is not None
             continue
         known = partitions.get(key)
         counted = highest(each.high, each.highest) if trusted else each.high
+        # Rows that do not count are no sign of life: a partition whose clock is wrong for good must not
+        # hold the others back for good.
+        part = known or PartitionState(None, now)
         if each.rows and counted is not None:
-            past = None if known is None else known.high
-            partitions[key] = PartitionState(
-                highest(past, counted), now, _follow(policy, known, each, counted, trusted)
+            part = replace(
+                part,
+                high=highest(part.high, counted),
+                seen_at=now,
+                recent=_follow(policy, known, each, counted, trusted),
             )
             high = highest(high, counted)
-        elif known is None:
-            # Rows that do not count are no sign of life: a partition whose clock is wrong for good must not
-            # hold the others back for good.
-            partitions[key] = PartitionState(None, now)
+            counts = True
+        partitions[key] = replace(part, late_rows=part.late_rows + each.late, ahead_rows=part.ahead_rows + each.ahead)
     bound = highest(highest(state.bound, told), _together(policy, partitions, high, now))
     if policy.keyed:
         partitions = _known_keys(policy, partitions, high, bound, now)
-    return ProgressState(bound, high, partitions, ahead_runs, state.ahead_rows + sum(e.ahead for e in seen.values()))
+    ahead_rows = state.ahead_rows + sum(each.ahead for each in seen.values())
+    return ProgressState(bound, high, partitions, ahead_runs, ahead_rows, *_silence(policy, state, counts, now))
 
 
 def tick(policy: Policy, state: ProgressState, now: int) -> ProgressState:
@@ -244,6 +275,30 @@ def is_late(time: int, bound: int | None) -> bool:
     (True, False, False)
     """
     return bound is not None and time < bound
+
+
+def let_go(streams: Mapping[str, tuple[Policy, ProgressState]]) -> frozenset[str]:
+    """Those of several streams that the others do not wait for: the idle ones, as long as another one is not silent.
+
+    Nothing is let go when all are silent, known to be idle or not: then nobody is there who could go on. Nor does a
+    stream that has ended go on.
+
+    >>> policy, five = Policy(Delay(0), idle=30, live=True), ProgressState(bound=5, seen_at=0, idle_at=31)
+    >>> sorted(let_go({"a": (policy, five), "b": (policy, ProgressState(bound=90, seen_at=20))}))
+    ['a']
+    >>> sorted(let_go({"a": (policy, five), "b": (policy, ProgressState(bound=90, seen_at=1))}))
+    []
+    """
+    idle = frozenset(name for name, (_, state) in streams.items() if state.idle)
+    states = [state for _, state in streams.values()]
+    latest = max((max(state.seen_at or -END, state.idle_at or -END) for state in states), default=-END)
+
+    def goes_on(policy: Policy, state: ProgressState) -> bool:
+        if state.bound == END or state.idle:
+            return False
+        return not policy.falls_idle or state.seen_at is None or latest - state.seen_at < (policy.idle or 0)
+
+    return idle if any(goes_on(*each) for each in streams.values()) else frozenset()
 
 
 def combine(bounds: Iterable[int | None]) -> int | None:
@@ -291,6 +346,19 @@ def _together(policy: Policy, partitions: Mapping[str, PartitionState], high: in
     # With every partition silent nobody holds anybody back, and nobody can say more than the furthest has
     # said.
     return min(known) if awake else max(known)
+
+
+def _silence(policy: Policy, state: ProgressState, counts: bool, now: int) -> tuple[int | None, int | None]:
+    """Since when a stream is silent, and since when that is known to be long."""
+    if not policy.falls_idle:
+        return None, None
+    if counts:
+        return now, None
+    since = state.seen_at
+    if since is None:
+        since = max((each.seen_at for each in state.partitions.values()), default=now)
+    silent = state.bound != END and now - since >= (policy.idle or 0)
+    return since, state.idle_at if state.idle_at is not None or not silent else now
 
 
 def _idle(policy: Policy, partition: PartitionState, high: int | None, now: int) -> bool:

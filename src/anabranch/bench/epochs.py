@@ -73,7 +73,8 @@ def epochs(setting: Setting) -> Outcome:
         figures.append(
             Figure("epochs", f"cut to answer, {chunks}", BATCH, cost[0], cost[2], "ms", at_most(1 / 3), NOTE)
         )
-    curve = Curve("epochs", "From the cut to the answer of an epoch", "packets a chunk", "ms", lines)
+    timed = f"{sizes[0].count - WARMING} chunks"
+    curve = Curve("epochs", "From the cut to the answer of an epoch", "packets a chunk", "ms", lines, medians=timed)
     return Outcome(tuple(figures), phases=phases, curves=(curve,))
 
 

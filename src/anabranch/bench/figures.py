@@ -103,6 +103,7 @@ class Curve:
 
     steps: whether x goes in equal steps, and not in powers of ten.
     ticks: what stands at an x, where that is not the number.
+    medians: what its figures are medians of, where that is not the repeats of the bench.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Curve:
     lines: dict[str, list[tuple[float, float]]]
     steps: bool = False
     ticks: tuple[str, ...] = ()
+    medians: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -82,6 +82,10 @@ def results(outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> dict[str, 
     }
 
 
+def _measured(about: Mapping[str, Any], medians: str = "") -> str:
+    return f"{about['cores']} cores, medians of {medians or about['repeat']}, {about['date']}"
+
+
 def _curves(outcome: Outcome) -> list[Curve]:
     return [*outcome.curves, *(curve for picture in outcome.pictures for curve in picture.curves)]
 
@@ -92,7 +96,7 @@ def write(out: Path, outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> l
     found = results(outcomes, about)
     plain, picture = out / "results.json", out / "chart.svg"
     plain.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    machine = f"{about['cores']} cores, medians of {about['repeat']}, {about['date']}"
+    machine = _measured(about)
     # The measures with a name bring their own rows, and say how many.
     on_bids = any(len(figure.measure) == 1 for outcome in outcomes for figure in outcome.figures)
     subtitle = f"{about['rows']:,} bids, {machine}" if on_bids else machine
@@ -100,7 +104,7 @@ def write(out: Path, outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> l
     paths = [plain, picture]
     for curve in (each for outcome in outcomes for each in outcome.curves):
         paths.append(out / f"{curve.name}.svg")
-        paths[-1].write_text(plot(curve, machine), encoding="utf-8")
+        paths[-1].write_text(plot(curve, _measured(about, curve.medians)), encoding="utf-8")
     for made in (each for outcome in outcomes for each in outcome.pictures):
         paths.append(out / f"{made.name}.svg")
         paths[-1].write_text(plots(made), encoding="utf-8")

@@ -15,7 +15,7 @@ from anabranch.algebra.progress import ProgressState
 from anabranch.engine import backfill, numbering, queries, read
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.define import Definer, check_names, same_text, stream_locks, unneeded
-from anabranch.engine.moves import Held, ready_bounds, view_bounds
+from anabranch.engine.moves import Outcome, bounds_after
 from anabranch.engine.run import Runner, emit_changes
 from anabranch.engine.tables import AT, DIFF, VERSION, change_fields
 from anabranch.engine.trigger import pending_fields
@@ -206,8 +206,12 @@ class _Change:
         self.core = alterer.core
         self.stream_part = alterer.runner.stream_part
         self.attempt = attempt
-        self.snapshot = snapshot
         self.old = attempt.compared.old
+        # It begins anew: past idle streams it has come as far as the others say now.
+        self.snapshot = replace(
+            snapshot, passed={id: bound for id, bound in snapshot.passed.items() if id != self.old.id}
+        )
+        self.passed = self.old.id in snapshot.passed
         self.catalog = self._named(attempt.merged)
         self.view = self.catalog.view(self.old.id)
         self.files: dict[str, tuple[DataFile, ...]] = {}
@@ -215,7 +219,7 @@ class _Change:
         self.schemas: dict[str, Any] = {}
         self.staged: list[Path] = []
         self.watch = Stopwatch()
-        self.held: dict[str, Held] = {}
+        self.outcome = Outcome()
 
     def _named(self, merged: Catalog) -> Catalog:
         """The catalog with names for the view's own tables: new ones where the old do not fit."""
@@ -243,6 +247,9 @@ class _Change:
         except BaseException:
             self.give_up()
             raise
+        bounds = bounds_after(core, self.catalog, self.snapshot, self._moves(), self.outcome)
+        if self.passed:
+            bounds["passed"].setdefault(self.old.id, None)
         return Draft(
             "alter",
             tables=self.tables,
@@ -250,8 +257,7 @@ class _Change:
             schemas=self.schemas,
             staged=tuple(self.staged),
             milliseconds=self.watch.total(),
-            bounds=view_bounds(core, self.catalog, self.snapshot, self._moves(), self.held),
-            ready=ready_bounds(self.snapshot, self.held),
+            **bounds,
         )
 
     def give_up(self) -> None:
@@ -266,9 +272,9 @@ class _Change:
             self.snapshot, files={table: files for table, files in self.snapshot.files.items() if table not in own}
         )
         moves = self._moves()
-        self.held |= emit_changes(
+        self.outcome.add(emit_changes(
             self.core, self.catalog, blank, moves, self.files, self.tables, self.schemas, self.watch, made
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def _moves(self) -> dict[str, tuple[ProgressState, ProgressState]]:
         return {id: (ProgressState(), self._progress(id)) for id in self.catalog.sources_of(self.view)}
@@ -351,10 +357,10 @@ class _Change:
             return
         streams = {id for each in above for id in self.catalog.sources_of(self.catalog.view(each))}
         moves = {id: (self._progress(id),) * 2 for id in streams}
-        self.held |= emit_changes(
+        self.outcome.add(emit_changes(
             self.core, self.catalog, self._with_own(self.snapshot, before), moves,
             {self.view.changes_table: correction}, self.tables, self.schemas, self.watch, only=above,
-        )  # fmt: skip
+        ))  # fmt: skip
 
     # ---- what is gone
 

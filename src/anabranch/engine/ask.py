@@ -5,15 +5,16 @@ Knows nothing of views and Spark: keys in, matches out.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import operator
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from anabranch.errors import SourceError
-from anabranch.sources.lookup import Asking, LookupSource, Unreachable
+from anabranch.sources.lookup import Asking, Comparison, LookupSource, SearchableSource, Unreachable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +24,27 @@ Key = tuple[Any, ...]
 FIRST_WAIT, LONGEST_WAIT = 0.1, 10.0
 #: So many keys are remembered at the most; those that were asked for first go first.
 MOST_REMEMBERED = 200_000
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Question:
+    """The `columns` of the rows whose columns `by` equal the values of a key, or compare with them by `signs`."""
+
+    columns: tuple[str, ...]
+    by: tuple[str, ...]
+    signs: tuple[str, ...] = ()
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The columns that an answer must have to be put apart."""
+        return tuple(dict.fromkeys((*self.columns, *self.by)))
+
+
+#: Rows, and for each of them the place of its key; without places the rows tell by themselves.
+Answer = tuple["pa.Table", Sequence[int] | None]
 
 
 @dataclass
@@ -54,30 +76,29 @@ class Asker:
         self._lock = Lock()
         self._now = now
         self._sleep = sleep
-        self._known: OrderedDict[tuple[Any, ...], tuple[int, pa.Table]] = OrderedDict()
+        self._known: OrderedDict[tuple[Question, Key], tuple[int, pa.Table]] = OrderedDict()
 
-    def matches(self, columns: tuple[str, ...], by: tuple[str, ...], keys: Iterable[Key]) -> dict[Key, pa.Table]:
-        """The `columns` of the rows of each key, for the keys that have any."""
+    def matches(self, question: Question, keys: Iterable[Key]) -> dict[Key, pa.Table]:
+        """The rows of each key, for the keys that have any."""
         wanted = dict.fromkeys(key for key in keys if not any(value is None for value in key))
         found: dict[Key, pa.Table] = {}
         unknown: list[Key] = []
         for key in wanted:
-            known = self._remembered(columns, by, key)
+            known = self._remembered(question, key)
             if known is None:
                 unknown.append(key)
             else:
                 found[key] = known
         size = self.asking.batch
         batches = [unknown[start : start + size] for start in range(0, len(unknown), size)]
-        asked = tuple(dict.fromkeys((*columns, *by)))
         in_vain = Event()
         with ThreadPoolExecutor(self.asking.requests, "anabranch-ask") as pool:
-            answers = [pool.submit(self._ask, asked, by, batch, in_vain) for batch in batches]
+            answers = [pool.submit(self._ask, question, batch, in_vain) for batch in batches]
             try:
                 for batch, answer in zip(batches, answers, strict=True):
-                    by_key = apart(answer.result(), columns, by, batch)
+                    by_key = apart(question, batch, *answer.result())
                     found |= by_key
-                    self._remember(columns, by, by_key)
+                    self._remember(question, by_key)
             except BaseException:
                 in_vain.set()
                 for answer in answers:
@@ -85,13 +106,13 @@ class Asker:
                 raise
         return {key: rows for key, rows in found.items() if rows.num_rows}
 
-    def _ask(self, columns: tuple[str, ...], by: tuple[str, ...], keys: Sequence[Key], in_vain: Event) -> pa.Table:
+    def _ask(self, question: Question, keys: Sequence[Key], in_vain: Event) -> Answer:
         """One batch, tried again for as long as it may be; no longer once another one has failed for good."""
         tries = 0
         while True:
             self._count(requests=1)
             try:
-                rows = self.source.fetch(columns, by, keys)
+                answer = self._answer(question, keys)
             except Unreachable as error:
                 last = tries >= self.asking.retries or in_vain.is_set()
                 if last or self._sleep(min(LONGEST_WAIT, FIRST_WAIT * 2.0**tries)):
@@ -103,8 +124,14 @@ class Asker:
                 tries += 1
                 self._count(retries=1)
             else:
-                self._count(keys=len(keys), rows=rows.num_rows)
-                return rows
+                self._count(keys=len(keys), rows=answer[0].num_rows)
+                return answer
+
+    def _answer(self, question: Question, keys: Sequence[Key]) -> Answer:
+        if not question.signs:
+            return self.source.fetch(question.asked, question.by, keys), None
+        comparisons = tuple(map(Comparison, question.by, question.signs))
+        return cast(SearchableSource, self.source).search(question.asked, comparisons, keys)
 
     def _count(self, **counts: int) -> None:
         with self._lock:
@@ -113,46 +140,64 @@ class Asker:
 
     # ---- memory
 
-    def _remembered(self, columns: tuple[str, ...], by: tuple[str, ...], key: Key) -> pa.Table | None:
-        known = self._known.get((columns, by, key))
+    def _remembered(self, question: Question, key: Key) -> pa.Table | None:
+        known = self._known.get((question, key))
         if known is None or self.asking.cache is None or known[0] <= self._now():
             return None
         self._count(remembered=1)
         return known[1]
 
-    def _remember(self, columns: tuple[str, ...], by: tuple[str, ...], found: dict[Key, pa.Table]) -> None:
+    def _remember(self, question: Question, found: dict[Key, pa.Table]) -> None:
         if self.asking.cache is None:
             return
         until = self._now() + self.asking.cache
         for key, rows in found.items():
-            self._known.pop((columns, by, key), None)
-            self._known[(columns, by, key)] = until, rows
+            self._known.pop((question, key), None)
+            self._known[(question, key)] = until, rows
         while len(self._known) > MOST_REMEMBERED:
             self._known.popitem(last=False)
 
 
-def apart(rows: pa.Table, columns: tuple[str, ...], by: tuple[str, ...], keys: Sequence[Key]) -> dict[Key, pa.Table]:
-    """Rows by their key; a key without rows has none, and rows of other keys are left out."""
+def apart(
+    question: Question, keys: Sequence[Key], rows: pa.Table, places: Sequence[int] | None = None
+) -> dict[Key, pa.Table]:
+    """Rows by their key, in the same order whatever order they came in; a key without rows has none.
+
+    Rows of other keys, and those that only may compare with their key, are left out.
+    """
     import pyarrow as pa
 
-    rows = rows.sort_by([(name, "ascending") for name in (*by, *columns)])  # whatever order they came in
-    places: dict[Key, list[int]] = {key: [] for key in keys}
-    values = [rows.column(name).to_pylist() for name in by]
-    for place, key in enumerate(zip(*values, strict=True)):
-        if key in places:
-            places[key].append(place)
-    shown = rows.select(list(columns))
-    order = shown.take(pa.array([place for each in places.values() for place in each], pa.int64()))
+    values = [rows.column(name).to_pylist() for name in question.by]
+    if places is None:
+        numbers = {key: place for place, key in enumerate(keys)}
+        places = [numbers.get(key, -1) for key in zip(*values, strict=True)]
+    else:
+        tests = list(zip(map(_COMPARE.get, question.signs), values, strict=True))
+        places = [
+            place if all(fits(test, column[row], keys[place][i]) for i, (test, column) in enumerate(tests)) else -1
+            for row, place in enumerate(places)
+        ]
+    order = [("__place", "ascending"), *((name, "ascending") for name in question.asked)]
+    placed = rows.append_column("__place", pa.array(places, pa.int64())).sort_by(order)
+    counts = Counter(places)
+    shown = placed.select(list(question.columns))
     found: dict[Key, pa.Table] = {}
-    start = 0
-    for key, each in places.items():
-        found[key] = order.slice(start, len(each))
-        start += len(each)
+    start = counts[-1]
+    for place, key in enumerate(keys):
+        found[key] = shown.slice(start, counts[place])
+        start += counts[place]
     return found
 
 
-def as_table(matches: dict[Key, pa.Table], columns: pa.Schema, keys: pa.Schema, into: str) -> pa.Table:
-    """A row for each key with its matches as a list."""
+def fits(test: Callable[[Any, Any], Any] | None, stored: Any, value: Any) -> bool:
+    """Whether a value of a row may compare with that of a key; NaN is as the table outside has it."""
+    if stored is None:
+        return False
+    return test is None or stored != stored or value != value or bool(test(stored, value))
+
+
+def as_lists(matches: dict[Key, pa.Table], columns: pa.Schema) -> pa.ListArray:
+    """The matches of each key as a list of rows."""
     import pyarrow as pa
 
     rows = pa.concat_tables([columns.empty_table(), *(each.cast(columns) for each in matches.values())])
@@ -160,12 +205,10 @@ def as_table(matches: dict[Key, pa.Table], columns: pa.Schema, keys: pa.Schema, 
     offsets = [0]
     for each in matches.values():
         offsets.append(offsets[-1] + each.num_rows)
-    arrays = [pa.array([key[index] for key in matches], field.type) for index, field in enumerate(keys)]
     structs = pa.StructArray.from_arrays(
         [_one_piece(column, column.type) for column in whole.columns], fields=list(columns)
     )
-    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs)
-    return pa.Table.from_arrays([*arrays, lists], names=[*keys.names, into])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs)
 
 
 def _one_piece(column: pa.ChunkedArray, type: pa.DataType) -> pa.Array:

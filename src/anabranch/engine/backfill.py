@@ -10,7 +10,7 @@ from anabranch.algebra.progress import ProgressState
 from anabranch.engine import numbering, read
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema
-from anabranch.engine.moves import ready_bounds, view_bounds
+from anabranch.engine.moves import bounds_after
 from anabranch.engine.run import emit_changes
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import PANE, pane_fields
@@ -55,7 +55,7 @@ def draft(
         tables = {table: TableChange(add=added) for table, added in files.items()}
         made = frozenset(each.id for each in (*planned.objects, planned.view) if isinstance(each, View))
         moves = {id: (ProgressState(), core.progress(snapshot, id)) for id in merged.sources_of(planned.view)}
-        held = emit_changes(core, merged, snapshot, moves, files, tables, schemas, Stopwatch(), made)
+        outcome = emit_changes(core, merged, snapshot, moves, files, tables, schemas, Stopwatch(), made)
     except BaseException:
         core.ledger.give_up(files, staged)
         raise
@@ -66,8 +66,7 @@ def draft(
         catalog=definitions,
         schemas=schemas,
         staged=tuple(staged),
-        bounds=view_bounds(core, merged, snapshot, moves, held),
-        ready=ready_bounds(snapshot, held),
+        **bounds_after(core, merged, snapshot, moves, outcome),
     )
 
 

@@ -87,7 +87,7 @@ class Capture:
             source.cheap,
             lambda: source.verify(stretch),
             stretch.files,
-            lambda: source.at_hand(stretch.captured),
+            lambda columns: source.at_hand(stretch.captured, columns),
         )
         record = self.runner.run(stream.id, incoming)
         source.committed(stretch)
@@ -113,6 +113,8 @@ class Capture:
             while not self.core.stop.is_set():
                 record = self.step(stream)
                 steps += 1
+                if record is None:
+                    self.tick(stream)
                 if record is None or (source.endless and steps >= 2):
                     break
                 if on_run is not None:
@@ -125,7 +127,7 @@ class Capture:
         return self._moved(self.runner.move(stream.id, lambda _, state: progress_algebra.end(state), "end"))
 
     def tick(self, stream: Stream) -> Record | None:
-        """Let the clock move progress past idle partitions."""
+        """Let the clock move progress past idle partitions, and find a stream idle that is silent as a whole."""
         if not stream.live or not stream.policy.follows_rows:
             return None
         now = self.core.now()

@@ -57,7 +57,7 @@ class Changer:
                 if isinstance(target, Stream):
                     incoming = self._incoming(target, fitted)
                     if not once:
-                        incoming = replace(incoming, at_hand=fitted.toArrow)
+                        incoming = replace(incoming, at_hand=lambda _: fitted.toArrow())
                     record = self.runner.run(target.id, incoming, kind="insert", applied=applied)
                     rows = record.streams[target.id].rows
                 else:

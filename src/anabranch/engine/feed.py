@@ -38,11 +38,11 @@ class Batch:
     def at(
         cls, core: Core, snapshot: Snapshot, streams: Collection[str], changes: Any, view: str | None = None
     ) -> Batch:
-        """Changes with the figures of the streams that they come from; a view may not have come as far as these."""
+        """Changes with the figures of the streams that they come from; a view goes by its own bound."""
         bounds = [core.progress(snapshot, id).bound for id in streams]
         bound = combine(bounds) if bounds else None
-        if bound is not None and view is not None:
-            bound = min(bound, snapshot.bounds.get(view, bound))
+        if view is not None:
+            bound = snapshot.bounds.get(view, bound)
         states = [snapshot.streams[id] for id in streams if id in snapshot.streams]
         rows, late = sum(state.rows for state in states), sum(state.late for state in states)
         return cls(snapshot.version, None if bound is None or bound == END else bound, rows, late, changes)

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from anabranch.algebra.progress import END
 from anabranch.engine.core import Core
+from anabranch.engine.moves import progress
 from anabranch.ledger import Record, Snapshot
 from anabranch.plan.catalog import Stream, View
 from anabranch.plan.describe import Figures, PlanNode, tables_of
-from anabranch.plan.plane import bounds_of, progress_of
+from anabranch.plan.plane import bounds_of
 
 #: So many records are read at a time, from the newest back.
 _AT_A_TIME = 64
@@ -46,7 +47,7 @@ def view_progress(core: Core, snapshot: Snapshot, view: View) -> int | None:
     known = snapshot.bounds.get(view.id)
     if known is not None:
         return known
-    return progress_of(core.catalog(snapshot), view, lambda id: core.progress(snapshot, id).bound)
+    return progress(core, core.catalog(snapshot), view, snapshot, {}, 0)
 
 
 def _bounds(core: Core, snapshot: Snapshot, each: Stream | View) -> tuple[int | None, dict[str, int]]:

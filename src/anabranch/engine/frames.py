@@ -132,8 +132,11 @@ def translate(
     error: Exception, source: str | None = None, spliced: Spliced | None = None, final: Spliced | None = None
 ) -> Exception:
     """An error of Spark's as one of ours: without Java's stack, at its place in the user's text."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
+    if isinstance(error, Py4JJavaError):  # of a thread that Spark itself waits for
+        return QueryFailed(readable(error))
     if isinstance(error, AnabranchError) or not isinstance(error, PySparkException):
         return error
     condition = error.getCondition() or "" if hasattr(error, "getCondition") else ""
@@ -209,7 +212,7 @@ def readable(error: BaseException) -> str:
     text = str(error)
     caused = re.findall(r"Caused by: [\w.$]+(?:Exception|Error): (.+)", text)
     first = text
-    if caused and "SparkException: Job aborted" in text:
+    if caused and ("SparkException: Job aborted" in text or "SparkException: Exception thrown in await" in text):
         first = caused[-1]
     for marker in ("\n\tat ", "\nJVM stacktrace", "; line ", "\n== SQL", "\nDriver stacktrace", "\n'"):
         first = first.split(marker)[0]

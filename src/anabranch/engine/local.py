@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.reach import Range
-from anabranch.duck import quoted, timestamp
-from anabranch.engine.emit import copy_to_table, pane_relation, window_text
+from anabranch.duck import counting_all, quoted, timestamp
+from anabranch.engine.emit import copy_to_table, window_rows
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import WINDOW_COLUMNS, BlockUse, Catalog, Field, Table, View
+from anabranch.plan.catalog import BlockUse, Catalog, Field, Table, View
 from anabranch.plan.keys import INTEGERS
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MOST_ROWS, MOST_ROWS_ALONE = 200_000, 5_000_000
 MOST_STATE, MOST_STATE_ALONE = 20_000_000, 100_000_000
 
+
+#: The changes of a node, before they are in a file.
+CHANGES = "__changes"
 
 Within = Mapping[str, Range]
 
@@ -61,10 +64,30 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     try:
         warm = maintainer.core.warm
         warm.settle(maintainer.after)
-        text, duck = query.text(), warm.duck
-        return copy_to_table(maintainer.core, duck, text, view.changes_table, None) if text is not None else ()
+        text = query.text()
+        if text is None:
+            return ()
+        if view.row_by_row or view.nearby or rows > MOST_ROWS:
+            return copy_to_table(maintainer.core, warm.duck, text, view.changes_table, None)
+        return _kept(maintainer, view, text)
     except (Unfit, duckdb.Error):
         return None  # an overflow, say: Spark tells of it in its own words
+
+
+def _kept(maintainer: Maintainer, view: View, text: str) -> tuple[DataFile, ...]:
+    """Write changes that the next run compares with, and keep them at hand for it."""
+    warm = maintainer.core.warm
+    try:
+        with counting_all(warm.duck, text):
+            warm.duck.execute(f"CREATE OR REPLACE TEMP TABLE {CHANGES} AS {text}")
+        files = copy_to_table(maintainer.core, warm.duck, f"SELECT * FROM {CHANGES}", view.changes_table, None)
+        if files:
+            stored = _stored(view)
+            rows = f"(SELECT {_columns(stored)} FROM {CHANGES})"
+            warm.add(view.changes_table, maintainer.before, stored, files, rows)
+        return files
+    finally:
+        warm.duck.execute(f"DROP TABLE IF EXISTS {CHANGES}")
 
 
 class Unfit(Exception):
@@ -132,7 +155,7 @@ class _Query:
         except duckdb.Error:
             return False
         wanted = [duckdb_type(field.type) or "" for field in (*view.fields, *view.hidden)]
-        return len(kinds) == len(wanted) and all(map(_alike, kinds, wanted))
+        return len(kinds) == len(wanted) and all(map(alike, kinds, wanted))
 
     def all_fields(self, view: View) -> list[Field]:
         fields = [*view.fields, *view.hidden]
@@ -171,17 +194,7 @@ class _Query:
         return None if fields is None else file_rows([], fields)
 
     def _panes(self, use: BlockUse, paths: list[str]) -> str | None:
-        panes = self.catalog.panes(use.panes)
-        fields = [quoted(name) for name in use.columns]
-        keys = [f"k{index} AS {quoted(key.name)}" for index, key in enumerate(panes.keys)]
-        windows = use.sliding
-        bounds = []
-        if windows is not None:
-            bounds = [f"{window_text(name, use)} AS {name}" for name in WINDOW_COLUMNS]
-        if not paths:
-            return None
-        items = ", ".join([*keys, *bounds, *fields])
-        return f"(WITH {pane_relation('__panes', panes, use, paths)} SELECT {items} FROM __panes)"
+        return window_rows(self.catalog.panes(use.panes), use, paths) if paths else None
 
     def relation(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None = None) -> str | None:
         """What stands behind a placeholder, at a snapshot; of a stream, the rows whose times are within bounds."""
@@ -303,8 +316,7 @@ class _Query:
         if within:
             shown = f"(SELECT *, 1 AS _diff FROM {answer(self.maintainer.before)})"
         else:
-            stored = (*fields, Field("_diff", "bigint"))
-            shown = self.warm.relation(view.changes_table, self.maintainer.before, stored)
+            shown = self.warm.relation(view.changes_table, self.maintainer.before, _stored(view))
         keyed = ""
         if view.node == "keyed":
             keyed = f" WHERE {self._is_touched([key.name for key in view.keys])}"
@@ -374,11 +386,16 @@ class _Query:
         )
 
 
+def _stored(view: View) -> tuple[Field, ...]:
+    """What the changes of a node that is compared with what it showed are kept by."""
+    return (*view.fields, *view.hidden, Field("_diff", "bigint"))
+
+
 def _columns(fields: Sequence[Field]) -> str:
     return ", ".join(quoted(field.name) for field in fields)
 
 
-def _alike(given: str, wanted: str) -> bool:
+def alike(given: str, wanted: str) -> bool:
     """Whether values of one type are those of the other, at most in another width."""
     whole = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"}
     given = given.replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ")

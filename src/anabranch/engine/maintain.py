@@ -25,7 +25,7 @@ from anabranch.algebra.rules import highest
 from anabranch.engine import local, outside, outside_local, read
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
-from anabranch.engine.moves import Held, Moves, held_back, hold, key_bounds, progress, shown_before, state_of
+from anabranch.engine.moves import Held, Moves, held_back, hold, key_bounds, progress, resting, shown_before, state_of
 from anabranch.engine.tables import change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
@@ -81,6 +81,8 @@ class Maintainer:
             self.waits[id] = end, end
         #: How far views with a budget have come in this commit.
         self.held: dict[str, Held] = {}
+        #: How many rows or chunks views have come to past idle streams.
+        self.passed: dict[str, int] = {}
         self.late: list[LateRows] = []
         self.catalog = catalog
         self.before = snapshot
@@ -178,8 +180,8 @@ class Maintainer:
         if files is not None:
             self.added[view.changes_table] = files
             return files
-        changed = outside.changes(self, view, anew=anew)
-        return () if changed is None else self._write(view, changed)
+        with outside.changes(self, view, anew=anew) as changed:
+            return () if changed is None else self._write(view, changed)
 
     def _hot(self, view: View) -> tuple[DataFile, ...]:
         """The changes of a plain aggregate, beside its groups in memory; by Spark where memory is not enough."""
@@ -256,7 +258,18 @@ class Maintainer:
     def _rows_taken(self, view: View, which: int) -> int:
         """How many rows the streams of a view have, the one with the fewest, before this commit or after it."""
         counted = {id for placeholder, id in view.streams.items() if placeholder.startswith(NUMBERED)}
-        return min(self._taken(stream, which) for stream in counted or self.catalog.sources_of(view))
+        streams = counted or self.catalog.sources_of(view)
+        return self._fewest(view, [(stream, self._taken(stream, which)) for stream in streams], which)
+
+    def _fewest(self, view: View, counts: list[tuple[str, int]], which: int) -> int:
+        """The least of what is counted of streams; without those that are idle, and no less than it once was."""
+        least = min((count for _, count in counts), default=END)
+        passed = self.before.passed.get(view.id)
+        silent = resting(self.core, self.catalog, self.before, self.moves, {id for id, _ in counts})
+        if which and silent:
+            passed = highest(passed, min(count for id, count in counts if id not in silent))
+            self.passed[view.id] = passed or 0
+        return least if passed is None else max(least, passed)
 
     def _taken(self, stream: str, which: int) -> int:
         if state_of(self.core, self.before, self.moves, stream, which).bound == END:
@@ -267,16 +280,16 @@ class Maintainer:
 
     def _chunks_closed(self, view: View, which: int) -> int:
         """How many chunks of the streams of a view are over, of the one with the fewest: another one has begun."""
-        found = END
+        counts: list[tuple[str, int]] = []
         for id, column in view.cuts:
             if state_of(self.core, self.before, self.moves, id, which).bound == END:
+                counts.append((id, END))
                 continue
             stream = self.catalog.stream(id)
             rows = self.core.table_frame(stream.rows_table, stream.row_fields, self.after if which else self.before)
-            found = min(
-                found, *(row[0] for row in self.core.frames.sql(changes_sql(column), {"@rows": rows}).collect())
-            )
-        return found
+            ((count,),) = self.core.frames.sql(changes_sql(column), {"@rows": rows}).collect()
+            counts.append((id, count))
+        return self._fewest(view, counts, which)
 
     def _records(self, view: View) -> dict[Key, Records]:
         """How many records this commit brings for each key, and their places where these matter."""

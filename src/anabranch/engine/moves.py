@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
-from anabranch.algebra.progress import END, ProgressState, own_bounds
+from anabranch.algebra.progress import END, ProgressState, let_go, own_bounds
+from anabranch.algebra.rules import highest
 from anabranch.algebra.smoothing import Ready, closing
 from anabranch.engine.core import Core
 from anabranch.ledger import Snapshot
@@ -60,7 +61,36 @@ def progress(
     waits: Mapping[str, int] | None = None,
 ) -> int | None:
     """How far what a view reads has come, before a commit (0) or after it (1)."""
-    return progress_of(catalog, view, lambda id: state_of(core, snapshot, moves, id, which).bound, waits)
+    bound = progress_of(catalog, view, lambda id: state_of(core, snapshot, moves, id, which).bound, waits)
+    return highest(bound, _passed(core, catalog, view, snapshot, moves, which, waits))
+
+
+def _passed(
+    core: Core,
+    catalog: Catalog,
+    view: View,
+    snapshot: Snapshot,
+    moves: Moves,
+    which: int,
+    waits: Mapping[str, int] | None,
+) -> int | None:
+    """How far a view has come past idle streams. It stays there when they have rows again: these are late."""
+    if view.clock != "event":
+        return None
+    before = snapshot.passed.get(view.id)
+    silent = resting(core, catalog, snapshot, moves, catalog.sources_of(view)) if which else frozenset()
+    if not silent:
+        return before
+    bound = progress_of(
+        catalog, view, lambda id: state_of(core, snapshot, moves, id, which).bound, waits, without=silent
+    )
+    return highest(before, bound)
+
+
+def resting(core: Core, catalog: Catalog, snapshot: Snapshot, moves: Moves, streams: Iterable[str]) -> frozenset[str]:
+    """Those of some streams that the others do not wait for after a commit."""
+    known = {id: (catalog.stream(id).policy, state_of(core, snapshot, moves, id, 1)) for id in streams}
+    return let_go(known) if len(known) > 1 else frozenset()
 
 
 @dataclass(frozen=True)
@@ -72,6 +102,23 @@ class Held:
 
     bound: int
     ready: tuple[int, ...] = ()
+
+
+@dataclass
+class Outcome:
+    """What a commit does to the bounds of views.
+
+    held:   of those with a budget;
+    passed: of those whose windows go by rows or chunks, how many they have come to past idle streams.
+    """
+
+    held: dict[str, Held] = field(default_factory=dict)
+    passed: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: Outcome) -> None:
+        """Take over what another part of the same commit did."""
+        self.held |= other.held
+        self.passed |= other.passed
 
 
 def shown_before(view: View, snapshot: Snapshot, before: int | None) -> int | None:
@@ -106,11 +153,38 @@ def held_back(catalog: Catalog, snapshot: Snapshot, held: Mapping[str, Held]) ->
     return found
 
 
-def view_bounds(
-    core: Core, catalog: Catalog, snapshot: Snapshot, moves: Moves, held: Mapping[str, Held]
+class ViewBounds(TypedDict):
+    """What the record of a commit says of the bounds of views."""
+
+    bounds: dict[str, int]
+    ready: dict[str, tuple[int, ...]]
+    passed: dict[str, int | None]
+
+
+def bounds_after(core: Core, catalog: Catalog, snapshot: Snapshot, moves: Moves, outcome: Outcome) -> ViewBounds:
+    """The bounds of views after a commit whose changes are computed, where they are not what the snapshot says."""
+    waits = _waits(core, catalog, snapshot, outcome.held)
+    passed: dict[str, int | None] = {**outcome.passed}
+    for view in catalog.of(View):
+        sources = catalog.sources_of(view)
+        if len(sources) > 1 and sources & set(moves) and view.clock == "event":
+            passed[view.id] = _passed(core, catalog, view, snapshot, moves, 1, waits)
+    return ViewBounds(
+        bounds=_view_bounds(core, catalog, snapshot, moves, outcome.held, waits),
+        ready=_ready_bounds(snapshot, outcome.held),
+        passed={id: bound for id, bound in passed.items() if bound != snapshot.passed.get(id)},
+    )
+
+
+def _view_bounds(
+    core: Core,
+    catalog: Catalog,
+    snapshot: Snapshot,
+    moves: Moves,
+    held: Mapping[str, Held],
+    waits: Mapping[str, int],
 ) -> dict[str, int]:
-    """How far the views have come after a commit whose changes are computed, hidden ones among them, by id."""
-    waits = _waits(core, catalog, snapshot, held)
+    """How far the views have come after a commit, hidden ones among them, by id."""
     views = [view for view in catalog.of(View) if catalog.sources_of(view) & set(moves)]
     found = {view.id: progress(core, catalog, view, snapshot, moves, 1, waits) for view in views if not view.budget}
     found |= {id: each.bound for id, each in held.items()}
@@ -140,7 +214,7 @@ def anything_waits(core: Core, catalog: Catalog, snapshot: Snapshot, stream: str
     return any(bound is not None and bound != snapshot.bounds.get(id) for id, bound in found.items())
 
 
-def ready_bounds(snapshot: Snapshot, held: Mapping[str, Held]) -> dict[str, tuple[int, ...]]:
+def _ready_bounds(snapshot: Snapshot, held: Mapping[str, Held]) -> dict[str, tuple[int, ...]]:
     """How far views with a budget could have come, where that is not what the snapshot says."""
     return {id: each.ready for id, each in held.items() if each.ready != snapshot.ready.get(id, ())}
 

@@ -10,12 +10,13 @@ was committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from anabranch.engine import read
-from anabranch.engine.ask import as_table
-from anabranch.engine.core import Core
+from anabranch.engine.ask import Key, Question, as_lists
+from anabranch.engine.tables import net_sql
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ASKED, Ask, Field, Table, View
 from anabranch.plan.describe import append_only
@@ -23,33 +24,59 @@ from anabranch.sources.lookup import arrow_schema
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from anabranch.engine.maintain import Maintainer
 
 KEY = "__key_{}_{}"
+#: Python's calendar, which is shorter than Spark's.
+_CALENDAR = {
+    "date": ("0001-01-01", "9999-12-31"),
+    "timestamp": ("0001-01-01 00:00:00+00:00", "9999-12-31 23:59:59.999999+00:00"),
+}
 
 
-def changes(maintainer: Maintainer, view: View, *, anew: bool = False) -> DataFrame | None:
+@contextmanager
+def changes(maintainer: Maintainer, view: View, *, anew: bool = False) -> Iterator[DataFrame | None]:
     """The changes of such a node for a commit; None if nothing comes in.
 
-    With `anew`, the rows below may be others than those that it has, though no new ones came.
+    With `anew`, the rows below may be others than those that it has, though no new ones came. The rows are kept while
+    this is open: their keys are collected before what was found for them is written.
     """
     new = _difference(maintainer, view) if anew else maintainer.delta(view, view.inputs[0])
     if new is None:
-        return None
-    frames = maintainer.core.frames
+        yield None
+        return
+    rows = _keyed(maintainer, view, new).persist()
+    try:
+        found = _asked(maintainer, view, rows.where("_diff > 0"))
+        if _only_grows(maintainer, view) and not anew:
+            yield found
+        else:
+            yield found.unionByName(_taken_back(maintainer, view, rows.where("_diff < 0")))
+    finally:
+        rows.unpersist()
+
+
+def _only_grows(maintainer: Maintainer, view: View) -> bool:
+    """Whether no row that asks can be one that is taken back."""
+    if maintainer.filling or view.inputs[0] in view.streams:
+        return True
+    return append_only(maintainer.catalog.view(view.views[view.inputs[0]]), maintainer.catalog)
+
+
+def _keyed(maintainer: Maintainer, view: View, new: DataFrame) -> DataFrame:
+    """What comes and goes, net, with the values that rows ask by."""
     columns = _columns(view)
-    if view.inputs[0] in view.streams:
-        return _asked(maintainer, view, frames.sql(f"SELECT {columns}, 1 AS _diff FROM `@new`", {"@new": new}))
-    net = (
-        f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM `@new` GROUP BY {columns} HAVING sum(_diff) {{}} 0"
-    ).format
-    found = _asked(maintainer, view, frames.sql(net(">"), {"@new": new}))
-    below = maintainer.catalog.view(view.views[view.inputs[0]])
-    if maintainer.filling or (append_only(below, maintainer.catalog) and not anew):
-        return found
-    return found.unionByName(_taken_back(maintainer, view, frames.sql(net("<"), {"@new": new})))
+    came = f"SELECT {columns}, 1 AS _diff FROM `@new`"
+    net = came if view.inputs[0] in view.streams else net_sql(columns, "`@new`")
+    keys = []
+    for number, ask in enumerate(view.asks):
+        for index, (expression, type) in enumerate(zip(ask.expressions, key_types(maintainer, ask), strict=True)):
+            keys.append(f"{key_sql(ask, expression, type, type)} AS `{KEY.format(number, index)}`")
+    text = f"SELECT *, {', '.join(keys)} FROM ({net}) AS {quote_name(view.asks[0].of)}"
+    return maintainer.core.frames.sql(text, {"@new": new})
 
 
 def _difference(maintainer: Maintainer, view: View) -> DataFrame | None:
@@ -80,13 +107,6 @@ def inputs_of(view: View) -> tuple[Field, ...]:
 def _asked(maintainer: Maintainer, view: View, rows: DataFrame) -> DataFrame:
     """New rows with what is found for them."""
     core = maintainer.core
-    keyed = []
-    for number, ask in enumerate(view.asks):
-        types = [field.type for field in fields_of(maintainer, ask, ask.by)]
-        for index, (expression, type) in enumerate(zip(ask.expressions, types, strict=True)):
-            keyed.append(f"try_cast({expression} AS {type}) AS `{KEY.format(number, index)}`")
-    text = f"SELECT *, {', '.join(keyed)} FROM `@rows` AS {quote_name(view.asks[0].of)}"
-    rows = core.frames.sql(text, {"@rows": rows})
     relations = {"@rows": rows}
     joins, shown = [], []
     for number, ask in enumerate(view.asks):
@@ -103,24 +123,42 @@ def _asked(maintainer: Maintainer, view: View, rows: DataFrame) -> DataFrame:
 
 def _found(maintainer: Maintainer, ask: Ask, names: list[str], rows: DataFrame) -> DataFrame:
     """The matches of the keys of rows, a row a key."""
+    import pyarrow as pa
+
     core = maintainer.core
     there = " AND ".join(f"{name} IS NOT NULL" for name in names)
     keys = core.frames.sql(f"SELECT DISTINCT {', '.join(names)} FROM `@rows` WHERE {there}", {"@rows": rows}).toArrow()
+    matches, lists = asked_for(maintainer, ask, zip(*(column.to_pylist() for column in keys.columns), strict=True))
+    by = arrow_schema([Field(str(index), type) for index, type in enumerate(key_types(maintainer, ask))])
+    arrays = [pa.array([key[index] for key in matches], field.type) for index, field in enumerate(by)]
+    found = pa.Table.from_arrays([*arrays, lists], names=[*(name.strip("`") for name in names), ask.into])
+    return core.spark.createDataFrame(found)
+
+
+def asked_for(maintainer: Maintainer, ask: Ask, keys: Iterable[Key]) -> tuple[list[Key], pa.ListArray]:
+    """The keys that have matches, and the list of them for each."""
     table = maintainer.catalog[ask.table]
     assert isinstance(table, Table)
-    values = zip(*(column.to_pylist() for column in keys.columns), strict=True)
-    matches = core.asker(table).matches(ask.columns, ask.by, values)
-    kept = arrow_schema(fields_of(maintainer, ask, ask.columns))
-    by = arrow_schema(
-        [Field(n.strip("`"), f.type) for n, f in zip(names, fields_of(maintainer, ask, ask.by), strict=True)]
-    )
-    return _frame(core, as_table(matches, kept, by, ask.into))
+    matches = maintainer.core.asker(table).matches(Question(ask.columns, ask.by, ask.signs), keys)
+    return list(matches), as_lists(matches, arrow_schema(fields_of(maintainer, ask, ask.columns)))
 
 
-def _frame(core: Core, table: Any) -> DataFrame:
-    if table.num_rows:
-        return core.spark.createDataFrame(table)
-    return core.spark.createDataFrame(table.schema.empty_table())
+def key_sql(ask: Ask, value: str, type: str, own: str) -> str:
+    """A value that a row asks by, for Spark and DuckDB, which calls the type `own`.
+
+    A day or time outside of the calendar equals nothing, and compares as the end of the calendar does.
+    """
+    key = f"try_cast({value} AS {own})"
+    if type not in _CALENDAR:
+        return key
+    first, last = (f"CAST('{end}' AS {own})" for end in _CALENDAR[type])
+    ends = (first, last) if ask.signs else ("NULL", "NULL")
+    return f"CASE WHEN {key} < {first} THEN {ends[0]} WHEN {key} > {last} THEN {ends[1]} ELSE {key} END"
+
+
+def key_types(maintainer: Maintainer, ask: Ask) -> tuple[str, ...]:
+    """The types of the values that rows ask by."""
+    return ask.types or tuple(field.type for field in fields_of(maintainer, ask, ask.by))
 
 
 def fields_of(maintainer: Maintainer, ask: Ask, names: tuple[str, ...]) -> list[Field]:

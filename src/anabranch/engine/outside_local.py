@@ -5,19 +5,19 @@ The same rows as `outside` gives. What DuckDB cannot do, or does not do alike, i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anabranch.duck import quoted
 from anabranch.engine import local
+from anabranch.engine.ask import Key
 from anabranch.engine.emit import copy_to_table
-from anabranch.engine.outside import KEY, fields_of, inputs_of, taken_back_sql
+from anabranch.engine.outside import KEY, asked_for, inputs_of, key_sql, key_types, taken_back_sql
 from anabranch.engine.tables import net_sql
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import ASKED, Ask, Field, Table, View
+from anabranch.plan.catalog import ASKED, Ask, Field, View
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
-from anabranch.sources.lookup import arrow_schema
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ def _new_text(maintainer: Maintainer, view: View) -> str | None:
     both = " UNION ALL ".join(parts)
     if view.inputs[0] in view.views:
         both = net_sql(columns, f"({both})")
-    names, wanted, keys = [], [], []
+    wanted, keys = [], []
     for number, ask in enumerate(view.asks):
-        types = [duckdb_type(field.type) for field in fields_of(maintainer, ask, ask.by)]
-        for index, (expression, type) in enumerate(zip(ask.expressions, types, strict=True)):
-            names.append(KEY.format(number, index))
-            wanted.append(f"{expression} AS {quote_name(names[-1])}")
-            keys.append(f"TRY_CAST({quoted(names[-1])} AS {type}) AS {quoted(names[-1])}")
+        for index, (expression, type) in enumerate(zip(ask.expressions, key_types(maintainer, ask), strict=True)):
+            name, own = KEY.format(number, index), duckdb_type(type)
+            assert own is not None
+            wanted.append(f"{expression} AS {quote_name(name)}")
+            keys.append(f"{key_sql(ask, quoted(name), type, own)} AS {quoted(name)}")
     given = ", ".join(quote_name(field.name) for field in inputs_of(view))
     asking = f"SELECT {given}, `_diff`, {', '.join(wanted)} FROM `@rows` AS {quote_name(view.asks[0].of)}"
     text = local_text(asking, lambda _: f"({both})")
@@ -109,15 +109,10 @@ def _found(maintainer: Maintainer, view: View, rows: pa.Table) -> pa.Table:
     return found
 
 
-def _lists(maintainer: Maintainer, ask: Ask, keys: list[tuple[Any, ...]]) -> pa.Array:
+def _lists(maintainer: Maintainer, ask: Ask, keys: list[Key]) -> pa.Array:
     """The matches of each key in turn, as a list; NULL for none."""
     import pyarrow as pa
 
-    table = maintainer.catalog[ask.table]
-    assert isinstance(table, Table)
-    matches = maintainer.core.asker(table).matches(ask.columns, ask.by, keys)
-    schema = arrow_schema(fields_of(maintainer, ask, ask.columns))
-    values: dict[tuple[Any, ...], list[dict[str, Any]]] = {
-        key: found.cast(schema).to_pylist() for key, found in matches.items()
-    }
-    return pa.array([values.get(key) for key in keys], pa.list_(pa.struct(list(schema))))
+    matched, lists = asked_for(maintainer, ask, keys)
+    places = {key: place for place, key in enumerate(matched)}
+    return lists.take(pa.array([places.get(key) for key in keys], pa.int64()))

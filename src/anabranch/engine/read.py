@@ -10,6 +10,7 @@ from anabranch.algebra.windows import last_window_sql, window_time
 from anabranch.engine import system
 from anabranch.engine.core import Core
 from anabranch.engine.differences import bins_text, sliding_text, subtractable
+from anabranch.engine.moves import progress
 from anabranch.engine.places import starts_sql
 from anabranch.engine.tables import PANE, change_fields, net_sql, pane_fields
 from anabranch.errors import AnabranchError, SourceError
@@ -17,7 +18,6 @@ from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Reference
 from anabranch.plan.build import PLACE, TAKES
 from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
-from anabranch.plan.plane import progress_of
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, Source
 from anabranch.sources.files import FilesSource, format_of, reader
@@ -277,7 +277,7 @@ def provisional_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapsh
 
 def archive_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
     """What a view shows whose late rows are only archived: the windows that have closed, as they are now."""
-    bound = progress_of(catalog, view, lambda id: core.progress(snapshot, id).bound)
+    bound = progress(core, catalog, view, snapshot, {}, 0)
     if view.budget is not None:
         bound = snapshot.bounds.get(view.id)
     if bound is None:

@@ -17,7 +17,8 @@ from anabranch.engine import emit, late
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema, translate
 from anabranch.engine.maintain import Maintainer
-from anabranch.engine.moves import Held, Moves, anything_waits, ready_bounds, view_bounds
+from anabranch.engine.moves import Moves, Outcome, anything_waits, bounds_after
+from anabranch.engine.near import partials_text, selected_text
 from anabranch.engine.scan import Incoming, Output, Scan, Scanned
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
@@ -145,7 +146,7 @@ class Runner:
                         state.from_text == STREAM and not state.spanned,
                         state.numbered,
                         state if self.stream_part.carries(state, stream) else None,
-                        lambda near, panes=state: near.partials(panes),  # type: ignore[misc]
+                        partials_text(stream, state),
                     )
                 )
             else:
@@ -157,7 +158,7 @@ class Runner:
                         size <= SMALL_BYTES,
                         state.fields,
                         False,
-                        near=lambda near, rows=state: near.selected(rows),  # type: ignore[misc]
+                        near=selected_text(stream, state),
                     )
                 )
         return outputs
@@ -200,7 +201,7 @@ class Runner:
         )
         moves = {stream.id: (before, after)}
         try:
-            held = emit_changes(
+            outcome = emit_changes(
                 self.core,
                 catalog,
                 snapshot,
@@ -221,8 +222,7 @@ class Runner:
                     milliseconds=watch.total(),
                     schemas=schemas,
                     staged=tuple(scanned.staged),
-                    bounds=view_bounds(self.core, catalog, snapshot, moves, held),
-                    ready=ready_bounds(snapshot, held),
+                    **bounds_after(self.core, catalog, snapshot, moves, outcome),
                 )
             )
         except Exception:
@@ -245,7 +245,9 @@ class Runner:
             stream = catalog.stream(stream_id)
             before = core.progress(snapshot, stream_id)
             after = change(stream, before)
-            if after.bound == before.bound and own_bounds(stream.policy, after) == own_bounds(stream.policy, before):
+            silence = (after.seen_at, after.idle_at) == (before.seen_at, before.idle_at)
+            same = after.bound == before.bound and silence
+            if same and own_bounds(stream.policy, after) == own_bounds(stream.policy, before):
                 return None
             state = snapshot.streams.get(stream_id)
             last = state.last if state is not None and state.last is not None else StreamRun(run=-1, rows=0)
@@ -256,7 +258,7 @@ class Runner:
             tables: dict[str, TableChange] = {}
             schemas: dict[str, Any] = {}
             moves = {stream_id: (before, after)}
-            held = emit_changes(core, catalog, snapshot, moves, {}, tables, schemas, watch)
+            outcome = emit_changes(core, catalog, snapshot, moves, {}, tables, schemas, watch)
             return core.ledger.commit(
                 Draft(
                     kind,
@@ -264,8 +266,7 @@ class Runner:
                     tables=tables,
                     schemas=schemas,
                     milliseconds=watch.total(),
-                    bounds=view_bounds(core, catalog, snapshot, moves, held),
-                    ready=ready_bounds(snapshot, held),
+                    **bounds_after(core, catalog, snapshot, moves, outcome),
                 )
             )
 
@@ -308,15 +309,14 @@ class Runner:
         }
         tables: dict[str, TableChange] = {}
         schemas: dict[str, Any] = {}
-        held = emit_changes(core, catalog, snapshot, moves, {}, tables, schemas, watch, renewed=renewed)
+        outcome = emit_changes(core, catalog, snapshot, moves, {}, tables, schemas, watch, renewed=renewed)
         return core.ledger.commit(
             Draft(
                 kind,
                 tables=tables,
                 schemas=schemas,
                 milliseconds=watch.total(),
-                bounds=view_bounds(core, catalog, snapshot, moves, held),
-                ready=ready_bounds(snapshot, held),
+                **bounds_after(core, catalog, snapshot, moves, outcome),
             )
         )
 
@@ -334,18 +334,18 @@ def emit_changes(
     only: frozenset[str] | None = None,
     renewed: frozenset[str] = frozenset(),
     taken: Mapping[str, int] | None = None,
-) -> dict[str, Held]:
+) -> Outcome:
     """Add the changes of every view whose changes are kept to the tables of a commit.
 
     `made` are new views: they are filled, and no other view changes. `only` are all that can change. `renewed` are
     compared as a whole, whatever the commit brings. `taken` says how many rows it brings, by stream. The result says
-    how far views with a budget have come.
+    what that does to the bounds of views.
     """
     kept = [view for view in catalog.in_order() if view.kept and catalog.sources_of(view) & set(moves)]
     if made or only is not None:
         kept = [view for view in kept if view.id in (made or only or ())]
     if not kept:
-        return {}
+        return Outcome()
     maintainer = Maintainer(core, catalog, snapshot, dict(added), moves, core.now(), taken or {})
     for view in kept:
         if view.node:
@@ -378,7 +378,7 @@ def emit_changes(
         tables[late.LATE_ROWS] = TableChange(add=files)
         if _lacks(snapshot, late.LATE_ROWS, late.LATE_ROW_FIELDS):
             schemas[late.LATE_ROWS] = arrow_schema(late.LATE_ROW_FIELDS)
-    return maintainer.held
+    return Outcome(maintainer.held, maintainer.passed)
 
 
 def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, EVERY_KEY, MOST_KEYS, Computed, ProgressState, Seen, own_bounds
 from anabranch.engine.core import Core, Stopwatch
-from anabranch.engine.near import AtHand, Near
+from anabranch.engine.near import AtHand, Near, columns_named, means_the_same
 from anabranch.engine.numbering import number_frame, number_table
 from anabranch.engine.read import good_rows, parsed_rows, punctuation_sql
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
@@ -55,7 +55,7 @@ class Incoming:
     cheap: bool = False  # read again for each output rather than kept in memory
     verify: Callable[[], None] = lambda: None  # raises if the rows are not what they were said to be
     files: tuple[str, ...] = ()  # that they are read from, in the order in which they came
-    at_hand: AtHand = lambda: None  # the rows in their order, if they are to be had without a Spark job
+    at_hand: AtHand = lambda _: None  # the rows in their order, if they are to be had without a Spark job
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Output:
     observable: bool  # made without a temporary view, through which Spark's observations do not come back
     numbered: bool = False  # its rows carry their numbers
     carrier: Panes | None = None  # sees every row: the figures of the run can be added up from its groups
-    near: Callable[[Near], Any] = lambda _: None  # what to write of rows at hand; None if that is Spark's to say
+    near: str | None = None  # what to write of rows at hand, as DuckDB is asked for it; None if that is Spark's to say
 
 
 @dataclass
@@ -160,8 +160,8 @@ class Scan:
         source = self.core.source(self.stream)
         parts = source.partitions() if source is not None else [""]
         near = None
-        if len(parts) == 1 and (self._small or self._only_kept):
-            near = Near.of(self.stream, self.incoming.at_hand, self.first, self.at)
+        if len(parts) == 1 and (self._small or self._all_near):
+            near = Near.of(self.stream, self.incoming.at_hand, self.first, self.at, self._columns)
         tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned)
         kept = len(tasks) > 1 and not self.incoming.cheap
         if kept:
@@ -192,23 +192,36 @@ class Scan:
         return self.incoming.bytes <= SMALL_BYTES
 
     @property
-    def _only_kept(self) -> bool:
-        """Whether the rows of the run are kept as they are, and that is all there is to do."""
-        alone = all(output.table == self.stream.rows_table for output in self.outputs)
-        return bool(self.outputs) and alone and self.incoming.bytes <= MOST_BYTES_ALONE and self.core.alone
+    def _all_near(self) -> bool:
+        """Whether Spark has no other machine, and nothing to do for this run that is not as well done without it."""
+        if not self.outputs or self.incoming.bytes > MOST_BYTES_ALONE or not self.core.alone:
+            return False
+        return all(
+            output.table == self.stream.rows_table
+            or (output.near is not None and means_the_same(self.stream.row_fields, output.near, output.fields))
+            for output in self.outputs
+        )
+
+    @property
+    def _columns(self) -> list[str] | None:
+        """The columns that are needed of rows at hand; None if that is all of them."""
+        texts = [output.near for output in self.outputs if output.near is not None]
+        return None if self._small or len(texts) < len(self.outputs) else columns_named(self.stream, texts)
 
     def _by_hand(self, near: Near, scanned: Scanned) -> list[Callable[[], None]]:
         """Write what needs no Spark; what is left to do."""
         self.values = near.figures(self.state.bound)
         left: list[Output] = []
         for output in self.outputs:
-            table = near.rows if output.table == self.stream.rows_table else output.near(near)
+            table = near.rows if output.table == self.stream.rows_table else None
+            if output.near is not None:
+                table = near.query(output.near, output.fields)
             if table is None:
                 left.append(output)
                 continue
             scanned.files[output.table] = write_table(self.core.ledger, output.table, table, output.time)
             reach("between-files")
-        if left:
+        if left and self._small:
             self.rows = _marked(self.core.spark.createDataFrame(near.rows))
         return [partial(self._write, output, self.rows, scanned) for output in left]
 
@@ -365,12 +378,15 @@ def _metrics(stream: Stream, good: str, parsed: str, state: ProgressState, parts
         return items
     for index, part in enumerate(parts):
         here = parsed if len(parts) == 1 else f"{parsed} AND {PARTITION} = '{part}'"
-        items += [f"{text} AS {name}_{index}" for name, text in _of_part(here, time, value, limit).items()]
+        figures = _of_part(here, time, value, limit)
+        if state.bound is not None and len(parts) > 1:
+            figures["late"] = f"count_if({good} AND {PARTITION} = '{part}' AND {time} < {state.bound})"
+        items += [f"{text} AS {name}_{index}" for name, text in figures.items()]
     return items
 
 
 #: What is told of a part: `Seen` without the times.
-_SEEN = ("high", "highest", "rows", "ahead", "value", "highest_value")
+_SEEN = ("high", "highest", "rows", "ahead", "value", "highest_value", "late")
 
 
 def _of_part(here: str, time: str, value: str | None, limit: int | None) -> dict[str, str]:
@@ -398,6 +414,7 @@ def _seen(values: Mapping[str, Any], times: Sequence[int]) -> Seen:
         times,
         values.get("value", value),
         value,
+        values.get("late") or 0,
     )
 
 

@@ -48,6 +48,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("view", "string"),
         Field("disorder", "double"),
         Field("ahead_rows", "bigint"),
+        Field("idle", "boolean"),
     ),
     "views": (
         Field("name", "string"),
@@ -162,14 +163,14 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         counts = (totals.rows, totals.late, totals.bad) if totals is not None else (0, 0, 0)
         ended = state.bound == END
         bound = _shown(state.bound)
-        apart = _disorder(state.high, bound)
-        rows.append((stream.name, None, bound, ended, state.high, *counts, "stream", None, apart, state.ahead_rows))
+        whole = ("stream", None, _disorder(state.high, bound), state.ahead_rows, state.idle)
+        rows.append((stream.name, None, bound, ended, state.high, *counts, *whole))
         kind = "partition" if stream.key is None else "key"
         for name, part in sorted(state.partitions.items()) if len(state.partitions) > 1 or kind == "key" else ():
             own = reached(stream.policy, part)
             shown = name if kind == "partition" else (name[1:] if name else None)
-            apart = _disorder(part.high, own)
-            rows.append((stream.name, shown, own, ended, part.high, *[None] * 3, kind, None, apart, None))
+            told = (None, part.late_rows, None, kind, None, _disorder(part.high, own), part.ahead_rows, None)
+            rows.append((stream.name, shown, own, ended, part.high, *told))
     late = _late_by_view(core, snapshot)
     for view in sorted((each for each in catalog.of(View) if each.owner is None), key=lambda each: each.name):
         bound = figures.view_progress(core, snapshot, view)
@@ -177,8 +178,8 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         high = max((each for each in highs if each is not None), default=None)
         shown_bound = _shown(bound)
         apart = _disorder(high, shown_bound)
-        told = (None, late.get(view.name, 0), None, "view", view.name, apart, None)
-        rows.append((None, None, shown_bound, bound == END, high, *told))
+        counted = (None, late.get(view.name, 0), None)
+        rows.append((None, None, shown_bound, bound == END, high, *counted, "view", view.name, apart, None, None))
     return rows
 
 

@@ -48,6 +48,7 @@ class _Warm:
     parts: dict[str, frozenset[int]]  # of each file, the loads that its rows came with
     since: int | None = None
     loads: int = 0
+    surplus: int = 0  # rows that merges of the files have added up, and that are still here one by one
 
     @property
     def bytes(self) -> int:
@@ -85,25 +86,48 @@ class Warm:
             self._tables.clear()
 
     def merged(self, table: str, removed: Iterable[str], added: Iterable[DataFile]) -> None:
-        """Files of a table were merged into others. If these hold the same rows, nothing has to be loaded."""
+        """Files of a table were merged into others. These hold the same rows, or what changes add up to: either way
+        nothing has to be loaded, until most of what is here is gone from the files."""
         gone, new = set(removed), {file.path: file for file in added}
         for key, warm in list(self._tables.items()):
             if key[0] != table or not gone <= warm.files.keys():
                 continue
-            before = sum(warm.files[path].rows for path in gone)
-            if before == sum(file.rows for file in new.values()):
-                parts = frozenset().union(*(warm.parts[path] for path in gone))
-                for path in gone:
-                    warm.forget(path)
-                warm.files.update(new)
-                warm.parts.update(dict.fromkeys(new, parts))
+            warm.surplus += sum(warm.files[path].rows for path in gone) - sum(file.rows for file in new.values())
+            if warm.surplus > sum(file.rows for file in warm.files.values()):
+                continue
+            parts = frozenset().union(*(warm.parts[path] for path in gone))
+            for path in gone:
+                warm.forget(path)
+            warm.files.update(new)
+            warm.parts.update(dict.fromkeys(new, parts))
+
+    def add(
+        self, table: str, snapshot: Snapshot, fields: Sequence[Field], files: Iterable[DataFile], rows: str
+    ) -> None:
+        """Files of a commit on its way are in a relation as well: what is in memory of their table takes them from it.
+
+        `snapshot` is the one before the commit.
+        """
+        import duckdb
+
+        key = (table, tuple(fields), "", "")
+        warm = self._tables.get(key)
+        if warm is None and not snapshot.files.get(table):
+            warm = self._make(key, None)
+        if warm is None or warm.files.keys() != snapshot.files.get(table, {}).keys():
+            return
+        new = {file.path: file for file in files}
+        if self._worth({**warm.files, **new}, warm):
+            try:
+                self._load(warm, new, rows)
+            except duckdb.Error:  # the files are there: this is only quicker
+                self._forget(key)
 
     def settle(self, snapshot: Snapshot) -> None:
         """Forget what has files that are not in the ledger: a commit that failed, or a merge that changed rows."""
         for key, warm in list(self._tables.items()):
             if not warm.files.keys() <= snapshot.files.get(key[0], {}).keys():
-                self.duck.execute(f"DROP TABLE IF EXISTS {warm.name}")
-                del self._tables[key]
+                self._forget(key)
 
     def relation(self, table: str, snapshot: Snapshot, fields: Sequence[Field]) -> str:
         """A table at a snapshot, with these columns, as a relation."""
@@ -155,24 +179,34 @@ class Warm:
         if not self._worth(files, warm) or (new and beyond):
             return None
         if warm is None:
-            self._made += 1
-            warm = self._tables[key] = _Warm(f"warm_{self._made}", {}, {}, since[1] if since is not None else None)
-            empty = file_rows([], fields)
-            self.duck.execute(f"CREATE TABLE {warm.name} AS SELECT *, CAST(0 AS INTEGER) AS {PART} FROM {empty}")
+            warm = self._make(key, since[1] if since is not None else None)
         if new:
-            warm.loads += 1
             folder = self.core.ledger.table_folder(table)
             found = file_rows([str(folder / path) for path in new], fields)
             where = _where(since[0], since[1], None) if since is not None else ""
-            self.duck.execute(f"INSERT INTO {warm.name} SELECT *, {warm.loads} FROM {found}{where}")
-            warm.files.update({path: files[path] for path in new})
-            warm.parts.update(dict.fromkeys(new, frozenset([warm.loads])))
+            self._load(warm, {path: files[path] for path in new}, f"{found}{where}")
         later = frozenset().union(*(warm.parts[path] for path in beyond))
         if any(later & warm.parts[path] for path in files):
             return None
         columns = ", ".join(quoted(field.name) for field in fields)
         without = f" AND {PART} NOT IN ({', '.join(map(str, sorted(later)))})" if later else ""
         return f"(SELECT {columns} FROM {warm.name} WHERE {PART} <= {warm.loads}{without})"
+
+    def _forget(self, key: _Key) -> None:
+        self.duck.execute(f"DROP TABLE IF EXISTS {self._tables.pop(key).name}")
+
+    def _make(self, key: _Key, since: int | None) -> _Warm:
+        self._made += 1
+        warm = self._tables[key] = _Warm(f"warm_{self._made}", {}, {}, since)
+        empty = file_rows([], key[1])
+        self.duck.execute(f"CREATE TABLE {warm.name} AS SELECT *, CAST(0 AS INTEGER) AS {PART} FROM {empty}")
+        return warm
+
+    def _load(self, warm: _Warm, files: dict[str, DataFile], rows: str) -> None:
+        warm.loads += 1
+        self.duck.execute(f"INSERT INTO {warm.name} SELECT *, {warm.loads} FROM {rows}")
+        warm.files.update(files)
+        warm.parts.update(dict.fromkeys(files, frozenset([warm.loads])))
 
     def _let_go(self, warm: _Warm, time: str, since: int) -> None:
         """Drop the rows from memory that no row that comes in time can meet any more."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SMALL_ROWS = 100_000
 #: Input of at most so many bytes never gives more than that.
 SMALL_BYTES = 4 << 20
-#: And where Spark has no other machine, rows that are only to be kept: up to this many bytes.
+#: And where Spark has no other machine, runs of up to so many bytes are taken in by the driver, if they can be.
 MOST_BYTES_ALONE = 64 << 20
 
 
@@ -57,6 +57,13 @@ def adopt_folder(ledger: Ledger, table_id: str, folder: Path, time: str | None) 
         adopted.append(ledger.adopt(table_id, path, metadata.num_rows, low, high))
         reach("after-adopt")
     return tuple(adopted)
+
+
+def footer_range(path: Path, time: str) -> tuple[int | None, int | None]:
+    """The lowest and highest value of a timestamp column of a Parquet file."""
+    import pyarrow.parquet as parquet
+
+    return time_range(parquet.read_metadata(path), time)
 
 
 def time_range(metadata: Any, time: str) -> tuple[int | None, int | None]:

@@ -9,6 +9,7 @@ import contextlib
 import os
 import threading
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ from anabranch.ledger.tables import DeltaTables, plain_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: The rows of a file that was written, and the range of their times.
+Written = tuple[int, int | None, int | None]
+
 
 class Arrivals:
     """The files of one open home that wait for a commit; any thread may add one."""
@@ -29,8 +33,7 @@ class Arrivals:
         self._tables = tables
         #: Held by vacuum while it deletes, so that no file appears between looking and deleting.
         self.lock = threading.Lock()
-        #: True once the file is known to be on the disk.
-        self._waiting: dict[tuple[str, str], bool] = {}
+        self._waiting: set[tuple[str, str]] = set()
 
     def stage(self) -> Path:
         folder = self._home / "staging" / uuid.uuid4().hex
@@ -47,21 +50,27 @@ class Arrivals:
     def write_arrow(self, table_id: str, table: pa.Table, low: int | None, high: int | None) -> DataFile:
         import pyarrow.parquet as parquet
 
+        def write(path: Path) -> Written:
+            plain = table.cast(plain_schema(table.schema), safe=False)
+            # Without Arrow's own copy of the schema: every reader sees the types that Parquet has.
+            parquet.write_table(plain, path, compression="zstd", store_schema=False)
+            return table.num_rows, low, high
+
+        return self.write(table_id, write)
+
+    def write(self, table_id: str, write: Callable[[Path], Written]) -> DataFile:
         name, path = self._new(table_id)
         try:
             with files.explained(f"writing a file of table {table_id}", self._home):
-                plain = table.cast(plain_schema(table.schema), safe=False)
-                # Without Arrow's own copy of the schema: every reader sees the types that Parquet has.
-                parquet.write_table(plain, path, compression="zstd", store_schema=False)
-                files.sync_file(path)
-                self._waiting[table_id, name] = True
-                return DataFile(name, table.num_rows, path.stat().st_size, low, high)
+                rows, low, high = write(path)
+                return DataFile(name, rows, path.stat().st_size, low, high)
         except BaseException:
             self.discard(table_id, name)
             raise
 
     def discard(self, table_id: str, name: str) -> None:
-        if self._waiting.pop((table_id, name), None) is not None:
+        if (table_id, name) in self._waiting:
+            self._waiting.discard((table_id, name))
             with contextlib.suppress(OSError):
                 (self._tables.path(table_id) / name).unlink(missing_ok=True)
 
@@ -69,24 +78,21 @@ class Arrivals:
         """The names of a table's files that wait."""
         return {name for table, name in list(self._waiting) if table == table_id}
 
-    def sync(self, record: Record) -> None:
-        """Wait until all files that a record adds are on the disk."""
-        for table, change in record.tables.items():
-            for file in change.add:
-                if not self._waiting.get((table, file.path)):
-                    files.sync_file(self._tables.path(table) / file.path)
+    def unsynced(self, record: Record) -> list[Path]:
+        """The files that have to be on the disk before a record that adds them."""
+        return [self._tables.path(table) / file.path for table, change in record.tables.items() for file in change.add]
 
     def arrived(self, record: Record) -> None:
         """The files that a record adds no longer wait."""
         for table, change in record.tables.items():
             for file in change.add:
-                self._waiting.pop((table, file.path), None)
+                self._waiting.discard((table, file.path))
 
     def _new(self, table_id: str) -> tuple[str, Path]:
         folder = self._tables.path(checked(check_table_id, table_id))
         name = f"part-{uuid.uuid4().hex}.parquet"
         # Before the file is there, so that vacuum never takes it for a leftover.
         with self.lock, files.explained(f"making the folder of table {table_id}", self._home):
-            self._waiting[table_id, name] = False
+            self._waiting.add((table_id, name))
             folder.mkdir(parents=True, exist_ok=True)
         return name, folder / name

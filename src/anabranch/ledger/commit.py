@@ -66,6 +66,7 @@ def prepare(draft: Draft, before: Snapshot, tables: DeltaTables, at: str, intent
         intent=draft.intent or intent,
         bounds=dict(draft.bounds),
         ready=dict(draft.ready),
+        passed=dict(draft.passed),
     )
     # What JSON cannot hold must come to light now.
     record_to_bytes(record)

@@ -9,7 +9,8 @@ import contextlib
 import errno
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from anabranch.errors import LedgerError
@@ -18,12 +19,15 @@ from anabranch.ledger import crash
 #: Names that start so are never anything but leftovers of a process that died.
 TEMPORARY = ".tmp-"
 
+#: More at once bring nothing: by then one write of the journal serves for many.
+SYNCED_AT_ONCE = 8
+
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 def sync_file(path: Path) -> None:
-    """Wait until the contents of a file are on the disk."""
+    """Wait until the contents of a file, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -38,6 +42,28 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class Syncing:
+    """Brings files and folders to the disk, several at a time: the disk then has its own journal to write once."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+
+    def sync(self, paths: Iterable[Path]) -> None:
+        """Wait until the contents of files, and the names in folders, are on the disk."""
+        wanted = list(paths)
+        if len(wanted) > 1:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(max_workers=SYNCED_AT_ONCE, thread_name_prefix="anabranch-sync")
+            list(self._pool.map(sync_file, wanted))
+        elif wanted:
+            sync_file(wanted[0])
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
 
 def write_temporary(folder: Path, data: bytes) -> Path:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import LedgerError
 from anabranch.ledger import commit as steps
 from anabranch.ledger import crash, files, recovery
-from anabranch.ledger.arrivals import Arrivals
+from anabranch.ledger.arrivals import Arrivals, Written
 from anabranch.ledger.captured import Captured
 from anabranch.ledger.lock import Pin, WriterLock, pinned_versions
 from anabranch.ledger.log import SNAPSHOT_EVERY, RecordLog
@@ -79,6 +79,7 @@ class Ledger:
         self._arrivals = Arrivals(home, self._tables)
         #: Tables whose Delta log could not be put right after a commit failed.
         self._unsettled: set[str] = set()
+        self._syncing = files.Syncing()
         self._captured = Captured(self._log)
         self._intents = threading.local()
         self._closed = False
@@ -182,6 +183,7 @@ class Ledger:
         if self._closed:
             return
         self._closed = True
+        self._syncing.close()
         if self._pin is not None:
             self._pin.release()
         if self._writer is not None:
@@ -330,6 +332,11 @@ class Ledger:
         self._must_write()
         return self._arrivals.write_arrow(table_id, table, low, high)
 
+    def write(self, table_id: str, write: Callable[[Path], Written]) -> DataFile:
+        """Have a Parquet file written into a table's folder, for a commit to come; `write` says what is in it."""
+        self._must_write()
+        return self._arrivals.write(table_id, write)
+
     def discard(self, table_id: str, file: DataFile) -> None:
         """Delete a file that was written or adopted and will not be committed."""
         self._arrivals.discard(table_id, file.path)
@@ -364,7 +371,8 @@ class Ledger:
                         self._unsettled.discard(table)
                     crash.reach("before-table-commits")
                     record = replace(record, tables=steps.commit_tables(draft, before, self._tables))
-                    self._arrivals.sync(record)
+                    self._syncing.sync([*self._arrivals.unsynced(record), *self._tables.unsynced(record.tables)])
+                    self._tables.synced(record.tables)
                     took = (time.perf_counter() - begin) * 1000
                     record = replace(record, milliseconds=steps.with_commit(record.milliseconds, took))
                     # As it will be read again: nothing of the caller's is shared with the snapshot.

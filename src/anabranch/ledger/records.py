@@ -106,6 +106,7 @@ class Record:
     intent: str | None = None
     bounds: Mapping[str, int] = field(default_factory=dict)  # how far views have come, by id
     ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # and could have come, in their last runs
+    passed: Mapping[str, int | None] = field(default_factory=dict)  # and have come past idle streams; None: forget it
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ class Draft:
     staged: tuple[Path, ...] = ()
     bounds: Mapping[str, int] = field(default_factory=dict)
     ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    passed: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def check_table_id(name: str) -> str:
@@ -217,6 +219,8 @@ def record_to_bytes(record: Record) -> bytes:
         parts["bounds"] = dict(record.bounds)
     if record.ready:
         parts["ready"] = {name: list(reached) for name, reached in record.ready.items()}
+    if record.passed:
+        parts["passed"] = dict(record.passed)
     return dump(parts) + b"\n"
 
 
@@ -338,6 +342,10 @@ def record_from_bytes(data: bytes) -> Record:
             for name, bound in expect_object(parts.get("bounds", {}), "bounds").items()
         },
         ready=ready_from_json(parts.get("ready", {})),
+        passed={
+            name: _optional(expect_int, bound, "a bound")
+            for name, bound in expect_object(parts.get("passed", {}), "passed").items()
+        },
     )
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.errors import LedgerError
-from anabranch.ledger import crash, files
+from anabranch.ledger import crash, delta_log, files
 from anabranch.ledger.log import RecordLog
 from anabranch.ledger.records import Malformed, dump, expect_count, expect_text, parse_object
 from anabranch.ledger.snapshot import Snapshot
-from anabranch.ledger.tables import LOG_FOLDER, DeltaTables
+from anabranch.ledger.tables import DeltaTables
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _check_files(tables: DeltaTables, snapshot: Snapshot) -> None:
 def _settle_all(tables: DeltaTables, snapshot: Snapshot) -> None:
     gone = [table for table in tables.ids() if table not in snapshot.files]
     for table in gone:
-        if (tables.path(table) / LOG_FOLDER).exists():
+        if (tables.path(table) / delta_log.FOLDER).exists():
             tables.forget(table)
     with ThreadPoolExecutor(max_workers=4, thread_name_prefix="anabranch-recovery") as pool:
         for done in [pool.submit(tables.settle, table, snapshot) for table in snapshot.files]:

@@ -65,7 +65,7 @@ class Snapshot:
     `files` has an entry for every table there is, also for an empty one. `removed` has the files that an
     older version still names, with the version that took them out. `schemas` are Delta's JSON of each table's
     schema. `bounds` say how far views have come; `ready`, how far those that spread their work could have come in
-    their last runs.
+    their last runs; `passed`, how far some have come without streams that were idle.
     """
 
     version: int = 0
@@ -78,6 +78,7 @@ class Snapshot:
     removed: dict[str, dict[str, int]] = field(default_factory=dict)
     bounds: dict[str, int] = field(default_factory=dict)
     ready: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    passed: dict[str, int] = field(default_factory=dict)
 
     def table_paths(
         self, home: str | os.PathLike[str], table_id: str, low: int | None = None, high: int | None = None
@@ -112,6 +113,7 @@ class Snapshot:
             kept,
             self.bounds,
             self.ready,
+            self.passed,
         )
 
     def restricted_to(self, tables: set[str]) -> Snapshot:
@@ -127,6 +129,7 @@ class Snapshot:
             {},
             self.bounds,
             self.ready,
+            self.passed,
         )
 
 
@@ -134,10 +137,10 @@ def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
     """The snapshot after these records, which follow `base` without a gap; raises Malformed.
 
     Dictionaries are copied when first touched, so one record on a large home is as cheap as many on a small
-    one.
+    one. Definitions that did not change stay the very same dictionary: by that others know what they made of them.
     """
     version = base.version
-    catalog = dict(base.catalog)
+    catalog = base.catalog
     files = dict(base.files)
     streams = dict(base.streams)
     schemas = dict(base.schemas)
@@ -145,12 +148,15 @@ def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
     removed = dict(base.removed)
     bounds = dict(base.bounds)
     ready = dict(base.ready)
+    passed = dict(base.passed)
     applied: set[str] = set()
     own: set[str] = set()
     for record in records:
         if record.version != version + 1:
             raise Malformed(f"version {record.version} follows version {version}")
         version = record.version
+        if record.catalog and catalog is base.catalog:
+            catalog = dict(catalog)
         for name, definition in record.catalog.items():
             if definition is None:
                 catalog.pop(name, None)
@@ -158,6 +164,7 @@ def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
                 streams.pop(name, None)
                 bounds.pop(name, None)
                 ready.pop(name, None)
+                passed.pop(name, None)
             else:
                 catalog[name] = definition
         for name, run in record.streams.items():
@@ -167,6 +174,11 @@ def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
             ready[name] = reached
             if not reached:
                 del ready[name]
+        for name, bound in record.passed.items():
+            if bound is None:
+                passed.pop(name, None)
+            else:
+                passed[name] = bound
         for table, change in record.tables.items():
             if table not in own:
                 own.add(table)
@@ -205,6 +217,7 @@ def fold(base: Snapshot, records: Iterable[Record]) -> Snapshot:
         removed={table: gone for table, gone in removed.items() if gone},
         bounds=bounds,
         ready=ready,
+        passed=passed,
     )
 
 
@@ -235,6 +248,7 @@ def snapshot_to_bytes(snapshot: Snapshot) -> bytes:
             "removed": snapshot.removed,
             "bounds": snapshot.bounds,
             "ready": {name: list(reached) for name, reached in snapshot.ready.items()},
+            "passed": snapshot.passed,
         }
     )
     digest = hashlib.sha256(body).hexdigest()
@@ -298,4 +312,8 @@ def snapshot_from_bytes(data: bytes) -> Snapshot:
             for name, bound in expect_object(parts.get("bounds", {}), "bounds").items()
         },
         ready=ready_from_json(parts.get("ready", {})),
+        passed={
+            name: expect_int(bound, "a bound")
+            for name, bound in expect_object(parts.get("passed", {}), "passed").items()
+        },
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import LedgerError
-from anabranch.ledger import files
+from anabranch.ledger import delta_log, files
 from anabranch.ledger.records import DataFile, TableChange
 from anabranch.ledger.snapshot import Snapshot
 
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
 
-LOG_FOLDER = "_delta_log"
-
-#: Commits get slower with the length of the log since the last checkpoint: 9 ms a commit with 20, 20 ms with
-#: 100.
-_SETTINGS: Mapping[str, str | None] = {"delta.checkpointInterval": "20"}
+#: A table is slower to open with the length of the log since the last checkpoint. Deltalake makes one after each
+#: commit whose version, counted from 1, this divides.
+CHECKPOINT_EVERY = 100
+_SETTINGS: Mapping[str, str | None] = {"delta.checkpointInterval": str(CHECKPOINT_EVERY)}
 
 
 class DeltaTables:
@@ -41,6 +40,8 @@ class DeltaTables:
         self._open: dict[str, DeltaTable] = {}
         #: The Delta version at which a table was last known to say what the records say.
         self._settled: dict[str, int] = {}
+        #: The first version in the log of a table that may not be on the disk yet.
+        self._unsynced: dict[str, int] = {}
 
     def path(self, table_id: str) -> Path:
         return self.folder / table_id
@@ -53,8 +54,8 @@ class DeltaTables:
             return []
 
     def commit(self, table_id: str, change: TableChange, schema: pa.Schema | None, before: Snapshot) -> TableChange:
-        """Make a change in the Delta log and bring it to the disk; the change with what the record must say
-        of it."""
+        """Make a change in the Delta log, to be brought to the disk with `unsynced`; the change with what the
+        record must say of it."""
         try:
             return self._commit(table_id, change, schema, before)
         except LedgerError:
@@ -78,8 +79,11 @@ class DeltaTables:
         if live is None:
             self.forget(table_id)
             return
-        if not thorough and self._is_at(table_id, snapshot.delta_versions.get(table_id)):
+        version = snapshot.delta_versions.get(table_id)
+        if version is not None and not thorough and delta_log.is_at(self.path(table_id), version):
+            self._settled[table_id] = version
             return
+        self._unsynced.setdefault(table_id, version or 0)
         schema = snapshot.schemas[table_id]
         try:
             table = self._fresh(table_id)
@@ -92,6 +96,7 @@ class DeltaTables:
                 raise
             # No log, or a damaged one.
             self.forget(table_id)
+            self._unsynced[table_id] = 0
             self._create(table_id, schema, ())
             table = self._fresh(table_id)
         there = {uri.rsplit("/", 1)[-1] for uri in table.file_uris()}
@@ -99,21 +104,32 @@ class DeltaTables:
         surplus = sorted(there - live.keys())
         if missing or surplus:
             self._transact(table_id, [*map(self._add, missing), *map(self._remove, surplus)])
-        self._settled[table_id] = table.version()
+        self._settled[table_id] = self._open[table_id].version()
 
     def forget(self, table_id: str) -> None:
         """Delete the Delta log of a table; its data files stay."""
         self._open.pop(table_id, None)
         self._settled.pop(table_id, None)
-        shutil.rmtree(self.path(table_id) / LOG_FOLDER, ignore_errors=True)
+        self._unsynced.pop(table_id, None)
+        shutil.rmtree(self.path(table_id) / delta_log.FOLDER, ignore_errors=True)
 
-    def _is_at(self, table_id: str, version: int | None) -> bool:
-        log = self.path(table_id) / LOG_FOLDER
-        return (
-            version is not None
-            and (log / f"{version:020}.json").exists()
-            and not (log / f"{version + 1:020}.json").exists()
-        )
+    def unsynced(self, changes: Mapping[str, TableChange]) -> list[Path]:
+        """The log files and folders that have to be on the disk before the record of changes just made: Deltalake
+        leaves them to the system's cache, and a record must not outlive the log it speaks of."""
+        paths = []
+        for table_id, change in changes.items():
+            if change.delta_version is None:
+                continue
+            folder = self.path(table_id)
+            versions = range(self._unsynced.get(table_id, change.delta_version), change.delta_version + 1)
+            paths += [path for version in versions if (path := delta_log.path(folder, version)).exists()]
+            paths += [folder / delta_log.FOLDER, folder]
+        return paths
+
+    def synced(self, changes: Mapping[str, TableChange]) -> None:
+        """What `unsynced` gave for changes is on the disk."""
+        for table_id in changes:
+            self._unsynced.pop(table_id, None)
 
     # ---- one commit
 
@@ -125,27 +141,38 @@ class DeltaTables:
                     f"Table {table_id} does not exist, and the commit has no schema to make it.",
                     hint="give the schema of a new table in Draft.schemas",
                 )
-            first = 0
             written = delta_schema(schema)
             # What may be left there is the log of a dropped table, or of a commit that failed.
             self.forget(table_id)
+            self._unsynced[table_id] = 0
             self._create(table_id, written, change.add)
             version = self._fresh(table_id).version()
         else:
-            if not self._is_at(table_id, self._settled.get(table_id, before.delta_versions.get(table_id))):
+            if not delta_log.is_at(
+                self.path(table_id), self._settled.get(table_id, before.delta_versions.get(table_id))
+            ):
                 # Another tool wrote to the table.
                 self.settle(table_id, before)
-            first = self._cached(table_id).version() + 1
+            version = self._settled.get(table_id, before.delta_versions.get(table_id, -1))
+            self._unsynced.setdefault(table_id, version + 1)
             wider = None if schema is None else _widened(table_id, before.schemas[table_id], delta_schema(schema))
             if wider is not None:
                 written, columns = wider
-                self._widen(table_id, columns)
+                version = self._widen(table_id, columns)
             if change.add or change.remove:
-                self._transact(table_id, [*map(self._add, change.add), *map(self._remove, change.remove)])
-            version = self._cached(table_id).version()
-        self._sync(table_id, first, version)
+                version = self._change(table_id, version + 1, change)
         self._settled[table_id] = version
         return TableChange(change.add, change.remove, version, schema=written)
+
+    def _change(self, table_id: str, version: int, change: TableChange) -> int:
+        """Add files to a table and take others out, as a version of it; the version.
+
+        By Deltalake where it has not read the log yet, and so does not know that it is whole, and for checkpoints.
+        """
+        if table_id in self._open and (version + 1) % CHECKPOINT_EVERY:
+            delta_log.append(self.path(table_id), version, change, self._now())
+            return version
+        return self._transact(table_id, [*map(self._add, change.add), *map(self._remove, change.remove)])
 
     def _create(self, table_id: str, schema: Mapping[str, Any], add: Iterable[DataFile], mode: str = "error") -> None:
         from deltalake import Schema
@@ -160,21 +187,23 @@ class DeltaTables:
             configuration=_SETTINGS,
         )
 
-    def _widen(self, table_id: str, columns: list[Any]) -> None:
+    def _widen(self, table_id: str, columns: list[Any]) -> int:
         from deltalake import Schema
 
-        table = self._cached(table_id)
+        table = self._current(table_id)
         there = {field.name for field in table.schema().fields}
         fresh = [column for column in columns if column["name"] not in there]
         if fresh:
             fields = Schema.from_json(json.dumps({"type": "struct", "fields": fresh})).fields
             table.alter.add_columns(list(fields))
             table.update_incremental()
+        return table.version()
 
-    def _transact(self, table_id: str, actions: list[AddAction | RemoveAction]) -> None:
-        table = self._cached(table_id)
+    def _transact(self, table_id: str, actions: list[AddAction | RemoveAction]) -> int:
+        table = self._current(table_id)
         table.create_write_transaction(actions, mode="append", schema=table.schema())
         table.update_incremental()
+        return table.version()
 
     def _add(self, file: DataFile) -> AddAction:
         from deltalake.transaction import AddAction
@@ -186,8 +215,12 @@ class DeltaTables:
 
         return RemoveAction(path, True, self._now())
 
-    def _cached(self, table_id: str) -> DeltaTable:
-        return self._open.get(table_id) or self._fresh(table_id)
+    def _current(self, table_id: str) -> DeltaTable:
+        table = self._open.get(table_id)
+        if table is None:
+            return self._fresh(table_id)
+        table.update_incremental()
+        return table
 
     def _fresh(self, table_id: str) -> DeltaTable:
         from deltalake import DeltaTable
@@ -195,16 +228,6 @@ class DeltaTables:
         table = DeltaTable(str(self.path(table_id)))
         self._open[table_id] = table
         return table
-
-    def _sync(self, table_id: str, first: int, last: int) -> None:
-        # Deltalake leaves its log to the system's cache; a record must not outlive the log it speaks of.
-        log = self.path(table_id) / LOG_FOLDER
-        for version in range(first, last + 1):
-            path = log / f"{version:020}.json"
-            if path.exists():
-                files.sync_file(path)
-        files.sync_folder(log)
-        files.sync_folder(self.path(table_id))
 
     def _failed(self, table_id: str, error: Exception) -> Exception:
         if isinstance(error, LedgerError | OSError) or files.is_disk_full(error):

@@ -15,7 +15,7 @@ from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, partitio
 from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit, Spliced, splice
-from anabranch.sql.syntax import NEWEST, Item, Query, Relation, Select, Watermark, WindowSpec
+from anabranch.sql.syntax import NEWEST, Item, Opaque, Query, Relation, Select, SetOperation, Watermark, WindowSpec
 from anabranch.sql.versions import EVENT_TIME
 from anabranch.sql.watermarks import watermark_text
 
@@ -182,16 +182,66 @@ class Binder:
     def windowed(self, source: str, relation: Relation, fields: Sequence[Field] | None = None) -> str:
         """The relation behind a window function, over the SQL of what it is applied to, with its columns if known."""
         window = self.window_of(relation)
-        if fields is None:
-            reference = self._reference(relation)
-            target = self.catalog.objects.get(reference.target) if reference is not None else None
-            fields = target.fields if isinstance(target, Stream | Table | View) else ()
-        covered = [field.name for field in fields if field.name.lower() in WINDOW_COLUMNS]
+        names = self.columns_of(relation) if fields is None else [field.name for field in fields]
+        covered = list(dict.fromkeys(name.lower() for name in names if name.lower() in WINDOW_COLUMNS))
         emission = self.query.emission
         closed = emission is not None and emission.mode == "close" and partitioned(window)
         made = windowed_sql(source, window, with_id=self.asks_for_id, closed=closed, covered=covered)
         filled = window.filled and any(relation in select.relations for select, _ in self._filled())
         return filled_sql(made, window, with_id=self.asks_for_id) if filled else made
+
+    def columns_of(self, relation: Relation) -> list[str]:
+        """The names of the columns behind a relation, without those of its own windows; as far as its text tells."""
+        reference = self._reference(relation)
+        target = self.catalog.objects.get(reference.target) if reference is not None else None
+        if isinstance(target, Stream | Table | View):
+            return [field.name for field in target.fields]
+        if relation.subquery is not None:
+            return self._shown(relation.subquery.body)
+        name = relation.name.last.lower() if relation.kind == "name" and relation.name is not None else ""
+        if reference is not None or name not in self.ctes:
+            return []
+        found = self._shown(self.ctes[name].body)
+        given = (
+            columns
+            for each in self.query.queries()
+            for (cte, _), columns in zip(each.ctes, each.cte_columns, strict=False)
+            if cte.lower() == name
+        )
+        columns = next(given, ())
+        return [*columns, *found[len(columns) :]]
+
+    def _shown(self, body: Select | SetOperation | Query | Opaque) -> list[str]:
+        """The names of the columns of a query; empty for those that Spark gives."""
+        if isinstance(body, Query):
+            return self._shown(body.body)
+        if isinstance(body, SetOperation):
+            return self._shown(body.operands[0])
+        if isinstance(body, Opaque):
+            return []
+        found: list[str] = []
+        for item in body.items:
+            if item.star:
+                found += self._starred(item, body.relations)
+            else:
+                plain = all(token.is_name or token.text == "." for token in item.tokens)
+                found.append(item.alias or (item.tokens[-1].name if plain else ""))
+        return found
+
+    def _starred(self, item: Item, relations: Sequence[Relation]) -> Iterator[str]:
+        """The names that * stands for, or t.*; without those behind EXCEPT."""
+        star = next(index for index, token in enumerate(item.tokens) if token.text == "*")
+        qualifier = item.tokens[0].name.lower() if star else None
+        left_out = {token.name.lower() for token in item.tokens[star + 1 :] if token.is_name}
+        for relation in relations:
+            if qualifier is not None and (relation.exposed or "").lower() != qualifier:
+                continue
+            names = self.columns_of(relation)
+            if relation.window is not None:
+                own = [column for column in WINDOW_COLUMNS if column != ID or self.asks_for_id]
+                names = [*(name for name in names if name.lower() not in own), *own]
+            names = [*relation.alias_columns, *names[len(relation.alias_columns) :]]
+            yield from (name for name in names if name.lower() not in left_out)
 
     def _filled(self) -> Iterator[tuple[Select, Query]]:
         """The SELECTs that aggregate windows, those without rows too. Without an aggregate there is nothing to show."""

@@ -286,6 +286,8 @@ class Ask:
     by: tuple[str, ...]  # one column for each expression
     columns: tuple[str, ...]  # what is kept of each match
     into: str  # the column that holds the list of them
+    signs: tuple[str, ...] = ()  # how each column compares with its expression; empty: all of them are equal
+    types: tuple[str, ...] = ()  # of the values of the expressions, where they are not those of the columns
 
 
 @dataclass(frozen=True)

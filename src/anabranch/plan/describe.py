@@ -140,6 +140,7 @@ def progress_rule(stream: Stream) -> str:
         rule += f"; for each {stream.key} on its own, the least of them for the stream"
     if stream.idle is not None and (stream.live or stream.key is not None):
         part = "partition" if stream.key is None else stream.key
+        part += ", or the stream beside others," if stream.live else ""
         rule += f"; a {part} that is silent for {duration_text(stream.idle)} is not waited for"
     if stream.live and stream.ahead is not None:
         rule += f"; a row more than {duration_text(stream.ahead)} ahead of the clock does not move it"
@@ -216,6 +217,10 @@ def _in_memory(view: View, catalog: Catalog) -> list[str]:
             + ("none (LATE DROP)" if view.late == "drop" else "its partners in the ledger")
         )
     return lines
+
+
+def _comparison(column: str, sign: str, expression: str) -> str:
+    return f"{expression} LIKE {column}" if sign == "LIKED BY" else f"{column} {sign} {expression}"
 
 
 def _words(names: Sequence[str]) -> str:
@@ -339,7 +344,10 @@ class _Describer:
     def _ask_line(self, ask: Ask) -> str:
         table = self.catalog[ask.table]
         assert isinstance(table, Table)
-        return f"lookup {table.name} by ({', '.join(ask.by)}), {Asking.of(table.options).words()}"
+        by = ", ".join(ask.by)
+        if ask.signs:
+            by = " and ".join(map(_comparison, ask.by, ask.signs, ask.expressions))
+        return f"lookup {table.name} by ({by}), {Asking.of(table.options).words()}"
 
     def _static_lines(self, view: View) -> list[str]:
         """Static tables that meet what is kept whenever it is read, and not each row once."""

@@ -46,7 +46,7 @@ def differences(conditions: Iterable[Sequence[Token]], text: str) -> Iterator[Ap
     """What the conditions of a join say about the distance between columns, in microseconds."""
     for tokens in conditions:
         for conjunct in conjuncts(tokens):
-            outside = list(_outside(conjunct))
+            outside = list(outside_brackets(conjunct))
             words = {conjunct[index].upper: index for index in outside}
             if "BETWEEN" in words and "AND" in words:
                 middle, end = words["BETWEEN"], words["AND"]
@@ -58,7 +58,7 @@ def differences(conditions: Iterable[Sequence[Token]], text: str) -> Iterator[Ap
                 yield from _compared(conjunct[: at[0]], conjunct[at[0]].text, conjunct[at[0] + 1 :], text)
 
 
-def _outside(tokens: Sequence[Token]) -> Iterator[int]:
+def outside_brackets(tokens: Sequence[Token]) -> Iterator[int]:
     """The tokens that are in no bracket."""
     depth = 0
     for index, token in enumerate(tokens):
@@ -227,7 +227,7 @@ def _call(cursor: Cursor) -> _Sum | None:
     inside = cursor.tokens[first + 1 : cursor.index - 1]
     arguments = [_sum_of(each, cursor.text) for each in split_commas(inside)]
     if name == "cast":
-        at = [index for index in _outside(inside) if inside[index].upper == "AS"]
+        at = [index for index in outside_brackets(inside) if inside[index].upper == "AS"]
         of, to = (_sum_of(inside[: at[-1]], cursor.text), inside[at[-1] + 1 :]) if at else (None, [])
         if of is None or of.kind != "moment" or len(to) != 1:
             return None

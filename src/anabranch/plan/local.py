@@ -8,10 +8,12 @@ Names keep their quotes, texts their characters; nothing else is rewritten.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 from anabranch.duck import quoted
 from anabranch.plan.views import duckdb_type
-from anabranch.sql.calls import closing
+from anabranch.sql.calls import closing, split_commas
 from anabranch.sql.lexer import NUMBER, QUOTED, STRING, WORD, Token, tokenize, words
 
 _KEYWORDS = {
@@ -34,8 +36,38 @@ _TYPED = words("timestamp date timestamp_ntz timestamp_ltz time array map struct
 
 def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
     """The text for DuckDB, or None. `relation` gives what to write for a placeholder."""
-    tokens = tokenize(text)[:-1]
-    pieces: list[str] = []
+    return _filled(_pieces(text), relation)
+
+
+@dataclass(frozen=True)
+class _Placeholder:
+    name: str
+
+
+_Pieces = tuple[str | _Placeholder, ...] | None
+
+
+def _filled(pieces: _Pieces, relation: Callable[[str], str | None]) -> str | None:
+    """Pieces as one text, with something in place of each placeholder."""
+    if pieces is None:
+        return None
+    written = []
+    for piece in pieces:
+        found = relation(piece.name) if isinstance(piece, _Placeholder) else piece
+        if found is None:
+            return None
+        written.append(found)
+    return " ".join(written)
+
+
+@lru_cache(maxsize=1024)
+def _pieces(text: str) -> _Pieces:
+    """The text for DuckDB in pieces, or None. A view is asked for run after run, so that it is read once."""
+    return _split(tokenize(text)[:-1])
+
+
+def _split(tokens: Sequence[Token]) -> _Pieces:
+    pieces: list[str | _Placeholder] = []
     index = 0
     while index < len(tokens):
         token = tokens[index]
@@ -47,6 +79,13 @@ def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
             pieces.append(inside)
             index = closing(tokens, index + 1) + 1
             continue
+        if token.upper == "LATERAL" and following.upper() == "VIEW":
+            found = _windows(tokens, index)
+            if found is None:
+                return None
+            pieces.append(found)
+            index = closing(tokens, index + 3) + 4
+            continue
         if token.upper == "LATERAL":
             found = _matches(tokens[index : index + 7])
             if found is None:
@@ -57,20 +96,20 @@ def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
         if token.upper == "LEFT" and following.upper() in ("SEMI", "ANTI"):  # DuckDB has no other
             index += 1
             continue
-        piece = _piece(tokens, index, following, relation)
+        piece = _piece(tokens, index, following)
         if piece is None:
             return None
         pieces.append(piece)
         index += 1
-    return " ".join(pieces)
+    return tuple(pieces)
 
 
-def _piece(tokens: Sequence[Token], index: int, following: str, relation: Callable[[str], str | None]) -> str | None:
+def _piece(tokens: Sequence[Token], index: int, following: str) -> str | _Placeholder | None:
     token = tokens[index]
     if token.upper == "EXCEPT" and following == "(" and index and tokens[index - 1].text == "*":
         return "EXCLUDE" if tokens[index + 2].upper not in ("SELECT", "WITH", "(") else token.text
     if token.kind == QUOTED:
-        return relation(token.name) if token.name.startswith("@") else quoted(token.name)
+        return _Placeholder(token.name) if token.name.startswith("@") else quoted(token.name)
     if token.kind == STRING:
         return None if token.text[0] in "rRxX" else "'" + token.value.replace("'", "''") + "'"
     if token.kind == NUMBER:
@@ -80,6 +119,25 @@ def _piece(tokens: Sequence[Token], index: int, following: str, relation: Callab
     if token.text == "==":
         return "="
     return token.text if token.text in _SYMBOLS else None
+
+
+def _windows(tokens: Sequence[Token], index: int) -> str | None:
+    """LATERAL VIEW explode(sequence(first, last, CAST(slide AS BIGINT))) __starts AS start: the windows of a row.
+
+    Only as it is written for sliding windows: there the last window is never before the first.
+    """
+    end = closing(tokens, index + 3) if len(tokens) > index + 5 else len(tokens)
+    texts = [token.text for token in tokens[index : end + 4]]
+    if texts[2:6] != ["explode", "(", "sequence", "("] or texts[-4:] != [")", "__starts", "AS", "start"]:
+        return None
+    bounds = list(split_commas(tokens[index + 6 : end - 1]))
+    slide = [token.text for token in bounds[-1]]
+    if len(bounds) != 3 or [*slide[:2], *slide[3:]] != ["CAST", "(", "AS", "BIGINT", ")"]:
+        return None
+    first, last = (_filled(_split(bound), lambda _: None) for bound in bounds[:2])
+    if first is None or last is None:
+        return None
+    return f', LATERAL (SELECT unnest(range({first}, {last} + 1, {slide[2]})) AS "start") AS "__starts"'
 
 
 def _matches(tokens: Sequence[Token]) -> str | None:
@@ -129,8 +187,9 @@ def _plain_cast(tokens: Sequence[Token], index: int) -> str | None:
         text = _plain_cast(tokens, index + 2) if closing(tokens, index + 3) == as_index - 1 else None
     elif first.text.lower() in _AGGREGATES and closing(tokens, index + 3) == as_index - 1:
         behind = [*(token.text for token in inner[1:]), ""]
-        parts = [_piece(inner, i, behind[i], lambda _: None) for i in range(len(inner))]
-        text = None if any(part is None for part in parts) else " ".join(part for part in parts if part is not None)
+        parts = [_piece(inner, i, behind[i]) for i in range(len(inner))]
+        written = [part for part in parts if isinstance(part, str)]
+        text = " ".join(written) if len(written) == len(parts) else None
     else:
         return None
     return None if text is None else f"CAST({text} AS {kind})"

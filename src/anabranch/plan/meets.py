@@ -92,7 +92,12 @@ def columns_shown(
                 yield fields[position].name, item.tokens
             position += 1
             continue
-        if len(inputs) > 1 or inputs[0].relation.window is not None or item.tokens[-1].text != "*":
+        if len(inputs) > 1 or item.tokens[-1].text != "*":
+            return
+        if inputs[0].relation.window is not None:
+            # How many columns a window has depends on it; names are kept, so where * is the last they are all told.
+            if item is select.items[-1] and not starred and not inputs[0].relation.alias_columns:
+                yield from ((field.name, tokenize(quote_name(field.name))[:-1]) for field in fields[position:])
             return
         for index, field in enumerate(fields[position : position + len(inputs[0].columns)]):
             yield field.name, tokenize(quote_name(starred[index] if starred else field.name))[:-1]

@@ -6,22 +6,19 @@ becomes a node that keeps each row of orders with the list of the customers that
 
     FROM `@v:node` o LEFT JOIN LATERAL inline(o._matches_0) c ON c.id = o.customer AND c.since < o.ts
 
-The table is asked by the equalities; whatever else the conditions say is Spark's to compute, over what was found.
+The table is asked by what `questions` finds in the conditions; Spark computes all of them over what was found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anabranch.plan.bands import place_of
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.catalog import ASKED, Ask, Catalog, Field, Stream, Table, View
-from anabranch.plan.keys import INNER, INTEGERS, Input
+from anabranch.plan.keys import INNER, Input
+from anabranch.plan.questions import Found, Questions, shared_names
 from anabranch.plan.windows import needs_numbers
-from anabranch.sources.lookup import KEY_TYPES
-from anabranch.sql.calls import chains, conjuncts
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
@@ -72,15 +69,6 @@ def _how(table: Table) -> str:
     return f"as in FROM s JOIN {table.name} t ON t.id = s.id; or load it: CREATE TABLE ... lookup => 'never'"
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """A column of the table that equals an expression over one other relation."""
-
-    live: int
-    expression: Span
-    column: str
-
-
 def place_lookups(build: Build, select: Select, inputs: Sequence[Input]) -> None:
     """Put a node in place of each relation whose rows ask tables, and lists of matches in place of the tables."""
     tables = {index: asked_table(build.binder, each) for index, each in enumerate(select.relations)}
@@ -104,7 +92,8 @@ class _Placing:
         self.text = build.text
         self.select = select
         self.inputs = inputs
-        self.pairs: dict[int, list[_Pair]] = {}
+        self.questions = Questions(build, select, inputs)
+        self.found: dict[int, Found] = {}
 
     # ---- what is asked by what
 
@@ -122,92 +111,8 @@ class _Placing:
 
     def asker(self, index: int, table: Table) -> int:
         """The relation whose rows ask a table."""
-        pairs = list(self._equalities(index))
-        by_live: dict[int, list[_Pair]] = {}
-        for pair in pairs:
-            by_live.setdefault(pair.live, []).append(pair)
-        if not by_live:
-            relation = self.select.relations[index]
-            raise refuse(
-                self.text,
-                Span(relation.span.start, relation.condition.end if relation.condition else relation.span.end),
-                f"{table.name} is asked by key, and nothing here says by which",
-                f"join it by an equality with columns of one stream or view on its left: ON {table.name}.id = s.id",
-            )
-        live = max(by_live, key=lambda each: (len({pair.column for pair in by_live[each]}), -each))
-        first: dict[str, _Pair] = {}
-        for pair in by_live[live]:
-            first.setdefault(pair.column, pair)
-        self.pairs[index] = list(first.values())
-        self._check_types(live, index, table)
-        return live
-
-    def _equalities(self, index: int) -> Iterator[_Pair]:
-        relation = self.select.relations[index]
-        tokens: Sequence[Token] = relation.condition_tokens
-        conditions: list[Sequence[Token]] = []
-        if tokens and tokens[0].upper == "USING":
-            for token in (each for each in tokens[1:] if each.is_name):
-                owners = [i for i in range(index) if token.name.lower() in self.inputs[i].columns]
-                if len(owners) == 1 and not self.inputs[owners[0]].static:
-                    yield _Pair(owners[0], token.span, token.name.lower())
-        elif tokens:
-            conditions.append(tokens[1:] if tokens[0].upper == "ON" else tokens)
-        if self.select.where is not None and relation.join in INNER:
-            conditions.append(self.select.where.tokens)
-        for condition in conditions:
-            for conjunct in conjuncts(condition):
-                at = [place for place, token in enumerate(conjunct) if token.text in ("=", "==")]
-                if len(at) != 1:
-                    continue
-                left, right = conjunct[: at[0]], conjunct[at[0] + 1 :]
-                for column, value in ((left, right), (right, left)):
-                    place = self._column(column)
-                    live = self._one_relation(value, index)
-                    if place is not None and place[0] == index and live is not None:
-                        yield _Pair(live, Span(value[0].start, value[-1].end), place[1])
-
-    def _column(self, tokens: Sequence[Token]) -> tuple[int, str] | None:
-        named = list(chains(tokens))
-        if len(named) != 1 or not tokens or named[0].span != Span(tokens[0].start, tokens[-1].end):
-            return None
-        return place_of(tuple(part.lower() for part in named[0].parts), self.inputs)
-
-    def _one_relation(self, tokens: Sequence[Token], before: int) -> int | None:
-        """The only relation whose columns an expression is made of; the columns of its windows are not in its rows."""
-        if any(token.upper in ("SELECT", "OVER") for token in tokens):
-            return None
-        places = [place_of(tuple(part.lower() for part in each.parts), self.inputs) for each in chains(tokens)]
-        found = {place[0] for place in places if place is not None}
-        if None in places or len(found) != 1:
-            return None
-        (live,) = found
-        own = {field.name.lower() for field in self.build.fields_of(self.select.relations[live])}
-        inside = all(place is not None and place[1] in own for place in places)
-        return live if live < before and not self.inputs[live].static and inside else None
-
-    def _check_types(self, live: int, index: int, table: Table) -> None:
-        relation = self.select.relations[live]
-        fields = self.build.fields_of(relation)
-        source = f"`@rows` AS {quote_name(relation.exposed or '__rows')}"
-        for pair in self.pairs[index]:
-            text = f"SELECT {pair.expression.of(self.text)} AS `x` FROM {source}"
-            given = _plain(self.build.tree.world.analyze(text, {"@rows": fields})[0].type)
-            wanted = _plain(next(field.type for field in table.fields if field.name.lower() == pair.column))
-            if wanted not in KEY_TYPES:
-                raise refuse(
-                    self.text,
-                    pair.expression,
-                    f"{table.name} cannot be asked by {pair.column}, which is a {wanted.upper()}",
-                    "it is asked by whole numbers, texts, booleans and days",
-                )
-            if given != wanted and not (given in INTEGERS and wanted in INTEGERS):
-                raise refuse(
-                    self.text,
-                    pair.expression,
-                    f"{pair.column} of {table.name} is a {wanted.upper()}, and this is a {given.upper()}",
-                    f"CAST(... AS {wanted.upper()}) makes them alike",
-                )
+        self.found[index] = self.questions.find(index, table)
+        return self.found[index].live
 
     # ---- the node
 
@@ -228,15 +133,17 @@ class _Placing:
         exposed = relation.exposed or "__rows"
         asked = []
         for number, (index, table) in enumerate(tables.items()):
-            pairs = self.pairs[index]
+            found = self.found[index]
             asked.append(
                 Ask(
                     table.id,
                     exposed,
-                    tuple(pair.expression.of(self.text) for pair in pairs),
-                    tuple(_named(table, pair.column) for pair in pairs),
+                    tuple(pair.expression.of(self.text) for pair in found.pairs),
+                    tuple(_named(table, pair.column) for pair in found.pairs),
                     tuple(field.name for field in self._needed(index, table)),
                     MATCHES.format(number),
+                    tuple(pair.sign for pair in found.pairs) if found.types else (),
+                    found.types,
                 )
             )
         node = self._node(relation, tuple(asked), {f"@t:{table.id}": table.id for table in tables.values()}, tables)
@@ -244,8 +151,7 @@ class _Placing:
         for (index, table), ask in zip(tables.items(), asked, strict=True):
             other = self.select.relations[index]
             alias = "" if other.alias is not None else f" AS {quote_name(other.exposed or table.name)}"
-            found = f"LATERAL inline({quote_name(name)}.{quote_name(ask.into)}){alias}"
-            build.edits.append(Edit(other.span, found))
+            build.edits.append(Edit(other.span, f"LATERAL inline({quote_name(name)}.{quote_name(ask.into)}){alias}"))
             if other.condition is not None and other.condition_tokens[0].upper == "USING":
                 build.edits.append(Edit(other.condition, "ON true"))
             build.tree.joined.append(other.span)
@@ -296,7 +202,7 @@ class _Placing:
 
     def _needed(self, index: int, table: Table) -> list[Field]:
         """The columns of a table that the query can see. Those of USING are there once, on the left."""
-        using = self._using(index)
+        using = shared_names(self.select.relations[index])
         there = [field for field in table.fields if field.name.lower() not in using]
         if not there:
             raise refuse(
@@ -307,14 +213,19 @@ class _Placing:
             )
         span = self.build.query.span
         tokens = [token for token in tokenize(self.text) if span.start <= token.start < span.end]
+        for first, dot, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
+            of_table = first.is_name and dot.text == "." and first.name.lower() == self.inputs[index].exposed
+            if using and of_table and (name.text == "*" or (name.is_name and name.name.lower() in using)):
+                raise refuse(
+                    self.text,
+                    Span(first.start, name.end),
+                    f"the columns of USING are not kept for {table.name}, which is asked by them",
+                    f"write the condition with ON: ON {first.text}.{using[0]} = s.{using[0]}",
+                )
         if any(True for _ in _stars(tokens)) or self.select.relations[index].alias_columns:
             return there
         names = {token.name.lower() for token in tokens if token.is_name}
         return [field for field in there if field.name.lower() in names] or there[:1]
-
-    def _using(self, index: int) -> list[str]:
-        tokens = self.select.relations[index].condition_tokens
-        return [t.name.lower() for t in tokens[1:] if t.is_name] if tokens and tokens[0].upper == "USING" else []
 
     # ---- *
 
@@ -328,7 +239,7 @@ class _Placing:
                 name = item.tokens[0].name.lower()
                 index = next((i for i, each in enumerate(self.inputs) if each.exposed == name), None)
                 if index is not None:
-                    columns = [*self._using(index), *self._columns(index)] if index in asked else self._columns(index)
+                    columns = self._columns(index)
                     yield Edit(item.span, ", ".join(self._qualified(index, column) for column in columns))
             elif any(True for _ in _stars(item.tokens)):
                 names = ", ".join(table.name for table in asked.values())
@@ -338,7 +249,7 @@ class _Placing:
                 )  # fmt: skip
 
     def _everything(self) -> Iterator[str]:
-        shared = [name for index in range(len(self.inputs)) for name in self._using(index)]
+        shared = [name for index in range(len(self.inputs)) for name in shared_names(self.select.relations[index])]
         for name in dict.fromkeys(shared):
             owner = next(index for index, each in enumerate(self.inputs) if name in each.columns)
             yield self._qualified(owner, name)
@@ -371,10 +282,6 @@ def _named(table: Table, column: str) -> str:
 
 def _by_id(tables: dict[int, Table]) -> dict[str, Table]:
     return {table.id: table for table in tables.values()}
-
-
-def _plain(type: str) -> str:
-    return "string" if type.startswith("varchar(") else type
 
 
 def _stars(tokens: Sequence[Token]) -> Iterator[Token]:

@@ -116,15 +116,24 @@ def _keeps_to(view: View, column: str) -> bool:
 
 
 def progress_of(
-    catalog: Catalog, view: View, bound: Callable[[str], int | None], waits: Mapping[str, int] | None = None
+    catalog: Catalog,
+    view: View,
+    bound: Callable[[str], int | None],
+    waits: Mapping[str, int] | None = None,
+    without: frozenset[str] = frozenset(),
 ) -> int | None:
-    """How far what a view reads has come, from the bounds of streams.
+    """How far what a view reads has come, from the bounds of streams; `without` waiting for some of them.
 
     `waits` are the ends of the first windows that views below have still to show.
     """
     if not catalog.sources_of(view):
         return END  # there is nothing to wait for
-    return _evaluated(inputs_plane(catalog, view), catalog, view, bound, waits or {}).get(PROGRESS)
+
+    def given(id: str) -> int | None:
+        return END if id in without else bound(id)
+
+    held = {id: end for id, end in (waits or {}).items() if not catalog.sources_of(catalog.view(id)) <= without}
+    return _evaluated(inputs_plane(catalog, view), catalog, view, given, held).get(PROGRESS)
 
 
 def bounds_of(catalog: Catalog, view: View, bound: Callable[[str], int | None]) -> dict[str, int]:

@@ -6,6 +6,7 @@ without a record never happened and is read again. Reading the same stretch twic
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -67,8 +68,11 @@ class Source(Protocol):
         """The files that a stretch is read from, in the order in which they came; none where rows are in no files."""
         ...
 
-    def at_hand(self, captured: Any) -> pa.Table | None:
-        """The rows of a small stretch, in their order and without a Spark job, where that gives the same rows."""
+    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
+        """Columns of the rows of a stretch that is not large, in their order; None for columns asks for all.
+
+        Without a Spark job, and only where that gives the same rows.
+        """
         ...
 
     def read(self, captured: list[Any]) -> DataFrame:

@@ -12,7 +12,7 @@ import glob
 import gzip
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -51,6 +51,8 @@ TEXT_OPTIONS = {
 }  # fmt: skip
 #: What one run takes at the most when nothing else is said.
 MAX_FILES, MAX_BYTES = 20_000, 8 << 30
+#: More rows than this are not read into the memory of the driver, however few bytes they take in a file.
+MOST_AT_HAND = 5_000_000
 
 
 class FilesSource:
@@ -163,8 +165,8 @@ class FilesSource:
     def files_of(self, captured: Any) -> tuple[str, ...]:
         return tuple(name for name, _, _ in captured)
 
-    def at_hand(self, captured: Any) -> pa.Table | None:
-        """Parquet files that hold the columns of the stream, each with its type."""
+    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
+        """Parquet files of not too many rows that hold the columns of the stream, each with its type."""
         import pyarrow as pa
         import pyarrow.parquet as parquet
 
@@ -172,12 +174,14 @@ class FilesSource:
 
         if self.format != "parquet" or self.declared is None:
             return None
-        wanted = arrow_schema(self.declared)
-        tables = []
+        wanted = arrow_schema([each for each in self.declared if columns is None or each.name in columns])
+        tables, rows = [], 0
         try:
             for name in self.files_of(captured):
                 with parquet.ParquetFile(name) as file:
-                    have = file.schema_arrow
+                    have, rows = file.schema_arrow, rows + file.metadata.num_rows
+                    if rows > MOST_AT_HAND:
+                        return None
                     if not all(field.name in have.names and _same(have.field(field.name), field) for field in wanted):
                         return None
                     tables.append(file.read(wanted.names).cast(wanted))

@@ -28,6 +28,17 @@ MODES = ("auto", "always", "never")
 KEY_TYPES = ("tinyint", "smallint", "int", "bigint", "string", "boolean", "date", "binary")
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """How a column compares with its value in a key.
+
+    `sign` is =, <>, <, <=, > or >=, LIKE (the value is the pattern) or LIKED BY (the column is).
+    """
+
+    column: str
+    sign: str
+
+
 class LookupSource(Protocol):
     """A table outside. Its methods are called from several threads at once.
 
@@ -51,6 +62,20 @@ class LookupSource(Protocol):
 
     def read(self) -> pa.Table:
         """All rows, for a table that is loaded."""
+        ...
+
+
+class SearchableSource(LookupSource, Protocol):
+    """A table outside that can be asked by comparisons other than equality."""
+
+    def search(
+        self, columns: tuple[str, ...], comparisons: tuple[Comparison, ...], keys: Sequence[tuple[Any, ...]]
+    ) -> tuple[pa.Table, Sequence[int]]:
+        """The `columns` of the rows that compare with a key, and for each row the place of that key among `keys`.
+
+        A key has a value for each comparison; all of them hold. A row comes once for each of its keys. Rows that do not
+        compare do no harm, those that are missing do: values compare as in Spark, texts byte by byte.
+        """
         ...
 
 
@@ -96,6 +121,11 @@ def open_source(kind: str, options: Mapping[str, Any], declared: tuple[Field, ..
         register("sqlite", SqliteTable)
     own = {name: value for name, value in options.items() if name not in ASKING_OPTIONS}
     return _KINDS[kind](own, declared)
+
+
+def searchable(kind: str, options: Mapping[str, Any]) -> bool:
+    """Whether tables of this kind can be asked by comparisons."""
+    return hasattr(open_source(kind, options), "search")
 
 
 @dataclass(frozen=True)

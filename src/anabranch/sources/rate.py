@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
@@ -56,7 +56,7 @@ class RateSource:
     def files_of(self, captured: Any) -> tuple[str, ...]:
         return ()
 
-    def at_hand(self, captured: Any) -> pa.Table | None:
+    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         return None
 
     def read(self, captured: list[Any]) -> DataFrame:

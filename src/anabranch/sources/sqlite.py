@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.plan.catalog import Field
-from anabranch.sources.lookup import Unreachable, WrongOption, arrow_schema, check_own, chosen
+from anabranch.sources.lookup import Comparison, Unreachable, WrongOption, arrow_schema, check_own, chosen
+from anabranch.sources.sqlite_conditions import INTEGERS, NUMBERS, affinity, condition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +28,9 @@ OPTIONS = ("path", "table")
 MOST_PARAMETERS = 900
 #: How long a request waits for somebody who writes.
 PATIENCE = 5.0
+#: Texts that SQLite takes for numbers, and those that begin with a day.
+_NUMBER = re.compile(r"[ \t\n\f\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\f\r]*")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class SqliteTable:
@@ -38,15 +42,16 @@ class SqliteTable:
         self.table = str(options["table"])
         self._declared = declared
         self._fields: tuple[Field, ...] | None = None
+        self._outside: dict[str, str] = {}  # the types that columns were declared as there
 
     def fields(self) -> tuple[Field, ...]:
         if self._fields is None:
             if not os.path.exists(self.path):
                 raise WrongOption("path", f"there is no file {self.path}", hint="a relative path starts here")
             with self._open() as database:
-                found = [Field(row[1], spark_type(row[2])) for row in database.execute(
-                    "SELECT * FROM pragma_table_info(?)", (self.table,)
-                )]  # fmt: skip
+                told = database.execute("SELECT name, type FROM pragma_table_info(?)", (self.table,)).fetchall()
+                found = [Field(name, spark_type(type)) for name, type in told]
+                self._outside = dict(told)
                 if not found:
                     tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master")]
                     hint = did_you_mean(self.table, tables)
@@ -59,6 +64,11 @@ class SqliteTable:
             return int(database.execute(f"SELECT count(*) FROM {quoted(self.table)}").fetchone()[0])
 
     def fetch(self, columns: tuple[str, ...], by: tuple[str, ...], keys: Sequence[tuple[Any, ...]]) -> pa.Table:
+        if not all(self._kept_as_it_is(field) for field in self.fields() if field.name in by):
+            wide, places = self.search((*columns, *by), tuple(Comparison(name, "=") for name in by), keys)
+            found = zip(*(wide.column(len(columns) + index).to_pylist() for index in range(len(by))), strict=True)
+            own = [row for row, (key, place) in enumerate(zip(found, places, strict=True)) if key == keys[place]]
+            return wide.select(list(range(len(columns)))).take(own)
         rows: list[tuple[Any, ...]] = []
         at_once = max(1, MOST_PARAMETERS // len(by))
         with self._open() as database:
@@ -73,11 +83,48 @@ class SqliteTable:
                 rows += database.execute(text, [parameter(value) for key in some for value in key]).fetchall()
         return self._table(columns, rows)
 
+    def search(
+        self, columns: tuple[str, ...], comparisons: tuple[Comparison, ...], keys: Sequence[tuple[Any, ...]]
+    ) -> tuple[pa.Table, list[int]]:
+        types = {field.name: field.type for field in self.fields()}
+        tests, names, values = [], ["k0"], []
+        for each in comparisons:
+            column = f"t.{quoted(each.column)}".replace("{", "{{").replace("}", "}}")
+            test = condition(column, affinity(self._outside[each.column]), types[each.column], each.sign)
+            own = [f"k{len(names) + index}" for index in range(test.count)]
+            tests.append(test.text.format(*(f"k.{name}" for name in own)))
+            names += own
+            values.append(test.values)
+        # The keys come first: for each of them an index of the table is of use.
+        shown = ", ".join(["k.k0", *(f"t.{quoted(column)}" for column in columns)])
+        question = f"SELECT {shown} FROM k CROSS JOIN main.{quoted(self.table)} AS t WHERE {' AND '.join(tests)}"
+        marks = f"({', '.join('?' * len(names))})"
+        at_once = max(1, MOST_PARAMETERS // len(names))
+        rows: list[tuple[Any, ...]] = []
+        with self._open() as database:
+            for start in range(0, len(keys), at_once):
+                some = list(enumerate(keys[start : start + at_once], start))
+                given: list[Any] = []
+                for place, key in some:
+                    given.append(place)
+                    for made, value in zip(values, key, strict=True):
+                        given += made(value)
+                text = f"WITH k({', '.join(names)}) AS (VALUES {', '.join([marks] * len(some))}) {question}"
+                rows += database.execute(text, given).fetchall()
+        return self._table(columns, [row[1:] for row in rows]), [row[0] for row in rows]
+
     def read(self) -> pa.Table:
         names = tuple(field.name for field in self.fields())
         with self._open() as database:
             text = f"SELECT {', '.join(map(quoted, names))} FROM {quoted(self.table)}"
             return self._table(names, database.execute(text).fetchall())
+
+    def _kept_as_it_is(self, field: Field) -> bool:
+        """Whether equal values of a column are equal in SQLite: they have the type that it was declared as there."""
+        kind = affinity(self._outside[field.name])
+        if field.type in INTEGERS:
+            return kind in NUMBERS
+        return spark_type(self._outside[field.name]) == field.type and (field.type != "string" or kind == "TEXT")
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -151,7 +198,11 @@ def spark_type(declared: str) -> str:
 
 
 def value_of(value: Any, type: str) -> Any:
-    """A value that SQLite keeps as one of a column's type."""
+    """A value that SQLite keeps as one of a column's type.
+
+    >>> value_of("2026-01-02 03:04", "date"), value_of(" 12", "int"), value_of(7, "string")
+    (datetime.date(2026, 1, 2), 12, '7')
+    """
     if value is None:
         return None
     if type == "string":
@@ -161,9 +212,11 @@ def value_of(value: Any, type: str) -> Any:
     if type == "boolean":
         return bool(int(value))
     if type == "date":
-        return date.fromisoformat(str(value)[:10])
+        return date.fromisoformat(_day(value)[:10])
     if type == "timestamp":
         return _moment(value)
+    if not isinstance(value, int | float) and not _NUMBER.fullmatch(str(value)):
+        raise ValueError(f"{value!r} is no number")
     if type.startswith("decimal"):
         return Decimal(str(value)).quantize(Decimal(1).scaleb(-int(type.rstrip(")").split(",")[1])))
     if type in ("float", "double"):
@@ -177,5 +230,11 @@ def _moment(value: Any) -> datetime:
     """A time as SQLite's own functions write it: a text in UTC unless it says otherwise, or seconds since 1970."""
     if isinstance(value, int | float):
         return datetime.fromtimestamp(value, timezone.utc)
-    found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+    found = datetime.fromisoformat(_day(value).replace("Z", "+00:00"))
     return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+
+
+def _day(value: Any) -> str:
+    if not isinstance(value, str) or not _DAY.match(value):
+        raise ValueError(f"{value!r} does not begin with a day, such as 2026-01-31")
+    return value

@@ -141,7 +141,13 @@ def split_commas(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def conjuncts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """The conditions that must all hold, those in brackets too; nothing where OR makes them alternatives."""
+    """The conditions that must all hold, those in brackets too; nothing where OR makes them alternatives.
+
+    >>> from anabranch.sql.lexer import tokenize
+    >>> tokens = tokenize("(a AND b) AND (c OR d) AND e BETWEEN f AND g")[:-1]
+    >>> [" ".join(token.text for token in each) for each in conjuncts(tokens)]
+    ['a', 'b', '( c OR d )', 'e BETWEEN f AND g']
+    """
     while len(tokens) > 2 and tokens[0].text == "(" and closing(tokens, 0) == len(tokens) - 1:
         tokens = tokens[1:-1]
     depth = cases = between = 0
@@ -165,7 +171,7 @@ def conjuncts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
         piece.append(token)
     for each in (*pieces, piece):
         if each and each[0].text == "(" and closing(each, 0) == len(each) - 1:
-            yield from conjuncts(each)
+            yield from list(conjuncts(each)) or [each]
         else:
             yield each
 

@@ -10,7 +10,8 @@ is rewritten to
 
 as text, by edits that know where each piece came from: what is wrong with it is shown in the text as it was written.
 How a window is written is for `spellings` to know; how windows are joined, for `window_joins`; what a window function
-means, for `windows`. Before that, joins with versions become plain ones, as `versions` tells.
+means, for `windows`; how one stands in another, for `nested_windows`. Before that, joins with versions become plain
+ones, as `versions` tells.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from anabranch.errors import NotSupported, Rewritten, SyntaxProblem
 from anabranch.sql.calls import AGGREGATES, aggregate_calls, split_commas
 from anabranch.sql.chunk_joins import Epochs, join_chunks
 from anabranch.sql.clauses import Block, find_blocks
-from anabranch.sql.cursor import Cursor
+from anabranch.sql.cursor import MAX_QUERIES, Cursor
 from anabranch.sql.entries import Entry, at_stream, take_entries
 from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, WORD, Span, Token, tokenize
+from anabranch.sql.nested_windows import nested_edits
 from anabranch.sql.spellings import (
     WindowCall,
     aggregate_window,
@@ -47,6 +49,11 @@ def canonical(text: str, tokens: list[Token]) -> tuple[str, list[Token]]:
         edits = rewrite(text, _without_dry_run(tokens))
         if edits:
             text, tokens = _rewritten(splice(text, Span(tokens[0].start, tokens[-1].start), edits), text)
+    for _ in range(MAX_QUERIES):  # one level a time, from the innermost out
+        edits = nested_edits(text, _without_dry_run(tokens))
+        if not edits:
+            break
+        text, tokens = _rewritten(splice(text, Span(tokens[0].start, tokens[-1].start), edits), text)
     return text, tokens
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.figures import Figure, take_figure, take_length, take_origin
-from anabranch.sql.lexer import STRING, Span
+from anabranch.sql.lexer import STRING, Span, Token
 from anabranch.sql.syntax import Name, Relation, WindowKind, WindowSpec
 from anabranch.sql.table_functions import SOURCE, TIME, Call, TableFunction, TakeRelation, at_function, take_call
 
@@ -90,6 +90,11 @@ WINDOW_FUNCTIONS = {
 }
 
 
+def names_source(token: Token) -> bool:
+    """Whether this is what the relation of a window function is called, where arguments have names."""
+    return token.is_name and _NAMES.get(token.name.lower()) == SOURCE
+
+
 def at_window_function(cursor: Cursor) -> bool:
     return at_function(cursor, WINDOW_FUNCTIONS)
 
@@ -106,11 +111,11 @@ def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation)
     call = take_call(cursor, WINDOW_FUNCTIONS, take_relation, _figure)
     if call.source.window is not None:
         raise NotSupported(
-            "a window function over a window function is not supported yet",
+            "these window functions cannot stand in one another",
             text=cursor.text,
             start=call.span.start,
             end=call.span.end,
-            hint="make a view of the inner one and read that",
+            hint="make a view of the inner one, and read that",
         )
     attribute = _attribute(call.time)
     _check_units(cursor.text, call, attribute)

@@ -1,0 +1,103 @@
+"""Answers of views by DuckDB, beside the ledger's files, where Spark has no other machine.
+
+For a question about one view that is put together from partials when it is read, if both mean the same in DuckDB. Most
+of the time of such an answer is the time that Spark takes to plan and start. Whatever else is asked is Spark's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.duck import counting_all, quoted
+from anabranch.engine.core import Core
+from anabranch.engine.emit import connection, window_rows
+from anabranch.engine.frames import arrow_schema
+from anabranch.engine.local import MOST_STATE_ALONE, alike
+from anabranch.engine.read import MANY_PANES
+from anabranch.engine.warm import file_rows
+from anabranch.ledger import Snapshot
+from anabranch.plan.bind import Bound
+from anabranch.plan.catalog import BlockUse, Catalog, Field, View
+from anabranch.plan.local import local_text
+from anabranch.plan.views import duckdb_type
+from anabranch.sql.syntax import Query, Select
+
+
+def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], snapshot: Snapshot) -> str | None:
+    """A question as DuckDB is asked it, if it gives these columns there; None if the answer is Spark's to give."""
+    import duckdb
+
+    catalog = core.catalog(snapshot)
+    view = _asked(query, bound, catalog)
+    if view is None or not core.alone or any(duckdb_type(field.type) is None for field in fields):
+        return None
+    if sum(file.rows for use in view.blocks for file in snapshot.files.get(use.panes, {}).values()) > MOST_STATE_ALONE:
+        return None
+    source = _view(core, catalog, view, snapshot)
+    text = local_text(bound.text.text, lambda _: source) if source is not None else None
+    if text is None:
+        return None
+    try:
+        kinds = [str(kind) for kind in connection().sql(text).types]
+    except duckdb.Error:
+        return None
+    wanted = [duckdb_type(field.type) or "" for field in fields]
+    return text if len(kinds) == len(wanted) and all(map(alike, kinds, wanted)) else None
+
+
+def rows(text: str, fields: Sequence[Field]) -> Any:
+    """The answer as a pyarrow.Table; None if DuckDB fails, for Spark to say why."""
+    import duckdb
+    import pyarrow as pa
+
+    duck = connection()
+    try:
+        with counting_all(duck, text):
+            found = duck.sql(text).to_arrow_table()
+        return found.rename_columns([field.name for field in fields]).cast(arrow_schema(fields))
+    except (duckdb.Error, pa.ArrowInvalid):
+        return None
+
+
+def _asked(query: Query, bound: Bound, catalog: Catalog) -> View | None:
+    """The view that a question is about, if it is about one and no more."""
+    select = query.body
+    if not isinstance(select, Select) or query.ctes or select.subqueries or len(select.relations) != 1:
+        return None
+    references, relation = list(bound.references.values()), select.relations[0]
+    if len(references) != 1 or not references[0].plain:
+        return None
+    if relation.subquery is not None or relation.window is not None or relation.watermarks:
+        return None
+    found = catalog.objects.get(references[0].target)
+    return found if isinstance(found, View) else None
+
+
+def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str | None:
+    """The answer of a view that is nothing but partials put together, as a relation."""
+    if view.kept or view.stream or view.late == "archive" or view.rows is not None or not view.blocks:
+        return None
+    if view.ordered or view.spread:
+        return None
+    relations: dict[str, str] = {}
+    for use in view.blocks:
+        panes = catalog.panes(use.panes)
+        seen = use.fields(panes)
+        known = all(duckdb_type(field.type) for field in seen) and all(panes.column(n).duckdb for n in use.columns)
+        if not known or use.bins is not None or _many(use, panes.grain):
+            return None
+        paths = snapshot.table_paths(core.ledger, use.panes)
+        relations[use.placeholder] = window_rows(panes, use, paths) if paths else file_rows([], seen)
+    text = local_text(view.text, relations.get)
+    if text is None or any(duckdb_type(field.type) is None for field in view.fields):
+        return None
+    named = ", ".join(quoted(field.name) for field in view.fields)
+    items = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in view.fields)
+    return f"(SELECT {items} FROM ({text}) AS __f({named}))"
+
+
+def _many(use: BlockUse, grain: int) -> bool:
+    """Whether windows are better had from those before them than from all of their panes."""
+    windows = use.sliding
+    return windows is not None and not windows.tumbling and windows.size >= MANY_PANES * grain

@@ -1,0 +1,124 @@
+"""Runs and answers without a Spark job: what DuckDB gives is what Spark gives, and what it cannot give is Spark's."""
+
+from __future__ import annotations
+
+import math
+import random
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from anabranch.engine import answer, near, scan
+from anabranch.errors import AnabranchError
+from anabranch.testing import Harness
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = "k STRING, n INT, big BIGINT, d DECIMAL(12,2), x DOUBLE, b BOOLEAN, wide STRING, ts TIMESTAMP"
+TYPES = pa.schema(
+    [
+        ("k", pa.string()), ("n", pa.int32()), ("big", pa.int64()), ("d", pa.decimal128(12, 2)), ("x", pa.float64()),
+        ("b", pa.bool_()), ("wide", pa.string()), ("ts", pa.timestamp("us", "UTC")),
+    ]
+)  # fmt: skip
+HOP = "HOP(s, ts, INTERVAL 2 SECONDS, INTERVAL {} SECONDS, STRATEGY => '{}')"
+VALUES = "count(*) AS c, count(n) AS cn, sum(n) AS sn, max(big) AS mb, sum(d) AS sd, min(x) AS nx, max(x) AS mx"
+VIEWS = {
+    "panes": f"SELECT k, window_start, {VALUES} FROM {HOP.format(6, 'panes')} GROUP BY k, window_start, window_end",
+    "windows": f"SELECT k, window_start, {VALUES} FROM {HOP.format(6, 'windows')} GROUP BY k, window_start, window_end",
+    "uneven": f"SELECT x, window_end, max(k) AS mk FROM {HOP.format(5, 'panes')} GROUP BY x, window_start, window_end",
+    "some": f"SELECT window_start, count(*) AS c, max(b) AS mb FROM {HOP.format(6, 'windows')} WHERE n > 1 OR b"
+    " GROUP BY window_start, window_end",
+    "all_of_it": f"SELECT {VALUES} FROM s",
+}  # fmt: skip
+SPARK_ONLY = f"SELECT upper(k) AS u, count(*) AS c FROM {HOP.format(6, 'panes')} GROUP BY upper(k), window_start"
+QUESTIONS = [
+    "SELECT count(*) AS n, sum(sn) AS s, max(sd) AS d, min(nx) AS x FROM panes",
+    "SELECT k, sum(c), count(DISTINCT window_start) AS w FROM windows WHERE c > 1 GROUP BY k ORDER BY k NULLS LAST",
+    "SELECT * FROM uneven WHERE mk = 'a' OR mk IS NULL",
+    "SELECT window_start, mb FROM some WHERE window_start >= '2026-01-01 00:00:04' ORDER BY 1 DESC LIMIT 3",
+    "SELECT * FROM all_of_it",
+]
+
+
+def some_rows(chance: random.Random, count: int) -> list[dict[str, Any]]:
+    start = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    return [
+        {
+            "k": chance.choice(["a", "b", "", None]),
+            "n": chance.choice([None, -(2**31), 0, 1, 2]),
+            "big": chance.choice([None, 2**63 - 1, -(2**63), 5]),
+            "d": chance.choice([None, Decimal("9999999999.99"), Decimal("-0.01"), Decimal("1.10")]),
+            "x": chance.choice([None, math.nan, math.inf, 0.0, -0.0, 1.5]),
+            "b": chance.choice([None, True, False]),
+            "wide": "never looked at",
+            "ts": start + timedelta(microseconds=chance.randrange(-4_000_000, 12_000_000)),
+        }
+        for _ in range(count)
+    ]
+
+
+def rows(table: pa.Table) -> list[str]:
+    """The rows in an order of their own. Of the two zeros, either is the least and the greatest."""
+    plain = (
+        [0.0 if each == 0 and isinstance(each, float) else each for each in row.values()] for row in table.to_pylist()
+    )
+    return sorted(map(repr, plain))
+
+
+def kinds(table: pa.Table) -> list[tuple[str, pa.DataType]]:
+    return [(field.name, field.type) for field in table.schema]
+
+
+def test_runs_and_answers_are_the_same_by_duckdb(
+    home: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Spark has no other machine, larger runs are taken in by DuckDB, unless something in them is Spark's."""
+    chance, folder = random.Random(7), tmp_path / "in"
+    folder.mkdir()
+    monkeypatch.setattr(scan, "SMALL_BYTES", -1)
+    asked: list[list[str] | None] = []
+    of = near.Near.of.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(near.Near, "of", classmethod(lambda cls, *given: asked.append(given[-1]) or of(cls, *given)))
+
+    def take(file: str) -> None:
+        parquet.write_table(pa.Table.from_pylist(some_rows(chance, 60), TYPES), folder / file)
+        home.session.sql("SELECT count(*) FROM panes").toArrow()
+
+    home.sql(f"CREATE STREAM s ({COLUMNS}, WATERMARK FOR ts AS ts) FROM parquet(path => '{folder}/*.parquet')")
+    for view, query in VIEWS.items():
+        home.sql(f"CREATE VIEW {view} AS {query}")
+    take("0.parquet")
+    take("1.parquet")
+    assert len(asked) == 2 and all(each is not None and "wide" not in each for each in asked)
+    home.sql(f"CREATE VIEW spark_only AS {SPARK_ONLY}")
+    take("2.parquet")
+    assert len(asked) == 2  # one of the views has Spark read the rows, and so they are read for all
+    for view, query in VIEWS.items():
+        assert rows(home.session.sql(f"SELECT * FROM {view}").df.toArrow()) == rows(home.session.sql(query).toArrow())
+    for text in QUESTIONS:
+        result = home.session.sql(text)
+        by_duckdb, by_spark = result.toArrow(), result.df.toArrow()
+        assert kinds(by_duckdb) == kinds(by_spark), text
+        assert rows(by_duckdb) == rows(by_spark), text
+
+
+def test_what_does_not_fit_is_told_by_spark(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum that is too large is an error, whoever computes it, and leaves nothing behind."""
+    home.sql("CREATE STREAM s (k STRING, n BIGINT); CREATE VIEW v AS SELECT k, sum(n) AS n FROM s GROUP BY k")
+    home.insert("s", [("a", 2**63 - 1), ("b", 1)])
+    given: list[Any] = []
+    by_duckdb = answer.rows
+    monkeypatch.setattr(answer, "rows", lambda *each: given.append(by_duckdb(*each)) or given[-1])
+    with pytest.raises(AnabranchError, match="overflow"):
+        home.session.sql("SELECT sum(n) + 1 AS n FROM v").toArrow()
+    assert given == [None]
+    assert home.query("SELECT max(n) AS n FROM v") == [(2**63 - 1,)] and given[-1] is not None
+    with pytest.raises(AnabranchError, match="overflow"):
+        home.insert("s", [("c", 2**63 - 1), ("c", 1)])
+    assert home.query("SELECT count(*) AS n FROM v") == [(2,)]

@@ -1,0 +1,82 @@
+"""What means the same in DuckDB: the windows of a row, whichever of the two engines is asked for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.algebra.windows import Row, SlidingWindows
+from anabranch.duck import connect, timestamp
+from anabranch.engine.emit import pane_relation
+from anabranch.plan.catalog import BlockUse, Key, Panes, PartialColumn
+from anabranch.plan.local import local_text
+from anabranch.plan.windows import windowed_sql
+from anabranch.sql.lexer import Span
+from anabranch.sql.syntax import WindowSpec
+
+TIMES = [-11, -10, -1, 0, 1, 2, 3, 5, 9, 10, 17, 4_000_000_000_000_007]
+WINDOWS = [(10, 4, 0), (10, 5, 0), (10, 1, 3), (12, 5, 2), (7, 7, 3)]
+
+
+def spec(size: int, slide: int, offset: int) -> WindowSpec:
+    return WindowSpec("hop", "ts", Span(0, 0), size, slide, offset)
+
+
+@pytest.mark.parametrize(("size", "slide", "offset"), WINDOWS)
+def test_a_row_is_in_the_same_windows(size: int, slide: int, offset: int) -> None:
+    """HOP as it is written for Spark gives in DuckDB a row for each window; a row without a time is in none."""
+    text = local_text(windowed_sql("`@rows`", spec(size, slide, offset)), {"@rows": "(SELECT * FROM r)"}.get)
+    assert text is not None
+    windows = SlidingWindows(size, slide, offset % slide)
+    with connect() as duck:
+        values = ", ".join(f"({timestamp(str(time))})" for time in TIMES)
+        duck.execute(f"CREATE TABLE r AS SELECT * FROM (VALUES {values}, (NULL)) AS v(ts)")
+        found = duck.execute(
+            f"SELECT epoch_us(ts), epoch_us(window_start), epoch_us(window_end) FROM {text}"
+        ).fetchall()
+    assert sorted(found) == sorted((time, *windows.bounds(wid)) for time in TIMES for wid in windows.wids(Row(time, 0)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM t LATERAL VIEW",
+        "SELECT * FROM t LATERAL VIEW explode(a) b AS c",
+        "SELECT * FROM t LATERAL VIEW explode(sequence(1, 5, CAST(1 AS BIGINT))) b AS c",
+        "SELECT * FROM t LATERAL VIEW explode(sequence(5, 1)) __starts AS start",
+        "SELECT * FROM t LATERAL VIEW explode(sequence(1)) __starts AS start",
+        "SELECT * FROM t LATERAL VIEW explode(sequence(a / 2, 1, CAST(1 AS BIGINT))) __starts AS start",
+    ],
+)
+def test_what_else_is_exploded_is_left_to_spark(text: str) -> None:
+    assert local_text(text, lambda _: None) is None
+
+
+@pytest.mark.parametrize(("size", "slide", "offset"), WINDOWS)
+def test_a_pane_is_in_the_windows_that_hold_it(size: int, slide: int, offset: int, tmp_path: Path) -> None:
+    windows = SlidingWindows(size, slide, offset % slide)
+    columns = (PartialColumn("n", "count(*)", "CAST(sum({c}) AS BIGINT)", True, None, "bigint", 0),)
+    panes = Panes("p", "s", "", "", {}, (Key("k", "k", "bigint"),), "ts", windows.grain, windows.origin, columns, ())
+    use = BlockUse("@p", "p", (size, slide, windows.origin), "n", ("n",))
+    starts = sorted({windows.pane(time) for time in TIMES})
+    with connect() as duck:
+        path = f"{tmp_path}/panes.parquet"
+        values = ", ".join(f"({timestamp(str(start))})" for start in starts)
+        rows = f"SELECT 7::BIGINT AS k, pane AS _pane, 1::BIGINT AS n FROM (VALUES {values}) AS v(pane)"
+        duck.execute(f"COPY ({rows}) TO '{path}' (FORMAT parquet)")
+        found = duck.execute(f"WITH {pane_relation('x', panes, use, [path])} SELECT k0, w, n FROM x").fetchall()
+    wanted = [(7, windows.bounds(wid)[0], 1) for start in starts for wid in windows.pane_windows(start)]
+    assert sorted(found) == sorted(wanted)
+
+
+def test_times_are_those_of_the_calendar() -> None:
+    """Microseconds become a time without the calendar of DuckDB's, and the same one."""
+    micros = [0, -1, 1_767_225_600_000_000, -62_135_596_800_000_000, 253_402_300_799_999_999]
+    with connect() as duck:
+        for each in micros:
+            both = (
+                f"SELECT {timestamp(str(each))} = CAST(make_timestamp({each}) AS TIMESTAMPTZ), timestamp_micros({each})"
+            )
+            same, found = duck.execute(f"SELECT a, epoch_us(b) FROM ({both}) AS v(a, b)").fetchone() or (None, None)
+            assert (same, found) == (True, each)
