@@ -36,6 +36,7 @@ RECORDS = [
         note="first",
         bounds={"v": 7, "w": 8},
         ready={"v": (12, 15), "w": (9,)},
+        passed={"v": 6, "w": 4, "x": 5},
     ),
     Record(
         3,
@@ -45,6 +46,7 @@ RECORDS = [
         tables={"t": TableChange(add=(file("c"),), delta_version=1), "u": TableChange(add=(file("x"),))},
         applied=("b",),
         ready={"w": ()},
+        passed={"w": 9, "x": None},
     ),
     Record(4, "reduce", "t4", tables={"t": TableChange((file("d"),), ("a", "b"), 2)}),
     Record(5, "advance", "t5", streams={"bids": StreamRun(1, 0, bound=99)}),
@@ -69,7 +71,7 @@ def test_the_fold_adds_up_the_records() -> None:
     assert (bids.runs, bids.rows, bids.late, bids.bad) == (2, 8, 3, 1)
     assert bids.last is not None and bids.last.bound == 99
     assert fold(Snapshot(), RECORDS[:5]).ready == {"v": (12, 15)}
-    assert state.bounds == {"w": 8} and state.ready == {}
+    assert state.bounds == {"w": 8} and state.ready == {} and state.passed == {"w": 9}
 
 
 @given(cuts=st.sets(st.integers(0, len(RECORDS))))
