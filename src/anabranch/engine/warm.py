@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: So many bytes of files are kept in memory at the most, of one table and of all.
 MOST_OF_ONE, MOST_OF_ALL = 128 << 20, 512 << 20
 
+#: So many rows more than the files have are no reason to load a table anew.
+SURPLUS = 10_000
 
 #: Which load of a table brought a row.
 PART = "__part"
@@ -87,13 +89,13 @@ class Warm:
 
     def merged(self, table: str, removed: Iterable[str], added: Iterable[DataFile]) -> None:
         """Files of a table were merged into others. These hold the same rows, or what changes add up to: either way
-        nothing has to be loaded, until most of what is here is gone from the files."""
+        nothing has to be loaded, until most of what is here is gone from the files, and it is much."""
         gone, new = set(removed), {file.path: file for file in added}
         for key, warm in list(self._tables.items()):
             if key[0] != table or not gone <= warm.files.keys():
                 continue
             warm.surplus += sum(warm.files[path].rows for path in gone) - sum(file.rows for file in new.values())
-            if warm.surplus > sum(file.rows for file in warm.files.values()):
+            if warm.surplus > max(SURPLUS, sum(file.rows for file in warm.files.values())):
                 continue
             parts = frozenset().union(*(warm.parts[path] for path in gone))
             for path in gone:
@@ -124,7 +126,7 @@ class Warm:
                 self._forget(key)
 
     def settle(self, snapshot: Snapshot) -> None:
-        """Forget what has files that are not in the ledger: a commit that failed, or a merge that changed rows."""
+        """Forget what has files that are not in the ledger: a commit that failed, or merges that left little."""
         for key, warm in list(self._tables.items()):
             if not warm.files.keys() <= snapshot.files.get(key[0], {}).keys():
                 self._forget(key)
