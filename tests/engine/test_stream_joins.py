@@ -10,7 +10,6 @@ import pytest
 
 from anabranch.engine import local
 from anabranch.errors import AnabranchError
-from anabranch.plan.catalog import View
 from anabranch.testing import Harness
 
 pytestmark = pytest.mark.spark
@@ -88,10 +87,6 @@ def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
             "TUMBLE(b, ts, INTERVAL 10 SECONDS)", _tumbled("b")), **rows)  # fmt: skip
         assert home.emitted(name) == expected, name
         assert home.table(name) == expected, name
-    home.sql(f"CREATE VIEW read_near AS {JOINS['near']}")
-    read = home.session._core.catalog().find("read_near")
-    assert isinstance(read, View) and "bucket" in read.spread
-    assert home.table("read_near") == home.table("near")
 
 
 #: How far behind progress the rows may be that these hold: twice the way that partners can be apart, there and back.

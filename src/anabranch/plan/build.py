@@ -219,7 +219,7 @@ class Build:
             nearby = 0
         view = replace(view, counted=self.counted, near=near, nearby=nearby)
         view = self._with_progress(select, inputs, keying, view)
-        if keying.kind == "join":
+        if view.node == "join":
             view = replace(view, spread=self._spread(select, inputs, view))
         return self._fused(select, view) or view
 
