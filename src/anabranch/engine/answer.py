@@ -14,7 +14,6 @@ from anabranch.engine.core import Core
 from anabranch.engine.emit import connection, window_rows
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.local import MOST_STATE_ALONE, alike
-from anabranch.engine.read import MANY_PANES
 from anabranch.engine.warm import file_rows
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound
@@ -22,6 +21,9 @@ from anabranch.plan.catalog import BlockUse, Catalog, Field, View
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.syntax import Query, Select
+
+#: Partials that are put into windows one by one, each as often as it is in some.
+MOST_PLACED = 2_000_000
 
 
 def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], snapshot: Snapshot) -> str | None:
@@ -85,7 +87,7 @@ def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str |
         panes = catalog.panes(use.panes)
         seen = use.fields(panes)
         known = all(duckdb_type(field.type) for field in seen) and all(panes.column(n).duckdb for n in use.columns)
-        if not known or use.bins is not None or _many(use, panes.grain):
+        if not known or use.bins is not None or _many(use, snapshot):
             return None
         paths = snapshot.table_paths(core.ledger, use.panes)
         relations[use.placeholder] = window_rows(panes, use, paths) if paths else file_rows([], seen)
@@ -97,7 +99,10 @@ def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str |
     return f"(SELECT {items} FROM ({text}) AS __f({named}))"
 
 
-def _many(use: BlockUse, grain: int) -> bool:
+def _many(use: BlockUse, snapshot: Snapshot) -> bool:
     """Whether windows are better had from those before them than from all of their panes."""
     windows = use.sliding
-    return windows is not None and not windows.tumbling and windows.size >= MANY_PANES * grain
+    if windows is None or windows.tumbling:
+        return False
+    panes = sum(file.rows for file in snapshot.files.get(use.panes, {}).values())
+    return panes * -(-windows.size // windows.slide) > MOST_PLACED

@@ -54,7 +54,8 @@ class Frames:
         """A frame with these columns and no rows."""
         key = tuple(fields)
         if key not in self._empty:
-            self._empty[key] = self.spark.createDataFrame([], struct(key))
+            items = ", ".join(f"CAST(NULL AS {field.type}) AS {quote_name(field.name)}" for field in key)
+            self._empty[key] = self.spark.sql(f"SELECT {items} WHERE false") if key else self.spark.range(0).select()
         return self._empty[key]
 
     def analyze(self, text: str, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
