@@ -16,6 +16,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -429,11 +430,10 @@ class Maintainer:
     def partners(self, view: View, placeholder: str) -> dict[str, Range]:
         """Between which event times the rows of the other inputs lie that new rows of one can meet."""
         stream = view.streams.get(placeholder)
-        files = self.added.get(self.catalog.stream(stream).rows_table, ()) if stream is not None else ()
-        if not files or any(file.low is None or file.high is None for file in files):
+        times = self._new_times(stream) if stream is not None else None
+        if times is None or None in times:
             return {}
-        low, high = min(file.low or 0 for file in files), max(file.high or 0 for file in files)
-        found = reach(view.near, placeholder, low, high)
+        found = reach(view.near, placeholder, *times)
         if view.late == "drop":
             held = self.needed(view)
             found = {name: (highest(low, held.get(name)), high) for name, (low, high) in found.items()}
@@ -452,18 +452,23 @@ class Maintainer:
 
     def nearby(self, view: View) -> dict[str, Range]:
         """Between which event times all rows lie that say what an outer join shows of new ones; nothing: anywhere."""
-        starts: dict[str, Range] = {}
-        for name, stream in view.met.items():
-            files = self.added.get(self.catalog.stream(stream).rows_table, ())
-            if any(file.low is None or file.high is None for file in files):
-                return {}
-            if files:
-                starts[name] = min(file.low or 0 for file in files), max(file.high or 0 for file in files)
+        if not view.nearby:
+            return {}
+        new = {name: self._new_times(stream) for name, stream in view.met.items()}
+        starts = {name: times for name, times in new.items() if times is not None}
+        if any(None in times for times in starts.values()):
+            return {}
         found: dict[str, Range] = {}
-        for name, times in around(view.near, starts, view.nearby).items() if view.nearby else ():
+        for name, times in around(view.near, starts, view.nearby).items():
             placeholder = name.partition("#")[0]
             found[placeholder] = hull(found.get(placeholder, times), times)
         return found
+
+    def _new_times(self, stream: str) -> Range | None:
+        """From the lowest to the highest event time of the new rows of a stream, where that is known; None: no rows."""
+        files = self.added.get(self.catalog.stream(stream).rows_table, ())
+        ranges = [(file.low, file.high) for file in files]
+        return reduce(hull, ranges) if ranges else None
 
     def touched(self, view: View) -> DataFrame | None:
         """The keys that new rows touch, each once; None for none."""
