@@ -68,6 +68,7 @@ def _pieces(text: str) -> _Pieces:
 
 def _split(tokens: Sequence[Token]) -> _Pieces:
     pieces: list[str | _Placeholder] = []
+    opened = [0]  # where the pieces of each parenthesis that is open begin
     index = 0
     while index < len(tokens):
         token = tokens[index]
@@ -80,10 +81,11 @@ def _split(tokens: Sequence[Token]) -> _Pieces:
             index = closing(tokens, index + 1) + 1
             continue
         if token.upper == "LATERAL" and following.upper() == "VIEW":
-            found = _windows(tokens, index)
-            if found is None:
+            starts = _windows(tokens, index)
+            if starts is None:
                 return None
-            pieces.append(found)
+            joined, start = starts
+            pieces[opened[-1] :] = [*_with_starts(pieces[opened[-1] :], start), joined]
             index = closing(tokens, index + 3) + 4
             continue
         if token.upper == "LATERAL":
@@ -100,6 +102,10 @@ def _split(tokens: Sequence[Token]) -> _Pieces:
         if piece is None:
             return None
         pieces.append(piece)
+        if token.text == "(":
+            opened.append(len(pieces))
+        elif token.text == ")" and len(opened) > 1:
+            opened.pop()
         index += 1
     return tuple(pieces)
 
@@ -121,10 +127,15 @@ def _piece(tokens: Sequence[Token], index: int, following: str) -> str | _Placeh
     return token.text if token.text in _SYMBOLS else None
 
 
-def _windows(tokens: Sequence[Token], index: int) -> str | None:
+#: The start of a window as texts for Spark name it, in pieces of a text for DuckDB.
+_START = ['"__starts"', ".", '"start"']
+
+
+def _windows(tokens: Sequence[Token], index: int) -> tuple[str, str] | None:
     """LATERAL VIEW explode(sequence(first, last, CAST(slide AS BIGINT))) __starts AS start: the windows of a row.
 
-    Only as it is written for sliding windows: there the last window is never before the first.
+    What to join for them, and what then is the start of one. Only as it is written for sliding windows: there the last
+    window is never before the first.
     """
     end = closing(tokens, index + 3) if len(tokens) > index + 5 else len(tokens)
     texts = [token.text for token in tokens[index : end + 4]]
@@ -137,7 +148,49 @@ def _windows(tokens: Sequence[Token], index: int) -> str | None:
     first, last = (_filled(_split(bound), lambda _: None) for bound in bounds[:2])
     if first is None or last is None:
         return None
-    return f', LATERAL (SELECT unnest(range({first}, {last} + 1, {slide[2]})) AS "start") AS "__starts"'
+    reach = _reach(bounds[0], slide[2])
+    if reach is not None and [token.text for token in tokens[index - 2 : index]] == ["AS", "__rows"]:
+        return _numbered(*reach, last, int(slide[2]))
+    listed = f"SELECT unnest(range({first}, {last} + 1, {slide[2]})) AS start"
+    return f', LATERAL ({listed}) AS "__starts"', "".join(_START)
+
+
+def _reach(first: Sequence[Token], slide: str) -> tuple[str, int] | None:
+    """What windows lie along, and how far before it one may start.
+
+    From `(value - far + pmod(number - (value - far), slide))`, the start of the first window.
+    """
+    texts = [token.text for token in first]
+    plus = next((i for i, text in enumerate(texts) if text == "+" and texts[i + 1 : i + 2] == ["pmod"]), 0)
+    lowest = texts[1:plus]
+    if len(lowest) < 3 or lowest[-2] != "-" or not lowest[-1].isdigit() or not slide.isdigit() or int(slide) == 0:
+        return None
+    number = texts[plus + 3 : plus + 4]
+    if texts != ["(", *lowest, "+", "pmod", "(", *number, "-", "(", *lowest, ")", ",", slide, ")", ")"]:
+        return None
+    value = _filled(_split(first[1 : plus - 2]), lambda _: None)
+    return None if value is None or not "".join(number).isdigit() else (value, int(lowest[-1]))
+
+
+def _numbered(value: str, far: int, last: str, slide: int) -> tuple[str, str]:
+    """The windows of a row by a join with numbers: DuckDB has them at half the price of lists of starts.
+
+    They are as many as there are starts from `value - far` to `value`. If the slide divides the size, each row has as
+    many; otherwise the earliest may be one too many.
+    """
+    start = f'({last} - "__starts"."__back" * {slide})'
+    wanted = f"{value} IS NOT NULL" if (far + 1) % slide == 0 else f"{start} >= {value} - {far}"
+    return f'JOIN range({far // slide + 1}) AS "__starts"("__back") ON {wanted}', start
+
+
+def _with_starts(pieces: Sequence[str | _Placeholder], start: str) -> list[str | _Placeholder]:
+    """Pieces of a SELECT with what the start of a window is in place of its name."""
+    written: list[str | _Placeholder] = []
+    for piece in pieces:
+        written.append(piece)
+        if written[-len(_START) :] == _START:
+            written[-len(_START) :] = [start]
+    return written
 
 
 def _matches(tokens: Sequence[Token]) -> str | None:
