@@ -23,6 +23,15 @@ SPARK_FUNCTIONS = {
     "pmod(a, b)": "((a % b) + b) % b",
 }
 
+#: DuckDB's types of whole numbers that Spark has too, and the one that sums of them have.
+WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+#: Values of a type, told while a statement is planned; of any other type, the statement fails.
+TYPED_VALUES = {
+    "__whole(a)": f"CASE WHEN typeof(a) IN {WHOLE} THEN a ELSE error('another type') END",
+    "__scaled(a, s)": "CASE WHEN typeof(a) LIKE 'DECIMAL(%,' || s || ')' THEN a ELSE error('another type') END",
+    "__same(a, b)": "CASE WHEN typeof(a) = typeof(b) THEN a ELSE error('another type') END",
+}
+
 
 def connect(spill: Path | None = None, memory: str = MEMORY) -> duckdb.DuckDBPyConnection:
     """A DuckDB in memory; what does not fit goes to the folder `spill`."""
@@ -38,7 +47,7 @@ def connect(spill: Path | None = None, memory: str = MEMORY) -> duckdb.DuckDBPyC
         *([f"temp_directory = {quoted_text(str(spill))}"] if spill is not None else []),
     ):
         duck.execute(f"SET {setting}")
-    for name, text in SPARK_FUNCTIONS.items():
+    for name, text in (SPARK_FUNCTIONS | TYPED_VALUES).items():
         duck.execute(f"CREATE MACRO {name} AS {text}")
     return duck
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.reach import Range
-from anabranch.duck import counting_all, quoted, timestamp
+from anabranch.duck import WHOLE, counting_all, quoted, timestamp
 from anabranch.engine.emit import copy_to_table, window_rows
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
@@ -397,6 +397,5 @@ def _columns(fields: Sequence[Field]) -> str:
 
 def alike(given: str, wanted: str) -> bool:
     """Whether values of one type are those of the other, at most in another width."""
-    whole = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"}
     given = given.replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ")
-    return given == wanted or (given in whole and wanted in whole)
+    return given == wanted or (given in WHOLE and wanted in WHOLE)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from anabranch.duck import quoted
+from anabranch.duck import WHOLE, quoted
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.calls import closing, split_commas
 from anabranch.sql.lexer import NUMBER, QUOTED, STRING, WORD, Token, tokenize, words
@@ -232,17 +232,34 @@ def _plain_cast(tokens: Sequence[Token], index: int) -> str | None:
     if as_index is None:
         return None
     kind = duckdb_type("".join(token.text.lower() for token in tokens[as_index + 1 : end]))
-    first = tokens[index + 2]
-    inner = tokens[index + 2 : as_index]
-    if kind is None:
+    text = _aggregated(tokens[index + 2 : as_index])
+    return None if kind is None or text is None else _widened(text, kind)
+
+
+def _aggregated(tokens: Sequence[Token]) -> str | None:
+    """One aggregate; or a cast around one, or a number in place of its NULL."""
+    if len(tokens) < 3 or tokens[1].text != "(" or closing(tokens, 1) != len(tokens) - 1:
         return None
-    if first.upper == "CAST":
-        text = _plain_cast(tokens, index + 2) if closing(tokens, index + 3) == as_index - 1 else None
-    elif first.text.lower() in _AGGREGATES and closing(tokens, index + 3) == as_index - 1:
-        behind = [*(token.text for token in inner[1:]), ""]
-        parts = [_piece(inner, i, behind[i]) for i in range(len(inner))]
-        written = [part for part in parts if isinstance(part, str)]
-        text = " ".join(written) if len(written) == len(parts) else None
+    if tokens[0].upper == "CAST":
+        return _plain_cast(tokens, 0)
+    if tokens[0].upper == "COALESCE":
+        values = list(split_commas(tokens[2:-1]))
+        text = _aggregated(values[0]) if len(values) == 2 and len(values[1]) == 1 else None
+        return f"coalesce({text}, {values[1][0].text})" if text and values[1][0].text.isdigit() else None
+    if tokens[0].text.lower() not in _AGGREGATES:
+        return None
+    behind = [*(token.text for token in tokens[1:]), ""]
+    parts = [_piece(tokens, i, behind[i]) for i in range(len(tokens))]
+    written = [part for part in parts if isinstance(part, str)]
+    return " ".join(written) if len(written) == len(parts) else None
+
+
+def _widened(text: str, kind: str) -> str:
+    """A value in another width of its type; of another type, DuckDB would not make of it what Spark does."""
+    if kind in WHOLE:
+        text = f"__whole({text})"
+    elif kind.startswith("DECIMAL"):
+        text = f"__scaled({text}, {kind.rpartition(',')[2][:-1]})"
     else:
-        return None
-    return None if text is None else f"CAST({text} AS {kind})"
+        text = f"__same({text}, CAST(NULL AS {kind}))"
+    return f"CAST({text} AS {kind})"
