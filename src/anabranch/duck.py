@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 MEMORY = "4GB"
 
 
-#: Functions of Spark's that a text for DuckDB may use.
+#: Functions of Spark's that a text for DuckDB may use; remainders are of divisions by a number above 0.
 SPARK_FUNCTIONS = {
     "unix_micros(a)": "epoch_us(a)",
     "timestamp_micros(a)": "make_timestamptz(a)",
-    "pmod(a, b)": "((a % b) + b) % b",
+    "pmod(a, b)": "a - CASE WHEN a >= 0 THEN a ELSE a - (b - 1) END // b * b",
 }
 
 #: DuckDB's types of whole numbers that Spark has too, and the one that sums of them have.

@@ -21,6 +21,7 @@ from anabranch.algebra.windows import (
     window_starts_sql,
     window_time,
 )
+from anabranch.algebra.windows.sql import multiple
 
 times = st.integers(-10_000, 10_000)
 windows_strategy = st.builds(
@@ -251,7 +252,8 @@ def test_sql_agrees_with_the_functions(database: duckdb.DuckDBPyConnection, engi
 def test_sql_texts() -> None:
     hop = SlidingWindows(10, 4, origin=1)
     assert pane_start_sql("ts", 2, 1, "spark") == "(ts - pmod(ts - 1, 2))"
-    assert pane_start_sql("a + b", 2, 0, "duckdb") == "((a + b) - ((((a + b)) % 2 + 2) % 2))"
+    assert pane_start_sql("ts", 4, 1, "duckdb") == "(" + multiple("ts - 1", 4) + " + 1)"
+    assert multiple("a + b", 2) == "(CASE WHEN (a + b) >= 0 THEN (a + b) ELSE (a + b) - 1 END // 2 * 2)"
     assert first_window_sql("p", hop, 2, "spark") == "(p - 8 + pmod(1 - (p - 8), 4))"
     assert last_window_sql("p", hop, 2, "spark") == "(p - pmod(p - 1, 4))"
     assert "CASE" not in window_starts_sql("p", hop, 2, "spark")

@@ -96,6 +96,17 @@ def test_a_pane_is_in_the_windows_that_hold_it(size: int, slide: int, offset: in
     assert sorted(found) == sorted(wanted)
 
 
+def test_remainders() -> None:
+    """As Spark has them; of a division by anything but a number above 0, they are left to it."""
+    text = local_text("SELECT pmod(a - 1, 5) AS r FROM r", lambda _: None)
+    with connect() as duck:
+        duck.execute("CREATE TABLE r AS SELECT unnest([-10, -6, -5, -4, -1, 0, 1, 4, 5, 6, NULL])::BIGINT AS a")
+        found = duck.execute(text or "").fetchall()
+    assert found == [((a - 1) % 5,) for a in (-10, -6, -5, -4, -1, 0, 1, 4, 5, 6)] + [(None,)]
+    for divisor in ("0", "-5", "a", "5 + a"):
+        assert local_text(f"SELECT pmod(a, {divisor}) AS r FROM r", lambda _: None) is None
+
+
 @pytest.mark.parametrize(
     ("cast", "kept"),
     [

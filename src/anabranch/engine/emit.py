@@ -323,8 +323,9 @@ def pane_relation(
     if windows is not None and not windows.tumbling and windows.size % windows.slide == 0 and not panes.spanned:
         # Each pane is in as many windows: DuckDB joins with so many numbers at half the price of lists of them.
         last = last_window_sql(f"epoch_us({PANE})", windows, panes.grain, "duckdb")
-        starts = [f"{last} - __before.__back * {windows.slide} AS w"]
-        source += f" AS __there, range({windows.size // windows.slide}) AS __before(__back)"
+        starts = [f"__last - __back * {windows.slide} AS w"]
+        numbers = f"range({windows.size // windows.slide}) AS __before(__back)"
+        source = f"(SELECT *, {last} AS __last FROM {source}), {numbers}"
     items = ", ".join([*keys, *starts, *columns])
     return f"{name} AS (SELECT {items} FROM {source}{where})"
 

@@ -84,8 +84,7 @@ def _split(tokens: Sequence[Token]) -> _Pieces:
             starts = _windows(tokens, index)
             if starts is None:
                 return None
-            joined, start = starts
-            pieces[opened[-1] :] = [*_with_starts(pieces[opened[-1] :], start), joined]
+            pieces[opened[-1] :] = starts.among(pieces[opened[-1] :])
             index = closing(tokens, index + 3) + 4
             continue
         if token.upper == "LATERAL":
@@ -95,6 +94,8 @@ def _split(tokens: Sequence[Token]) -> _Pieces:
             pieces.append(found)
             index += 7
             continue
+        if token.upper == "PMOD" and following == "(" and not _by_positive(tokens, index):
+            return None
         if token.upper == "LEFT" and following.upper() in ("SEMI", "ANTI"):  # DuckDB has no other
             index += 1
             continue
@@ -127,15 +128,51 @@ def _piece(tokens: Sequence[Token], index: int, following: str) -> str | _Placeh
     return token.text if token.text in _SYMBOLS else None
 
 
-#: The start of a window as texts for Spark name it, in pieces of a text for DuckDB.
-_START = ['"__starts"', ".", '"start"']
+#: What texts for Spark call the start of a window, and the columns of a row, in pieces of a text for DuckDB.
+_START, _COLUMNS = ['"__starts"', ".", '"start"'], ['"__rows"', ".", "*"]
 
 
-def _windows(tokens: Sequence[Token], index: int) -> tuple[str, str] | None:
+@dataclass(frozen=True)
+class _Starts:
+    """The windows of a row: what to join for them, what then is the start of one, and what that is computed from."""
+
+    joined: str
+    start: str
+    last: str | None = None
+
+    def among(self, pieces: Sequence[str | _Placeholder]) -> list[str | _Placeholder]:
+        """The pieces of a SELECT whose rows are put into windows."""
+        written: list[str | _Placeholder] = []
+        for piece in pieces:
+            written.append(piece)
+            if written[-3:] == _START:
+                written[-3:] = [self.start]
+        if self.last is None:
+            return [*written, self.joined]
+        # Before the join: once a row, not once a window of it.
+        head, source = written[:-2], list[str | _Placeholder]()
+        while head and not (head[-1] == "FROM" and source.count("(") == source.count(")")):
+            source.insert(0, head.pop())
+        rows = ["( SELECT * ,", f'{self.last} AS "__last" FROM', *source, 'AS "__rows" ) AS "__rows"']
+        return [*_without_last(head), *rows, self.joined]
+
+
+def _without_last(pieces: Sequence[str | _Placeholder]) -> list[str | _Placeholder]:
+    """What is selected of rows, but not what their windows are computed from."""
+    written: list[str | _Placeholder] = []
+    for index, piece in enumerate(pieces):
+        written.append(piece)
+        if written[-3:] == _COLUMNS and list(pieces[index + 1 : index + 2]) != ["EXCLUDE"]:
+            written.append('EXCLUDE ( "__last" )')
+        elif written[-5:] == [*_COLUMNS, "EXCLUDE", "("]:
+            written.append('"__last" ,')
+    return written
+
+
+def _windows(tokens: Sequence[Token], index: int) -> _Starts | None:
     """LATERAL VIEW explode(sequence(first, last, CAST(slide AS BIGINT))) __starts AS start: the windows of a row.
 
-    What to join for them, and what then is the start of one. Only as it is written for sliding windows: there the last
-    window is never before the first.
+    Only as it is written for sliding windows: there the last window is never before the first.
     """
     end = closing(tokens, index + 3) if len(tokens) > index + 5 else len(tokens)
     texts = [token.text for token in tokens[index : end + 4]]
@@ -152,7 +189,7 @@ def _windows(tokens: Sequence[Token], index: int) -> tuple[str, str] | None:
     if reach is not None and [token.text for token in tokens[index - 2 : index]] == ["AS", "__rows"]:
         return _numbered(*reach, last, int(slide[2]))
     listed = f"SELECT unnest(range({first}, {last} + 1, {slide[2]})) AS start"
-    return f', LATERAL ({listed}) AS "__starts"', "".join(_START)
+    return _Starts(f', LATERAL ({listed}) AS "__starts"', "".join(_START))
 
 
 def _reach(first: Sequence[Token], slide: str) -> tuple[str, int] | None:
@@ -172,25 +209,21 @@ def _reach(first: Sequence[Token], slide: str) -> tuple[str, int] | None:
     return None if value is None or not "".join(number).isdigit() else (value, int(lowest[-1]))
 
 
-def _numbered(value: str, far: int, last: str, slide: int) -> tuple[str, str]:
+def _numbered(value: str, far: int, last: str, slide: int) -> _Starts:
     """The windows of a row by a join with numbers: DuckDB has them at half the price of lists of starts.
 
     They are as many as there are starts from `value - far` to `value`. If the slide divides the size, each row has as
     many; otherwise the earliest may be one too many.
     """
-    start = f'({last} - "__starts"."__back" * {slide})'
-    wanted = f"{value} IS NOT NULL" if (far + 1) % slide == 0 else f"{start} >= {value} - {far}"
-    return f'JOIN range({far // slide + 1}) AS "__starts"("__back") ON {wanted}', start
+    start = f'("__rows"."__last" - "__starts"."__back" * {slide})'
+    wanted = '"__rows"."__last" IS NOT NULL' if (far + 1) % slide == 0 else f"{start} >= {value} - {far}"
+    return _Starts(f'JOIN range({far // slide + 1}) AS "__starts"("__back") ON {wanted}', start, last)
 
 
-def _with_starts(pieces: Sequence[str | _Placeholder], start: str) -> list[str | _Placeholder]:
-    """Pieces of a SELECT with what the start of a window is in place of its name."""
-    written: list[str | _Placeholder] = []
-    for piece in pieces:
-        written.append(piece)
-        if written[-len(_START) :] == _START:
-            written[-len(_START) :] = [start]
-    return written
+def _by_positive(tokens: Sequence[Token], index: int) -> bool:
+    """Whether a remainder is one of a division by a number above 0."""
+    comma, divisor = tokens[closing(tokens, index + 1) - 2 :][:2]
+    return comma.text == "," and divisor.text.isdigit() and int(divisor.text) > 0
 
 
 def _matches(tokens: Sequence[Token]) -> str | None:

@@ -13,7 +13,7 @@ from math import gcd
 from typing import ClassVar, Literal
 
 from anabranch.algebra.windows.base import Context, Row, Rows, WindowType
-from anabranch.algebra.windows.sql import Engine, modulo, operand, shifted
+from anabranch.algebra.windows.sql import Engine, modulo, multiple, operand, shifted
 
 #: `window_time` is the last millisecond inside a window.
 MILLISECOND = 1_000
@@ -144,8 +144,11 @@ def pane_start_sql(micros: str, grain: int, origin: int, engine: Engine) -> str:
     """
     if grain <= 0:
         raise ValueError(f"the grain of panes must be positive, not {grain} microseconds")
-    time = operand(micros)
-    return f"({time} - {modulo(shifted(time, -(origin % grain)), grain, engine)})"
+    time, origin = operand(micros), origin % grain
+    if engine == "duckdb":
+        start = multiple(shifted(time, -origin), grain)
+        return f"({start} + {origin})" if origin else start
+    return f"({time} - {modulo(shifted(time, -origin), grain, engine)})"
 
 
 def last_window_sql(pane: str, windows: SlidingWindows, grain: int, engine: Engine) -> str:

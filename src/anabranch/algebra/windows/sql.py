@@ -13,8 +13,18 @@ def modulo(dividend: str, divisor: int, engine: Engine) -> str:
     if engine == "spark":
         return f"pmod({dividend}, {divisor})"
     if engine == "duckdb":
-        return f"((({dividend}) % {divisor} + {divisor}) % {divisor})"
+        return f"({operand(dividend)} - {multiple(dividend, divisor)})"
     raise ValueError(f"SQL is written for 'spark' or 'duckdb', not for {engine!r}")
+
+
+def multiple(dividend: str, divisor: int) -> str:
+    """The greatest multiple of a number that is not above another, in DuckDB: its divisions are quick, its % is not.
+
+    >>> multiple("ts", 60)
+    '(CASE WHEN ts >= 0 THEN ts ELSE ts - 59 END // 60 * 60)'
+    """
+    whole = operand(dividend)
+    return f"(CASE WHEN {whole} >= 0 THEN {whole} ELSE {whole} - {divisor - 1} END // {divisor} * {divisor})"
 
 
 def quotient(dividend: str, divisor: int) -> str:
