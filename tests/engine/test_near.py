@@ -14,6 +14,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from anabranch.engine import answer, near, scan
+from anabranch.engine.frames import Frames
 from anabranch.errors import AnabranchError
 from anabranch.testing import Harness
 
@@ -133,3 +134,25 @@ def test_what_does_not_fit_is_told_by_spark(home: Harness, monkeypatch: pytest.M
     with pytest.raises(AnabranchError, match="overflow"):
         home.insert("s", [("c", 2**63 - 1), ("c", 1)])
     assert home.query("SELECT count(*) AS n FROM v") == [(2,)]
+
+
+def test_a_question_is_analysed_once(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until something changes that its columns depend on."""
+    home.sql("CREATE STREAM s (k STRING, n BIGINT, x DOUBLE); CREATE VIEW v AS SELECT k, max(n) AS y FROM s GROUP BY k")
+    home.insert("s", [("a", 1, 1.5), ("b", 2, 2.5)])
+    analysed: list[Any] = []
+    by_spark = Frames.sql
+    monkeypatch.setattr(Frames, "sql", lambda *given, **more: analysed.append(given[1]) or by_spark(*given, **more))
+
+    def ask() -> tuple[list[Any], int]:
+        analysed.clear()
+        found = home.session.sql("SELECT sum(Y) AS y FROM v").toArrow()
+        return [found.schema.field("y").type, found.to_pylist()[0]["y"]], len(analysed)
+
+    assert ask() == ([pa.int64(), 3], 1)
+    assert ask() == ([pa.int64(), 3], 0)
+    home.sql("DROP VIEW v; CREATE VIEW v AS SELECT k, max(x) AS y FROM s GROUP BY k")
+    assert ask() == ([pa.float64(), 4.0], 1)
+    home.sql("SET spark.sql.caseSensitive = true")
+    with pytest.raises(AnabranchError, match="there is no column Y"):
+        ask()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine import read
@@ -10,33 +11,60 @@ from anabranch.engine.frames import fields_of
 from anabranch.engine.tables import FINAL
 from anabranch.errors import AnabranchError, SqlError
 from anabranch.ledger import Snapshot
-from anabranch.plan.bind import Bound
+from anabranch.plan.bind import Bound, Reference
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View
+from anabranch.plan.local import local_text
 from anabranch.plan.ties import settle_versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field]:
-    """The columns of a bound query, by Spark's analyser over empty relations; files are looked into."""
-    relations: dict[str, DataFrame] = {}
-    for placeholder, reference in bound.references.items():
-        if reference.kind == "file":
-            relations[placeholder] = _file(core, reference, text)
-        elif reference.kind == "system":
-            from anabranch.engine.system import FIELDS
+#: Settings of Spark's that say what columns a query has, or that it has none.
+_SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 
-            relations[placeholder] = core.frames.empty(FIELDS[reference.target])
-        else:
-            target = catalog[reference.target]
-            assert isinstance(target, Stream | Table | View)
-            fields = target.shown_fields if isinstance(target, View) else target.fields
-            if isinstance(target, Stream):
-                fields = target.seen_as(placeholder)
-            fields = (*target.fields, FINAL) if reference.provisional else fields
-            relations[placeholder] = core.frames.empty(fields)
-    return fields_of(core.frames.sql(bound.text, relations, source=text))
+
+def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field]:
+    """The columns of a bound query, by Spark's analyser over empty relations; files are looked into.
+
+    A question that is asked again is not analysed again, if it has no function in it that somebody may have changed.
+    """
+    files = {each: _file(core, found, text) for each, found in bound.references.items() if found.kind == "file"}
+    schemas = {
+        placeholder: _columns(catalog, reference)
+        for placeholder, reference in bound.references.items()
+        if placeholder not in files
+    }
+    known: list[list[Field]] = []
+    if not files and local_text(bound.text.text, lambda placeholder: placeholder) is not None:
+        settings = tuple(core.spark.conf.get(name) for name in _SETTINGS)
+        known = _known(bound.text.text, tuple(schemas.items()), settings)
+    if known:
+        return list(known[0])
+    relations = files | {placeholder: core.frames.empty(fields) for placeholder, fields in schemas.items()}
+    known.append(fields_of(core.frames.sql(bound.text, relations, source=text)))
+    return list(known[0])
+
+
+@lru_cache(maxsize=1024)
+def _known(text: str, schemas: tuple[tuple[str, tuple[Field, ...]], ...], settings: tuple[Any, ...]) -> list[Any]:
+    """Where the columns of a query are kept once they are known."""
+    return []
+
+
+def _columns(catalog: Catalog, reference: Reference) -> tuple[Field, ...]:
+    """The columns of what stands behind a placeholder."""
+    if reference.kind == "system":
+        from anabranch.engine.system import FIELDS
+
+        return tuple(FIELDS[reference.target])
+    target = catalog[reference.target]
+    assert isinstance(target, Stream | Table | View)
+    if reference.provisional:
+        return (*target.fields, FINAL)
+    if isinstance(target, Stream):
+        return target.seen_as(reference.placeholder)
+    return target.shown_fields if isinstance(target, View) else target.fields
 
 
 def _file(core: Core, reference: Any, text: str) -> DataFrame:
