@@ -105,6 +105,7 @@ def test_remainders() -> None:
     assert found == [((a - 1) % 5,) for a in (-10, -6, -5, -4, -1, 0, 1, 4, 5, 6)] + [(None,)]
     for divisor in ("0", "-5", "a", "5 + a"):
         assert local_text(f"SELECT pmod(a, {divisor}) AS r FROM r", lambda _: None) is None
+        assert local_text(f"SELECT CAST(sum(pmod(a, {divisor})) AS INT) AS r FROM r", lambda _: None) is None
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,6 @@ def _split(tokens: Sequence[Token]) -> _Pieces:
             pieces.append(found)
             index += 7
             continue
-        if token.upper == "PMOD" and following == "(" and not _by_positive(tokens, index):
-            return None
         if token.upper == "LEFT" and following.upper() in ("SEMI", "ANTI"):  # DuckDB has no other
             index += 1
             continue
@@ -121,6 +119,8 @@ def _piece(tokens: Sequence[Token], index: int, following: str) -> str | _Placeh
         return None if token.text[0] in "rRxX" else "'" + token.value.replace("'", "''") + "'"
     if token.kind == NUMBER:
         return token.text if token.text.isdigit() and int(token.text) < 2**63 else None
+    if token.upper == "PMOD" and following == "(" and not _by_positive(tokens, index):
+        return None
     if token.kind == WORD:
         return _word(token, following)
     if token.text == "==":
