@@ -27,9 +27,7 @@ MOST_PLACED = 2_000_000
 
 
 def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], snapshot: Snapshot) -> str | None:
-    """A question as DuckDB is asked it, if it gives these columns there; None if the answer is Spark's to give."""
-    import duckdb
-
+    """A question as DuckDB is asked it, if it means the same there; None if the answer is Spark's to give."""
     catalog = core.catalog(snapshot)
     view = _asked(query, bound, catalog)
     if view is None or not core.alone or any(duckdb_type(field.type) is None for field in fields):
@@ -37,26 +35,22 @@ def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], sna
     if sum(file.rows for use in view.blocks for file in snapshot.files.get(use.panes, {}).values()) > MOST_STATE_ALONE:
         return None
     source = _view(core, catalog, view, snapshot)
-    text = local_text(bound.text.text, lambda _: source) if source is not None else None
-    if text is None:
-        return None
-    try:
-        kinds = [str(kind) for kind in connection().sql(text).types]
-    except duckdb.Error:
-        return None
-    wanted = [duckdb_type(field.type) or "" for field in fields]
-    return text if len(kinds) == len(wanted) and all(map(alike, kinds, wanted)) else None
+    return local_text(bound.text.text, lambda _: source) if source is not None else None
 
 
 def rows(text: str, fields: Sequence[Field]) -> Any:
-    """The answer as a pyarrow.Table; None if DuckDB fails, for Spark to say why."""
+    """The answer as a pyarrow.Table; None if DuckDB gives other columns, or fails, for Spark to say why."""
     import duckdb
     import pyarrow as pa
 
     duck = connection()
+    wanted = [duckdb_type(field.type) or "" for field in fields]
     try:
         with counting_all(duck, text):
-            found = duck.sql(text).to_arrow_table()
+            made = duck.sql(text)
+            if len(made.types) != len(wanted) or not all(map(alike, map(str, made.types), wanted)):
+                return None
+            found = made.to_arrow_table()
         return found.rename_columns([field.name for field in fields]).cast(arrow_schema(fields))
     except (duckdb.Error, pa.ArrowInvalid):
         return None
