@@ -25,11 +25,15 @@ SPARK_FUNCTIONS = {
 
 #: DuckDB's types of whole numbers that Spark has too, and the one that sums of them have.
 WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-#: Values of a type, told while a statement is planned; of any other type, the statement fails.
+#: Values of a type, told while a statement is planned; of any other type, the statement fails with these words.
+ANOTHER_TYPE = "a value of another type"
 TYPED_VALUES = {
-    "__whole(a)": f"CASE WHEN typeof(a) IN {WHOLE} THEN a ELSE error('another type') END",
-    "__scaled(a, s)": "CASE WHEN typeof(a) LIKE 'DECIMAL(%,' || s || ')' THEN a ELSE error('another type') END",
-    "__same(a, b)": "CASE WHEN typeof(a) = typeof(b) THEN a ELSE error('another type') END",
+    f"__{name}": f"CASE WHEN typeof(a) {check} THEN a ELSE error({ANOTHER_TYPE!r}) END"
+    for name, check in {
+        "whole(a)": f"IN {WHOLE}",
+        "scaled(a, s)": "LIKE 'DECIMAL(%,' || s || ')'",
+        "same(a, b)": "= typeof(b)",
+    }.items()
 }
 
 

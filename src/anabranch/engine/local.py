@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.reach import Range
-from anabranch.duck import WHOLE, counting_all, quoted, timestamp
+from anabranch.duck import ANOTHER_TYPE, WHOLE, counting_all, quoted, timestamp
 from anabranch.engine.emit import copy_to_table, window_rows
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
@@ -48,6 +48,10 @@ class Local:
             self._fits[view.id] = known
         return known[1]
 
+    def leave(self, view: View) -> None:
+        """Leave a node to Spark from now on."""
+        self._fits[view.id] = (view, False)
+
 
 def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     """The changes of a node for a commit; None if they are Spark's to compute."""
@@ -70,7 +74,9 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
         if view.row_by_row or view.nearby or rows > MOST_ROWS:
             return copy_to_table(maintainer.core, warm.duck, text, view.changes_table, None)
         return _kept(maintainer, view, text)
-    except (Unfit, duckdb.Error):
+    except (Unfit, duckdb.Error) as error:
+        if ANOTHER_TYPE in str(error):
+            maintainer.core.local.leave(view)
         return None  # an overflow, say: Spark tells of it in its own words
 
 
