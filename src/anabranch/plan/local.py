@@ -80,7 +80,7 @@ def _split(tokens: Sequence[Token]) -> _Pieces:
             index = closing(tokens, index + 1) + 1
             continue
         if token.upper == "LATERAL" and following.upper() == "VIEW":
-            found = _windows(tokens, index)
+            found = _windows(tokens, index) or _copies(tokens[index : index + 14])
             if found is None:
                 return None
             pieces.append(found)
@@ -138,6 +138,15 @@ def _windows(tokens: Sequence[Token], index: int) -> str | None:
     if first is None or last is None:
         return None
     return f', LATERAL (SELECT unnest(range({first}, {last} + 1, {slide[2]})) AS "start") AS "__starts"'
+
+
+def _copies(tokens: Sequence[Token]) -> str | None:
+    """LATERAL VIEW explode(sequence(1, n)) __copies AS __copy: a row as often as it counts, if that is more than 0."""
+    texts = [token.text for token in tokens]
+    called = ["LATERAL", "VIEW", "explode", "(", "sequence", "(", "1", ","]
+    if texts[:8] != called or texts[9:] != [")", ")", "__copies", "AS", "__copy"] or not tokens[8].is_name:
+        return None
+    return f', LATERAL (SELECT unnest(range(0, {quoted(tokens[8].name)})) AS "__copy") AS "__copies"'
 
 
 def _matches(tokens: Sequence[Token]) -> str | None:
