@@ -16,21 +16,19 @@ so that a row that is taken back before it comes counts less than nothing, and w
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 from anabranch.errors import SyntaxProblem
-from anabranch.sql.calls import chains, closing, split_commas
+from anabranch.sql.calls import closing, split_commas
 from anabranch.sql.clauses import find_blocks
+from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.lexer import CLOSING, OPENING, STRING, WORD, Span, Token, quote_name
 from anabranch.sql.relations import take_alias
 from anabranch.sql.splice import Edit
-from anabranch.sql.terms import OPERATOR_WORDS
 from anabranch.sql.windows import WINDOW_FUNCTIONS
 
 EXAMPLE = "as in NET(orders, diff), with 1 for a row that comes and -1 for one that is taken back"
-_WORDS = OPERATOR_WORDS | {"AS", "END", "FALSE", "NULL", "TRUE"}
 COUNTED = "sequence(1, __net)"
 _COPIES = f") LATERAL VIEW explode({COUNTED}) __copies AS __copy WHERE __net > 0)"
 
@@ -105,15 +103,13 @@ def _bare(relation: list[Token]) -> list[Token]:
 
 
 def _columns(count: list[Token], relation: str | None) -> Iterator[str]:
-    """The columns that an expression reads: its names, without words of the language and the types of casts."""
-    types = {after.start for word, after in itertools.pairwise(count) if word.upper == "AS"}
-    words = {token.start for token in count if token.kind == WORD and token.upper in _WORDS}
-    for chain in chains(count):
+    """The columns that an expression reads."""
+    first = {token.start: token for token in count}
+    for chain in names_in(count):
         parts = chain.parts
-        if chain.span.start in types | words:
-            continue
         qualified = len(parts) > 1 and relation is not None and parts[0].lower() == relation.lower()
-        yield parts[1] if qualified else parts[0]
+        if len(parts) > 1 or not of_the_language(first[chain.span.start]):
+            yield parts[1] if qualified else parts[0]
 
 
 def _wrong(text: str, span: Span, message: str) -> SyntaxProblem:
