@@ -1,4 +1,4 @@
-"""Random joins of three small streams, and what DuckDB answers to them over all rows at once."""
+"""Random joins of small streams, and what DuckDB answers to them over all rows at once."""
 
 from __future__ import annotations
 
@@ -10,25 +10,34 @@ from typing import Any
 Row = tuple[Any, ...]
 Run = tuple[str, list[Row]]
 
-NAMES = "abc"
+NAMES = "abcd"
 COLUMNS = "id INT, k INT, s STRING, v BIGINT, ts TIMESTAMP"
-#: The first two can be late and are forgotten once they are; of the third all rows are needed for good.
+CHANGES = f"{COLUMNS}, n INT"
+#: The first two can be late and are forgotten once they are; of the third all rows are needed for good. The fourth has
+#: changes: rows that come and rows that are taken back, in any order.
 STREAMS = "; ".join(
     [
         *(f"CREATE STREAM {name} ({COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)" for name in "ab"),
         f"CREATE STREAM c ({COLUMNS})",
+        f"CREATE STREAM d ({CHANGES}, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)",
     ]
+)
+NET = "NET(d, n)"
+_NET_IN_DUCKDB = (
+    "(SELECT id, k, s, v, ts FROM (SELECT id, k, s, v, ts, sum(n) AS n FROM d GROUP BY ALL) AS t, range(99) AS r(i)"
+    " WHERE r.i < t.n)"
 )
 _TOP = (
     "SELECT id, k, s, v, ts FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY v DESC, id) AS r FROM {0})"
     " WHERE r <= 2"
 )
 _SUMS = "SELECT max(id) AS id, k, max(s) AS s, sum(v) AS v, max(ts) AS ts FROM {0} GROUP BY k"
-#: Views below the joins: two that take rows back, one whose changes nobody keeps.
+#: Views below the joins: three that take rows back, one whose changes nobody keeps.
 BELOW = {
     "top_a": (_TOP.format("a"), " EMIT CHANGES"),
     "sums_b": (_SUMS.format("b"), " EMIT CHANGES"),
     "some_c": ("SELECT id, k, s, v, ts FROM c WHERE v > 0", ""),
+    "net_d": (f"SELECT * FROM {NET}", " EMIT CHANGES"),
 }
 _INSIDE = (_TOP, _SUMS, "SELECT DISTINCT 0 AS id, k, s, v, ts FROM {0}", "SELECT * FROM {0} WHERE v > 0")
 
@@ -69,10 +78,10 @@ ROWS = "x.id AS i, x.k AS k, x.s AS t, x.v AS v"
 def _input(chance: random.Random) -> str:
     kind = chance.random()
     if kind < 0.5:
-        return chance.choice(NAMES)
+        return chance.choice(("a", "b", "c", NET))
     if kind < 0.75:
         return chance.choice(sorted(BELOW))
-    return f"({chance.choice(_INSIDE).format(chance.choice(NAMES))})"
+    return f"({chance.choice(_INSIDE).format(chance.choice(('a', 'b', 'c', NET)))})"
 
 
 def _condition(chance: random.Random) -> str:
@@ -135,6 +144,15 @@ def rows(chance: random.Random, count: int) -> list[Row]:
     return made
 
 
+def changes(chance: random.Random, count: int) -> list[Row]:
+    """The same as changes: some rows are taken back, of which some come again, and all of it in any order."""
+    made: list[Row] = []
+    for row in rows(chance, count):
+        made += [(*row, sign) for sign in chance.choice(((1,), (1,), (2,), (1, -1), (1, -1, 1), (2, -1)))]
+    chance.shuffle(made)
+    return made
+
+
 @dataclass
 class Case:
     """Views, rows and runs of one seed."""
@@ -150,7 +168,7 @@ class Case:
         queries = {f"v{number}": text for number, text in enumerate((*known, *(query(chance) for _ in range(views))))}
         cut: list[Run] = []
         for name in NAMES:
-            left = rows(chance, chance.randint(size // 2, size))
+            left = (changes if name == "d" else rows)(chance, chance.randint(size // 2, size))
             pieces = chance.randint(1, max(1, 2 * runs // 3 - 1))
             places = sorted(chance.sample(range(1, len(left)), min(pieces, len(left)) - 1))
             bounds = zip([0, *places], [*places, len(left)], strict=True)
@@ -167,15 +185,16 @@ class Case:
             given[name] += piece
         with duckdb.connect() as duck:
             for name, each in given.items():
-                duck.sql(f"CREATE TABLE {name} ({COLUMNS})")
+                duck.sql(f"CREATE TABLE {name} ({CHANGES if name == 'd' else COLUMNS})")
                 if each:
-                    duck.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?)", each)
+                    duck.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(each[0]))})", each)
             for name, (text, _) in BELOW.items():
                 duck.sql(f"CREATE VIEW {name} AS {_for_duckdb(text)}")
             return {name: duck.sql(_for_duckdb(self.views[name])).fetchall() for name in names}
 
 
 def _for_duckdb(text: str) -> str:
-    for spark, duckdb in (("LEFT SEMI", "SEMI"), ("LEFT ANTI", "ANTI"), ("<=>", "IS NOT DISTINCT FROM")):
-        text = text.replace(spark, duckdb)
+    spellings = (("LEFT SEMI", "SEMI"), ("LEFT ANTI", "ANTI"), ("<=>", "IS NOT DISTINCT FROM"), (NET, _NET_IN_DUCKDB))
+    for ours, duckdb in spellings:
+        text = text.replace(ours, duckdb)
     return text

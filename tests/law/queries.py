@@ -52,6 +52,11 @@ WINDOWED = {
 OTHERS = {
     "no window": "SELECT k, count(*) AS c, sum(n) AS n, sum(d) AS d, avg(d) AS a FROM s GROUP BY k",
     "no aggregate": "SELECT k, g FROM s GROUP BY k, g",
+    "group by all": "SELECT k, g + 1 AS h, count(*) AS c, sum(n) AS n FROM s GROUP BY ALL",
+    "all columns beside an aggregate": "SELECT * EXCEPT (d, x, ts), count(*) AS c FROM s GROUP BY k, g, n, b",
+    "a generator beside an aggregate": "SELECT g, explode(array(count(*), 0)) AS e FROM s GROUP BY g",
+    "lateral view": "SELECT k, e FROM s LATERAL VIEW explode(array(g, 7)) t AS e WHERE n > 0",
+    "lateral view, grouped": "SELECT e, count(*) AS c FROM s LATERAL VIEW explode(array(g, 7)) t AS e GROUP BY e",
     "global": "SELECT count(*) AS c, sum(n) AS n, min(ts) AS l, max(ts) AS h, avg(n) AS a FROM s",
     "global of nothing": "SELECT count(*) AS c, sum(d) AS d, max(k) AS k FROM s WHERE n > 1000000",
     "global with filters": "SELECT count(*) FILTER (WHERE b) AS t, sum(n) FILTER (WHERE k = 'a') AS a FROM s",

@@ -1,10 +1,13 @@
 """The law for changes: whatever the query, the changes of a view add up to the batch answer over all rows.
 
-Queries are made at random from small pieces, one inside the other, so that what a piece reads can take rows back.
+Queries are made at random from small pieces, one inside the other, so that what a piece reads can take rows back; and
+one of the streams has changes, of which some take a row back before it comes.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.testing import Harness
+from anabranch.testing import Harness, Row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,9 +24,13 @@ pytestmark = pytest.mark.spark
 
 engine = settings(settings.get_profile("engine"), max_examples=4)
 
-STREAMS = "CREATE STREAM a (id INT, c STRING, n INT); CREATE STREAM b (aid INT, p INT)"
+STREAMS = (
+    "CREATE STREAM a (id INT, c STRING, n INT); CREATE STREAM b (aid INT, p INT);"
+    "CREATE STREAM d (k INT, s STRING, v INT, diff INT); CREATE STREAM there (k INT, s STRING, v INT)"
+)
 ROWS_A = st.tuples(st.sampled_from([1, 2, 3, None]), st.sampled_from(["x", "y", None]), st.integers(0, 4))
 ROWS_B = st.tuples(st.sampled_from([1, 2, 4, None]), st.integers(0, 4))
+ROWS_D = st.tuples(st.sampled_from([1, 2, None]), st.sampled_from(["x", None]), st.integers(0, 1), st.integers(-1, 2))
 
 #: Every piece gives the columns k, s, v; {0} and {1} are pieces or streams.
 PIECES = (
@@ -59,7 +66,9 @@ PIECES = (
     "SELECT k, grouping(s) AS g, max(s) AS s, max(v) AS v FROM {0} GROUP BY ROLLUP (k, s)",
     "WITH t AS (SELECT s, k, v FROM {0} WHERE v < 4) SELECT t.k, u.s, t.v FROM t JOIN t AS u ON t.k = u.k",
 )
-LEAVES = st.sampled_from(["(SELECT id AS k, c AS s, n AS v FROM a)", "(SELECT aid AS k, 'x' AS s, p AS v FROM b)"])
+LEAVES = st.sampled_from(
+    ["(SELECT id AS k, c AS s, n AS v FROM a)", "(SELECT aid AS k, 'x' AS s, p AS v FROM b)", "NET(d, diff)"]
+)
 
 
 def _piece(below: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -70,7 +79,21 @@ def _piece(below: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.sampled_from(PIECES).flatmap(made)
 
 
-QUERIES = st.recursive(LEAVES, _piece, max_leaves=4).filter(lambda text: "FROM (" in text).map(lambda text: text[1:-1])
+QUERIES = (
+    st.recursive(LEAVES, _piece, max_leaves=4)
+    .filter(lambda text: "FROM (" in text or "FROM NET" in text)
+    .map(lambda text: text[1:-1])
+)
+
+
+def expected(
+    home: Harness, query: str, rows_a: Sequence[Row], rows_b: Sequence[Row], rows_d: Sequence[Row]
+) -> list[Row]:
+    """The batch answer, over the rows that are there of those that came and went."""
+    net: Counter[Row] = Counter()
+    for *row, diff in rows_d:
+        net[tuple(row)] += diff
+    return home.batch(query.replace("NET(d, diff)", "there"), a=rows_a, b=rows_b, there=list(net.elements()))
 
 
 @engine
@@ -80,40 +103,48 @@ def test_changes_add_up_to_the_batch_answer(spark: SparkSession, tmp_path_factor
     queries = data.draw(st.lists(QUERIES, min_size=4, max_size=6, unique=True))
     rows_a = data.draw(st.lists(ROWS_A, min_size=2, max_size=9))
     rows_b = data.draw(st.lists(ROWS_B, min_size=2, max_size=7))
+    rows_d = data.draw(st.lists(ROWS_D, min_size=2, max_size=9))
     cut_a = data.draw(st.integers(0, len(rows_a)))
     cut_b = data.draw(st.integers(0, len(rows_b)))
+    cut_d = data.draw(st.integers(0, len(rows_d)))
     with Harness(folder / "home", spark) as home:
         home.sql(STREAMS)
-        runs = [("a", rows_a[:cut_a]), ("b", rows_b[:cut_b]), ("a", rows_a[cut_a:]), ("b", rows_b[cut_b:])]
+        runs = [("a", rows_a[:cut_a]), ("b", rows_b[:cut_b]), ("d", rows_d[:cut_d])]
+        runs += [("a", rows_a[cut_a:]), ("b", rows_b[cut_b:]), ("d", rows_d[cut_d:])]
         for number, query in enumerate(queries[: len(queries) // 2]):
             home.sql(f"CREATE VIEW v{number} AS {query} EMIT CHANGES")
         for index, (stream, rows) in enumerate(runs):
             if rows:
                 home.insert(stream, rows)
-            if index == 1:
+            if index == 2:
                 home.compact()
                 home.reopen()
                 for number, query in enumerate(queries[len(queries) // 2 :], len(queries) // 2):
                     home.sql(f"CREATE VIEW v{number} AS {query} EMIT CHANGES")
         for number, query in enumerate(queries):
-            expected = home.batch(query, a=rows_a, b=rows_b)
-            assert home.emitted(f"v{number}") == expected, query
-            assert home.table(f"v{number}") == expected, query
+            wanted = expected(home, query, rows_a, rows_b, rows_d)
+            assert home.emitted(f"v{number}") == wanted, query
+            assert home.table(f"v{number}") == wanted, query
 
 
 @pytest.mark.parametrize("text", PIECES)
-def test_each_piece_over_streams_that_grow(text: str, home: Harness) -> None:
-    """Every kind of query once over rows that come one by one, so that a failure names its kind."""
-    query = text.replace("SELECT k, grouping(s) AS g,", "SELECT k,").format(
-        "(SELECT id AS k, max(c) AS s, max(n) AS v FROM a GROUP BY id)", "(SELECT aid AS k, 'x' AS s, p AS v FROM b)"
-    )
+def test_each_piece_over_rows_that_come_and_go(text: str, home: Harness) -> None:
+    """Every kind of query once over rows that come one by one, some taken back before, so that a failure names it."""
+    grouped = "(SELECT id AS k, max(c) AS s, max(n) AS v FROM a GROUP BY id)"
+    made = text.replace("SELECT k, grouping(s) AS g,", "SELECT k,")
+    # What reads one relation reads the changes; what reads two, both.
+    query = made.format(grouped, "NET(d, diff)") if "{1}" in made else made.format("NET(d, diff)")
     home.sql(f"{STREAMS}; CREATE VIEW v AS {query} EMIT CHANGES")
     rows_a = [(1, "x", 2), (2, None, 3), (1, "y", 4), (None, "x", 1)]
-    rows_b = [(1, 3), (2, 3), (1, 2)]
-    home.insert("a", rows_a[:2])
-    home.insert("b", rows_b[:1])
-    home.insert("a", rows_a[2:])
-    home.insert("b", rows_b[1:])
-    expected = home.batch(query, a=rows_a, b=rows_b)
-    assert home.emitted("v") == expected
-    assert home.table("v") == expected
+    rows_d = [(1, "x", 3, -1), (2, "y", 3, 1), (1, "x", 3, 2), (2, "y", 3, -1), (1, None, 2, 2), (2, "z", 2, 1)]
+    for stream, rows in (
+        ("d", rows_d[:2]),
+        ("a", rows_a[:2]),
+        ("d", rows_d[2:4]),
+        ("a", rows_a[2:]),
+        ("d", rows_d[4:]),
+    ):
+        home.insert(stream, rows)
+    wanted = expected(home, query, rows_a, [], rows_d)
+    assert home.emitted("v") == wanted
+    assert home.table("v") == wanted

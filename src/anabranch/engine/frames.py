@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import AnabranchError, QueryFailed, SqlError, UnknownName, WrongType
 from anabranch.plan.catalog import Field
 from anabranch.sql.lexer import Span, quote_name
+from anabranch.sql.net import COUNTED, EXAMPLE
 from anabranch.sql.splice import Edit, Spliced, splice
 
 if TYPE_CHECKING:
@@ -182,6 +183,8 @@ def _unresolved(error: Any, condition: str, message: str) -> tuple[str, str | No
         parameters = error.getMessageParameters() or {}
     except Exception:
         parameters = {}
+    if parameters.get("sqlExpr", "").strip('"') == COUNTED:
+        return "what NET counts by is no whole number", EXAMPLE
     if condition.startswith("UNRESOLVED_COLUMN"):
         name = parameters.get("objectName", "").replace("`", "").removeprefix("__rows.")
         proposal = parameters.get("proposal", "").replace("`", "")

@@ -222,17 +222,16 @@ class Binder:
         found: list[str] = []
         for item in body.items:
             if item.star:
-                found += self._starred(item, body.relations)
+                found += self.starred(item, body.relations)
             else:
                 plain = all(token.is_name or token.text == "." for token in item.tokens)
                 found.append(item.alias or (item.tokens[-1].name if plain else ""))
         return found
 
-    def _starred(self, item: Item, relations: Sequence[Relation]) -> Iterator[str]:
+    def starred(self, item: Item, relations: Sequence[Relation]) -> Iterator[str]:
         """The names that * stands for, or t.*; without those behind EXCEPT."""
         star = next(index for index, token in enumerate(item.tokens) if token.text == "*")
         qualifier = item.tokens[0].name.lower() if star else None
-        left_out = {token.name.lower() for token in item.tokens[star + 1 :] if token.is_name}
         for relation in relations:
             if qualifier is not None and (relation.exposed or "").lower() != qualifier:
                 continue
@@ -241,7 +240,7 @@ class Binder:
                 own = [column for column in WINDOW_COLUMNS if column != ID or self.asks_for_id]
                 names = [*(name for name in names if name.lower() not in own), *own]
             names = [*relation.alias_columns, *names[len(relation.alias_columns) :]]
-            yield from (name for name in names if name.lower() not in left_out)
+            yield from (name for name in names if name.lower() not in item.left_out)
 
     def _filled(self) -> Iterator[tuple[Select, Query]]:
         """The SELECTs that aggregate windows, those without rows too. Without an aggregate there is nothing to show."""

@@ -18,7 +18,7 @@ from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Stream, Table, window_type
 from anabranch.plan.strategy import ADAPTIVE, BINS, PANES, ROWS, WINDOWS, Loads, Strategy, strategy_of
 from anabranch.plan.windows import needs_numbers, sliding, type_of, value_sql
-from anabranch.sql.calls import Call, aggregate_calls, chains, occurrences
+from anabranch.sql.calls import Call, aggregate_calls, chains, generators, occurrences
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import Expression, Query, Relation, Select, WindowSpec
@@ -139,6 +139,8 @@ def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, 
         return "GROUPING SETS, ROLLUP, CUBE and GROUP BY ALL are computed over rows"
     if select.distinct or select.lateral or select.tail or select.subqueries:
         return "DISTINCT, LATERAL VIEW, QUALIFY and subqueries in it are computed over rows"
+    if any(item.star or any(generators(item.tokens)) for item in select.items):
+        return "* and generators beside aggregates are computed over rows"
     found = stream_and_tables(select, binder)
     if isinstance(found, str):
         return found

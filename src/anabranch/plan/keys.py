@@ -90,6 +90,8 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, 
         pairs = not by_key and not search.epochs
         if pairs and all(inputs[index].relation.join in INNER for index in live):
             return Keying("join")
+    if select.lateral:
+        return Keying("whole", reason="it makes rows of others, and looks at several of them")
     if aggregated and not select.group:
         return Keying("whole", reason="it aggregates everything into one row")
     groups = [grouped_tokens(group, select, search.names) for group in select.group]
@@ -123,7 +125,7 @@ def _obstacle(select: Select, owner: Query, inputs: Sequence[Input]) -> str | No
         return "it has a subquery in an expression"
     if not select.group_plain:
         return "it groups by several sets of columns"
-    if select.lateral or any(each.relation.reshaped for each in inputs):
+    if any(each.relation.reshaped for each in inputs):
         return "it reshapes its rows"
     if any("NATURAL" in each.relation.join or "LATERAL" in each.relation.join for each in inputs):
         return "it has a NATURAL or LATERAL join"

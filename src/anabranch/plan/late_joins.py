@@ -20,16 +20,16 @@ from dataclasses import dataclass, field
 
 from anabranch.algebra import aggregates
 from anabranch.algebra.weighted import merged, weighted
-from anabranch.errors import Rewritten, UnknownName
+from anabranch.errors import UnknownName
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Analyze, aggregates_in, grouped_tokens, stream_and_tables
 from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Field, Stream, Table
+from anabranch.plan.rewriting import rewritten
 from anabranch.plan.windows import ID, needs_numbers, partitioned
 from anabranch.sql.calls import Call, Chain, aggregate_calls, chains, closing, conjuncts, occurrences
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
-from anabranch.sql.parser import parse
-from anabranch.sql.splice import Edit, splice
-from anabranch.sql.syntax import Query, Relation, Select, SelectStatement
+from anabranch.sql.splice import Edit
+from anabranch.sql.syntax import Query, Relation, Select
 
 #: Aggregates that give the same however often a value occurs; with DISTINCT, all do.
 _OF_SETS = ("min", "max", "bool_and", "bool_or", "every", "some", "any", "bit_and", "bit_or", "collect_set",
@@ -74,15 +74,7 @@ def raise_joins(text: str, query: Query, catalog: Catalog, analyze: Analyze) -> 
             reasons.append(found)
             found = _Join(select, owner, live[0], binder, analyze, False).over_rows()
         edits += found
-    made = splice(text, query.span, edits)
-
-    def place(start: int, end: int) -> tuple[int, int]:
-        there = made.original(start, end)
-        return there.start, there.end
-
-    (statement,) = parse(Rewritten(made.text, text, place))
-    assert isinstance(statement, SelectStatement)
-    return Raised(statement.text, statement.query, tuple(reasons))
+    return Raised(*rewritten(text, query, edits), tuple(reasons))
 
 
 def _joined_above(select: Select, owner: Query, stream: Relation, binder: Binder, analyze: Analyze) -> list[Edit] | str:

@@ -81,10 +81,13 @@ def _split(tokens: Sequence[Token]) -> _Pieces:
             index = closing(tokens, index + 1) + 1
             continue
         if token.upper == "LATERAL" and following.upper() == "VIEW":
-            starts = _windows(tokens, index)
-            if starts is None:
+            starts, copies = _windows(tokens, index), _copies(tokens[index : index + 14])
+            if starts is not None:
+                pieces[opened[-1] :] = starts.among(pieces[opened[-1] :])
+            elif copies is not None:
+                pieces.append(copies)
+            else:
                 return None
-            pieces[opened[-1] :] = starts.among(pieces[opened[-1] :])
             index = closing(tokens, index + 3) + 4
             continue
         if token.upper == "LATERAL":
@@ -224,6 +227,15 @@ def _by_positive(tokens: Sequence[Token], index: int) -> bool:
     """Whether a remainder is one of a division by a number above 0."""
     comma, divisor = tokens[closing(tokens, index + 1) - 2 :][:2]
     return comma.text == "," and divisor.text.isdigit() and int(divisor.text) > 0
+
+
+def _copies(tokens: Sequence[Token]) -> str | None:
+    """LATERAL VIEW explode(sequence(1, n)) __copies AS __copy: a row as often as it counts, if that is more than 0."""
+    texts = [token.text for token in tokens]
+    called = ["LATERAL", "VIEW", "explode", "(", "sequence", "(", "1", ","]
+    if texts[:8] != called or texts[9:] != [")", ")", "__copies", "AS", "__copy"] or not tokens[8].is_name:
+        return None
+    return f', LATERAL (SELECT unnest(range(0, {quoted(tokens[8].name)})) AS "__copy") AS "__copies"'
 
 
 def _matches(tokens: Sequence[Token]) -> str | None:

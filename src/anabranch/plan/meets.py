@@ -92,16 +92,21 @@ def columns_shown(
                 yield fields[position].name, item.tokens
             position += 1
             continue
-        if len(inputs) > 1 or item.tokens[-1].text != "*":
+        if len(inputs) > 1:
             return
         if inputs[0].relation.window is not None:
             # How many columns a window has depends on it; names are kept, so where * is the last they are all told.
-            if item is select.items[-1] and not starred and not inputs[0].relation.alias_columns:
+            whole = item.tokens[-1].text == "*" and not starred and not inputs[0].relation.alias_columns
+            if item is select.items[-1] and whole:
                 yield from ((field.name, tokenize(quote_name(field.name))[:-1]) for field in fields[position:])
             return
-        for index, field in enumerate(fields[position : position + len(inputs[0].columns)]):
-            yield field.name, tokenize(quote_name(starred[index] if starred else field.name))[:-1]
-        position += len(inputs[0].columns)
+        left_out = item.left_out
+        names = [name for name in starred or inputs[0].columns if name.lower() not in left_out]
+        for name, field in zip(names, fields[position:], strict=False):
+            yield field.name, tokenize(quote_name(name))[:-1]
+        if select.lateral:  # what it adds stands behind
+            return
+        position += len(names)
 
 
 def _plain(distances: Distances) -> Distances:

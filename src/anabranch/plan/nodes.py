@@ -18,6 +18,8 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.describe import bounded
+from anabranch.plan.flat import flat
+from anabranch.plan.in_full import in_full
 from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
@@ -36,6 +38,7 @@ def plan(
     """
     refuse_volatile(text, query)
     refuse_refreshable(text, catalog, query)
+    text, query = flat(*in_full(text, query, catalog), catalog)
     raised = raise_joins(text, query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,

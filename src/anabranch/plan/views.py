@@ -420,7 +420,7 @@ def _stateless(query: Query, binder: Binder) -> Relation | None:
     select = query.body
     if not isinstance(select, Select) or query.ctes or query.order is not None:
         return None
-    if select.distinct or select.group or select.having or select.tail or select.subqueries or select.lateral:
+    if select.distinct or select.group or select.having or select.tail or select.subqueries:
         return None
     if aggregates_in(select, query) or any(token.upper == "OVER" for item in select.items for token in item.tokens):
         return None

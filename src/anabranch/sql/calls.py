@@ -5,6 +5,7 @@ Works on tokens; the rest of the expression stays the user's text.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,11 @@ VOLATILE = words(
     """rand random randn randstr uniform uuid shuffle now current_timestamp current_date curdate localtimestamp
     current_time unix_timestamp_now input_file_name input_file_block_start input_file_block_length
     monotonically_increasing_id spark_partition_id"""
+)
+#: Functions that make several rows of one.
+GENERATORS = words(
+    """explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple variant_explode
+    variant_explode_outer"""
 )
 _WITHOUT_BRACKETS = frozenset({"current_timestamp", "current_date", "localtimestamp", "current_time"})
 
@@ -200,6 +206,13 @@ def chains(tokens: Sequence[Token]) -> Iterator[Chain]:
         if index < len(tokens) and tokens[index].text == "(":
             continue
         yield Chain(tuple(parts), Span(tokens[start].start, tokens[index - 1].end))
+
+
+def generators(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Calls of functions that make several rows of one."""
+    for token, bracket in itertools.pairwise(tokens):
+        if token.kind == "word" and token.text.lower() in GENERATORS and bracket.text == "(":
+            yield token
 
 
 def volatile_calls(tokens: Sequence[Token]) -> Iterator[Token]:

@@ -10,8 +10,8 @@ is rewritten to
 
 as text, by edits that know where each piece came from: what is wrong with it is shown in the text as it was written.
 How a window is written is for `spellings` to know; how windows are joined, for `window_joins`; what a window function
-means, for `windows`; how one stands in another, for `nested_windows`. Before that, joins with versions become plain
-ones, as `versions` tells.
+means, for `windows`; how one stands in another, for `nested_windows`. Before that, changes become the rows that are
+there, as `net` tells, and joins with versions plain ones, as `versions` tells.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from anabranch.sql.cursor import MAX_QUERIES, Cursor
 from anabranch.sql.entries import Entry, at_stream, take_entries
 from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, WORD, Span, Token, tokenize
 from anabranch.sql.nested_windows import nested_edits
+from anabranch.sql.net import net_edits
 from anabranch.sql.spellings import (
     WindowCall,
     aggregate_window,
@@ -45,15 +46,12 @@ _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 def canonical(text: str, tokens: list[Token]) -> tuple[str, list[Token]]:
     """The statement of these tokens in its canonical form, and its tokens; both as they are if they have it."""
-    for rewrite in (_joins, _windows):
-        edits = rewrite(text, _without_dry_run(tokens))
-        if edits:
+    for rewrite, most in ((net_edits, MAX_QUERIES), (_joins, 1), (_windows, 1), (nested_edits, MAX_QUERIES)):
+        for _ in range(most):  # one level a time, from the innermost out
+            edits = rewrite(text, _without_dry_run(tokens))
+            if not edits:
+                break
             text, tokens = _rewritten(splice(text, Span(tokens[0].start, tokens[-1].start), edits), text)
-    for _ in range(MAX_QUERIES):  # one level a time, from the innermost out
-        edits = nested_edits(text, _without_dry_run(tokens))
-        if not edits:
-            break
-        text, tokens = _rewritten(splice(text, Span(tokens[0].start, tokens[-1].start), edits), text)
     return text, tokens
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.errors import UnknownName, WrongType, did_you_mean
-from anabranch.sql.calls import chains, closing
+from anabranch.sql.calls import Chain, chains, closing
 from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import QUOTED, STRING, WORD, Span, Token, words
 from anabranch.sql.syntax import NEWEST, Expression, Item, Opaque, Query, Relation, Select, SetOperation, WindowSpec
@@ -213,23 +213,18 @@ class Resolver:
         if not scope.complete:
             return
         places = {token.start: index for index, token in enumerate(tokens)}
-        skipped = list(_not_columns(tokens))
-        lambdas = set(_lambda_variables(tokens))
         calls = {token.text.lower() for token in tokens if token.kind == WORD}
-        for chain in chains(tokens):
+        for chain in names_in(tokens):
             index = places[chain.span.start]
-            before = tokens[index - 1].text if index else ""
-            if any(span.start <= chain.span.start < span.end for span in skipped) or before in (".", ":"):
-                continue
             first, token = chain.parts[0].lower(), tokens[index]
-            if first in lambdas or first in scope.aliases or first.startswith("_"):
+            if first in scope.aliases or first.startswith("_"):
                 continue
             if scope.has(first) or (first in ("window", "session_window") and first in calls):
                 continue
             if len(chain.parts) > 1 or _star_behind(tokens, index + 1):
                 self._qualified(chain.parts, chain.span, scope)
                 continue
-            if token.kind == WORD and (first in _WORDS or is_unit(first) or first[0].isdigit()):
+            if of_the_language(token):
                 continue
             if token.kind == QUOTED and "(" in first:  # `count(1)`: a name that Spark made
                 continue
@@ -265,6 +260,25 @@ class Resolver:
             end=span.end,
             hint=hint or did_you_mean(name, [each for each in known if not each.rpartition(".")[2].startswith("__")]),
         )
+
+
+def names_in(tokens: Sequence[Token]) -> Iterator[Chain]:
+    """The names of an expression that can be columns; words of the language are among them."""
+    places = {token.start: index for index, token in enumerate(tokens)}
+    skipped = list(_not_columns(tokens))
+    lambdas = set(_lambda_variables(tokens))
+    for chain in chains(tokens):
+        index = places[chain.span.start]
+        before = tokens[index - 1].text if index else ""
+        inside = any(span.start <= chain.span.start < span.end for span in skipped)
+        if not inside and before not in (".", ":") and chain.parts[0].lower() not in lambdas:
+            yield chain
+
+
+def of_the_language(token: Token) -> bool:
+    """Whether a name, without quotes, may be a word of the language instead."""
+    word = token.text.lower()
+    return token.kind == WORD and (word in _WORDS or is_unit(word) or word[0].isdigit())
 
 
 def _renamed(columns: Columns | None, given: tuple[str, ...]) -> Columns | None:

@@ -158,6 +158,12 @@ class Item:
                 return starts and (index + 1 == len(self.tokens) or self.tokens[index + 1].upper == "EXCEPT")
         return False
 
+    @property
+    def left_out(self) -> frozenset[str]:
+        """The columns behind * EXCEPT, in lower case."""
+        star = next(index for index, token in enumerate(self.tokens) if token.text == "*")
+        return frozenset(token.name.lower() for token in self.tokens[star + 2 :] if token.is_name)
+
 
 @dataclass(frozen=True)
 class Expression:
