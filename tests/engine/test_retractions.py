@@ -1,4 +1,4 @@
-"""What happens above a row that is taken back: aggregates, groups, DISTINCT and joins.
+"""What happens above a row that is taken back: aggregates, groups, DISTINCT, joins and windows.
 
 The rows are those of a stream of changes: +x is a row that comes, -x one that is taken back, and that may come first.
 The vectors are those of the OctoSQL thesis (Chomiak, Kuzminski, Lyzwa, Martin), and in all of them a row counts only
@@ -9,6 +9,7 @@ below nothing (a sum that is -5 at first), the sum of signed values says the sam
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -272,3 +273,33 @@ def test_joins_of_rows_that_are_taken_back(home: Harness) -> None:
         assert home.table("plain") == home.table("kept") == home.emitted("kept") == shown, f"step {step + 1}"
         if step == 1:
             home.compact()
+
+
+# ---- windows
+
+
+def test_windows_of_rows_that_come_and_go(home: Harness) -> None:
+    """A row that is taken back after its window was shown corrects it; one that was taken back early is never shown."""
+    query = (
+        "SELECT window_start, count(*) AS n, sum(v) AS v FROM TUMBLE(TABLE NET(s, sign), DESCRIPTOR(ts),"
+        " INTERVAL 10 SECONDS) GROUP BY window_start, window_end"
+    )
+    home.sql(
+        "CREATE STREAM s (v INT, ts TIMESTAMP, sign INT, WATERMARK FOR ts AS ts);"
+        f"CREATE VIEW shown AS {query} EMIT ON WINDOW CLOSE; CREATE VIEW all_of_it AS {query}"
+    )
+
+    def after(*rows: tuple[int, int, int]) -> list[str]:
+        version = home.session.version
+        home.insert("s", [(v, datetime(2026, 1, 1) + timedelta(seconds=second), sign) for v, second, sign in rows])
+        counts = net(home.changes("shown"), version)
+        return sorted(f"{count:+d} at {row[0].second}: {row[1]} of {row[2]}" for row, count in counts.items())
+
+    assert after((1, 1, 1), (2, 2, -1), (3, 3, 2)) == []
+    assert after((2, 2, 1), (9, 12, 1)) == ["+1 at 0: 3 of 7"]  # 2 came after it went
+    assert after((3, 3, -1)) == ["+1 at 0: 2 of 4", "-1 at 0: 3 of 7"]
+    assert after((9, 12, -1), (4, 25, 1)) == []  # nothing is left of the second window
+    assert after((1, 1, -1), (3, 3, -1)) == ["-1 at 0: 2 of 4"]
+    assert after((5, 14, -1)) == []
+    assert after((5, 14, 2)) == ["+1 at 10: 1 of 5"]
+    assert [row[1:] for row in home.table("all_of_it")] == [(1, 5), (1, 4)]
