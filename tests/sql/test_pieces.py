@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.sql.calls import aggregate_calls, chains, occurrences, volatile_calls
+from anabranch.sql.calls import aggregate_calls, chains, clock_calls, occurrences, volatile_calls
 from anabranch.sql.durations import duration_text, parse_duration
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name, quote_string, string_value, tokenize
 from anabranch.sql.splice import Edit, splice
@@ -176,6 +176,9 @@ def test_names_and_volatile_calls_of_an_expression() -> None:
     assert [chain.parts for chain in chains(tokens("a + b.c.`d e` * f(g)"))] == [
         ("a",), ("b", "c", "d e"), ("g",),
     ]  # fmt: skip
-    found = volatile_calls(tokens("rand() + uuid + current_date + t.now() + now()"))
-    assert [token.text for token in found] == ["rand", "current_date", "now"]
+    text = "rand() + uuid + current_date + t.now() + now() + a.current_date AS current_time"
+    text += ", unix_timestamp(), unix_timestamp(x)"
+    assert [token.text for token in volatile_calls(tokens(text))] == ["rand"]
+    found = [(name, span.of(text)) for name, span in clock_calls(tokens(text))]
+    assert found == [("current_date", "current_date"), ("now", "now()"), ("unix_timestamp", "unix_timestamp()")]
     assert [span.start for span in occurrences(tokens("a + b, x.a + b, A  +  B"), tokens("a + b"))] == [0, 16]

@@ -123,7 +123,7 @@ def test_what_is_wrong_with_a_rule(rule: str, place: str, message: str) -> None:
         ("WATERMARK FOR nix LAGGING 5 ROWS", "WATERMARK FOR nix LAGGING 5 ROWS", "the stream has no column nix"),
         ("WATERMARK FOR ts FROM PUNCTUATION WHERE marc = 'x'", "marc", "there is no column marc"),
         ("WATERMARK FOR ts AS ts - INTERVAL 1 SECOND * n", "n", "there is no column n"),
-        ("WATERMARK FOR ts AS least(ts, now())", "now", "another one each time"),
+        ("WATERMARK FOR ts AS least(ts, now())", "now()", "another one each time"),
         ("WATERMARK FOR ts ORDERED PER KEY marc", "marc", "the stream has no column marc"),
         ("WATERMARK FOR ts ORDERED PER KEY price", "price", "progress cannot go by price, which is a DECIMAL"),
         ("WATERMARK FOR ts AS ts + + ", "+", "something is missing"),

@@ -35,6 +35,10 @@ Clock = Callable[[], datetime]
 POST_CUT = "post cut"
 
 
+def _of_the_machine() -> datetime:
+    return datetime.now(timezone.utc)
+
+
 class Core:
     """One open home and the Spark session that works for it."""
 
@@ -54,7 +58,7 @@ class Core:
         self._given = spark
         self._master = master
         self._conf = dict(conf)
-        self._own_clock: Clock = clock or (lambda: datetime.now(timezone.utc))
+        self._own_clock: Clock = clock or _of_the_machine
         self._clock = self._own_clock
         self._frames: Frames | None = None
         self._frames_lock = threading.Lock()
@@ -82,7 +86,7 @@ class Core:
                     session = spark_sessions.adopt(self._given)
                 else:
                     session = spark_sessions.start(self._master, self._conf)
-                self._frames = Frames(session)
+                self._frames = Frames(session, lambda: None if self._clock is _of_the_machine else self.now())
             return self._frames
 
     @property

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, QueryFailed, SqlError, UnknownName, WrongType
 from anabranch.plan.catalog import Field
-from anabranch.sql.lexer import Span, quote_name
+from anabranch.sql.calls import clock_calls
+from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.net import COUNTED, EXAMPLE
 from anabranch.sql.splice import Edit, Spliced, splice
 
@@ -24,8 +26,9 @@ _PLACEHOLDER = re.compile(r"`(@[^`]+)`")
 class Frames:
     """Runs SQL in one Spark session. Safe to use from several threads: every temporary view has its own name."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, moment: Callable[[], int | None] = lambda: None) -> None:
         self.spark = spark
+        self.moment = moment  # the time in microseconds, where it is not for the machine to say
         self.alone = (spark.conf.get("spark.master", "") or "").startswith("local")
         self._numbers = itertools.count()
         self._empty: dict[tuple[Field, ...], DataFrame] = {}
@@ -40,6 +43,7 @@ class Frames:
             if placeholder in relations:
                 names.setdefault(placeholder, f"__anabranch_{next(self._numbers)}")
                 edits.append(Edit(Span(*match.span()), quote_name(names[placeholder])))
+        edits += self._times(spliced.text)
         final = splice(spliced.text, Span(0, len(spliced.text)), edits)
         for placeholder, name in names.items():
             relations[placeholder].createOrReplaceTempView(name)
@@ -50,6 +54,14 @@ class Frames:
         finally:
             for name in names.values():
                 self.spark.catalog.dropTempView(name)
+
+    def _times(self, text: str) -> Iterator[Edit]:
+        """What functions of the clock give, where the clock stands still."""
+        micros = self.moment()
+        if micros is None:
+            return
+        for name, span in clock_calls(tokenize(text)):
+            yield Edit(span, moment_sql(name, micros))
 
     def empty(self, fields: Sequence[Field]) -> DataFrame:
         """A frame with these columns and no rows."""
@@ -69,6 +81,22 @@ class Frames:
         if not paths:
             return self.empty(fields)
         return self.spark.read.schema(struct(fields)).parquet(*paths)
+
+
+def moment_sql(name: str, micros: int) -> str:
+    """What a function of the clock gives at a time.
+
+    >>> moment_sql("current_date", 0)
+    "DATE '1970-01-01'"
+    """
+    time = datetime(1970, 1, 1) + timedelta(microseconds=micros)
+    if name == "unix_timestamp":
+        return f"{micros // 1_000_000}L"
+    if name in ("current_date", "curdate"):
+        return f"DATE '{time:%Y-%m-%d}'"
+    if name == "current_time":
+        return f"TIME '{time:%H:%M:%S.%f}'"
+    return f"{'TIMESTAMP_NTZ' if name == 'localtimestamp' else 'TIMESTAMP'} '{time:%Y-%m-%d %H:%M:%S.%f}'"
 
 
 def struct(fields: Sequence[Field]) -> StructType:

@@ -10,6 +10,9 @@ is planned as
 as text. What the rest of the query asks of the rows of the stream keys the partials; a condition on the stream alone
 is asked below. Where a query cannot be written like this it reads kept rows, as FROM (SELECT k, n FROM s) AS s. Either
 way the table is read above, as it is at the last REFRESH, and nothing below knows of it.
+
+The clock is such a table, of one row that is another one at each read: what now() and its like are compared with keys
+the partials, and they themselves are asked above.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from anabranch.plan.blocks import Analyze, aggregates_in, grouped_tokens, stream
 from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Field, Stream, Table
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.windows import ID, needs_numbers, partitioned
-from anabranch.sql.calls import Call, Chain, aggregate_calls, chains, closing, conjuncts, occurrences
+from anabranch.sql.calls import Call, Chain, aggregate_calls, chains, clock_calls, closing, conjuncts, occurrences
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
@@ -43,7 +46,7 @@ _NO_KEY = re.compile(r"\b(map|variant|void|collate)\b")
 
 @dataclass(frozen=True)
 class Raised:
-    """A query without REFRESHABLE; where rows have to be kept for it, why."""
+    """A query that asks what changes above its partials only; where rows have to be kept for it, why."""
 
     text: str
     query: Query
@@ -51,9 +54,10 @@ class Raised:
 
 
 def raise_joins(text: str, query: Query, catalog: Catalog, analyze: Analyze) -> Raised:
-    """The query with its REFRESHABLE joins above partials, or above kept rows."""
+    """The query with its REFRESHABLE joins, and with the clock, above partials, or above kept rows."""
     asked = [each for each in query.relations() if each.refreshable is not None]
-    if not asked:
+    timely = [select for select, owner in query.selects() if _goes_by_the_clock(text, select, owner)]
+    if not asked and not timely:
         return Raised(text, query)
     binder = Binder(text, catalog, query)
     edits: list[Edit] = []
@@ -62,7 +66,7 @@ def raise_joins(text: str, query: Query, catalog: Catalog, analyze: Analyze) -> 
         binder.resolve(relation)
         edits += [Edit(relation.refreshable, "")] if relation.refreshable is not None else []
     for select, owner in query.selects():
-        if not any(each.refreshable is not None for each in select.relations):
+        if not any(each.refreshable is not None for each in select.relations) and select not in timely:
             continue
         live = [each for each in select.relations if binder.is_live(each)]
         reference = binder.resolve(live[0]) if len(live) == 1 else None
@@ -75,6 +79,21 @@ def raise_joins(text: str, query: Query, catalog: Catalog, analyze: Analyze) -> 
             found = _Join(select, owner, live[0], binder, analyze, False).over_rows()
         edits += found
     return Raised(*rewritten(text, query, edits), tuple(reasons))
+
+
+def _goes_by_the_clock(text: str, select: Select, owner: Query) -> bool:
+    """Whether the clock is asked where rows are looked at; above groups it is asked at each read as it is."""
+    if not any(clock_calls(tokenize(select.span.of(text)))):
+        return False
+    calls = aggregates_in(select, owner)
+    if not select.group and not calls:
+        return True
+    places = [grouped_tokens(group, select, set()) for group in select.group]
+    places += [each.condition_tokens for each in select.relations]
+    places += [select.where.tokens] if select.where is not None else []
+    places += [tokens for call in calls for tokens in (*call.arguments, call.condition or (), call.order)]
+    whole = not select.group_plain or select.lateral or select.tail or select.subqueries
+    return bool(whole) or any(any(clock_calls(tokens)) for tokens in places)
 
 
 def _joined_above(select: Select, owner: Query, stream: Relation, binder: Binder, analyze: Analyze) -> list[Edit] | str:
@@ -235,6 +254,8 @@ class _Join:
 
     def _is_below(self, tokens: Sequence[Token]) -> bool:
         """Whether an expression reads nothing but the stream."""
+        if any(clock_calls(tokens)):
+            return False
         places = [self._place(chain) for chain in chains(tokens)]
         return all(place is None or place[0] == self.home for place in places)
 

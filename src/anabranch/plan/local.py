@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from anabranch.duck import WHOLE, quoted
 from anabranch.plan.views import duckdb_type
-from anabranch.sql.calls import closing, split_commas
+from anabranch.sql.calls import CLOCK, closing, split_commas
 from anabranch.sql.lexer import NUMBER, QUOTED, STRING, WORD, Token, tokenize, words
 
 _KEYWORDS = {
@@ -251,7 +251,7 @@ def _word(token: Token, following: str) -> str | None:
         return token.text
     if following == "(":
         return token.text if token.text.lower() in _CALLS else None
-    if token.text.lower() in _TYPED or following.startswith(("'", '"')):
+    if token.text.lower() in _TYPED | CLOCK or following.startswith(("'", '"')):
         return None
     return quoted(token.name)
 

@@ -36,7 +36,7 @@ def plan(
 
     So are those of a query that asks tables outside: its answer depends on when they were asked.
     """
-    refuse_volatile(text, query)
+    refuse_volatile(text, query, kept=feed or asks(text, catalog, query))
     refuse_refreshable(text, catalog, query)
     text, query = flat(*in_full(text, query, catalog), catalog)
     raised = raise_joins(text, query, catalog, world.analyze)

@@ -40,7 +40,7 @@ from anabranch.plan.catalog import (
 from anabranch.plan.strategy import Loads, fits
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.windows import ID, needs_numbers
-from anabranch.sql.calls import aggregate_calls, chains, volatile_calls
+from anabranch.sql.calls import aggregate_calls, chains, clock_calls, volatile_calls
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
@@ -208,7 +208,8 @@ def _with_ties_broken(
     return checked(break_ties(text, query, places), bind, analyze)[0]
 
 
-def refuse_volatile(text: str, query: Query) -> None:
+def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
+    """Refuse what has no lasting answer: functions of chance, and those of the clock where changes are kept."""
     tokens = [token for token in tokenize(text) if query.span.start <= token.start < query.span.end]
     for token in volatile_calls(tokens):
         raise NotSupported(
@@ -217,6 +218,16 @@ def refuse_volatile(text: str, query: Query) -> None:
             start=token.start,
             end=token.end,
             hint="compute it where the rows are made, or leave it out of the view and use it when reading the view",
+        )
+    if not kept and not query.emits:
+        return
+    for name, span in clock_calls(tokens):
+        raise NotSupported(
+            f"{name} changes the answer without a row, and the changes of a view are those that rows make",
+            text=text,
+            start=span.start,
+            end=span.end,
+            hint="without a clause, a view of the clock is computed when it is read; or use the clock in that read",
         )
 
 

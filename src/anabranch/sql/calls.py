@@ -23,12 +23,13 @@ AGGREGATES = words(
     kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kll_merge_agg_bigint kll_merge_agg_double
     kll_merge_agg_float"""
 )
-#: Functions whose value depends on chance, the clock or the place of a row: a view of them has no batch answer.
+#: Functions whose value depends on chance or the place of a row: a view of them has no batch answer.
 VOLATILE = words(
-    """rand random randn randstr uniform uuid shuffle now current_timestamp current_date curdate localtimestamp
-    current_time unix_timestamp_now input_file_name input_file_block_start input_file_block_length
+    """rand random randn randstr uniform uuid shuffle input_file_name input_file_block_start input_file_block_length
     monotonically_increasing_id spark_partition_id"""
 )
+#: Functions of the clock: a view of them has another answer at another time.
+CLOCK = words("now current_timestamp current_date curdate localtimestamp current_time unix_timestamp")
 #: Functions that make several rows of one.
 GENERATORS = words(
     """explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple variant_explode
@@ -216,14 +217,38 @@ def generators(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def volatile_calls(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Calls of functions that are not deterministic."""
+    """Calls of functions of chance."""
+    for index, token in enumerate(tokens):
+        if _calls(tokens, index, VOLATILE):
+            yield token
+
+
+def clock_calls(tokens: Sequence[Token]) -> Iterator[tuple[str, Span]]:
+    """Calls of functions of the clock: their names, and where they stand with their brackets."""
     for index, token in enumerate(tokens):
         name = token.text.lower()
-        if token.kind != "word" or name not in VOLATILE or (index and tokens[index - 1].text == "."):
-            continue
-        called = index + 1 < len(tokens) and tokens[index + 1].text == "("
-        if called or name in _WITHOUT_BRACKETS:
-            yield token
+        if _calls(tokens, index, CLOCK):
+            end = closing(tokens, index + 1)
+            if name != "unix_timestamp" or end == index + 2:  # with an argument it is that of the argument
+                yield name, Span(token.start, tokens[end].end)
+        elif token.kind == "word" and name in _WITHOUT_BRACKETS and not _named(tokens, index):
+            yield name, Span(token.start, token.end)
+
+
+def _calls(tokens: Sequence[Token], index: int, names: frozenset[str]) -> bool:
+    token = tokens[index]
+    called = index + 1 < len(tokens) and tokens[index + 1].text == "("
+    return token.kind == "word" and token.text.lower() in names and called and not _qualified(tokens, index)
+
+
+def _qualified(tokens: Sequence[Token], index: int) -> bool:
+    return index > 0 and tokens[index - 1].text == "."
+
+
+def _named(tokens: Sequence[Token], index: int) -> bool:
+    """Whether a word is the name of something: a part of one, or one that is given."""
+    after = tokens[index + 1].text if index + 1 < len(tokens) else ""
+    return _qualified(tokens, index) or after == "." or (index > 0 and tokens[index - 1].upper == "AS")
 
 
 def occurrences(tokens: Sequence[Token], pattern: Sequence[Token]) -> Iterator[Span]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from anabranch.errors import AnabranchError, SourceError, SqlError, UnknownName, WrongType, did_you_mean
 from anabranch.sql import syntax
-from anabranch.sql.calls import volatile_calls
+from anabranch.sql.calls import clock_calls, volatile_calls
 from anabranch.sql.columns import Columns, Resolver, Scope
 from anabranch.sql.lexer import Span, words
 from anabranch.sql.syntax import SourceSpec, Statement
@@ -36,10 +36,9 @@ def check_watermark(statement: Statement, mark: syntax.Watermark, columns: Colum
     if mark.expression is not None:
         known = columns if mark.rule.kind == "punctuation" else {time: columns[time]}
         Resolver(statement.text, {}).expression(mark.expression.tokens, Scope(((None, known),)))
-        for token in volatile_calls(mark.expression.tokens):
-            raise wrong(
-                statement, Span(token.start, token.end), f"{token.text} is another one each time it is asked for"
-            )
+        found = [(token.text, Span(token.start, token.end)) for token in volatile_calls(mark.expression.tokens)]
+        for name, span in [*found, *clock_calls(mark.expression.tokens)]:
+            raise wrong(statement, span, f"{name} is another one each time it is asked for")
     if mark.key is not None:
         _check_key(statement, mark.key, columns)
     return time
