@@ -108,6 +108,7 @@ class Build:
             shown = ", ".join(quote_name(field.name) for field in node.fields if field.name != ASKED)
             source = f"(SELECT {shown} FROM {source})"
         if relation.window is not None:
+            self.binder.check_window(relation.window, node.fields)
             source = self.binder.windowed(source, relation, node.fields)
         name = relation.exposed
         if name is None:

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.algebra.progress import Delay, Lagging, Percentile, Punctuation, Rule
-from anabranch.plan.catalog import Ask, BlockUse, Catalog, Panes, Rows, Stream, Table, View
+from anabranch.plan.catalog import ROW_NUM, Ask, BlockUse, Catalog, Panes, Rows, Stream, Table, View
 from anabranch.plan.plane import key_of_progress
+from anabranch.plan.windows import partitioned, type_of
 from anabranch.sources.lookup import Asking
 from anabranch.sql.durations import duration_text
+from anabranch.sql.syntax import Query, WindowSpec
 
 #: Policies under which rows that come late leave alone what was shown.
 LEFT_ALONE = ("drop", "archive", "fail")
@@ -307,7 +309,7 @@ class _Describer:
         return f"the least of {_words(names)}" if names else ""
 
     def _how(self, view: View) -> list[str]:
-        lines: list[str] = []
+        lines = _context_lines(view) if view.owner is None else []
         for use in view.blocks:
             lines += self._panes_lines(view, use, self.catalog.panes(use.panes))
         kind = kind_of(view)
@@ -377,12 +379,12 @@ class _Describer:
         windows = use.sliding
         if windows is not None:
             kind = "TUMBLE" if windows.tumbling else "HOP"
-            slide = "" if windows.tumbling else f" every {duration_text(windows.slide)}"
+            slide = "" if windows.tumbling else f" every {_length(windows.slide, use, panes)}"
             count = windows.size // panes.grain
-            kept = f"pane {duration_text(panes.grain)}, {count} pane{'' if count == 1 else 's'} a window"
+            kept = f"pane {_length(panes.grain, use, panes)}, {count} pane{'' if count == 1 else 's'} a window"
             if panes.spanned:
                 kept = "of each run, large groups by window, small ones by span (all windows of a row together)"
-            lines.append(f"{kind} {duration_text(windows.size)}{slide}; {kept}")
+            lines.append(f"{kind} {_length(windows.size, use, panes)}{slide}; {kept}")
         if use.costs:
             told = ", ".join(f"{name} {cost:,.0f}" for name, cost in use.costs.items())
             lines.append(f"strategy {use.strategy}; predicted cost of a window, in steps: {told}")
@@ -442,6 +444,37 @@ class _Describer:
         if kind_of(view) == "partial":
             return "one row a key; bounded by the number of keys", True
         return "its rows; as many as its answer has", False
+
+
+_CONTEXTS = {
+    "CF": "by the row alone",
+    "FCF": "by the row and those before it",
+    "FCA": "by the rows around it, those still to come among them",
+}
+
+
+def _context_lines(view: View) -> list[str]:
+    """What has to be known to tell the windows of a row, for each kind of windows that a view's query has."""
+    from anabranch.sql.parser import parse  # which has to know of plans itself
+
+    query = next((getattr(each, "query", None) for each in parse(view.sql)), None)
+    found = [each.window for each in query.relations() if each.window is not None] if isinstance(query, Query) else []
+    return list(dict.fromkeys(f"{_name(each)}: windows told {_CONTEXTS[type_of(each).context]}" for each in found))
+
+
+def _name(window: WindowSpec) -> str:
+    """The function that makes windows of a kind."""
+    rows = " of each key's rows" if partitioned(window) else ""
+    return f"{window.kind.upper()}{rows}"
+
+
+def _length(value: int, use: BlockUse, panes: Panes) -> str:
+    """A length along what windows lie along: a time, a number of rows, or a plain number."""
+    if not use.numbers:
+        return duration_text(value)
+    if panes.time is not None and ROW_NUM in panes.time:
+        return f"{value:,} row{'' if value == 1 else 's'}"
+    return f"{value:,}"
 
 
 def because(reason: str) -> str:
