@@ -1,4 +1,4 @@
-"""The column that windows lie along: what types it may have, what is said of others, and windows shorter than a blink."""
+"""The column that windows lie along: what types it may have, and what is said of others; and very short windows."""
 
 from __future__ import annotations
 
@@ -55,16 +55,14 @@ def test_times_days_and_numbers(home: Harness) -> None:
         _counted("HOP(s, n, 4, 6)"),
     ]
     for index, query in enumerate(queries):
-        home.sql(f"CREATE VIEW v{index} AS {query}; CREATE VIEW c{index} AS {query} EMIT CHANGES")
+        home.sql(f"CREATE VIEW v{index} AS {query}{' EMIT CHANGES' if index % 2 else ''}")
     days = [START + timedelta(seconds=n * 40_000) for n in (0, 1, 5, 7, 7, 2)]
     rows = [("a", 0.5, n, day.date(), day, day) for n, day in enumerate(days)]
     home.insert("s", rows[:3])
     home.insert("s", rows[3:])
     for index, query in enumerate(queries):
-        wanted = home.batch(query, s=rows)
-        assert_same_rows(home.table(f"v{index}"), wanted, query)
-        assert_same_rows(home.table(f"c{index}"), wanted, query)
-    told = "\n".join(row[0] for row in home.query("EXPLAIN VIEW v3"))
+        assert_same_rows(home.table(f"v{index}"), home.batch(query, s=rows), query)
+    told = "\n".join(row[0] for row in home.query(f"EXPLAIN {queries[3]}"))
     assert "HOP 6 every 4; pane 2" in told
     rows_query = "EXPLAIN SELECT count(*) AS c FROM STREAM(s, 'CUT BY 2 ROWS')"
     assert "TUMBLE 2 rows; pane 2 rows" in "\n".join(row[0] for row in home.query(rows_query))

@@ -181,6 +181,19 @@ def _shown_key(view: View, index: int) -> str:
     return next((each.columns[index] or key.name for each in view.narrows if each.columns[index]), key.name)
 
 
+def waiting(view: View, catalog: Catalog) -> list[str]:
+    """What there is to say of a view whose windows no row will ever close."""
+    if not waits_for_windows(view) or view.clock != "event":
+        return []
+    ids = dict.fromkeys([*(catalog.panes(use.panes).stream for use in view.blocks), *view.streams.values()])
+    return [
+        f"stream {stream.name} has no WATERMARK: windows of {view.name} close at its end, or by ADVANCE STREAM"
+        f" {stream.name}"
+        for stream in map(catalog.stream, ids)
+        if stream.rule is None
+    ]
+
+
 def unbounded(view: View, catalog: Catalog) -> list[str]:
     """What there is to say of a join of streams in which any row can meet any other, however old."""
     if not view.node or len(view.streams) < 2 or bounded(view):
