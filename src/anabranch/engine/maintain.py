@@ -26,7 +26,20 @@ from anabranch.algebra.rules import highest
 from anabranch.engine import local, outside, outside_local, read
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
-from anabranch.engine.moves import Held, Moves, held_back, hold, key_bounds, progress, resting, shown_before, state_of
+from anabranch.engine.moves import (
+    Held,
+    KeyBounds,
+    Moves,
+    PairBounds,
+    held_back,
+    hold,
+    key_bounds,
+    pair_bounds,
+    progress,
+    resting,
+    shown_before,
+    state_of,
+)  # fmt: skip
 from anabranch.engine.tables import change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
@@ -122,7 +135,7 @@ class Maintainer:
         if view.budget is not None:
             bound = shown_before(view, self.before, bound)
         time = next((key for key in view.keys if key.name in view.times), None)
-        by_key = key_bounds(self.core, self.catalog, view, self.before, self.moves) is not None
+        by_key = self._own_bounds(view) is not None
         if not waits_for_windows(view) or view.late != "correct" or bound is None or time is None or by_key:
             return None
         end = f"unix_micros({quote_name(time.name)})" if time.type == "timestamp" else quote_name(time.name)
@@ -204,7 +217,15 @@ class Maintainer:
         if view.emit == "close" and view.clock != "event":
             return True  # to count chunks takes longer than the answer is worth
         waits = view.emit == "close" or (view.triggers is not None and view.triggers["watermark"])
-        return waits and self.progress(view, 0) != self.progress(view, 1)
+        if not waits or self.progress(view, 0) != self.progress(view, 1):
+            return bool(waits)
+        own = self._own_bounds(view)
+        return own is not None and own.before != own.after
+
+    def _own_bounds(self, view: View) -> KeyBounds | PairBounds | None:
+        """The bounds by which the keys of a view close one by one; None if they close together."""
+        found = key_bounds(self.core, self.catalog, view, self.before, self.moves)
+        return found or pair_bounds(self.core, self.catalog, view, self.before, self.moves)
 
     def touches(self, view: View) -> bool:
         """Whether this commit brings anything that a node reads."""
@@ -215,7 +236,7 @@ class Maintainer:
     def _fire(self, view: View) -> tuple[DataFile, ...]:
         """The changes of the keys that fire in this commit."""
         before, after = self.progress(view, 0), self.progress(view, 1)
-        keys = key_bounds(self.core, self.catalog, view, self.before, self.moves)
+        keys = self._own_bounds(view)
         records = self._records(view)
         if view.budget is not None and after is not None:
             before = shown_before(view, self.before, before)
