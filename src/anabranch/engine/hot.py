@@ -164,13 +164,16 @@ class Hot:
     # ---- windows that have closed
 
     def _bring_back(self, shape: _Shape, hot: _Table, snapshot: Snapshot) -> None:
-        """Put the groups of late rows back into the hot table."""
+        """Put the groups of late rows back into the hot table, but for those that have stayed there or are back."""
         size = shape.size
         late = self.duck.execute(f"SELECT min(w), max(w) FROM delta WHERE w + {size} <= {hot.floor}").fetchone()
         if late is None or late[0] is None:
             return
         paths = snapshot.table_paths(self.core.ledger, shape.panes.id, late[0], late[1] + size)
-        only = f"WHERE w + {size} <= {hot.floor} AND EXISTS (SELECT 1 FROM delta d WHERE {shape.match('d', 'e')})"
+        only = (
+            f"WHERE w + {size} <= {hot.floor} AND EXISTS (SELECT 1 FROM delta d WHERE {shape.match('d', 'e')})"
+            f" AND NOT EXISTS (SELECT 1 FROM {hot.name} h WHERE {shape.match('h', 'e')})"
+        )
         self._load("loaded", shape, paths, only)
         self._join_shown(hot.name, shape, snapshot, create=False)
 
