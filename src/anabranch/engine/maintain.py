@@ -66,8 +66,10 @@ class Maintainer:
         moves: Moves,
         now: int,
         taken: Mapping[str, int],
+        corrects: bool = False,
     ) -> None:
         self.core = core
+        self.corrects = corrects  # what a view shows becomes another answer: any view can take rows back
         self.taken = taken  # how many rows this commit brings, by stream
         self.moves = moves
         self.filling = False
@@ -155,10 +157,14 @@ class Maintainer:
         touched = self.touched(view)
         return () if touched is None else self._difference(view, touched)
 
+    def only_grows(self, view: View) -> bool:
+        """Whether a view takes no row back in this commit."""
+        return not self.corrects and append_only(view, self.catalog)
+
     def both_ways(self, view: View) -> bool:
         """Whether a join can give a row and take it back in one commit: a new row of one input meets one of another
         that goes."""
-        return view.node == "join" and not append_only(view, self.catalog)
+        return view.node == "join" and not self.only_grows(view)
 
     def _net(self, view: View, changed: DataFrame) -> DataFrame:
         """What changes add up to, row by row."""
@@ -405,7 +411,7 @@ class Maintainer:
             return
         below = self.catalog.view(view.views[placeholder])
         copied = "LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
-        signs = (1,) if append_only(below, self.catalog) else (1, -1)
+        signs = (1,) if self.only_grows(below) else (1, -1)
         for sign in signs:
             condition = "_diff > 0" if sign > 0 else "_diff < 0"
             text = f"SELECT {', '.join(self._names(below))} FROM `@new` {copied} WHERE {condition}"
@@ -414,7 +420,8 @@ class Maintainer:
     def _partners(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None) -> DataFrame:
         """What an input of a join had at a snapshot; of a stream, the rows whose event time is within bounds."""
         if placeholder in view.views:
-            return read.view_frame(self.core, self.catalog, self.catalog.view(view.views[placeholder]), snapshot)
+            below = self.catalog.view(view.views[placeholder])
+            return read.view_frame(self.core, self.catalog, below, snapshot, emitted=True)
         stream = self.catalog.stream(view.streams[placeholder])
         fields = stream.seen_as(placeholder)
         low, high = within or (None, None)
