@@ -45,6 +45,7 @@ class Hot:
         self.core = core
         self._duck: duckdb.DuckDBPyConnection | None = None
         self._tables: dict[str, _Table] = {}
+        self._left: dict[str, View] = {}
         self._made = 0
 
     @property
@@ -65,6 +66,13 @@ class Hot:
         hot = self._tables.pop(view_id, None)
         for name in (*_SCRATCH, hot.name) if hot is not None else ():
             self.duck.execute(f"DROP TABLE IF EXISTS {name}")
+
+    def leave(self, view: View) -> None:
+        """Leave a view to Spark, for as long as it is this one."""
+        self._left[view.id] = view
+
+    def left(self, view: View) -> bool:
+        return self._left.get(view.id) == view
 
     def merged(self, table: str, removed: Iterable[str], added: Iterable[DataFile]) -> None:
         """Files of a table were merged into others: what they hold is the same."""

@@ -154,8 +154,7 @@ class Maintainer:
             return self._hot(view)
         if view.node == "whole":
             return self._difference(view, None)
-        touched = self.touched(view)
-        return () if touched is None else self._difference(view, touched)
+        return self._by_spark(view)
 
     def only_grows(self, view: View) -> bool:
         """Whether a view takes no row back in this commit."""
@@ -191,19 +190,32 @@ class Maintainer:
             return () if changed is None else self._write(view, changed)
 
     def _hot(self, view: View) -> tuple[DataFile, ...]:
-        """The changes of a plain aggregate, beside its groups in memory; by Spark where memory is not enough."""
+        """The changes of a plain aggregate, beside its groups in memory; by Spark where that is not to be had.
+
+        Memory that is not enough may be so the next time. Other reasons stay: the view is Spark's from then on.
+        """
         import duckdb
 
+        if self.core.hot.left(view):
+            return self._by_spark(view)
         panes = self.catalog.panes(view.blocks[0].panes)
         closed = progress(self.core, self.catalog, view, self.before, self.moves, 1)
         try:
             files = self.core.hot.changes(view, panes, self.before, self.added[panes.id], closed, self.now)
-        except duckdb.OutOfMemoryException:
+        except duckdb.Error as error:
             self.core.hot.forget(view.id)
-            touched = self.touched(view)
-            return () if touched is None else self._difference(view, touched)
+            files = self._by_spark(view)  # or tells in its own words what is wrong, of an overflow, say
+            if not isinstance(error, duckdb.OutOfMemoryException):
+                self.core.hot.leave(view)
+                reason = (str(error).splitlines() or [""])[0]
+                self.core.warn(f"view {view.name} is computed by Spark from now on, and runs take longer: {reason}")
+            return files
         self.added[view.changes_table] = files
         return files
+
+    def _by_spark(self, view: View) -> tuple[DataFile, ...]:
+        touched = self.touched(view)
+        return () if touched is None else self._difference(view, touched)
 
     def closes(self, view: View) -> bool:
         """Whether a view waits for windows to close, and this commit moves what they close by."""
