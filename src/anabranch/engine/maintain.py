@@ -79,8 +79,10 @@ class Maintainer:
         moves: Moves,
         now: int,
         taken: Mapping[str, int],
+        corrects: bool = False,
     ) -> None:
         self.core = core
+        self.corrects = corrects  # what a view shows becomes another answer: any view can take rows back
         self.taken = taken  # how many rows this commit brings, by stream
         self.moves = moves
         self.filling = False
@@ -165,13 +167,16 @@ class Maintainer:
             return self._hot(view)
         if view.node == "whole":
             return self._difference(view, None)
-        touched = self.touched(view)
-        return () if touched is None else self._difference(view, touched)
+        return self._by_spark(view)
+
+    def only_grows(self, view: View) -> bool:
+        """Whether a view takes no row back in this commit."""
+        return not self.corrects and append_only(view, self.catalog)
 
     def both_ways(self, view: View) -> bool:
         """Whether a join can give a row and take it back in one commit: a new row of one input meets one of another
         that goes."""
-        return view.node == "join" and not append_only(view, self.catalog)
+        return view.node == "join" and not self.only_grows(view)
 
     def _net(self, view: View, changed: DataFrame) -> DataFrame:
         """What changes add up to, row by row."""
@@ -198,19 +203,32 @@ class Maintainer:
             return () if changed is None else self._write(view, changed)
 
     def _hot(self, view: View) -> tuple[DataFile, ...]:
-        """The changes of a plain aggregate, beside its groups in memory; by Spark where memory is not enough."""
+        """The changes of a plain aggregate, beside its groups in memory; by Spark where that is not to be had.
+
+        Memory that is not enough may be so the next time. Other reasons stay: the view is Spark's from then on.
+        """
         import duckdb
 
+        if self.core.hot.left(view):
+            return self._by_spark(view)
         panes = self.catalog.panes(view.blocks[0].panes)
         closed = progress(self.core, self.catalog, view, self.before, self.moves, 1)
         try:
             files = self.core.hot.changes(view, panes, self.before, self.added[panes.id], closed, self.now)
-        except duckdb.OutOfMemoryException:
+        except duckdb.Error as error:
             self.core.hot.forget(view.id)
-            touched = self.touched(view)
-            return () if touched is None else self._difference(view, touched)
+            files = self._by_spark(view)  # or tells in its own words what is wrong, of an overflow, say
+            if not isinstance(error, duckdb.OutOfMemoryException):
+                self.core.hot.leave(view)
+                reason = (str(error).splitlines() or [""])[0]
+                self.core.warn(f"view {view.name} is computed by Spark from now on, and runs take longer: {reason}")
+            return files
         self.added[view.changes_table] = files
         return files
+
+    def _by_spark(self, view: View) -> tuple[DataFile, ...]:
+        touched = self.touched(view)
+        return () if touched is None else self._difference(view, touched)
 
     def closes(self, view: View) -> bool:
         """Whether a view waits for windows to close, and this commit moves what they close by."""
@@ -426,7 +444,7 @@ class Maintainer:
             return
         below = self.catalog.view(view.views[placeholder])
         copied = "LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
-        signs = (1,) if append_only(below, self.catalog) else (1, -1)
+        signs = (1,) if self.only_grows(below) else (1, -1)
         for sign in signs:
             condition = "_diff > 0" if sign > 0 else "_diff < 0"
             text = f"SELECT {', '.join(self._names(below))} FROM `@new` {copied} WHERE {condition}"
@@ -435,7 +453,8 @@ class Maintainer:
     def _partners(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None) -> DataFrame:
         """What an input of a join had at a snapshot; of a stream, the rows whose event time is within bounds."""
         if placeholder in view.views:
-            return read.view_frame(self.core, self.catalog, self.catalog.view(view.views[placeholder]), snapshot)
+            below = self.catalog.view(view.views[placeholder])
+            return read.view_frame(self.core, self.catalog, below, snapshot, emitted=True)
         stream = self.catalog.stream(view.streams[placeholder])
         fields = stream.seen_as(placeholder)
         low, high = within or (None, None)
