@@ -319,6 +319,21 @@ def test_what_fires(world: World, clause: str, said: str) -> None:
     assert world.nodes(f"{TUMBLE} {clause}")["query"].emits.startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("query", "together"),
+    [
+        ("SELECT k, count(*) AS c FROM s GROUP BY k", False),
+        ("SELECT k, count(*) AS c FROM (SELECT k FROM s WHERE n > 0) GROUP BY k", False),
+        ("SELECT label, count(*) AS c FROM s JOIN names ON s.k = names.k GROUP BY label", False),
+        ("SELECT s.k, count(*) AS c FROM s JOIN r ON s.k = r.k GROUP BY s.k", True),
+        ("SELECT c, count(*) AS keys FROM (SELECT k, count(*) AS c FROM s GROUP BY k) GROUP BY c", True),
+    ],
+)
+def test_what_has_no_order_inside_a_run_counts_together(world: World, query: str, together: bool) -> None:
+    said = world.nodes(f"{query} TRIGGER COUNTING 3")["query"].emits
+    assert said.endswith("(those that one run changes count together)") == together
+
+
 # ---- state
 
 

@@ -465,7 +465,8 @@ def _emits(view: View) -> str:
         fires.append("when its window closes")
     if triggers.get("counting") is not None:
         count = triggers["counting"]
-        fires.append("with every record" if count == 1 else f"with every {count} records")
+        together = "" if view.counted is not None or count == 1 else " (those that one run changes count together)"
+        fires.append("with every record" if count == 1 else f"with every {count} records{together}")
     if triggers.get("delay") is not None:
         since = "the first change since it was shown" if triggers.get("first") else "its last change"
         fires.append(f"{duration_text(triggers['delay'])} after {since}")
