@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from anabranch.algebra.progress import Delay, Lagging, Percentile, Punctuation, Rule
 from anabranch.plan.catalog import Ask, BlockUse, Catalog, Panes, Rows, Stream, Table, View
 from anabranch.plan.plane import key_of_progress
+from anabranch.plan.strategy import BY_DIFFERENCE, PANES, by_difference, cost_words
 from anabranch.sources.lookup import Asking
 from anabranch.sql.durations import duration_text
 
@@ -383,16 +384,12 @@ class _Describer:
             if panes.spanned:
                 kept = "of each run, large groups by window, small ones by span (all windows of a row together)"
             lines.append(f"{kind} {duration_text(windows.size)}{slide}; {kept}")
-        if use.costs:
-            told = ", ".join(f"{name} {cost:,.0f}" for name, cost in use.costs.items())
-            lines.append(f"strategy {use.strategy}; predicted cost of a window, in steps: {told}")
-        elif use.bins is not None:
+        if use.bins is not None:
             size = f"{use.bins[0]:,}" if use.numbers else duration_text(use.bins[0])
-            lines.append(
-                f"strategy bins; a row comes in with the windows that end at it or behind it, and goes out {size} later"
-            )
-        elif windows is not None or use.strategy != "panes":
-            lines.append(f"strategy {use.strategy}; too little is known of the stream to predict its cost")
+            lines.append(f"a row comes in with the windows that end at it or behind it, and goes out {size} later")
+        if windows is not None or use.strategy != PANES:
+            name = BY_DIFFERENCE if use.strategy == PANES and by_difference(panes, use) else use.strategy
+            lines.append(f"strategy {name}; {cost_words(name, use.costs)}")
         lines += [f"{name} = {panes.column(name).partial}" for name in use.columns]
         family = view.owner or view.id
         others = {other.owner or other.id for other in self.catalog.of(View) if use_of(other, panes) is not None}
