@@ -120,12 +120,13 @@ def unequal(folder: Path, mixture: str, hundreds: int, number: int) -> Path:
     import duckdb
 
     small, medium, _ = SHARES[mixture]
-    size = f"CASE WHEN g % 100 < {small} THEN {SIZES[0]} WHEN g % 100 < {small + medium} THEN {SIZES[1]} ELSE {SIZES[2]} END"
+    one, some, many = SIZES
+    size = f"CASE WHEN g % 100 < {small} THEN {one} WHEN g % 100 < {small + medium} THEN {some} ELSE {many} END"
     path = folder / f"rows-{number:05d}.parquet"
     rows = (
         f"SELECT {number * hundreds * 100} + g AS k, (hash(g, i) % 1000)::BIGINT AS x,"
         f" make_timestamp({START} + {number} * 10000000 + (hash({number}, g, i) % 10000000)::BIGINT)::TIMESTAMPTZ AS ts"
-        f" FROM range({hundreds * 100}) AS groups(g), range({SIZES[2]}) AS numbers(i) WHERE i < {size}"
+        f" FROM range({hundreds * 100}) AS groups(g), range({many}) AS numbers(i) WHERE i < {size}"
     )
     with duckdb.connect(":memory:") as duck:
         duck.execute("SET TimeZone = 'UTC'")

@@ -192,7 +192,8 @@ def cli() -> None:
     "-o",
     "--output",
     type=click.Choice(OUTPUTS),
-    help="How results are printed; arrow and parquet can have their file behind them.  [default: batch-table; live-table on a terminal for endless sources]",
+    help="How results are printed; behind arrow and parquet their FILE."
+    "  [default: batch-table; live-table on a terminal for endless sources]",
 )
 @click.option("--to", metavar="FILE", help="Where -o arrow or -o parquet writes; '-' is stdout (arrow's default).")
 @click.option("--overwrite", is_flag=True, help="Replace the file of --to if it exists.")

@@ -202,7 +202,7 @@ def _find_block(
         )
         if strategy.name == ROWS:
             return f"it is asked to look at rows; {cost_words(ROWS, strategy.costs)}"
-    if bins:
+    if window is not None and bins:
         if uses_window or not any(key.window for key in keys):
             return "its rows are looked at window by window"
         found_type = type_of(window)

@@ -143,6 +143,8 @@ def progress_rule(stream: Stream) -> str:
         part = "partition" if stream.key is None else stream.key
         part += ", or the stream beside others," if stream.live else ""
         rule += f"; a {part} that is silent for {duration_text(stream.idle)} is not waited for"
+        if stream.lull:
+            rule += ", and if all is silent the clock moves it, as far behind as that"
     if stream.live and stream.ahead is not None:
         rule += f"; a row more than {duration_text(stream.ahead)} ahead of the clock does not move it"
     return rule

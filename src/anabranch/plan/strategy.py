@@ -108,7 +108,8 @@ def strategy_of_ends(windows: SlideByTuple, stream: Stream, loads: Loads) -> Str
 def cost_words(strategy: str, costs: Mapping[str, float]) -> str:
     """What there is to say of the costs that were predicted."""
     if costs:
-        return f"predicted cost of a window, in steps: {', '.join(f'{name} {cost:,.0f}' for name, cost in costs.items())}"
+        told = ", ".join(f"{name} {cost:,.0f}" for name, cost in costs.items())
+        return f"predicted cost of a window, in steps: {told}"
     assumed = ", and many rows of a group in each pane are assumed" if strategy in (PANES, BY_DIFFERENCE) else ""
     return f"too little is known of the stream to predict costs{assumed}"
 
