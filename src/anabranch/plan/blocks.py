@@ -16,7 +16,19 @@ from anabranch.algebra.windows import SlideByTuple, SlidingWindows
 from anabranch.errors import UnknownName
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Stream, Table, window_type
-from anabranch.plan.strategy import ADAPTIVE, BINS, PANES, ROWS, WINDOWS, Loads, Strategy, strategy_of
+from anabranch.plan.strategy import (
+    ADAPTIVE,
+    BINS,
+    BY_DIFFERENCE,
+    PANES,
+    ROWS,
+    WINDOWS,
+    Loads,
+    Strategy,
+    cost_words,
+    strategy_of,
+    strategy_of_ends,
+)
 from anabranch.plan.windows import needs_numbers, sliding, type_of, value_sql
 from anabranch.sql.calls import Call, aggregate_calls, chains, generators, occurrences
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name, tokenize
@@ -125,12 +137,24 @@ def aggregates_in(select: Select, owner: Query) -> list[Call]:
 def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, loads: Loads) -> Block | str:
     """The block of a SELECT, or the reason why it is none."""
     try:
-        return _find_block(select, owner, binder, analyze, loads)
+        found = _find_block(select, owner, binder, analyze, loads, differential=True)
+        if isinstance(found, str) or found.strategy is None or BY_DIFFERENCE not in found.strategy.costs:
+            return found
+        # What its aggregates are is known now.
+        taken_out = all(_taken_out(each.aggregate) for each in found.calls)
+        return found if taken_out else _find_block(select, owner, binder, analyze, loads, differential=False)
     except UnknownName:  # the query as a whole was analysed before
         return "it reads columns of the query around it"
 
 
-def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, loads: Loads) -> Block | str:
+def _taken_out(aggregate: Aggregate) -> bool:
+    """Whether a partial can be taken out of a sum again, to the last digit."""
+    return aggregate.exact and all("sum({c})" in part.reduce for part in aggregate.parts)
+
+
+def _find_block(
+    select: Select, owner: Query, binder: Binder, analyze: Analyze, loads: Loads, *, differential: bool
+) -> Block | str:
     text = binder.text
     calls = aggregates_in(select, owner)
     if not select.group and not calls:
@@ -173,13 +197,17 @@ def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, 
     strategy: Strategy | None = None
     if window is not None and windows is not None and any(key.window for key in keys):
         row_keys = [key.expression for key in keys if not key.window]
-        strategy = strategy_of(window.strategy, windows, stream, row_keys, binder.catalog, loads)
+        strategy = strategy_of(
+            window.strategy, windows, stream, row_keys, binder.catalog, loads, differential=differential
+        )
         if strategy.name == ROWS:
-            return "it is asked to look at rows"
-    if bins:
+            return f"it is asked to look at rows; {cost_words(ROWS, strategy.costs)}"
+    if window is not None and bins:
         if uses_window or not any(key.window for key in keys):
             return "its rows are looked at window by window"
-        strategy = Strategy(BINS)
+        found_type = type_of(window)
+        assert isinstance(found_type, SlideByTuple)
+        strategy = Strategy(BINS) if window.rows else strategy_of_ends(found_type, stream, loads)
     paned = strategy is not None and strategy.name in (PANES, ADAPTIVE, BINS) and not uses_window
     if not paned and window is not None and needs_numbers(window):
         return "its windows count rows as they came"
@@ -204,7 +232,7 @@ def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, 
         aggregate = aggregates.find(call.name, distinct=call.distinct, argument_types=types)
         if aggregate is None:
             return f"{call.span.of(text)} cannot be merged from partials"
-        if bins and not (aggregate.exact and all("sum({c})" in part.reduce for part in aggregate.parts)):
+        if bins and not _taken_out(aggregate):
             return f"{call.span.of(text)} cannot be taken out of a sum again"
         filtered = plain.text(call.condition) if call.condition is not None else None
         block_calls.append(BlockCall(call, arguments, filtered, aggregate, ""))

@@ -55,6 +55,7 @@ class Stream:
     fail_on_bad: bool
     kept_since: int | None = None  # first run whose rows are in the rows table; None: it has none
     key: str | None = None  # the column whose values have progress of their own
+    lull: bool = False  # whether the clock moves its progress when it is silent
 
     kind = "stream"
 
@@ -65,7 +66,7 @@ class Stream:
 
     @property
     def policy(self) -> Policy:
-        return Policy(self.rule, self.idle, self.ahead, self.live, self.key is not None)
+        return Policy(self.rule, self.idle, self.ahead, self.live, self.key is not None, self.lull)
 
     @property
     def rows_table(self) -> str:
