@@ -43,7 +43,8 @@ def planned(text: str) -> str:
     ("written", "read"),
     [
         (
-            "SELECT * FROM s WHERE EXISTS (SELECT 1 FROM r WHERE r.k = s.k AND rts BETWEEN ts - INTERVAL 1 HOUR AND ts)",
+            "SELECT * FROM s WHERE EXISTS (SELECT 1 FROM r WHERE r.k = s.k AND rts"
+            " BETWEEN ts - INTERVAL 1 HOUR AND ts)",
             "SELECT * FROM s LEFT SEMI JOIN r AS `r` ON `r`.k = `s`.k AND `r`.rts BETWEEN `s`.ts - INTERVAL 1 HOUR"
             " AND `s`.ts",
         ),
@@ -106,7 +107,7 @@ def planned(text: str) -> str:
         ),
         (
             "SELECT n, (SELECT count(*) + coalesce(sum(p), 0) FROM r WHERE s.k = r.k) AS c FROM s",
-            "SELECT n, (coalesce(`__q0`.`__v0_0`, CAST(0 AS BIGINT)) + coalesce(`__q0`.`__v0_1`, 0)) AS c FROM s"
+            "SELECT n, (coalesce(`__q0`.`__v0_0`, 0) + coalesce(`__q0`.`__v0_1`, 0)) AS c FROM s"
             " LEFT JOIN (SELECT r.k AS `__k0`, count(*) AS `__v0_0`, sum(p) AS `__v0_1` FROM r GROUP BY r.k)"
             " AS `__q0` ON `__q0`.`__k0` = `s`.k",
         ),

@@ -19,6 +19,7 @@ from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.describe import bounded
 from anabranch.plan.flat import flat
+from anabranch.plan.grouping_sets import without_grouping_sets
 from anabranch.plan.in_full import in_full
 from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
@@ -55,7 +56,8 @@ def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -
     """A query whose changes are kept, in a form that has keys; what waits or is numbered is shown as it is written."""
     if any(each.by_key or each.counting is not None for each in query.emissions()):
         return text, query
-    return without_subqueries(text, query, catalog, world.analyze)
+    text, query = without_subqueries(text, query, catalog, world.analyze)
+    return without_grouping_sets(text, query, catalog, world.analyze)
 
 
 def _planned(

@@ -24,22 +24,22 @@ from dataclasses import dataclass
 from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import Analyze, aggregates_in
-from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Field, Stream, Table, View
+from anabranch.plan.catalog import Catalog
 from anabranch.plan.keys import INNER, INTEGERS
 from anabranch.plan.outside import asked_table
 from anabranch.plan.rewriting import rewritten
+from anabranch.plan.scope import Scope, Unfit, span_of, types_of
 from anabranch.sql.calls import aggregate_calls, chains, clock_calls, closing, conjuncts, generators, split_commas
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.cursor import MAX_QUERIES
-from anabranch.sql.lexer import Span, Token, normal_form, quote_name
-from anabranch.sql.parser import parse
+from anabranch.sql.lexer import Span, Token, normal_form, quote_name, words
 from anabranch.sql.splice import Edit, splice
-from anabranch.sql.syntax import Query, Relation, Select, SelectStatement, SetOperation
+from anabranch.sql.syntax import Query, Relation, Select, SetOperation
 
 #: Aggregates that are NULL where there are no rows; count is 0 there, and of others it is not known here.
-_NULL_OF_NOTHING = frozenset(
+_NULL_OF_NOTHING = words(
     """min max sum avg mean min_by max_by stddev stddev_pop stddev_samp std variance var_pop var_samp bool_and bool_or
-    every some any median bit_and bit_or bit_xor first last first_value last_value any_value mode""".split()
+    every some median"""
 )
 _EQUALS = ("=", "==", "<=>")
 _HERE = "\0"  # in place of the relation that a value is a column of
@@ -56,10 +56,6 @@ def without_subqueries(text: str, query: Query, catalog: Catalog, analyze: Analy
     return text, query
 
 
-class _Unfit(Exception):
-    """Why a subquery cannot be a join."""
-
-
 def _next(text: str, query: Query, binder: Binder, analyze: Analyze) -> list[Edit]:
     """The edits that make one subquery a join, innermost ones first; none if there is nothing to do."""
     for select, owner in reversed(list(query.selects())):
@@ -68,7 +64,7 @@ def _next(text: str, query: Query, binder: Binder, analyze: Analyze) -> list[Edi
         for asked in _asked(select):
             try:
                 return list(_Rewrite(text, query, select, owner, asked, binder, analyze).edits())
-            except (_Unfit, AnabranchError):
+            except (Unfit, AnabranchError):
                 continue
     return []
 
@@ -109,7 +105,7 @@ def _condition(tokens: Sequence[Token], inner: dict[int, Query]) -> _Asked | Non
     opening = next((i for i, token in enumerate(rest) if token.text == "(" and _opens(rest, i, inner)), None)
     if not opening or closing(rest, opening) != len(rest) - 1:
         return None
-    query, span = inner[rest[opening + 1].start], _span(tokens)
+    query, span = inner[rest[opening + 1].start], span_of(tokens)
     word = rest[opening - 1].upper
     if word == "EXISTS" and opening == 1:
         return _Asked("exists", query, tokens, span, negated)
@@ -150,41 +146,6 @@ class _Place:
     column: str
     span: Span
     qualified: bool
-
-
-class _Scope:
-    """The relations of a SELECT whose columns can be named, with these columns; in its joins, those of all."""
-
-    def __init__(self, select: Select, binder: Binder, *, joins: bool = False) -> None:
-        self.relations = select.relations
-        self.columns: list[frozenset[str]] = []
-        for relation in select.relations:
-            if not joins and {"SEMI", "ANTI"} & set(relation.join.split()):
-                self.columns.append(frozenset())
-                continue
-            names = binder.columns_of(relation)
-            names = [*relation.alias_columns, *names[len(relation.alias_columns) :]]
-            if not names or not all(names) or relation.reshaped:
-                raise _Unfit
-            more = WINDOW_COLUMNS if relation.window is not None else ()
-            self.columns.append(frozenset(name.lower() for name in (*names, *more)))
-
-    def find(self, parts: Sequence[str]) -> tuple[int, str, bool] | None:
-        """The relation and the column, and whether the name tells which relation it is."""
-        if len(parts) > 1:
-            named = [i for i, each in enumerate(self.relations) if (each.exposed or "").lower() == parts[0]]
-            if named:
-                if len(named) > 1 or parts[1] not in self.columns[named[0]]:
-                    raise _Unfit
-                return named[0], parts[1], True
-        owners = [index for index, columns in enumerate(self.columns) if parts[0] in columns]
-        if len(owners) > 1:
-            raise _Unfit
-        return (owners[0], parts[0], False) if owners else None
-
-
-def _span(tokens: Sequence[Token]) -> Span:
-    return Span(tokens[0].start, tokens[-1].end)
 
 
 def _sides(tokens: Sequence[Token]) -> tuple[Sequence[Token], str, Sequence[Token]] | None:
@@ -241,7 +202,7 @@ class _Rewrite:
         self.asked = asked
         self.binder = binder
         self.analyze = analyze
-        self.outer = _Scope(select, binder)
+        self.outer = Scope(select, binder)
         self.used: set[int] = set()  # the relations around it that it is about
         number = 0
         while f"__q{number}" in text or f"__v{number}" in text:
@@ -251,10 +212,10 @@ class _Rewrite:
 
     # ---- names
 
-    def places(self, tokens: Sequence[Token], inner: _Scope | None) -> Iterator[_Place]:
+    def places(self, tokens: Sequence[Token], inner: Scope | None) -> Iterator[_Place]:
         """The columns that an expression names; those of the subquery hide those around it."""
         if any(clock_calls(tokens)) or any(generators(tokens)) or any(token.upper == "OVER" for token in tokens):
-            raise _Unfit
+            raise Unfit
         first = {token.start: token for token in tokens}
         for chain in names_in(tokens):
             parts, token = [part.lower() for part in chain.parts], first[chain.span.start]
@@ -264,22 +225,22 @@ class _Rewrite:
                 found = self.outer.find(parts)
             if of_the_language(token) and len(parts) == 1:
                 if found is not None:
-                    raise _Unfit
+                    raise Unfit
                 continue
             if found is None:
-                raise _Unfit
+                raise Unfit
             if not is_inner:
                 self.used.add(found[0])
             yield _Place(is_inner, found[0], found[1], chain.span, found[2])
 
-    def is_local(self, tokens: Sequence[Token], inner: _Scope) -> bool:
+    def is_local(self, tokens: Sequence[Token], inner: Scope) -> bool:
         """Whether an expression names nothing of the query around the subquery."""
         before = set(self.used)
         local = all(place.inner for place in self.places(tokens, inner))
         self.used = self.used if not local else before
         return local
 
-    def moved(self, tokens: Sequence[Token], inner: _Scope | None, names: dict[int, str]) -> _Pieces:
+    def moved(self, tokens: Sequence[Token], inner: Scope | None, names: dict[int, str]) -> _Pieces:
         """An expression with all names qualified; those of the subquery's relations by `names`."""
         pieces: _Pieces = []
         position, end = tokens[0].start, tokens[-1].end
@@ -302,9 +263,9 @@ class _Rewrite:
         asked = self.asked
         inner = asked.inner
         if inner.emits or inner.ctes or inner.dropped or not self._live(inner.relations()):
-            raise _Unfit
+            raise Unfit
         if any(asked_table(self.binder, each) is not None for each in (*inner.relations(), *self.select.relations)):
-            raise _Unfit
+            raise Unfit
         if asked.kind == "value":
             joined, word = self._value(), _LEFT
         else:
@@ -329,14 +290,14 @@ class _Rewrite:
                 return True
         return False
 
-    def _own(self, select: Select) -> _Scope:
+    def _own(self, select: Select) -> Scope:
         """The relations of a subquery, which are joined by nothing but what is in them."""
-        scope = _Scope(select, self.binder, joins=True)
+        scope = Scope(select, self.binder, joins=True)
         for relation in select.relations:
             tokens = relation.condition_tokens
             if tokens and tokens[0].upper == "ON" and not self.is_local(tokens[1:], scope):
-                raise _Unfit
-        return _Scope(select, self.binder)
+                raise Unfit
+        return Scope(select, self.binder)
 
     def _rows(self, select: Select) -> _Joined:
         """A subquery that filters rows: what it asks of the query around it is what it is joined on."""
@@ -345,11 +306,11 @@ class _Rewrite:
         pairs = self._in_pairs(select)
         for left, right in pairs:
             if not self.is_local(right, scope):
-                raise _Unfit
+                raise Unfit
             list(self.places(left, None))
         tied = [tokens for tokens in where if not self.is_local(tokens, scope)]
         if not tied and not pairs:
-            raise _Unfit
+            raise Unfit
         direct = len(select.relations) == 1 and _plain(select.relations[0])
         if direct and all(_column(right) for _, right in pairs):
             return self._direct(select, scope, where, pairs)
@@ -360,22 +321,22 @@ class _Rewrite:
         if self.asked.kind != "in":
             return []
         if any(item.star for item in select.items):
-            raise _Unfit
+            raise Unfit
         left = list(self.asked.left)
         several = len(select.items) > 1
         lefts = [left]
         if several:
             if left[0].text != "(" or closing(left, 0) != len(left) - 1:
-                raise _Unfit
+                raise Unfit
             lefts = list(split_commas(left[1:-1]))
         if len(lefts) != len(select.items):
-            raise _Unfit
+            raise Unfit
         return [(each, item.tokens) for each, item in zip(lefts, select.items, strict=True)]
 
     def _direct(
         self,
         select: Select,
-        scope: _Scope,
+        scope: Scope,
         where: Sequence[Sequence[Token]],
         pairs: Sequence[tuple[Sequence[Token], Sequence[Token]]],
     ) -> _Joined:
@@ -394,15 +355,15 @@ class _Rewrite:
         return _Joined(source, conditions, [], types, _text(source))
 
     def _equal(
-        self, left: Sequence[Token], right: Sequence[Token], scope: _Scope | None, names: dict[int, str]
+        self, left: Sequence[Token], right: Sequence[Token], scope: Scope | None, names: dict[int, str]
     ) -> _Pieces:
         one, other = self.moved(left, None, {}), self.moved(right, scope, names)
-        return [*one, (" = ", _span(left)), *other]
+        return [*one, (" = ", span_of(left)), *other]
 
     def _derived(
         self,
         select: Select,
-        scope: _Scope,
+        scope: Scope,
         local: Sequence[Sequence[Token]],
         tied: Sequence[Sequence[Token]],
         pairs: Sequence[tuple[Sequence[Token], Sequence[Token]]],
@@ -414,7 +375,7 @@ class _Rewrite:
         def column(tokens: Sequence[Token]) -> str:
             form = normal_form(list(tokens))
             if form not in columns:
-                pieces: _Pieces = [(_span(tokens).of(self.text), _span(tokens))]
+                pieces: _Pieces = [(span_of(tokens).of(self.text), span_of(tokens))]
                 columns[form] = pieces, f"__k{len(columns)}"
             return f"{quote_name(self.alias)}.{quote_name(columns[form][1])}"
 
@@ -422,7 +383,7 @@ class _Rewrite:
         types: list[tuple[str, str]] = []
         for left, right in pairs:
             one = self.moved(left, None, {})
-            conditions.append([*one, (f" = {column(right)}", _span(right))])
+            conditions.append([*one, (f" = {column(right)}", span_of(right))])
             types.append((_text(one), column(right)))
         for tokens in tied:
             conditions.append(_bracketed(tokens, self._through(tokens, scope, column)))
@@ -442,7 +403,7 @@ class _Rewrite:
     def _where(self, conditions: Sequence[Sequence[Token]]) -> _Pieces:
         pieces: _Pieces = []
         for tokens in conditions:
-            span = _span(tokens)
+            span = span_of(tokens)
             pieces.append((" AND " if pieces else " WHERE ", span))
             pieces += _bracketed(tokens, [(span.of(self.text), span)])
         return pieces
@@ -454,7 +415,7 @@ class _Rewrite:
         source = [*body, (f" AS {quote_name(self.alias)}", body[0][1])]
         return _Joined(source, conditions, value or [], tuple(types), _text(source), added)
 
-    def _through(self, tokens: Sequence[Token], scope: _Scope, column) -> _Pieces:  # type: ignore[no-untyped-def]
+    def _through(self, tokens: Sequence[Token], scope: Scope, column) -> _Pieces:  # type: ignore[no-untyped-def]
         """A condition over the columns of the derived relation and those around it."""
         pieces: _Pieces = []
         position, end = tokens[0].start, tokens[-1].end
@@ -479,12 +440,12 @@ class _Rewrite:
         operands = body.operands if isinstance(body, SetOperation) else (body,)
         for operand in operands:
             if not isinstance(operand, Select) or operand.subqueries or operand.lateral:
-                raise _Unfit
+                raise Unfit
             self._check_local(operand, inner)
         first = operands[0]
         assert isinstance(first, Select)
         if self.asked.kind != "in":
-            raise _Unfit
+            raise Unfit
         pairs = self._in_pairs(first)
         edits: list[Edit] = []
         conditions: list[_Pieces] = []
@@ -496,7 +457,7 @@ class _Rewrite:
                 edits.append(Edit(Span(item.span.end, item.span.end), f" AS {quote_name(name)}"))
             one = self.moved(left, None, {})
             there = f"{quote_name(self.alias)}.{quote_name(name)}"
-            conditions.append([*one, (f" = {there}", _span(right))])
+            conditions.append([*one, (f" = {there}", span_of(right))])
             types.append((_text(one), there))
         made = splice(self.text, inner.span, edits).text
         return self._as_relation([("(", inner.span), (made, inner.span), (")", inner.span)], conditions, types)
@@ -515,7 +476,7 @@ class _Rewrite:
                 parts = [part.lower() for part in chain.parts]
                 known = scope.find(parts) is not None or parts[0] in aliases
                 if not known and (len(parts) > 1 or not of_the_language(first[chain.span.start])):
-                    raise _Unfit
+                    raise Unfit
 
     # ---- values
 
@@ -523,10 +484,10 @@ class _Rewrite:
         """(SELECT max(p) FROM b WHERE b.k = a.k): one row for each k there is."""
         inner, select = self.asked.inner, self.asked.inner.body
         if not isinstance(select, Select) or inner.order is not None or len(select.items) != 1:
-            raise _Unfit
+            raise Unfit
         rest = select.group or select.having or select.distinct or select.tail or select.lateral or select.subqueries
         if rest or not select.relations or select.where is None:
-            raise _Unfit
+            raise Unfit
         scope = self._own(select)
         where = list(conjuncts(select.where.tokens)) or [select.where.tokens]
         local = [tokens for tokens in where if self.is_local(tokens, scope)]
@@ -537,12 +498,12 @@ class _Rewrite:
             own, sign, other = self._equation(tokens, scope)
             name = f"__k{len(keys)}"
             there = f"{quote_name(self.alias)}.{quote_name(name)}"
-            keys.append(([(_span(own).of(self.text), _span(own))], name))
+            keys.append(([(span_of(own).of(self.text), span_of(own))], name))
             around = self.moved(other, None, {})
-            conditions.append([(f"{there} {sign} ", _span(own)), *around])
+            conditions.append([(f"{there} {sign} ", span_of(own)), *around])
             types.append((there, _text(around)))
         if not keys:
-            raise _Unfit
+            raise Unfit
         calls, value = self._calls(select, scope)
         assert select.from_span is not None
         body: _Pieces = [("(SELECT ", select.span), *self._items([*keys, *calls]), (" FROM ", select.from_span)]
@@ -554,37 +515,37 @@ class _Rewrite:
         added = ", ".join(f"{quote_name(self.alias)}.{quote_name(name)}" for _, name in calls)
         return self._as_relation([*body, (")", select.span)], conditions, types, value, added)
 
-    def _equation(self, tokens: Sequence[Token], scope: _Scope) -> tuple[Sequence[Token], str, Sequence[Token]]:
+    def _equation(self, tokens: Sequence[Token], scope: Scope) -> tuple[Sequence[Token], str, Sequence[Token]]:
         """A condition as an expression over the subquery's own rows, and one over those around it."""
         sides = _sides(tokens)
         if sides is None:
-            raise _Unfit
+            raise Unfit
         one, sign, other = sides
         for own, around in ((one, other), (other, one)):
             found = list(self.places(own, scope))
             if found and all(place.inner for place in found):
                 if any(place.inner for place in self.places(around, scope)) or not any(chains(around)):
-                    raise _Unfit
+                    raise Unfit
                 return own, sign, around
-        raise _Unfit
+        raise Unfit
 
-    def _calls(self, select: Select, scope: _Scope) -> tuple[list[tuple[_Pieces, str]], _Pieces]:
+    def _calls(self, select: Select, scope: Scope) -> tuple[list[tuple[_Pieces, str]], _Pieces]:
         """The aggregates of the subquery, as columns; and what its value is made of them."""
         tokens = select.items[0].tokens
         calls = list(aggregate_calls(tokens))
         found: list[tuple[_Pieces, str]] = []
-        value: _Pieces = [("(", _span(tokens))]
+        value: _Pieces = [("(", span_of(tokens))]
         position = tokens[0].start
         for call in calls:
             inside = [token for token in tokens if call.name_span.end <= token.start < call.span.end]
             if not self.is_local([t for t in inside if t.upper not in ("DISTINCT", "FILTER", "WHERE")], scope):
-                raise _Unfit
+                raise Unfit
             name = f"__v{self.number}_{len(found)}"
             there = f"{self._value_of()}.{quote_name(name)}"
             if call.name == "count":
-                there = f"coalesce({there}, CAST(0 AS BIGINT))"
+                there = f"coalesce({there}, 0)"
             elif call.name.split(" ")[0] not in _NULL_OF_NOTHING or " within" in call.name:
-                raise _Unfit
+                raise Unfit
             found.append(([(call.span.of(self.text), call.span)], name))
             value += [(self.text[position : call.span.start], Span(position, call.span.start)), (there, call.span)]
             position = call.span.end
@@ -592,8 +553,8 @@ class _Rewrite:
         names = (chain for chain in names_in(tokens) if any(t.start == chain.span.start for t in outside))
         starts = {token.start: token for token in tokens}
         if not calls or any(not of_the_language(starts[chain.span.start]) for chain in names):
-            raise _Unfit
-        return found, [*value, (self.text[position : tokens[-1].end] + ")", _span(tokens))]
+            raise Unfit
+        return found, [*value, (self.text[position : tokens[-1].end] + ")", span_of(tokens))]
 
     def _value_of(self) -> str:
         """What a value of the join is qualified by: the relation that it is joined to, where it is joined below."""
@@ -607,41 +568,26 @@ class _Rewrite:
         """NOT IN is an anti join where neither side can be NULL: a condition on each of them says so."""
         inner, select = self.asked.inner, self.asked.inner.body
         if not isinstance(select, Select) or len(select.items) != 1 or select.items[0].star:
-            raise _Unfit
+            raise Unfit
         item = select.items[0]
         inside = [each.tokens for each in (select.where, select.having) if each is not None]
         outside = [self.select.where.tokens] if self.select.where is not None else []
         if aggregates_in(select, inner) and not select.group:
-            raise _Unfit
+            raise Unfit
         if not _never_null(item.tokens, inside) or not _never_null(self.asked.left, outside):
-            raise _Unfit
+            raise Unfit
 
     def _check_types(self, joined: _Joined) -> None:
         """Refuse comparisons in which values of other types are made alike: what is equal then depends on the form."""
         if not joined.types:
             return
         assert self.select.from_span is not None
-        pairs = [each for pair in joined.types for each in pair]
-        items = ", ".join(f"{each} AS `x{index}`" for index, each in enumerate(pairs))
-        prefix = self.text[self.root.span.start : self.root.body.span.start] if self._has_ctes() else ""
         source = f"{self.select.from_span.of(self.text)} CROSS JOIN {joined.probe}"
-        (statement,) = parse(f"{prefix}SELECT {items} FROM {source}")
-        assert isinstance(statement, SelectStatement)
-        catalog = self.binder.catalog
-        bound = Binder(statement.text, catalog, statement.query).bind()
-        schemas: dict[str, tuple[Field, ...]] = {}
-        for placeholder, reference in bound.references.items():
-            found = catalog.objects.get(reference.target)
-            if not isinstance(found, Stream | Table | View):
-                raise _Unfit
-            schemas[placeholder] = found.seen_as(placeholder) if isinstance(found, Stream) else found.fields
-        types = [field.type for field in self.analyze(bound.text.text, schemas)]
+        pairs = [each for pair in joined.types for each in pair]
+        types = types_of(pairs, source, self.root, self.binder, self.analyze)
         for one, other in zip(types[::2], types[1::2], strict=True):
             if one != other and not {one, other} <= set(INTEGERS):
-                raise _Unfit
-
-    def _has_ctes(self) -> bool:
-        return bool(self.root.ctes or self.root.dropped)
+                raise Unfit
 
     # ---- where it goes
 
@@ -649,12 +595,12 @@ class _Rewrite:
         select = self.select
         assert select.from_span is not None
         if not self.used or not all(self._live(_all(select.relations[index])) for index in self.used):
-            raise _Unfit
+            raise Unfit
         by_row = _row_by_row(select, self.owner)
         alone = by_row and len(select.relations) == 1
         if alone or (by_row and len(self.used) > 1 and self.asked.kind != "value"):
             if any(each.join in (",",) or "NATURAL" in each.join for each in select.relations):
-                raise _Unfit
+                raise Unfit
             at = Span(select.from_span.end, select.from_span.end)
             yield from self._join(joined, word, at)
             if word == _LEFT:
@@ -666,7 +612,7 @@ class _Rewrite:
             exposed = quote_name(relation.exposed or "")
             shown = "*" if word != _LEFT else f"{exposed}.*, {joined.added}"
             if word == _LEFT and any(item.star for item in select.items):
-                raise _Unfit
+                raise Unfit
             start, end = Span(relation.span.start, relation.span.start), Span(relation.span.end, relation.span.end)
             yield Edit(start, f"(SELECT {shown} FROM ", relation.span)
             yield Edit(end, f" AS {exposed}", relation.span)
@@ -687,10 +633,14 @@ class _Rewrite:
         """What stands where the subquery stood: its value, or nothing more to ask."""
         select, asked = self.select, self.asked
         if asked.kind == "value":
-            whole = asked.shown and asked.span == _span(asked.tokens)
+            whole = asked.shown and asked.span == span_of(asked.tokens)
             item = next((each for each in select.items if each.tokens is asked.tokens), None)
-            if item is not None and item.alias is None and (self.owner is not self.root or self.owner.body is not select):
-                raise _Unfit  # what Spark calls it would be another name
+            if (
+                item is not None
+                and item.alias is None
+                and (self.owner is not self.root or self.owner.body is not select)
+            ):
+                raise Unfit  # what Spark calls it would be another name
             yield Edit(asked.span, _text(joined.value).replace(_HERE, qualifier), asked.span)
             if whole and item is not None and item.alias is None:
                 yield Edit(Span(item.span.end, item.span.end), f" AS {quote_name(f'__v{self.number}')}", item.span)
@@ -708,13 +658,13 @@ class _Rewrite:
             if item.star and item.tokens[0].text == "*":
                 exposed = self.select.relations[0].exposed
                 if exposed is None:
-                    raise _Unfit
+                    raise Unfit
                 yield Edit(Span(item.span.start, item.span.start), f"{quote_name(exposed)}.", item.span)
 
     def _target(self) -> int:
         """The one relation whose rows the subquery is about, where asking it of them first is the same."""
         if len(self.used) != 1:
-            raise _Unfit
+            raise Unfit
         (index,) = self.used
         relations = self.select.relations
         joins = [each.join for each in relations]
@@ -722,7 +672,7 @@ class _Rewrite:
         lefts = index == 0 and all(join in INNER or join.startswith("LEFT") for join in joins)
         relation = relations[index]
         if not (inner or lefts) or not _plain(relation) or relation.exposed is None:
-            raise _Unfit
+            raise Unfit
         return index
 
 
@@ -749,12 +699,14 @@ def _row_by_row(select: Select, owner: Query) -> bool:
     ranks = any(token.upper == "OVER" for item in select.items for token in item.tokens)
     if any(any(generators(item.tokens)) for item in select.items):
         ranks = True
-    return not (select.group or select.having or select.distinct or select.tail or ranks or aggregates_in(select, owner))
+    return not (
+        select.group or select.having or select.distinct or select.tail or ranks or aggregates_in(select, owner)
+    )
 
 
 def _column(tokens: Sequence[Token]) -> bool:
     named = list(chains(tokens))
-    return len(named) == 1 and named[0].span == _span(tokens)
+    return len(named) == 1 and named[0].span == span_of(tokens)
 
 
 def _never_null(tokens: Sequence[Token], conditions: Iterable[Sequence[Token]]) -> bool:
