@@ -193,7 +193,8 @@ class Build:
         return found
 
     def _is_stateless(self, select: Select) -> bool:
-        if any(each.subquery is not None or asked_table(self.binder, each) for each in select.relations):
+        named = [each for each in select.relations if not self._is_cte(each)]
+        if any(each.subquery is not None or asked_table(self.binder, each) for each in named):
             return False
         inputs = self._inputs(select, placed=False)
         return find_keys(select, Query(select.span, select), inputs, self.text).kind == "stateless"

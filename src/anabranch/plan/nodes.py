@@ -19,9 +19,11 @@ from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.describe import bounded
 from anabranch.plan.flat import flat
+from anabranch.plan.grouping_sets import without_grouping_sets
 from anabranch.plan.in_full import in_full
 from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
+from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
 from anabranch.sql.lexer import Span, quote_name
@@ -38,13 +40,24 @@ def plan(
     """
     refuse_volatile(text, query, kept=feed or asks(text, catalog, query))
     refuse_refreshable(text, catalog, query)
-    text, query = flat(*in_full(text, query, catalog), catalog)
+    text, query = in_full(text, query, catalog)
+    if feed or asks(text, catalog, query) or query.emits:
+        text, query = _with_keys(text, query, catalog, world)
+    text, query = flat(text, query, catalog)
     raised = raise_joins(text, query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
         catalog=catalog, world=world, feed=feed,
     )  # fmt: skip
     return replace(planned, reasons=raised.reasons) if raised.reasons else planned
+
+
+def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -> tuple[str, Query]:
+    """A query whose changes are kept, in a form that has keys; what waits or is numbered is shown as it is written."""
+    if any(each.by_key or each.counting is not None for each in query.emissions()):
+        return text, query
+    text, query = without_subqueries(text, query, catalog, world.analyze)
+    return without_grouping_sets(text, query, catalog, world.analyze)
 
 
 def _planned(
