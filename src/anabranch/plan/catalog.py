@@ -120,6 +120,12 @@ class PartialColumn:
     type: str
     since: int  # first run that is in it
 
+    @property
+    def computed(self) -> str:
+        """The partial as Spark computes it. Of rows that are not there it is NULL, and so are the fields of a struct
+        then, though Spark may hold that they never are: the cast lets them."""
+        return f"CAST({self.partial} AS {self.type})" if "struct<" in self.type else self.partial
+
     def reduce_in_duckdb(self, column: str) -> str:
         return (self.duckdb_reduce or self.reduce).format(c=column)
 
