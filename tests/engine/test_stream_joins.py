@@ -32,6 +32,9 @@ JOINS = {
     "retracting": """SELECT x.k, x.n, b.ts FROM (SELECT k, count(*) AS n FROM a GROUP BY k) AS x
         JOIN b ON x.k = b.k WHERE x.n > 3""",
     "unbounded": "SELECT a.k, b.ts AS bt FROM a JOIN b ON a.k = b.k",
+    "filtered": """WITH some AS (SELECT k + 1 AS j, ts AS at FROM a WHERE k >= 0), fewer AS (SELECT * FROM some)
+        SELECT x.j, x.at, y.ts AS bt FROM fewer AS x JOIN (SELECT * FROM b WHERE k > 0) AS y ON x.j = y.k + 1
+        AND y.ts BETWEEN x.at - INTERVAL 20 SECONDS AND x.at + INTERVAL 30 SECONDS""",
 }
 BAND = "a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL 20 SECONDS AND a.ts + INTERVAL 30 SECONDS"
 BESIDE = "b.ts BETWEEN a.ts - INTERVAL 5 SECONDS AND a.ts + INTERVAL 3 SECONDS"
@@ -47,6 +50,9 @@ OUTER = {
         AND y.ts > x.ts AND y.ts <= x.ts + INTERVAL 15 SECONDS""",
     "three_full": f"""SELECT a.k, a.ts AS at, b.ts AS bt, c.ts AS ct FROM a FULL JOIN b ON {BAND}
         LEFT JOIN a AS c ON c.k = b.k AND c.ts BETWEEN b.ts AND b.ts + INTERVAL 10 SECONDS""",
+    "filtered_full": f"""WITH some AS (SELECT k, ts FROM b WHERE k > 0)
+        SELECT a.k, a.ts AS at, b.k AS bk, b.ts AS bt FROM (SELECT * FROM a WHERE k < 2) AS a FULL JOIN some AS b ON {BAND}""",
+    "named": f"SELECT a.k, a.ts AS at, b.ts AS bt, name FROM a LEFT JOIN b ON {BAND} LEFT JOIN t ON t.k = a.k",
 }
 
 
@@ -68,8 +74,8 @@ def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
     pick = random.Random(7)
     rows: dict[str, list[tuple[Any, ...]]] = {"a": [], "b": []}
     core = home.session._core
-    band = core.catalog().find("band")
-    assert band is not None
+    bands = [view for name in ("band", "filtered") if (view := core.catalog().find(name)) is not None]
+    assert len(bands) == 2
     runs = 9 if engine == "duckdb" else 3
     for run in range(runs):
         for stream in pick.sample(["a", "b"], 2):
@@ -77,7 +83,7 @@ def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
             rows[stream] += new
             home.insert(stream, new)
             # In memory: what the progress of the other side leaves, 40 seconds' worth of each, and one run.
-            assert core.warm.rows_of(band.id) <= 2 * (6 * 40 // 20 + 6) + 6
+            assert all(core.warm.rows_of(band.id) <= 2 * (6 * 40 // 20 + 6) + 6 for band in bands)
         if run == runs // 2:
             home.compact()
             home.reopen()
@@ -91,7 +97,7 @@ def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
 
 #: How far behind progress the rows may be that these hold: twice the way that partners can be apart, there and back.
 REACH = {"lefts": 50, "rights": 50, "fulls": 50, "semis": 50, "antis": 50, "beside": 8, "alone": 8, "itself_left": 15,
-         "three_full": 100}  # fmt: skip
+         "three_full": 100, "filtered_full": 50, "named": 50}  # fmt: skip
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
@@ -100,8 +106,8 @@ def test_outer_joins_are_the_same_and_look_at_rows_nearby_only(
 ) -> None:
     if engine == "spark":
         monkeypatch.setattr(local, "changes", lambda *_: None)
-    home.sql(STREAMS)
-    by_spark = ("fulls", "beside", "itself_left", "three_full")
+    home.sql(f"{STREAMS}; CREATE TABLE t (k INT, name STRING); INSERT INTO t VALUES (0, 'none'), (1, 'one')")
+    by_spark = ("fulls", "beside", "itself_left", "three_full", "filtered_full", "named")
     joins = {name: query for name, query in OUTER.items() if engine == "duckdb" or name in by_spark}
     for name, query in joins.items():
         home.sql(f"CREATE VIEW {name} AS {query} EMIT CHANGES")
@@ -126,8 +132,10 @@ def test_outer_joins_are_the_same_and_look_at_rows_nearby_only(
             home.compact()
             home.reopen()
             core = home.session._core
+            home.sql("INSERT INTO t VALUES (0, 'zero'); REFRESH TABLE t")
+    table = [(0, "none"), (1, "one"), (0, "zero")]
     for name, query in joins.items():
-        expected = home.batch(query, **rows)
+        expected = home.batch(query, **rows, t=table)
         assert home.emitted(name) == expected, name
         assert home.table(name) == expected, name
     if engine == "duckdb":

@@ -202,15 +202,26 @@ class _Query:
     def _panes(self, use: BlockUse, paths: list[str]) -> str | None:
         return window_rows(self.catalog.panes(use.panes), use, paths) if paths else None
 
-    def relation(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None = None) -> str | None:
-        """What stands behind a placeholder, at a snapshot; of a stream, the rows whose times are within bounds."""
+    def relation(
+        self,
+        view: View,
+        placeholder: str,
+        snapshot: Snapshot,
+        within: Range | None = None,
+        kept_by: tuple[View, str] | None = None,
+    ) -> str | None:
+        """What stands behind a placeholder, at a snapshot; of a stream, the rows whose times are within bounds.
+
+        `kept_by` is the join that keeps them, and its input, where they come to it through another query.
+        """
         ledger = self.maintainer.core.ledger
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
             fields = stream.seen_as(placeholder)
             if within is None or stream.time is None:
                 return self.warm.relation(stream.rows_table, snapshot, fields)
-            share = Share(view.id, placeholder, stream.time, self.maintainer.needed(view).get(placeholder))
+            keeper, input = kept_by or (view, placeholder)
+            share = Share(keeper.id, input, stream.time, self.maintainer.needed(keeper).get(input))
             return self.warm.within(share, stream.rows_table, snapshot, fields, within)
         for use in view.blocks:
             if use.placeholder == placeholder:
@@ -226,7 +237,9 @@ class _Query:
             return None
         below = self.catalog.view(view.views[placeholder])
         if not below.kept:
-            inner = local_text(below.text, lambda each: self.relation(below, each, snapshot))
+            passed = within if placeholder in view.through else None
+            by = kept_by or (view, placeholder)
+            inner = local_text(below.text, lambda each: self.relation(below, each, snapshot, passed, by))
             return None if inner is None else f"(SELECT {_columns(below.fields)} FROM ({inner}))"
         if below.emit == "read" or below.late == "archive" or below.stream:
             return None

@@ -193,7 +193,9 @@ class Build:
         return found
 
     def _is_stateless(self, select: Select) -> bool:
-        if any(each.subquery is not None or asked_table(self.binder, each) for each in select.relations):
+        if any(each.subquery is not None for each in select.relations):
+            return False
+        if any(asked_table(self.binder, each) for each in select.relations if not self._is_cte(each)):
             return False
         inputs = self._inputs(select, placed=False)
         return find_keys(select, Query(select.span, select), inputs, self.text).kind == "stateless"
@@ -215,9 +217,9 @@ class Build:
             self._count_rows(select, inputs, keying)
         view = self._finish(emit, keying, select, inputs, (), block)
         near, nearby = self._near(select, inputs)
-        if not keying.pairs or view.tables or view.views or view.clock != "event" or not view.node:
-            nearby = 0
-        view = replace(view, counted=self.counted, near=near, nearby=nearby)
+        view = replace(view, counted=self.counted, near=near, through=self._through(inputs))
+        if keying.pairs and view.of_streams and view.clock == "event" and view.node:
+            view = replace(view, nearby=nearby)
         view = self._with_progress(select, inputs, keying, view)
         if view.node == "join":
             view = replace(view, spread=self._spread(select, inputs, view))
@@ -258,6 +260,7 @@ class Build:
             node=below.node,
             near=below.near,
             nearby=below.nearby,
+            through=below.through,
             meets=through(view.meets, below.meets),
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
@@ -318,24 +321,52 @@ class Build:
 
         One that comes from n inputs is at most n - 1 steps from each row that says whether it does.
         """
-        placeholders: list[str] = []
-        for each in inputs:
-            name = self._live_placeholder(each.relation) if not each.static else ""
-            count = sum(known.partition("#")[0] == name for known in placeholders)
-            placeholders.append(f"{name}#{count}" if count else name)
+        placeholders = self._apart(inputs)
         found = find_bands(select, inputs, [frozenset(self._own_times(each)) for each in inputs], self.text)
         near = tuple(
             Near(placeholders[one[0]], placeholders[other[0]], least, most)
             for one, other, least, most in found
-            if all(self._is_stream(inputs[index].relation) for index in (one[0], other[0]))
+            if all(self._passes(self._known(inputs[index].relation)) for index in (one[0], other[0]))
         )
-        return near, 2 * (len(inputs) - 1) if chained(near, placeholders) else 0
+        live = [name for name in placeholders if name]
+        return near, 2 * (len(live) - 1) if chained(near, live) else 0
+
+    def _apart(self, inputs: Sequence[Input]) -> list[str]:
+        """The placeholders of inputs, each one of its own though some read the same; none for static tables."""
+        placeholders: list[str] = []
+        for each in inputs:
+            name = self._live_placeholder(each.relation) if not each.static else ""
+            count = sum(known.partition("#")[0] == name for known in placeholders) if name else 0
+            placeholders.append(f"{name}#{count}" if count else name)
+        return placeholders
+
+    def _through(self, inputs: Sequence[Input]) -> dict[str, str]:
+        """The inputs that are queries which only filter and project the rows of a stream, and that stream."""
+        found: dict[str, str] = {}
+        for name, each in zip(self._apart(inputs), inputs, strict=True):
+            known = self._known(each.relation) if name else None
+            stream = self._passes(known)
+            if stream is not None and isinstance(known, View):
+                found[name] = stream.id
+        return found
+
+    def _passes(self, known: object) -> Stream | None:
+        """The stream with an event time whose rows an input has, each on its own; None if it is something else."""
+        if isinstance(known, Stream):
+            return known if known.time is not None else None
+        if not isinstance(known, View) or known.node != "stateless" or known.kept or len(known.inputs) != 1:
+            return None
+        for id in known.streams.values():
+            return self._passes(self.tree.catalog.stream(id))
+        (id,) = known.views.values()
+        nodes = {node.id: node for node in self.tree.nodes}
+        return self._passes(nodes.get(id) or self.tree.catalog.objects.get(id))
 
     def _spread(self, select: Select, inputs: Sequence[Input], view: View) -> str:
         """The query for Spark where the only thing that its streams have in common is their time; else nothing."""
         names = [each.name for each in view.fields]
         known = [each for each in view.near if each.least is not None and each.most is not None]
-        if len(view.inputs) != 2 or len(known) != 1 or len(set(names)) != len(names):
+        if len(view.inputs) != 2 or len(known) != 1 or view.through or len(set(names)) != len(names):
             return ""
         if joined_by_equals(select, self.query, inputs, self.text):
             return ""
@@ -346,10 +377,6 @@ class Build:
         text = self._bound([*self.edits, *self._with_clause(), *with_condition(select, SAME)])
         text, _ = _told_apart(text, dict.fromkeys(name.partition("#")[0] for name in view.inputs))
         return spread(text, known[0], (one, other), names)
-
-    def _is_stream(self, relation: Relation) -> bool:
-        reference = self.binder.resolve(relation) if self._node(relation) is None else None
-        return reference is not None and reference.kind == "stream"
 
     def _own_times(self, each: Input) -> list[str]:
         """The columns of an input that are event times, without those of its windows."""

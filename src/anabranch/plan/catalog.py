@@ -336,6 +336,8 @@ class View:
     near: tuple[Near, ...] = ()  # which rows of a join's streams can meet
     nearby: int = 0  # so many steps from new rows all those are that an outer join has to look at; 0: anywhere
     spread: str = ""  # the query as Spark is to run it, where that is not `text`
+    #: Of a join, the inputs that pass the rows of one stream on, each on its own: placeholder -> stream id.
+    through: Mapping[str, str] = field(default_factory=dict)
 
     kind = "view"
 
@@ -366,7 +368,13 @@ class View:
     def met(self) -> dict[str, str]:
         """The streams of a join under the names that `near` has for them: one that is read twice has two."""
         twice = {name for each in self.near for name in (each.one, each.other)}
-        return {**self.streams, **{name: self.streams[name.partition("#")[0]] for name in sorted(twice)}}
+        known = {**self.streams, **self.through}
+        return {**known, **{name: known[name.partition("#")[0]] for name in sorted(twice)}}
+
+    @property
+    def of_streams(self) -> bool:
+        """Whether all it reads and that changes are rows of streams, at most filtered and projected on the way."""
+        return not self.blocks and self.views.keys() <= self.through.keys()
 
     def needed(self, bounds: Mapping[str, int | None]) -> dict[str, int]:
         """From which time on rows of the streams of a join can still matter, by how far each of these has come."""

@@ -200,12 +200,12 @@ def _held(view: View) -> dict[str, int]:
 
 def bounded(view: View) -> bool:
     """Whether of each stream of a join only the latest rows can still meet others."""
-    return len(_held(view)) == len(view.met) and not view.views
+    return len(_held(view)) == len(view.met) and view.of_streams
 
 
 def _in_memory(view: View, catalog: Catalog) -> list[str]:
     lines = []
-    for input, since in _held(view).items() if (view.node == "join" or view.nearby) and not view.views else ():
+    for input, since in _held(view).items() if (view.node == "join" or view.nearby) and view.of_streams else ():
         # Whether a row has no partner, rows of its own stream say as well.
         others = _words([catalog.stream(id).name for name, id in view.met.items() if view.nearby or name != input])
         behind = f"{duration_text(-since)} behind" if since < 0 else "not behind"
