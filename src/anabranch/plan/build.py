@@ -16,6 +16,7 @@ from anabranch.plan.catalog import (
     WINDOW_COLUMNS,
     Field,
     Narrow,
+    Side,
     Stream,
     Table,
     Touch,
@@ -217,7 +218,7 @@ class Build:
             self._count_rows(select, inputs, keying)
         view = self._finish(emit, keying, select, inputs, (), block)
         near, nearby = self._near(select, inputs)
-        view = replace(view, counted=self.counted, near=near, through=self._through(inputs))
+        view = replace(view, counted=self.counted, near=near, through=self._through(inputs), sides=self._sides(inputs))
         if keying.pairs and view.of_streams and view.clock == "event" and view.node:
             view = replace(view, nearby=nearby)
         view = self._with_progress(select, inputs, keying, view)
@@ -261,6 +262,7 @@ class Build:
             near=below.near,
             nearby=below.nearby,
             through=below.through,
+            sides=below.sides,
             meets=through(view.meets, below.meets),
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
@@ -339,6 +341,18 @@ class Build:
             count = sum(known.partition("#")[0] == name for known in placeholders) if name else 0
             placeholders.append(f"{name}#{count}" if count else name)
         return placeholders
+
+    def _sides(self, inputs: Sequence[Input]) -> tuple[Side, ...]:
+        """The inputs of a join that change; none where it is no join."""
+        found = []
+        for name, each in zip(self._apart(inputs), inputs, strict=True):
+            if not name:
+                continue
+            known = self._known(each.relation)
+            called = each.relation.exposed or (known.name if isinstance(known, Stream | View) else "")
+            time = known.time if isinstance(known, Stream) else next(iter(self._own_times(each)), None)
+            found.append(Side(name, called, time or ""))
+        return tuple(found) if len(found) > 1 else ()
 
     def _through(self, inputs: Sequence[Input]) -> dict[str, str]:
         """The inputs that are queries which only filter and project the rows of a stream, and that stream."""

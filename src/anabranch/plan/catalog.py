@@ -291,6 +291,15 @@ class Ask:
 
 
 @dataclass(frozen=True)
+class Side:
+    """An input of a join that changes, for those who are told about it: what the query calls it, and its event time."""
+
+    input: str  # as `near` has it
+    name: str
+    time: str  # empty: it has none
+
+
+@dataclass(frozen=True)
 class View:
     """A continuous query with a name. `text` is the query over placeholders: pane tables, rows, tables, other views.
 
@@ -338,6 +347,7 @@ class View:
     spread: str = ""  # the query as Spark is to run it, where that is not `text`
     #: Of a join, the inputs that pass the rows of one stream on, each on its own: placeholder -> stream id.
     through: Mapping[str, str] = field(default_factory=dict)
+    sides: tuple[Side, ...] = ()  # of a join, all inputs that change
 
     kind = "view"
 
@@ -427,6 +437,7 @@ _NESTED: dict[str, type[Any]] = {
     "narrows": Narrow,
     "asks": Ask,
     "near": Near,
+    "sides": Side,
 }
 
 

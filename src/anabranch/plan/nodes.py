@@ -17,10 +17,10 @@ from anabranch.algebra.windows import MILLISECOND
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
-from anabranch.plan.describe import bounded
 from anabranch.plan.flat import flat
 from anabranch.plan.in_full import in_full
 from anabranch.plan.late_joins import raise_joins
+from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
