@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.reach import Near, chained
@@ -35,11 +36,12 @@ from anabranch.plan.keys import (
 )
 from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.outside import asked_table, place_lookups
+from anabranch.plan.pairs import PAIRS, added_up, worth_it
 from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
 from anabranch.plan.windows import closing_shift, sliding
-from anabranch.sql.calls import chains
+from anabranch.sql.calls import aggregate_calls, chains
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Opaque, Query, Relation, Select, SetOperation
@@ -211,6 +213,9 @@ class Build:
         keying = find_keys(select, self.query, inputs, self.text, by_key=self.tree.by_key)
         if not any(not each.static for each in inputs):
             keying = Keying("whole", reason="its FROM clause reads no stream")
+        partial = select.span in self.tree.partial
+        if partial:
+            keying = Keying("join")
         if keying.kind not in ("stateless", "join") and not counted:
             self._place_blocks(select)
         block = next((pair for pair in self.blocks if pair[0].select is select), None)
@@ -222,9 +227,34 @@ class Build:
         if keying.pairs and view.of_streams and view.clock == "event" and view.node:
             view = replace(view, nearby=nearby)
         view = self._with_progress(select, inputs, keying, view)
+        if partial:
+            return replace(view, partial=True)
         if view.node == "join":
             view = replace(view, spread=self._spread(select, inputs, view))
+        if self.tree.splits is not None and worth_it(select, self.query, inputs, view):
+            self._split(select, inputs, self.tree.splits)
         return self._fused(select, view) or view
+
+    def _split(self, select: Select, inputs: Sequence[Input], splits: list[Edit]) -> None:
+        """Have the pairs of a join added up in a node of their own, when all of it is planned again."""
+
+        def types(expressions: Sequence[str]) -> list[str]:
+            assert select.from_span is not None
+            bound = Binder(self.text, self.tree.catalog, self.query).bind(select.from_span, extra=self.edits)
+            schemas = self._schemas(bound.references)
+            found: dict[str, str] = {}
+            whole = [each for each in expressions if any(aggregate_calls(tokenize(each)[:-1]))]
+            for group in (whole, [each for each in expressions if each not in whole]):
+                if group:
+                    listed = ", ".join(f"{each} AS `x{index}`" for index, each in enumerate(group))
+                    fields = self.tree.world.analyze(f"SELECT {listed} FROM {bound.text.text}", schemas)
+                    found |= {each: field.type for each, field in zip(group, fields, strict=True)}
+            return [found[each] for each in expressions]
+
+        names = (PAIRS.format(number) for number in count())
+        name = next(each for each in names if each not in self.text.lower() and each not in self.tree.pairs)
+        self.tree.pairs.append(name)
+        splits += added_up(self.text, select, self.query, inputs, types, name, self.query is self.tree.whole)
 
     def _fused(self, select: Select, view: View) -> View | None:
         """This node and the one below it as one, where this one only filters and shapes what that one computes.

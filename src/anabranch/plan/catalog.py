@@ -348,6 +348,7 @@ class View:
     #: Of a join, the inputs that pass the rows of one stream on, each on its own: placeholder -> stream id.
     through: Mapping[str, str] = field(default_factory=dict)
     sides: tuple[Side, ...] = ()  # of a join, all inputs that change
+    partial: bool = False  # a join that gives what the new pairs of each run add up to, and not the pairs
 
     kind = "view"
 

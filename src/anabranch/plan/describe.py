@@ -282,6 +282,8 @@ class _Describer:
                 lines.append(f"over view {self.catalog.view(id).name}: computed when read, from its state")
         elif view.node == "join":
             lines.append(f"each new row of {words(read)} meets the rows of the others that are there: each pair once")
+            if view.partial:
+                lines.append("what the new pairs of a run add up to is kept, and added up for what reads it")
         elif view.node == "keyed":
             where = "in memory, on the driver" if view.direct and view.emit == "feed" else "by Spark"
             nearby = ", from the rows near them in time" if view.nearby else ""
@@ -394,6 +396,8 @@ class _Describer:
             return "every row, UNBOUNDED", False
         if kind_of(view) == "lookup":
             return "every row with its matches, UNBOUNDED", False
+        if view.partial:
+            return "one row a run and key; grows with time", False
         if view.times:
             return "the rows of each window; grows with time", False
         if kind_of(view) == "partial":

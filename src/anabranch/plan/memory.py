@@ -50,8 +50,8 @@ def unbounded(view: View) -> list[str]:
     own = [each.name for each in view.sides if _base(each) not in view.streams and _base(each) not in view.through]
     if own:
         return [
-            f"UNBOUNDED: all rows of {words(own)} are looked at, however old: what has an answer of its own is bounded by"
-            " no condition on times, nor by a TOLERANCE"
+            f"UNBOUNDED: all rows of {words(own)} are looked at, however old: what has an answer of its own is bounded"
+            " by no condition on times, nor by a TOLERANCE"
         ]
     pair = _far(view)
     return [f"UNBOUNDED: {_what_bounds(*pair)}"] if pair is not None else _grouped(view)
