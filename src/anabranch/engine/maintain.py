@@ -454,7 +454,13 @@ class Maintainer:
         """What an input of a join had at a snapshot; of a stream, the rows whose event time is within bounds."""
         if placeholder in view.views:
             below = self.catalog.view(view.views[placeholder])
-            return read.view_frame(self.core, self.catalog, below, snapshot, emitted=True)
+            if within is None or placeholder not in view.through:
+                return read.view_frame(self.core, self.catalog, below, snapshot, emitted=True)
+
+            def nearby(inner: str, frame: DataFrame) -> DataFrame:
+                return frame if inner in below.tables else self._partners(below, inner, snapshot, within)
+
+            return read.view_query(self.core, self.catalog, below, snapshot, narrow=nearby)
         stream = self.catalog.stream(view.streams[placeholder])
         fields = stream.seen_as(placeholder)
         low, high = within or (None, None)
@@ -469,7 +475,7 @@ class Maintainer:
 
     def partners(self, view: View, placeholder: str) -> dict[str, Range]:
         """Between which event times the rows of the other inputs lie that new rows of one can meet."""
-        stream = view.streams.get(placeholder)
+        stream = view.streams.get(placeholder) or view.through.get(placeholder)
         times = self._new_times(stream) if stream is not None else None
         if times is None or None in times:
             return {}
@@ -481,12 +487,12 @@ class Maintainer:
 
     def needed(self, view: View) -> dict[str, int]:
         """From which event time on rows of the inputs of a join can still meet a row that is to come, and in time."""
-        if not view.near or view.views:
+        if not view.near or not view.of_streams:
             return {}
         bounds = {name: state_of(self.core, self.before, self.moves, id, 0).bound for name, id in view.met.items()}
         found: dict[str, int] = {}
         for name, since in view.needed(bounds).items():
-            input = name if name in view.streams else name.partition("#")[0]
+            input = name if name in view.inputs else name.partition("#")[0]
             found[input] = min(since, found.get(input, LAST))
         return found
 
@@ -578,7 +584,7 @@ class Maintainer:
         at = at or self.after
 
         def narrow(placeholder: str, frame: DataFrame) -> DataFrame:
-            if within is not None:
+            if within is not None and placeholder not in view.tables:
                 frame = self._partners(view, placeholder, at, within.get(placeholder))
             if counted is not None and placeholder == view.counted:
                 frame = counted
