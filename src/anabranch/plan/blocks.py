@@ -31,7 +31,7 @@ from anabranch.plan.strategy import (
 )
 from anabranch.plan.windows import needs_numbers, sliding, type_of, value_sql
 from anabranch.plan.winners import SortKey, by_time, meant, sort_keys
-from anabranch.sql.calls import Call, aggregate_calls, chains, generators, occurrences
+from anabranch.sql.calls import Call, aggregate_calls, chains, generators, occurrences, session_calls
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import Expression, Query, Relation, Select, WindowSpec
@@ -192,6 +192,8 @@ def _find_block(
     columns |= {each.name.lower() for _, table in tables for each in table.fields}
 
     keys = tuple(_keys(select, columns, window is not None, plain))
+    if any(True for key in keys for _ in session_calls(key.tokens)):
+        return "its sessions depend on other rows than a row's own"
     conditions = plain.text_of(select.where) if select.where is not None else None
     uses_window = window is not None and _uses_window(select, calls, keys)
     windows = sliding(window) if window is not None else None

@@ -30,7 +30,7 @@ from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refus
 from anabranch.plan.windows import micros_sql, partitioned
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit
-from anabranch.sql.syntax import Emission, Query
+from anabranch.sql.syntax import Emission, Query, Select
 
 
 def plan(
@@ -234,9 +234,11 @@ class Tree:
             self._refuse_budget(emission, "these windows close with a row of their own, and not by progress")
             return view  # its query gives the windows that are full, and no others
         if emission.watermark and not timed:
-            if emission.mode == "close" and self._hand_down(view, emission, query):
-                return view
             closing = _closing_column(view)
+            own = isinstance(query.body, Select) and any(each.window is not None for each in query.body.relations)
+            # Windows of its own are waited for here, and what stands below them has none that would close.
+            if emission.mode == "close" and not (own and closing) and self._hand_down(view, emission, query):
+                return view
             if emission.mode == "close" and closing is not None and emission.late == "correct":
                 self._refuse_budget(emission, "the whole answer of this query is computed whenever a window closes")
                 return replace(view, emit="close", closing=closing)
