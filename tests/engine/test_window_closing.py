@@ -56,16 +56,17 @@ def test_a_chunk_closes_when_another_begins(home: Harness) -> None:
 
 def test_an_open_chunk_is_held_across_a_restart(home: Harness) -> None:
     home.sql("CREATE STREAM s (g STRING, n INT)")
-    home.sql("CREATE VIEW counted AS SELECT sum(n) AS x FROM STREAM(s, 'CUT BY 3 ROWS') EMIT ON WINDOW CLOSE")
-    home.sql("CREATE VIEW changed AS SELECT sum(n) AS x FROM STREAM(s, 'CUT ON g CHANGE') EMIT ON WINDOW CLOSE")
+    chunks = "SELECT sum(n) AS x, window_end AS e FROM STREAM(s, '{}') EMIT ON WINDOW CLOSE"
+    home.sql(f"CREATE VIEW counted AS {chunks.format('CUT BY 3 ROWS')}")
+    home.sql(f"CREATE VIEW changed AS {chunks.format('CUT ON g CHANGE')}")
     home.insert("s", [("a", 1), ("a", 2)])
     home.reopen()
     assert shown(home, "counted") == shown(home, "changed") == []
     home.insert("s", [("a", 4), ("b", 8)])
-    assert shown(home, "counted") == shown(home, "changed") == [(7,)]
+    assert shown(home, "counted") == shown(home, "changed") == [(7, 3)]
     home.reopen()
     home.insert("s", [("b", 16), ("c", 32)])
-    assert sorted(shown(home, "counted")) == [(7,), (56,)] and sorted(shown(home, "changed")) == [(7,), (24,)]
+    assert sorted(shown(home, "counted")) == [(7, 3), (56, 6)] and sorted(shown(home, "changed")) == [(7, 3), (24, 5)]
 
 
 def test_a_view_that_only_advance_closes_says_so(home: Harness) -> None:

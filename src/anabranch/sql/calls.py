@@ -232,8 +232,13 @@ def generators(tokens: Sequence[Token]) -> Iterator[Token]:
 
 def session_calls(tokens: Sequence[Token]) -> Iterator[Token]:
     """Calls of session_window: what it is of a row, other rows say."""
+    return (token for token in window_calls(tokens) if token.upper == "SESSION_WINDOW")
+
+
+def window_calls(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Calls of window and session_window, whose value has a name of its own in the query around them."""
     for index, token in enumerate(tokens):
-        if _calls(tokens, index, frozenset({"session_window"})):
+        if _calls(tokens, index, frozenset({"window", "session_window"})):
             yield token
 
 
