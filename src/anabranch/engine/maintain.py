@@ -305,7 +305,8 @@ class Maintainer:
                 counts.append((id, END))
                 continue
             stream = self.catalog.stream(id)
-            rows = self.core.table_frame(stream.rows_table, stream.row_fields, self.after if which else self.before)
+            at = self.after if which else self.before
+            rows = read.kept_rows(self.core, view, stream, stream.row_fields, at)
             ((count,),) = self.core.frames.sql(changes_sql(column), {"@rows": rows}).collect()
             counts.append((id, count))
         return self._fewest(view, counts, which)
@@ -345,7 +346,7 @@ class Maintainer:
         assert new is not None
         if self.filling:
             return self.fresh(view, touched, takes, new)
-        old = self.core.table_frame(stream.rows_table, stream.fields, self.before)
+        old = read.kept_rows(self.core, view, stream, stream.fields, self.before)
         both = old.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}").unionByName(new)
         return self.fresh(view, touched, takes, both)
 
@@ -368,15 +369,19 @@ class Maintainer:
             stream = self.catalog.stream(view.streams[placeholder])
             paths = self.paths(stream.rows_table)
             if placeholder == view.counted:
-                return self._placed(stream, paths) if paths else None
-            return self.core.frames.parquet(paths, stream.seen_as(placeholder)) if paths else None
+                return self._placed(view, stream, paths) if paths else None
+            return self._rows(view, stream, stream.seen_as(placeholder), paths) if paths else None
         below = self.catalog.view(view.views[placeholder])
         return self.delta_of(below)
 
-    def _placed(self, stream: Stream, paths: list[str]) -> DataFrame:
+    def _rows(self, view: View, stream: Stream, fields: tuple[Field, ...], paths: list[str]) -> DataFrame:
+        """New rows of a stream; a view that is being filled starts with one of them, maybe."""
+        return read.since_start(view, stream, fields, lambda columns: self.core.frames.parquet(paths, columns))
+
+    def _placed(self, view: View, stream: Stream, paths: list[str]) -> DataFrame:
         """Rows with their places in the order in which they came. Rows of homes that numbered none are all in one."""
         columns = [quote_name(field.name) for field in stream.fields]
-        rows = self.core.frames.parquet(paths, stream.row_fields)
+        rows = self._rows(view, stream, stream.row_fields, paths)
         return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}")
 
     def delta_of(self, view: View) -> DataFrame | None:
@@ -438,9 +443,9 @@ class Maintainer:
         fields = stream.seen_as(placeholder)
         low, high = within or (None, None)
         if stream.time is None or (low is None and high is None):
-            return self.core.table_frame(stream.rows_table, fields, snapshot)
+            return read.kept_rows(self.core, view, stream, fields, snapshot)
         beyond = None if high is None else high + 1
-        rows = self.core.table_frame(stream.rows_table, fields, snapshot, low, beyond)
+        rows = read.kept_rows(self.core, view, stream, fields, snapshot, low, beyond)
         time = quote_name(stream.time)
         if low is not None:
             rows = rows.where(f"{time} >= timestamp_micros({low})")

@@ -339,8 +339,8 @@ def emit_changes(
     """Add the changes of every view whose changes are kept to the tables of a commit.
 
     `made` are new views: they are filled, and no other view changes. `only` are all that can change. `renewed` are
-    compared as a whole, whatever the commit brings. `taken` says how many rows it brings, by stream. One that `corrects`
-    takes rows back of any view. The result says what that does to the bounds of views.
+    compared as a whole, whatever the commit brings. `taken` says how many rows it brings, by stream. One that
+    `corrects` takes rows back of any view. The result says what that does to the bounds of views.
     """
     kept = [view for view in catalog.in_order() if view.kept and catalog.sources_of(view) & set(moves)]
     if made or only is not None:

@@ -336,6 +336,9 @@ class View:
     near: tuple[Near, ...] = ()  # which rows of a join's streams can meet
     nearby: int = 0  # so many steps from new rows all those are that an outer join has to look at; 0: anywhere
     spread: str = ""  # the query as Spark is to run it, where that is not `text`
+    #: By stream, the first run and the number of the first row that it has; streams that are not here it has from the
+    #: beginning.
+    begins: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     kind = "view"
 
@@ -441,7 +444,7 @@ def from_json(values: Mapping[str, Any]) -> Object:
         nested = Field if name == "keys" and cls is View else _NESTED.get(name)
         if name == "emit" and value == "changes":
             value = "read"  # as homes made before changes could be kept have it
-        if name == "statics_at":
+        if name in ("statics_at", "begins"):
             value = {table: tuple(at) for table, at in value.items()}
         if name == "cuts":
             value = tuple(tuple(each) for each in value)
