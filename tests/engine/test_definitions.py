@@ -81,6 +81,7 @@ STARTS = {
     "outer_band": "SELECT a.id, b.id AS j FROM a LEFT JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts"
     " AND a.ts + INTERVAL 1 MINUTE",
     "outer": "SELECT a.id, b.id AS j FROM a FULL JOIN b ON a.k = b.k",
+    "pairs_summed": "SELECT a.k AS id, count(*) AS j FROM a JOIN b ON a.k = b.k GROUP BY a.k",
     "ranked": "SELECT id, row_number() OVER (PARTITION BY k ORDER BY id) AS j FROM a",
     "kinds": "SELECT DISTINCT k AS id, max(id) OVER (PARTITION BY k) AS j FROM a",
     "summed": "SELECT k AS id, sum(id) AS j FROM a GROUP BY k",

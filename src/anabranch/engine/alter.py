@@ -243,7 +243,8 @@ class _Change:
         fits = fits and (pending_fields(view) == pending_fields(self.old) or self.old.triggers is None)
         remade = self.old.remade if fits or not self.old.kept else self.old.remade + 1
         objects = {id: to_json(each) for id, each in merged.objects.items()}
-        return Catalog({**objects, view.id: to_json(replace(view, remade=remade))})
+        corrected = self.old.kept and self.attempt.compared.same_columns
+        return Catalog({**objects, view.id: to_json(replace(view, remade=remade, corrected=corrected))})
 
     def draft(self) -> Draft:
         core, compared = self.core, self.attempt.compared
@@ -374,7 +375,7 @@ class _Change:
         moves = {id: (self._progress(id),) * 2 for id in streams}
         self.outcome.add(emit_changes(
             self.core, self.catalog, self._with_own(self.snapshot, before), moves,
-            {self.view.changes_table: correction}, self.tables, self.schemas, self.watch, only=above, corrects=True,
+            {self.view.changes_table: correction}, self.tables, self.schemas, self.watch, only=above,
         ))  # fmt: skip
 
     # ---- what is gone

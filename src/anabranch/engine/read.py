@@ -9,7 +9,7 @@ from anabranch.algebra.progress import END, Punctuation
 from anabranch.algebra.windows import last_window_sql, window_time
 from anabranch.engine import system
 from anabranch.engine.core import Core
-from anabranch.engine.differences import bins_text, sliding_text, subtractable
+from anabranch.engine.differences import bins_text, sliding_text
 from anabranch.engine.moves import progress
 from anabranch.engine.places import starts_sql
 from anabranch.engine.tables import PANE, change_fields, net_sql, pane_fields
@@ -18,6 +18,7 @@ from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Reference
 from anabranch.plan.build import PLACE, TAKES
 from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
+from anabranch.plan.strategy import by_difference
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, Source
 from anabranch.sources.files import FilesSource, format_of, reader
@@ -25,10 +26,6 @@ from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-#: From so many panes a window on, windows are had from those before them.
-MANY_PANES = 8
 
 
 def relation(core: Core, reference: Reference, snapshot: Snapshot) -> DataFrame:
@@ -264,7 +261,7 @@ def pane_frame(core: Core, panes: Panes, use: BlockUse, paths: list[str], closed
         start = last_window_sql(pane, windows, panes.grain, "spark")
         bounds = f"{bounds_sql(start, f'{start} + {windows.size}')}, {id(start)}"
         source = "`@panes`"
-    elif windows.size >= MANY_PANES * panes.grain and subtractable(panes, use):
+    elif by_difference(panes, use):
         bounds = f"{bounds_sql('__start', f'__start + {windows.size}')}, {id('__start')}"
         source = f"({sliding_text(panes, use, windows)})"
     else:
