@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MARKS = "_marks"
 #: Before all times.
 EARLIEST = -(2**62)
-#: No event time is as far from the epoch as this (some 36,000 years); DuckDB makes no timestamp of what is much further.
+#: No event time is as far from the epoch as this (some 36,000 years), and DuckDB has no times that are much further.
 FAR = 2**60
 Added = Mapping[str, tuple[DataFile, ...]]
 

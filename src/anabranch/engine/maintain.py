@@ -79,10 +79,8 @@ class Maintainer:
         moves: Moves,
         now: int,
         taken: Mapping[str, int],
-        corrects: bool = False,
     ) -> None:
         self.core = core
-        self.corrects = corrects  # what a view shows becomes another answer: any view can take rows back
         self.taken = taken  # how many rows this commit brings, by stream
         self.moves = moves
         self.filling = False
@@ -169,14 +167,10 @@ class Maintainer:
             return self._difference(view, None)
         return self._by_spark(view)
 
-    def only_grows(self, view: View) -> bool:
-        """Whether a view takes no row back in this commit."""
-        return not self.corrects and append_only(view, self.catalog)
-
     def both_ways(self, view: View) -> bool:
         """Whether a join can give a row and take it back in one commit: a new row of one input meets one of another
         that goes."""
-        return view.node == "join" and not self.only_grows(view)
+        return view.node == "join" and not append_only(view, self.catalog)
 
     def _net(self, view: View, changed: DataFrame) -> DataFrame:
         """What changes add up to, row by row."""
@@ -326,7 +320,8 @@ class Maintainer:
                 counts.append((id, END))
                 continue
             stream = self.catalog.stream(id)
-            rows = self.core.table_frame(stream.rows_table, stream.row_fields, self.after if which else self.before)
+            at = self.after if which else self.before
+            rows = read.kept_rows(self.core, view, stream, stream.row_fields, at)
             ((count,),) = self.core.frames.sql(changes_sql(column), {"@rows": rows}).collect()
             counts.append((id, count))
         return self._fewest(view, counts, which)
@@ -366,7 +361,7 @@ class Maintainer:
         assert new is not None
         if self.filling:
             return self.fresh(view, touched, takes, new)
-        old = self.core.table_frame(stream.rows_table, stream.fields, self.before)
+        old = read.kept_rows(self.core, view, stream, stream.fields, self.before)
         both = old.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}").unionByName(new)
         return self.fresh(view, touched, takes, both)
 
@@ -389,15 +384,19 @@ class Maintainer:
             stream = self.catalog.stream(view.streams[placeholder])
             paths = self.paths(stream.rows_table)
             if placeholder == view.counted:
-                return self._placed(stream, paths) if paths else None
-            return self.core.frames.parquet(paths, stream.seen_as(placeholder)) if paths else None
+                return self._placed(view, stream, paths) if paths else None
+            return self._rows(view, stream, stream.seen_as(placeholder), paths) if paths else None
         below = self.catalog.view(view.views[placeholder])
         return self.delta_of(below)
 
-    def _placed(self, stream: Stream, paths: list[str]) -> DataFrame:
+    def _rows(self, view: View, stream: Stream, fields: tuple[Field, ...], paths: list[str]) -> DataFrame:
+        """New rows of a stream; a view that is being filled starts with one of them, maybe."""
+        return read.since_start(view, stream, fields, lambda columns: self.core.frames.parquet(paths, columns))
+
+    def _placed(self, view: View, stream: Stream, paths: list[str]) -> DataFrame:
         """Rows with their places in the order in which they came. Rows of homes that numbered none are all in one."""
         columns = [quote_name(field.name) for field in stream.fields]
-        rows = self.core.frames.parquet(paths, stream.row_fields)
+        rows = self._rows(view, stream, stream.row_fields, paths)
         return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}")
 
     def delta_of(self, view: View) -> DataFrame | None:
@@ -444,7 +443,7 @@ class Maintainer:
             return
         below = self.catalog.view(view.views[placeholder])
         copied = "LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
-        signs = (1,) if self.only_grows(below) else (1, -1)
+        signs = (1,) if append_only(below, self.catalog) else (1, -1)
         for sign in signs:
             condition = "_diff > 0" if sign > 0 else "_diff < 0"
             text = f"SELECT {', '.join(self._names(below))} FROM `@new` {copied} WHERE {condition}"
@@ -465,9 +464,9 @@ class Maintainer:
         fields = stream.seen_as(placeholder)
         low, high = within or (None, None)
         if stream.time is None or (low is None and high is None):
-            return self.core.table_frame(stream.rows_table, fields, snapshot)
+            return read.kept_rows(self.core, view, stream, fields, snapshot)
         beyond = None if high is None else high + 1
-        rows = self.core.table_frame(stream.rows_table, fields, snapshot, low, beyond)
+        rows = read.kept_rows(self.core, view, stream, fields, snapshot, low, beyond)
         time = quote_name(stream.time)
         if low is not None:
             rows = rows.where(f"{time} >= timestamp_micros({low})")

@@ -475,7 +475,7 @@ class Build:
         for relation in select.relations:
             fields, static = self._fields(relation, placed)
             names = [each.name for each in fields]
-            if relation.alias_columns:
+            if relation.alias_columns and fields:  # those of a query that reads nothing that changes are not known
                 names = [*relation.alias_columns, *names[len(relation.alias_columns) :]]
             columns = {name.lower(): field.type for name, field in zip(names, fields, strict=True)}
             if relation.window is not None:

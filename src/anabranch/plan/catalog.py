@@ -356,6 +356,10 @@ class View:
     through: Mapping[str, str] = field(default_factory=dict)
     sides: tuple[Side, ...] = ()  # of a join, all inputs that change
     partial: bool = False  # a join that gives what the new pairs of each run add up to, and not the pairs
+    #: By stream, the first run and the number of the first row that it has; streams that are not here it has from the
+    #: beginning.
+    begins: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    corrected: bool = False  # its query was another one once, and rows of that were taken back
 
     kind = "view"
 
@@ -468,7 +472,7 @@ def from_json(values: Mapping[str, Any]) -> Object:
         nested = Field if name == "keys" and cls is View else _NESTED.get(name)
         if name == "emit" and value == "changes":
             value = "read"  # as homes made before changes could be kept have it
-        if name == "statics_at":
+        if name in ("statics_at", "begins"):
             value = {table: tuple(at) for table, at in value.items()}
         if name == "cuts":
             value = tuple(tuple(each) for each in value)

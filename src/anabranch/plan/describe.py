@@ -104,7 +104,9 @@ def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
 
 
 def append_only(view: View, catalog: Catalog) -> bool:
-    """Whether no row of a view is ever taken back."""
+    """Whether no row of a view is ever taken back, nor was when its query was changed."""
+    if view.corrected:
+        return False
     if kind_of(view) in ("stateless", "join"):
         below = [catalog.view(id) for id in view.views.values()]
         # Rows of a stream meet a static table once; those of a view meet it again when it is refreshed.

@@ -52,7 +52,22 @@ def plan(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
         catalog=catalog, world=world, feed=feed,
     )  # fmt: skip
-    return replace(planned, reasons=raised.reasons) if raised.reasons else planned
+    planned = replace(planned, reasons=raised.reasons) if raised.reasons else planned
+    return _begun(planned, catalog, world)
+
+
+def _begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:
+    """A plan whose views know with which row of each stream they start, where that is not the first."""
+    states = {**catalog.objects, **{each.id: each for each in planned.objects}}
+
+    def begun(view: View) -> View:
+        tables = [states[id] for id in (*(use.panes for use in view.blocks), *filter(None, (view.rows,)))]
+        ids = {*view.streams.values(), *(each.stream for each in tables if isinstance(each, Panes | Rows))}
+        found = {id: world.begins(catalog.stream(id)) for id in sorted(ids)}
+        return replace(view, begins={id: begin for id, begin in found.items() if begin is not None})
+
+    objects = tuple(begun(each) if isinstance(each, View) else each for each in planned.objects)
+    return replace(planned, view=begun(planned.view), objects=objects)
 
 
 def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -> tuple[str, Query]:
@@ -177,7 +192,7 @@ class Tree:
             for id in view.streams.values():
                 stream = self.catalog.stream(id)
                 if stream.kept_since is None:
-                    kept[id] = replace(stream, kept_since=self.world.first_run(stream))
+                    kept[id] = replace(stream, kept_since=self.world.kept_since(stream))
         reasons = tuple(view.reason for view in (*nodes, root) if view.reason)
         rows = tuple(stream.rows_table for stream in kept.values())
         objects: tuple[Panes | Rows | Stream | View, ...] = (*self.placer.panes.values(), *kept.values(), *nodes)
