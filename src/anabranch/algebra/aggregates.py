@@ -189,7 +189,8 @@ _SORTED_UNION = (
 
 
 def _set_in_duckdb(kinds: Sequence[str]) -> bool:
-    return all(kind in SHARED or digits(kind) is not None for kind in kinds)
+    """Whether DuckDB holds the set as Spark does; that of several arguments is one of structs, which are Spark's."""
+    return len(kinds) == 1 and all(kind in SHARED or digits(kind) is not None for kind in kinds)
 
 
 def _count_distinct(kinds: Sequence[str]) -> Aggregate | None:

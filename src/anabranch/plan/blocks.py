@@ -16,10 +16,22 @@ from anabranch.algebra.windows import SlideByTuple, SlidingWindows
 from anabranch.errors import AnabranchError, UnknownName
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Stream, Table, window_type
-from anabranch.plan.strategy import ADAPTIVE, BINS, PANES, ROWS, WINDOWS, Loads, Strategy, strategy_of
+from anabranch.plan.strategy import (
+    ADAPTIVE,
+    BINS,
+    BY_DIFFERENCE,
+    PANES,
+    ROWS,
+    WINDOWS,
+    Loads,
+    Strategy,
+    cost_words,
+    strategy_of,
+    strategy_of_ends,
+)
 from anabranch.plan.windows import needs_numbers, sliding, type_of, value_sql
 from anabranch.plan.winners import SortKey, by_time, meant, sort_keys
-from anabranch.sql.calls import Call, aggregate_calls, chains, generators, occurrences
+from anabranch.sql.calls import Call, aggregate_calls, chains, generators, occurrences, session_calls
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import Expression, Query, Relation, Select, WindowSpec
@@ -126,12 +138,24 @@ def aggregates_in(select: Select, owner: Query) -> list[Call]:
 def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, loads: Loads) -> Block | str:
     """The block of a SELECT, or the reason why it is none."""
     try:
-        return _find_block(select, owner, binder, analyze, loads)
+        found = _find_block(select, owner, binder, analyze, loads, differential=True)
+        if isinstance(found, str) or found.strategy is None or BY_DIFFERENCE not in found.strategy.costs:
+            return found
+        # What its aggregates are is known now.
+        taken_out = all(_taken_out(each.aggregate) for each in found.calls)
+        return found if taken_out else _find_block(select, owner, binder, analyze, loads, differential=False)
     except UnknownName:  # the query as a whole was analysed before
         return "it reads columns of the query around it"
 
 
-def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, loads: Loads) -> Block | str:
+def _taken_out(aggregate: Aggregate) -> bool:
+    """Whether a partial can be taken out of a sum again, to the last digit."""
+    return aggregate.exact and all("sum({c})" in part.reduce for part in aggregate.parts)
+
+
+def _find_block(
+    select: Select, owner: Query, binder: Binder, analyze: Analyze, loads: Loads, *, differential: bool
+) -> Block | str:
     text = binder.text
     calls = aggregates_in(select, owner)
     if not select.group and not calls:
@@ -168,19 +192,25 @@ def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, 
     columns |= {each.name.lower() for _, table in tables for each in table.fields}
 
     keys = tuple(_keys(select, columns, window is not None, plain))
+    if any(True for key in keys for _ in session_calls(key.tokens)):
+        return "its sessions depend on other rows than a row's own"
     conditions = plain.text_of(select.where) if select.where is not None else None
     uses_window = window is not None and _uses_window(select, calls, keys)
     windows = sliding(window) if window is not None else None
     strategy: Strategy | None = None
     if window is not None and windows is not None and any(key.window for key in keys):
         row_keys = [key.expression for key in keys if not key.window]
-        strategy = strategy_of(window.strategy, windows, stream, row_keys, binder.catalog, loads)
+        strategy = strategy_of(
+            window.strategy, windows, stream, row_keys, binder.catalog, loads, differential=differential
+        )
         if strategy.name == ROWS:
-            return "it is asked to look at rows"
-    if bins:
+            return f"it is asked to look at rows; {cost_words(ROWS, strategy.costs)}"
+    if window is not None and bins:
         if uses_window or not any(key.window for key in keys):
             return "its rows are looked at window by window"
-        strategy = Strategy(BINS)
+        found_type = type_of(window)
+        assert isinstance(found_type, SlideByTuple)
+        strategy = Strategy(BINS) if window.rows else strategy_of_ends(found_type, stream, loads)
     paned = strategy is not None and strategy.name in (PANES, ADAPTIVE, BINS) and not uses_window
     if not paned and window is not None and needs_numbers(window):
         return "its windows count rows as they came"
@@ -206,7 +236,7 @@ def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, 
         aggregate = aggregates.find(name, distinct=call.distinct, argument_types=types, arguments=arguments)
         if aggregate is None:
             return f"{call.span.of(text)} cannot be merged from partials"
-        if bins and not (aggregate.exact and all("sum({c})" in part.reduce for part in aggregate.parts)):
+        if bins and not _taken_out(aggregate):
             return f"{call.span.of(text)} cannot be taken out of a sum again"
         filtered = plain.text(call.condition) if call.condition is not None else None
         block_calls.append(BlockCall(call, tuple(arguments), filtered, aggregate, ""))

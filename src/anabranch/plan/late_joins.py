@@ -322,7 +322,7 @@ class _Join:
         taken: list[Span] = [call.span for call in aggregate_calls(tokens)]
         for known, name in self.below.computed:
             for span in occurrences(tokens, known):
-                if _stands_alone(tokens, span) and not any(each.start <= span.start < each.end for each in taken):
+                if stands_alone(tokens, span) and not any(each.start <= span.start < each.end for each in taken):
                     self.changes.append(Edit(span, f"{quote_name(self.stream.exposed or '')}.{name}"))
                     taken.append(span)
 
@@ -507,7 +507,7 @@ def _sides(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
     return [tokens[: found[0]], tokens[found[0] + 1 :]]
 
 
-def _stands_alone(tokens: Sequence[Token], span: Span) -> bool:
+def stands_alone(tokens: Sequence[Token], span: Span) -> bool:
     """Whether an operator beside an expression cannot take a part of it: a + b is not in a + b * c."""
     before = next((token for token in reversed(tokens) if token.end <= span.start), None)
     after = next((token for token in tokens if token.start >= span.end), None)

@@ -388,6 +388,7 @@ class Placer:
             assert isinstance(table, Table)
             schemas[placeholder] = table.fields
         type = self.world.analyze(f"SELECT {partial} AS `x` FROM {panes.from_text}", schemas)[0].type
+        duckdb = duckdb and duckdb_type(type) is not None
         column = PartialColumn(name, partial, reduce, duckdb, duckdb_reduce, type, since)
         self._new_columns.setdefault(panes.id, []).append(name)
         return name, replace(panes, columns=(*panes.columns, column), made=panes.made + 1)

@@ -234,6 +234,13 @@ def generators(tokens: Sequence[Token]) -> Iterator[Token]:
             yield token
 
 
+def session_calls(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Calls of session_window: what it is of a row, other rows say."""
+    for index, token in enumerate(tokens):
+        if _calls(tokens, index, frozenset({"session_window"})):
+            yield token
+
+
 def volatile_calls(tokens: Sequence[Token]) -> Iterator[Token]:
     """Calls of functions of chance, and of those of the session."""
     for index, token in enumerate(tokens):
