@@ -337,6 +337,7 @@ class View:
     near: tuple[Near, ...] = ()  # which rows of a join's streams can meet
     nearby: int = 0  # so many steps from new rows all those are that an outer join has to look at; 0: anywhere
     spread: str = ""  # the query as Spark is to run it, where that is not `text`
+    through: tuple[str, ...] = ()  # the ids of views whose queries are part of its own
 
     kind = "view"
 
@@ -533,7 +534,7 @@ class Catalog:
         """The views that read a stream, table or view, and the sinks that a view goes to."""
         found: list[View | Sink] = [sink for sink in self.of(Sink) if sink.view == id]
         for view in self.of(View):
-            used = {*view.streams.values(), *view.tables.values(), *view.views.values()}
+            used = {*view.streams.values(), *view.tables.values(), *view.views.values(), *view.through}
             for block in view.blocks:
                 panes = self.panes(block.panes)
                 used |= {panes.stream, *panes.statics.values()}

@@ -337,6 +337,10 @@ class _Describer:
         else:
             when = "when it fires, and only then" if view.emit == "triggers" else "after a run that touches it"
             lines.append(f"{when}, its whole answer is computed anew and compared with the last")
+        for id in view.through:
+            lines.append(
+                f"view {self.catalog.view(id).name} is part of it: the rows of its stream are counted one by one"
+            )
         lines += self._static_lines(view)
         lines += [*_in_memory(view, self.catalog), *unbounded(view, self.catalog)]
         by_key = key_of_progress(self.catalog, view) if waits_for_windows(view) else None

@@ -22,6 +22,7 @@ from anabranch.plan.flat import flat
 from anabranch.plan.in_full import in_full
 from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
+from anabranch.plan.through import through
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
 from anabranch.sql.lexer import Span, quote_name
@@ -38,12 +39,13 @@ def plan(
     """
     refuse_volatile(text, query, kept=feed or asks(text, catalog, query))
     refuse_refreshable(text, catalog, query)
-    text, query = flat(*in_full(text, query, catalog), catalog)
+    text, query, passed = through(*flat(*in_full(text, query, catalog), catalog), catalog)
     raised = raise_joins(text, query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
         catalog=catalog, world=world, feed=feed,
     )  # fmt: skip
+    planned = replace(planned, view=replace(planned.view, through=passed)) if passed else planned
     return replace(planned, reasons=raised.reasons) if raised.reasons else planned
 
 
