@@ -128,15 +128,21 @@ def rows_frame(core: Core, stream: Stream, placeholder: str, snapshot: Snapshot)
     return past_rows(core, stream, snapshot) or core.frames.empty(stream.row_fields)
 
 
-def view_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
-    """The answer of a view at a version. One whose changes are kept shows what has fired."""
+def view_frame(
+    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *, emitted: bool = False
+) -> DataFrame:
+    """The answer of a view at a version. One whose changes are kept shows what has fired.
+
+    A reader has the late rows of archives with it. Views above, whose changes come from changes, have what was
+    `emitted`: all the way down.
+    """
     if view.stream:
         return stream_of_changes(core, catalog, view, snapshot)
-    if view.late == "archive":
+    if view.late == "archive" and not emitted:
         return archive_frame(core, catalog, view, snapshot)
     if view.kept and not (view.ordered and view.emit == "feed"):
         return shown_frame(core, catalog, view, snapshot)
-    return view_query(core, catalog, view, snapshot)
+    return view_query(core, catalog, view, snapshot, emitted=emitted)
 
 
 def view_query(
@@ -149,6 +155,7 @@ def view_query(
     narrow: Callable[[str, DataFrame], DataFrame] = lambda _, frame: frame,
     hidden: bool = False,
     takes: DataFrame | None = None,
+    emitted: bool = False,
 ) -> DataFrame:
     """The upper part over consolidated partials; with `closed_by`, over the windows that have closed only.
 
@@ -167,7 +174,8 @@ def view_query(
         relations[placeholder] = rows_frame(core, catalog.stream(id), placeholder, snapshot)
     relations |= static_frames(core, catalog, view)
     for placeholder, id in view.views.items():
-        relations[placeholder] = view_frame(core, catalog, catalog.view(id), snapshot)
+        below = catalog.view(id)
+        relations[placeholder] = view_frame(core, catalog, below, snapshot, emitted=emitted or view.kept)
     relations = {placeholder: narrow(placeholder, frame) for placeholder, frame in relations.items()}
     if view.counted is not None:
         counted = relations[view.counted]

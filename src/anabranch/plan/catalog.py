@@ -120,6 +120,12 @@ class PartialColumn:
     type: str
     since: int  # first run that is in it
 
+    @property
+    def computed(self) -> str:
+        """The partial as Spark computes it. Of rows that are not there it is NULL, and so are the fields of a struct
+        then, though Spark may hold that they never are: the cast lets them."""
+        return f"CAST({self.partial} AS {self.type})" if "struct<" in self.type else self.partial
+
     def reduce_in_duckdb(self, column: str) -> str:
         return (self.duckdb_reduce or self.reduce).format(c=column)
 
@@ -292,6 +298,15 @@ class Ask:
 
 
 @dataclass(frozen=True)
+class Side:
+    """An input of a join that changes, for those who are told about it: what the query calls it, and its event time."""
+
+    input: str  # as `near` has it
+    name: str
+    time: str  # empty: it has none
+
+
+@dataclass(frozen=True)
 class View:
     """A continuous query with a name. `text` is the query over placeholders: pane tables, rows, tables, other views.
 
@@ -337,7 +352,11 @@ class View:
     near: tuple[Near, ...] = ()  # which rows of a join's streams can meet
     nearby: int = 0  # so many steps from new rows all those are that an outer join has to look at; 0: anywhere
     spread: str = ""  # the query as Spark is to run it, where that is not `text`
-    through: tuple[str, ...] = ()  # the ids of views whose queries are part of its own
+    #: Of a join, the inputs that pass the rows of one stream on, each on its own: placeholder -> stream id.
+    through: Mapping[str, str] = field(default_factory=dict)
+    sides: tuple[Side, ...] = ()  # of a join, all inputs that change
+    partial: bool = False  # a join that gives what the new pairs of each run add up to, and not the pairs
+    included: tuple[str, ...] = ()  # the ids of views whose queries are part of its own
 
     kind = "view"
 
@@ -368,7 +387,13 @@ class View:
     def met(self) -> dict[str, str]:
         """The streams of a join under the names that `near` has for them: one that is read twice has two."""
         twice = {name for each in self.near for name in (each.one, each.other)}
-        return {**self.streams, **{name: self.streams[name.partition("#")[0]] for name in sorted(twice)}}
+        known = {**self.streams, **self.through}
+        return {**known, **{name: known[name.partition("#")[0]] for name in sorted(twice)}}
+
+    @property
+    def of_streams(self) -> bool:
+        """Whether all it reads and that changes are rows of streams, at most filtered and projected on the way."""
+        return not self.blocks and self.views.keys() <= self.through.keys()
 
     def needed(self, bounds: Mapping[str, int | None]) -> dict[str, int]:
         """From which time on rows of the streams of a join can still matter, by how far each of these has come."""
@@ -421,6 +446,7 @@ _NESTED: dict[str, type[Any]] = {
     "narrows": Narrow,
     "asks": Ask,
     "near": Near,
+    "sides": Side,
 }
 
 
@@ -534,7 +560,7 @@ class Catalog:
         """The views that read a stream, table or view, and the sinks that a view goes to."""
         found: list[View | Sink] = [sink for sink in self.of(Sink) if sink.view == id]
         for view in self.of(View):
-            used = {*view.streams.values(), *view.tables.values(), *view.views.values(), *view.through}
+            used = {*view.streams.values(), *view.tables.values(), *view.views.values(), *view.included}
             for block in view.blocks:
                 panes = self.panes(block.panes)
                 used |= {panes.stream, *panes.statics.values()}

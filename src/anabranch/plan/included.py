@@ -23,7 +23,7 @@ from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import CreateView, Query, Relation, Select, SelectStatement
 
 
-def through(text: str, query: Query, catalog: Catalog) -> tuple[str, Query, tuple[str, ...]]:
+def include_views(text: str, query: Query, catalog: Catalog) -> tuple[str, Query, tuple[str, ...]]:
     """The query as one over the streams of the views that it counts rows of, and the ids of these; as it is if none."""
     made = text, query
     seen: list[str] = []
