@@ -437,6 +437,9 @@ def _refusals(catalog: Catalog, compared: Comparison) -> list[str]:
     if not readers:
         return []
     names = ", ".join(reader.name for reader in readers)
+    counting = [each.name for each in readers if isinstance(each, View) and compared.old.id in each.included]
+    if counting and not compared.same:
+        return [f"the rows of {compared.old.name}: {', '.join(counting)} counts them one by one, as they came"]
     if not compared.same_columns:
         return [f"the columns of {compared.old.name}: it is read by {names}, and they would be {_shown(compared.view)}"]
     waiting = [

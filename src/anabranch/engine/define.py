@@ -392,6 +392,8 @@ class Definer:
         if start != "beginning":
             _refuse_start(text, query, bound, start)
         streams = {r.target for r in bound.references.values() if r.kind == "stream"}
+        for reference in bound.references.values():  # a view may come to read the streams of views
+            streams |= catalog.sources_of(catalog.view(reference.target)) if reference.kind == "view" else set()
         with stream_locks(core, streams), core.ledger.commit_lock:
             # Read again under the lock: another thread may have added columns to a pane table that this view shares.
             snapshot = core.snapshot()

@@ -360,6 +360,7 @@ class View:
     #: beginning.
     begins: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     corrected: bool = False  # its query was another one once, and rows of that were taken back
+    included: tuple[str, ...] = ()  # the ids of views whose queries are part of its own
 
     kind = "view"
 
@@ -563,7 +564,7 @@ class Catalog:
         """The views that read a stream, table or view, and the sinks that a view goes to."""
         found: list[View | Sink] = [sink for sink in self.of(Sink) if sink.view == id]
         for view in self.of(View):
-            used = {*view.streams.values(), *view.tables.values(), *view.views.values()}
+            used = {*view.streams.values(), *view.tables.values(), *view.views.values(), *view.included}
             for block in view.blocks:
                 panes = self.panes(block.panes)
                 used |= {panes.stream, *panes.statics.values()}

@@ -313,6 +313,10 @@ class _Describer:
         else:
             when = "when it fires, and only then" if view.emit == "triggers" else "after a run that touches it"
             lines.append(f"{when}, its whole answer is computed anew and compared with the last")
+        for id in view.included:
+            lines.append(
+                f"view {self.catalog.view(id).name} is part of it: the rows of its stream are counted one by one"
+            )
         lines += self._static_lines(view)
         lines += [*in_memory(view, self.catalog), *unbounded(view)]
         by_key = key_of_progress(self.catalog, view) if waits_for_windows(view) else None

@@ -20,6 +20,7 @@ from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, 
 from anabranch.plan.flat import flat
 from anabranch.plan.grouping_sets import without_grouping_sets
 from anabranch.plan.in_full import in_full
+from anabranch.plan.included import include_views
 from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.local import local_text
 from anabranch.plan.memory import bounded
@@ -46,12 +47,13 @@ def plan(
     text, query = in_full(text, query, catalog)
     if feed or asks(text, catalog, query) or query.emits:
         text, query = _with_keys(text, query, catalog, world)
-    text, query = flat(text, query, catalog)
+    text, query, included = include_views(*flat(text, query, catalog), catalog)
     raised = raise_joins(text, query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
         catalog=catalog, world=world, feed=feed,
     )  # fmt: skip
+    planned = replace(planned, view=replace(planned.view, included=included)) if included else planned
     planned = replace(planned, reasons=raised.reasons) if raised.reasons else planned
     return _begun(planned, catalog, world)
 
