@@ -18,6 +18,7 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.flat import flat
+from anabranch.plan.hints import with_hints
 from anabranch.plan.in_full import in_full
 from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.local import local_text
@@ -39,6 +40,7 @@ def plan(
 
     So are those of a query that asks tables outside: its answer depends on when they were asked.
     """
+    catalog = with_hints(text, query, catalog)
     refuse_volatile(text, query, kept=feed or asks(text, catalog, query))
     refuse_refreshable(text, catalog, query)
     text, query = flat(*in_full(text, query, catalog), catalog)
