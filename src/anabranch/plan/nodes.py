@@ -211,6 +211,14 @@ class Tree:
         if emission.first and timed:
             view = _coarser(view, timed)
         if emission.mode == "feed":
+            if emission.late == "drop" and view.nearby:
+                raise refuse(
+                    self.text,
+                    emission.span,
+                    "whether a row has no partner, all rows say that came, late ones too: none of them can be left out",
+                    "leave LATE DROP out: what comes late finds its partners in the ledger; or join without OUTER,"
+                    " SEMI and ANTI",
+                )
             if emission.late == "drop" and not (view.node == "join" and bounded(view)):
                 raise refuse(
                     self.text,
