@@ -242,7 +242,7 @@ class _Query:
             by = kept_by or (view, placeholder)
             inner = local_text(below.text, lambda each: self.relation(below, each, snapshot, passed, by))
             return None if inner is None else f"(SELECT {_columns(below.fields)} FROM ({inner}))"
-        if below.emit == "read" or below.late == "archive" or below.stream:
+        if below.emit == "read" or below.stream:
             return None
         if not snapshot.files.get(below.changes_table):
             return file_rows([], below.fields)

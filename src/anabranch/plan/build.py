@@ -41,6 +41,7 @@ from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
 from anabranch.plan.windows import closing_shift, sliding
+from anabranch.plan.winners import event_times
 from anabranch.sql.calls import aggregate_calls, chains
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.splice import Edit
@@ -196,9 +197,8 @@ class Build:
         return found
 
     def _is_stateless(self, select: Select) -> bool:
-        if any(each.subquery is not None for each in select.relations):
-            return False
-        if any(asked_table(self.binder, each) for each in select.relations if not self._is_cte(each)):
+        named = [each for each in select.relations if not self._is_cte(each)]
+        if any(each.subquery is not None or asked_table(self.binder, each) for each in named):
             return False
         inputs = self._inputs(select, placed=False)
         return find_keys(select, Query(select.span, select), inputs, self.text).kind == "stateless"
@@ -612,8 +612,15 @@ class Build:
             blocks={block.select.span: block for block, _ in self.blocks},
             skips=lambda span: any(each.start <= span.start and span.end <= each.end for each in gone),
             prefix="".join(edit.text for edit in clause),
+            times=event_times(self.tree.catalog, self._read()),
         )
         return break_ties(self.text, self.query, places)
+
+    def _read(self) -> list[str]:
+        """The streams, views and tables that the query reads, at whatever depth."""
+        relations = [relation for select, _ in self.query.selects() for relation in select.relations]
+        found = [self.binder.resolve(relation) for relation in relations]
+        return [reference.target for reference in found if reference is not None]
 
     def _schemas(self, references: Mapping[str, Any]) -> dict[str, tuple[Field, ...]]:
         schemas: dict[str, tuple[Field, ...]] = {p: view.fields for p, view in self.views.items()}

@@ -55,6 +55,7 @@ class Stream:
     fail_on_bad: bool
     kept_since: int | None = None  # first run whose rows are in the rows table; None: it has none
     key: str | None = None  # the column whose values have progress of their own
+    lull: bool = False  # whether the clock moves its progress when it is silent
 
     kind = "stream"
 
@@ -65,7 +66,7 @@ class Stream:
 
     @property
     def policy(self) -> Policy:
-        return Policy(self.rule, self.idle, self.ahead, self.live, self.key is not None)
+        return Policy(self.rule, self.idle, self.ahead, self.live, self.key is not None, self.lull)
 
     @property
     def rows_table(self) -> str:
@@ -118,6 +119,12 @@ class PartialColumn:
     duckdb_reduce: str | None  # where its text for that differs
     type: str
     since: int  # first run that is in it
+
+    @property
+    def computed(self) -> str:
+        """The partial as Spark computes it. Of rows that are not there it is NULL, and so are the fields of a struct
+        then, though Spark may hold that they never are: the cast lets them."""
+        return f"CAST({self.partial} AS {self.type})" if "struct<" in self.type else self.partial
 
     def reduce_in_duckdb(self, column: str) -> str:
         return (self.duckdb_reduce or self.reduce).format(c=column)

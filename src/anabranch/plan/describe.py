@@ -13,6 +13,7 @@ from anabranch.algebra.progress import Delay, Lagging, Percentile, Punctuation, 
 from anabranch.plan.catalog import Ask, BlockUse, Catalog, Panes, Rows, Stream, Table, View
 from anabranch.plan.memory import in_memory, unbounded, words
 from anabranch.plan.plane import key_of_progress
+from anabranch.plan.strategy import BY_DIFFERENCE, PANES, by_difference, cost_words
 from anabranch.sources.lookup import Asking
 from anabranch.sql.durations import duration_text
 
@@ -143,6 +144,8 @@ def progress_rule(stream: Stream) -> str:
         part = "partition" if stream.key is None else stream.key
         part += ", or the stream beside others," if stream.live else ""
         rule += f"; a {part} that is silent for {duration_text(stream.idle)} is not waited for"
+        if stream.lull:
+            rule += ", and if all is silent the clock moves it, as far behind as that"
     if stream.live and stream.ahead is not None:
         rule += f"; a row more than {duration_text(stream.ahead)} ahead of the clock does not move it"
     return rule
@@ -344,16 +347,12 @@ class _Describer:
             if panes.spanned:
                 kept = "of each run, large groups by window, small ones by span (all windows of a row together)"
             lines.append(f"{kind} {duration_text(windows.size)}{slide}; {kept}")
-        if use.costs:
-            told = ", ".join(f"{name} {cost:,.0f}" for name, cost in use.costs.items())
-            lines.append(f"strategy {use.strategy}; predicted cost of a window, in steps: {told}")
-        elif use.bins is not None:
+        if use.bins is not None:
             size = f"{use.bins[0]:,}" if use.numbers else duration_text(use.bins[0])
-            lines.append(
-                f"strategy bins; a row comes in with the windows that end at it or behind it, and goes out {size} later"
-            )
-        elif windows is not None or use.strategy != "panes":
-            lines.append(f"strategy {use.strategy}; too little is known of the stream to predict its cost")
+            lines.append(f"a row comes in with the windows that end at it or behind it, and goes out {size} later")
+        if windows is not None or use.strategy != PANES:
+            name = BY_DIFFERENCE if use.strategy == PANES and by_difference(panes, use) else use.strategy
+            lines.append(f"strategy {name}; {cost_words(name, use.costs)}")
         lines += [f"{name} = {panes.column(name).partial}" for name in use.columns]
         family = view.owner or view.id
         others = {other.owner or other.id for other in self.catalog.of(View) if use_of(other, panes) is not None}
@@ -428,7 +427,8 @@ def _emits(view: View) -> str:
         fires.append("when its window closes")
     if triggers.get("counting") is not None:
         count = triggers["counting"]
-        fires.append("with every record" if count == 1 else f"with every {count} records")
+        together = "" if view.counted is not None or count == 1 else " (those that one run changes count together)"
+        fires.append("with every record" if count == 1 else f"with every {count} records{together}")
     if triggers.get("delay") is not None:
         since = "the first change since it was shown" if triggers.get("first") else "its last change"
         fires.append(f"{duration_text(triggers['delay'])} after {since}")

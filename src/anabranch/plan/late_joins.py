@@ -379,6 +379,8 @@ class _Join:
         arguments = [_span(argument).of(self.text) for argument in call.arguments]
         one_sided = all(self._is_below(argument) for argument in call.arguments)
         aggregate = aggregates.find(call.name, distinct=call.distinct, argument_types=types)
+        if aggregate is not None and not aggregate.raised:
+            aggregate = None
         if call.distinct or (call.name in _OF_SETS and (aggregate is None or not one_sided)):
             if call.order:
                 raise _Unfit(f"{written} cannot be merged from partials")

@@ -18,6 +18,7 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.flat import flat
+from anabranch.plan.grouping_sets import without_grouping_sets
 from anabranch.plan.hints import with_hints
 from anabranch.plan.in_full import in_full
 from anabranch.plan.late_joins import raise_joins
@@ -25,11 +26,12 @@ from anabranch.plan.local import local_text
 from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
 from anabranch.plan.rewriting import rewritten
+from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit
-from anabranch.sql.syntax import Emission, Query
+from anabranch.sql.syntax import Emission, Query, Select
 
 
 def plan(
@@ -43,13 +45,24 @@ def plan(
     catalog = with_hints(text, query, catalog)
     refuse_volatile(text, query, kept=feed or asks(text, catalog, query))
     refuse_refreshable(text, catalog, query)
-    text, query = flat(*in_full(text, query, catalog), catalog)
+    text, query = in_full(text, query, catalog)
+    if feed or asks(text, catalog, query) or query.emits:
+        text, query = _with_keys(text, query, catalog, world)
+    text, query = flat(text, query, catalog)
     raised = raise_joins(text, query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
         catalog=catalog, world=world, feed=feed,
     )  # fmt: skip
     return replace(planned, reasons=raised.reasons) if raised.reasons else planned
+
+
+def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -> tuple[str, Query]:
+    """A query whose changes are kept, in a form that has keys; what waits or is numbered is shown as it is written."""
+    if any(each.by_key or each.counting is not None for each in query.emissions()):
+        return text, query
+    text, query = without_subqueries(text, query, catalog, world.analyze)
+    return without_grouping_sets(text, query, catalog, world.analyze)
 
 
 def _planned(
@@ -231,9 +244,11 @@ class Tree:
             self._refuse_budget(emission, "these windows close with a row of their own, and not by progress")
             return view  # its query gives the windows that are full, and no others
         if emission.watermark and not timed:
-            if emission.mode == "close" and self._hand_down(view, emission, query):
-                return view
             closing = _closing_column(view)
+            own = isinstance(query.body, Select) and any(each.window is not None for each in query.body.relations)
+            # Windows of its own are waited for here, and what stands below them has none that would close.
+            if emission.mode == "close" and not (own and closing) and self._hand_down(view, emission, query):
+                return view
             if emission.mode == "close" and closing is not None and emission.late == "correct":
                 self._refuse_budget(emission, "the whole answer of this query is computed whenever a window closes")
                 return replace(view, emit="close", closing=closing)
