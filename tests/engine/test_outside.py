@@ -304,7 +304,22 @@ def test_it_is_told_how_a_table_is_asked_and_why(home: Harness) -> None:
     assert "because it says lookup => 'always'" in told[3]
     assert "lookup forced by (id, name), batches of 9, at most 2 at once, no cache" in told[3]
 
+    hinted = "SELECT /*+ LOOKUP(t), BROADCAST(s) */ s.id, t.name FROM s JOIN small t ON t.id = s.id"
+    (line,) = [row[0] for row in home.query(f"EXPLAIN {hinted}") if "asked by key" in row[0]]
+    assert "asked by key (hint)" in line
+    home.sql(f"CREATE VIEW by_hint AS {hinted}; CREATE VIEW by_load AS {hinted.replace('LOOKUP(t), ', '')}")
+    home.insert("s", [(1, "a", 0.5), (2, "b", 1.5)])
+    assert home.table("by_hint") == home.table("by_load") == [(1, "a")]
+    assert ("small", 1, 2) in home.query("SELECT `table`, requests, keys FROM sys.lookups")
+
     refused: list[tuple[str, str, str]] = [
+        (
+            "SELECT /*+ LOOKUP(u) */ s.id FROM s JOIN small t ON t.id = s.id",
+            "no relation of this SELECT is called",
+            "u",
+        ),
+        ("SELECT /*+ LOOKUP(s) */ s.id FROM s JOIN small t ON t.id = s.id", "no table that could be asked", "s"),
+        ("SELECT /*+ NO_LOOKUP(t) */ s.id FROM s JOIN large t ON t.id = s.id", "was never loaded", "t"),
         ("SELECT s.id FROM s JOIN forced t ON t.id + 1 > s.id", "nothing here", "forced t ON t.id + 1 > s.id"),
         ("SELECT s.id FROM s JOIN forced t ON t.id > s.x", "is a BIGINT, and this is a DOUBLE", "s.x"),
         (

@@ -170,6 +170,8 @@ def test_a_join_that_drops_late_rows_finds_only_what_is_in_time(home: Harness) -
     home.insert("a", [(1, last)])
     assert len(home.table("all_pairs")) == 2
     assert [row[1] for row in home.table("in_time")] == [last]
+    late = home.query("SELECT view, rows, policy, CAST(window_end AS STRING) FROM sys.late_rows")
+    assert late == [("in_time", 1, "drop", "2026-01-01 00:08:10")]  # the row behind 500 - 10 seconds
 
 
 #: What is said of joins that look at all rows, in the words of their own names.
@@ -210,5 +212,7 @@ def test_what_is_said_of_bounds(home: Harness) -> None:
         assert words in plan
     for query in BOUNDED:
         assert "UNBOUNDED:" not in str(home.query(f"EXPLAIN {query} EMIT CHANGES")), query
+    with pytest.raises(AnabranchError, match="whether a row has no partner, all rows say that came"):
+        home.sql(f"CREATE VIEW w AS {OUTER['lefts']} EMIT CHANGES LATE DROP")
     with pytest.raises(AnabranchError, match="LATE DROP is about windows"):
         home.sql(f"CREATE VIEW w AS {JOINS['unbounded']} EMIT CHANGES LATE DROP")

@@ -32,6 +32,7 @@ from anabranch.plan.bind import Binder, Bound
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, to_json
 from anabranch.plan.describe import because, waiting
 from anabranch.plan.explain import unbounded_joins
+from anabranch.plan.hints import with_hints
 from anabranch.plan.nodes import plan
 from anabranch.plan.outside import asks
 from anabranch.plan.strategy import Load
@@ -380,7 +381,7 @@ class Definer:
         With `feed`, its changes are kept though its text does not ask for it.
         """
         core = self.core
-        if feed or query.emits or asks(text, core.catalog(), query):
+        if feed or query.emits or asks(text, with_hints(text, query, core.catalog()), query):
             self.keep_below(text, query)
         snapshot = core.snapshot()
         catalog = core.catalog(snapshot)

@@ -82,6 +82,16 @@ def write(
     return write_table(core.ledger, LATE_ROWS, table_of(LATE_ROW_FIELDS, rows), None)
 
 
+def rows_before(paths: list[str], stream: Stream, end: int) -> int:
+    """How many rows of files are before a moment."""
+    from anabranch.engine.emit import connection
+
+    rows = f"read_parquet({path_list(paths)}, union_by_name = true)"
+    text = f"SELECT count(*) FROM {rows} WHERE {quoted(stream.time or '')} < {timestamp(str(end))}"
+    ((count,),) = connection().execute(text).fetchall()
+    return int(count)
+
+
 def frame(core: Core, snapshot: Snapshot) -> DataFrame:
     """The late rows so far; those of sources that can be read again are listed now."""
     kept = core.table_frame(LATE_ROWS, LATE_ROW_FIELDS, snapshot)

@@ -25,7 +25,7 @@ from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
 from anabranch.engine import local, outside, outside_local, read
 from anabranch.engine.core import Core
-from anabranch.engine.late import LateRows
+from anabranch.engine.late import LateRows, rows_before
 from anabranch.engine.moves import (
     Held,
     KeyBounds,
@@ -151,6 +151,8 @@ class Maintainer:
             return ()
         if view.asks:
             return self._ask(view)
+        if view.node == "join" and view.late == "drop":
+            self._count_dropped(view)
         if not (view.node == "keyed" and view.direct):
             files = local.changes(self, view)
             if files is not None:
@@ -370,6 +372,25 @@ class Maintainer:
         late = LateRows(view, end - size if size else None, end, count)
         late.check()
         self.late.append(late)
+
+    def _count_dropped(self, view: View) -> None:
+        """Count the new rows of a join that came too late to meet all their partners, which it has let go."""
+        held = self.needed(view)
+        ends: dict[str, int] = {}
+        for name, id in view.met.items():
+            ranges = reach(view.near, name, 0, 0)
+            for other, since in held.items():
+                low = ranges.get(other, (None, None))[0]
+                if other != name and low is not None:
+                    ends[id] = max(since - low, ends.get(id, since - low))
+        for id, end in ends.items():
+            stream = self.catalog.stream(id)
+            files = self.added.get(stream.rows_table, ())
+            folder = self.core.ledger.table_folder(stream.rows_table)
+            paths = [str(folder / file.path) for file in files if file.low is None or file.low < end]
+            count = rows_before(paths, stream, end) if paths else 0
+            if count:
+                self.late.append(LateRows(view, None, end, count))
 
     # ---- new rows
 

@@ -247,7 +247,10 @@ def _tables(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
 def _lookups(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
     """What it took to ask the tables outside, since the home was opened."""
     rows: list[tuple[Any, ...]] = []
-    for table in sorted((each for each in core.catalog(snapshot).of(Table) if each.asked), key=lambda each: each.name):
+    catalog = core.catalog(snapshot)
+    hinted = {ask.table for view in catalog.of(View) for ask in view.asks}
+    tables = [each for each in catalog.of(Table) if each.asked or each.id in hinted]
+    for table in sorted(tables, key=lambda each: each.name):
         asker = core.askers.get(table.id)
         tally = asker.tally if asker is not None else Tally()
         rows.append((table.name, tally.requests, tally.keys, tally.rows, tally.retries, tally.remembered))

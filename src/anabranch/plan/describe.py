@@ -223,7 +223,7 @@ class _Describer:
             rows = self._rows(view)
             inputs += [self._stream(rows.stream), *map(self._table, rows.statics.values())]
         inputs += [self._stream(id) for id in view.streams.values()]
-        inputs += [self._table(id) for id in view.tables.values()]
+        inputs += [self._table(id, hinted=bool(view.asks)) for id in view.tables.values()]
         for id in view.views.values():
             self.add(self.catalog.view(id))
             inputs.append(id)
@@ -248,13 +248,15 @@ class _Describer:
         )  # fmt: skip
         return id
 
-    def _table(self, id: str) -> str:
+    def _table(self, id: str, *, hinted: bool = False) -> str:
         table = self.catalog[id]
         assert isinstance(table, Table)
         how = ("static: read when the view is made, and again on REFRESH",)
         state: tuple[State, ...] = (State(id, "its rows; they change by statements alone", True),)
         if table.asked:
             how, state = (f"lives in {table.source}(...) and is asked by key, because {because(table.asked)}",), ()
+        elif hinted:
+            how = (f"lives in {table.source}(...) and is asked by key (hint), though it was loaded as well",)
         self.done[id] = PlanNode(id, table.name, "table", (), True, state=state, how=how)
         return id
 

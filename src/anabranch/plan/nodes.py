@@ -19,6 +19,7 @@ from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.flat import flat
 from anabranch.plan.grouping_sets import without_grouping_sets
+from anabranch.plan.hints import with_hints
 from anabranch.plan.in_full import in_full
 from anabranch.plan.included import include_views
 from anabranch.plan.late_joins import raise_joins
@@ -42,6 +43,7 @@ def plan(
 
     So are those of a query that asks tables outside: its answer depends on when they were asked.
     """
+    catalog = with_hints(text, query, catalog)
     refuse_volatile(text, query, kept=feed or asks(text, catalog, query))
     refuse_refreshable(text, catalog, query)
     text, query = in_full(text, query, catalog)
@@ -239,6 +241,14 @@ class Tree:
         if emission.first and timed:
             view = _coarser(view, timed)
         if emission.mode == "feed":
+            if emission.late == "drop" and view.nearby:
+                raise refuse(
+                    self.text,
+                    emission.span,
+                    "whether a row has no partner, all rows say that came, late ones too: none of them can be left out",
+                    "leave LATE DROP out: what comes late finds its partners in the ledger; or join without OUTER,"
+                    " SEMI and ANTI",
+                )
             if emission.late == "drop" and not (view.node == "join" and bounded(view)):
                 raise refuse(
                     self.text,
