@@ -109,7 +109,5 @@ def test_explain_tells_what_it_is_read_as(home: Harness) -> None:
     told = "\n".join(row[0] for row in home.query(f"EXPLAIN {query}"))
     assert "SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), INTERVAL 5 SECONDS)" in told
     assert "partial aggregate" not in told
-    told = "\n".join(
-        row[0] for row in home.query("EXPLAIN SELECT count(*) AS c FROM s GROUP BY window(ts, '5 seconds')")
-    )
+    told = "\n".join(row[0] for row in home.query("EXPLAIN SELECT count(*) AS c FROM s GROUP BY window(ts, '5 seconds')"))
     assert "TUMBLE 5 seconds" in told

@@ -128,7 +128,9 @@ def rows_frame(core: Core, stream: Stream, placeholder: str, snapshot: Snapshot)
     return past_rows(core, stream, snapshot) or core.frames.empty(stream.row_fields)
 
 
-def view_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *, emitted: bool = False) -> DataFrame:
+def view_frame(
+    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *, emitted: bool = False
+) -> DataFrame:
     """The answer of a view at a version. One whose changes are kept shows what has fired.
 
     A reader has the late rows of archives with it. Views above, whose changes come from changes, have what was
