@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -621,8 +621,23 @@ class Build:
     def _read(self) -> list[str]:
         """The streams, views and tables that the query reads, at whatever depth."""
         relations = [relation for select, _ in self.query.selects() for relation in select.relations]
-        found = [self.binder.resolve(relation) for relation in relations]
-        return [reference.target for reference in found if reference is not None]
+        around = [node for relation in relations if (node := self._around(relation)) is not None]
+        found = [self.binder.resolve(relation) for relation in relations if self._around(relation) is None]
+        targets = [reference.target for reference in found if reference is not None]
+        return [*targets, *(id for node in around for id in self._read_by(node))]
+
+    def _around(self, relation: Relation) -> View | None:
+        """The node of a common table expression that the queries around this one have."""
+        name = relation.name.last.lower() if relation.name is not None and len(relation.name.parts) == 1 else ""
+        return self.ctes.get(name) if name not in self.binder.ctes else None
+
+    def _read_by(self, node: View) -> Iterator[str]:
+        """What a node that is being made reads, at whatever depth."""
+        below = {each.id: each for each in self.tree.nodes}
+        yield from node.streams.values()
+        yield from (self.tree.placer.panes[use.panes].stream for use in node.blocks)
+        for id in node.views.values():
+            yield from self._read_by(below[id]) if id in below else (id,)
 
     def _schemas(self, references: Mapping[str, Any]) -> dict[str, tuple[Field, ...]]:
         schemas: dict[str, tuple[Field, ...]] = {p: view.fields for p, view in self.views.items()}

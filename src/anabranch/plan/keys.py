@@ -122,7 +122,7 @@ def _obstacle(select: Select, owner: Query, inputs: Sequence[Input]) -> str | No
     if limited(owner):
         return "LIMIT looks at all rows"
     if select.subqueries:
-        return "it has a subquery in an expression"
+        return _of_subquery(select)
     if not select.group_plain:
         return "it groups by several sets of columns"
     if any(each.relation.reshaped for each in inputs):
@@ -138,6 +138,22 @@ def _obstacle(select: Select, owner: Query, inputs: Sequence[Input]) -> str | No
         if not (first_is_live and lefts):
             return "a row of a static table without a partner depends on all rows"
     return None
+
+
+def _of_subquery(select: Select) -> str:
+    """Why a subquery that could not be made a join stands in the way."""
+    tokens = select.where.tokens if select.where is not None else ()
+    inside = {inner.span.start for inner in select.subqueries}
+    pieces = list(conjuncts(tokens)) or [tokens]
+    for piece in pieces:
+        opened = next((i for i, token in enumerate(piece) if token.start in inside), 0)
+        words = [token.upper for token in piece[: max(opened - 1, 0)]]
+        if words[-1:] == ["IN"] and "NOT" in (words[0], *words[-2:-1]):
+            return (
+                "NOT IN looks at all rows of its subquery, for one NULL in it leaves nothing; where no NULL can be, "
+                "x IS NOT NULL AND x NOT IN (SELECT y ... WHERE y IS NOT NULL) says so"
+            )
+    return "it has a subquery in an expression that no equation ties to its rows"
 
 
 class _Search:
