@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
-from anabranch.engine import local, outside, outside_local, read
+from anabranch.engine import closing, local, outside, outside_local, read
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import Held, Moves, held_back, hold, key_bounds, progress, resting, shown_before, state_of
@@ -105,16 +105,16 @@ class Maintainer:
             finally:
                 self.filling = False
         whole = read.view_query(self.core, self.catalog, view, self.after, hidden=True)
-        return self._write(view, self._signed(self._closed(view, whole)))
+        return self._write(view, self._signed(closing.closed(self, view, whole)))
 
     def renew(self, view: View) -> tuple[DataFile, ...]:
         """The changes of a node after something was changed under it that brings no new rows; what waits goes on."""
         if view.emit == "triggers":
             shown = self._shown_windows(view)
-            return () if shown is None else self._minus_shown(view, shown, None)
+            return () if shown is None else self.minus_shown(view, shown, None)
         if view.asks:
             return self._ask(view, anew=True)
-        return self._minus_shown(view, self._closed(view, self.fresh(view)), None)
+        return self.minus_shown(view, closing.closed(self, view, self.fresh(view)), None)
 
     def _shown_windows(self, view: View) -> DataFrame | None:
         """What a view shows now of the windows that it has shown; None if it does not wait for windows alone."""
@@ -132,8 +132,8 @@ class Maintainer:
         """What a node shows now and did not, and the other way round."""
         if view.emit == "triggers":
             return self._fire(view)
-        if view.closing and (self.touches(view) or self.progress(view, 0) != self.progress(view, 1)):
-            return self._minus_shown(view, self._closed(view, self.fresh(view)), None)
+        if view.closing:
+            return closing.changes(self, view)
         if not self.touches(view):
             return ()
         if view.asks:
@@ -164,16 +164,6 @@ class Maintainer:
         """What changes add up to, row by row."""
         columns = ", ".join(self._names(view))
         return self.core.frames.sql(net_sql(columns, "`@changed`"), {"@changed": changed})
-
-    def _closed(self, view: View, frame: DataFrame) -> DataFrame:
-        """The rows of an answer whose windows have closed, where a view waits for that."""
-        bound = self.progress(view, 1)
-        if not view.closing or bound == END:
-            return frame
-        type = next(field.type for field in view.fields if field.name == view.closing)
-        column = quote_name(view.closing)
-        end = f"unix_micros({column})" if type == "timestamp" else column
-        return frame.where("false" if bound is None else f"{end} + {view.times[view.closing]} <= {bound}")
 
     def _ask(self, view: View, *, anew: bool = False) -> tuple[DataFile, ...]:
         """New rows with the matches that tables outside have for them."""
@@ -233,9 +223,9 @@ class Maintainer:
             return ()
         names = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keys))
         if not names:
-            return self._minus_shown(view, self._limited(view, fired, None), None)
+            return self.minus_shown(view, self._limited(view, fired, None), None)
         touched = self.core.spark.createDataFrame(table_of(names, fired.keys))
-        return self._minus_shown(view, self._limited(view, fired, touched), touched)
+        return self.minus_shown(view, self._limited(view, fired, touched), touched)
 
     def hold(self, view: View, held: Held) -> None:
         """A view with a budget has come so far; the views above go no further."""
@@ -476,7 +466,7 @@ class Maintainer:
         for touch in view.touches:
             new = self.delta(view, touch.input)
             if new is not None:
-                parts.append(self._keyed(view, self._touching(view, touch, touch.text, new)))
+                parts.append(self.keys_of(view, touch, new))
         if not parts:
             return None
         touched = parts[0]
@@ -488,6 +478,10 @@ class Maintainer:
             return touched
         keys = touched.toArrow()
         return self.core.spark.createDataFrame(keys) if keys.num_rows else None
+
+    def keys_of(self, view: View, touch: Touch, rows: DataFrame) -> DataFrame:
+        """The keys that rows of an input touch, with their types."""
+        return self._keyed(view, self._touching(view, touch, touch.text, rows))
 
     def _touching(self, view: View, touch: Touch, text: str, new: DataFrame) -> DataFrame:
         """The keys of new rows, whatever their sign."""
@@ -514,12 +508,20 @@ class Maintainer:
         try:
             within = self.nearby(view)
             if not within:
-                return self._minus_shown(view, self.fresh(view, touched), touched)
+                return self.minus_shown(view, self.fresh(view, touched), touched)
             after, before = (self.fresh(view, touched, within=within, at=at) for at in (self.after, self.before))
             return self._write(view, self._minus(view, after, self._signed(before)))
         finally:
             if touched is not None:
                 touched.unpersist()
+
+    def closed_difference(self, view: View, touched: DataFrame) -> tuple[DataFile, ...]:
+        """What a view that waits for windows shows now of some keys, and did not, and the other way round."""
+        touched = touched.persist()
+        try:
+            return self.minus_shown(view, closing.closed(self, view, self.fresh(view, touched)), touched)
+        finally:
+            touched.unpersist()
 
     def fresh(
         self,
@@ -553,7 +555,7 @@ class Maintainer:
             return whole
         return self._semi(whole, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
 
-    def _minus_shown(self, view: View, fresh: DataFrame, touched: DataFrame | None) -> tuple[DataFile, ...]:
+    def minus_shown(self, view: View, fresh: DataFrame, touched: DataFrame | None) -> tuple[DataFile, ...]:
         shown = read.changes_frame(self.core, self.catalog, view, self.before)
         if touched is not None:
             shown = self._semi(shown, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])

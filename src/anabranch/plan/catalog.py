@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from anabranch.algebra.plane import Behind, Distances
-from anabranch.algebra.progress import Delay, Percentile, Policy
+from anabranch.algebra.progress import END, Delay, Percentile, Policy
 from anabranch.algebra.reach import Near, needed, needed_around
 from anabranch.algebra.rules import Rule, rule_from_json, rule_to_json
 from anabranch.algebra.smoothing import Budget
@@ -277,6 +277,35 @@ class Meets:
 
 
 @dataclass(frozen=True)
+class Ends:
+    """When windows end that other rows than a row's own make, by the event times of the one input that has them.
+
+    A window ends `after` the time of its last row; or, with `every`, where so much has gone by since `origin`, whatever
+    rows there are. With a `gap` these are sessions: rows of one value of the columns `apart` that are not further from
+    each other. `columns` of the answer show the end.
+    """
+
+    input: str
+    time: str
+    after: int
+    every: int = 0
+    origin: int = 0
+    gap: int = 0
+    apart: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+    def passed(self, bound: int | None) -> int | None:
+        """A bound rounded down to where a row can be in a window that has ended by then: all earlier ones are late.
+
+        >>> Ends("@s:s", "ts", 0, every=60).passed(119), Ends("@s:s", "ts", 6, gap=5).passed(119)
+        (60, 119)
+        """
+        if bound is None or bound == END or not self.every:
+            return bound
+        return self.origin + (bound - self.origin) // self.every * self.every
+
+
+@dataclass(frozen=True)
 class Ask:
     """A table outside that each row asks for its matches: by which columns, and by what of a row named `of`."""
 
@@ -336,6 +365,7 @@ class View:
     near: tuple[Near, ...] = ()  # which rows of a join's streams can meet
     nearby: int = 0  # so many steps from new rows all those are that an outer join has to look at; 0: anywhere
     spread: str = ""  # the query as Spark is to run it, where that is not `text`
+    ends: Ends | None = None  # when its windows end, where other rows than a row's own make them
 
     kind = "view"
 
@@ -449,6 +479,8 @@ def from_json(values: Mapping[str, Any]) -> Object:
             value = tuple(nested(**_tuples(each)) for each in value)
         elif isinstance(value, dict) and name == "meets":
             value = Meets.from_json(value)
+        elif isinstance(value, dict) and name == "ends":
+            value = Ends(**_tuples(value))
         elif isinstance(value, list):
             value = tuple(value)
         arguments[name] = value
