@@ -4,6 +4,7 @@
     join        the changes of each input with the rows of the others: dA x B + A x dB + dA x dB
     keyed       f(state | touched keys) - what was shown for them
     whole       f(state) - what was shown
+    sessions    f(rows of the sessions that new rows touch) - what was shown of these
     outer joins whose streams are bound to each other in time, keyed or not: f(state after) - f(state before), of the
                 rows that are near new ones
 
@@ -23,10 +24,11 @@ from typing import TYPE_CHECKING
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
-from anabranch.engine import closing, local, outside, outside_local, read
+from anabranch.engine import closing, local, outside, outside_local, read, sessions
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import Held, Moves, held_back, hold, key_bounds, progress, resting, shown_before, state_of
+from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
@@ -150,6 +152,11 @@ class Maintainer:
             return self._write(view, self._net(view, changed) if self.both_ways(view) else changed)
         if view.node == "keyed" and view.direct:
             return self._hot(view)
+        if view.ends is not None and view.ends.gap:
+            new = self.delta(view, view.ends.input)
+            found = sessions.spans(self, view, new) if new is not None else None
+            if found is not None:
+                return self.difference_within(view, found)
         if view.node == "whole":
             return self._difference(view, None)
         touched = self.touched(view)
@@ -523,6 +530,17 @@ class Maintainer:
         finally:
             touched.unpersist()
 
+    def difference_within(self, view: View, spans: Spans) -> tuple[DataFile, ...]:
+        """What a node shows now of the sessions that rows touch, and did not, and the other way round."""
+        if spans.touched is None:
+            return ()
+        touched = spans.touched.persist()
+        try:
+            fresh = closing.closed(self, view, self.fresh(view, touched, spans=spans))
+            return self.minus_shown(view, fresh, touched, spans.last)
+        finally:
+            touched.unpersist()
+
     def fresh(
         self,
         view: View,
@@ -531,13 +549,16 @@ class Maintainer:
         counted: DataFrame | None = None,
         within: Mapping[str, Range] | None = None,
         at: Snapshot | None = None,
+        spans: Spans | None = None,
     ) -> DataFrame:
         """What a node is to show now, for the touched keys; with rows of its own for what a trigger counts.
 
-        Of streams, the rows whose event time is `within` bounds; `at` a snapshot, if not now.
+        Of streams, the rows whose event time is `within` bounds, or in the sessions of `spans`; `at` a snapshot, if not
+        now.
         """
         narrows = {each.input: each.columns for each in view.narrows}
         at = at or self.after
+        within = spans.within if spans is not None else within
 
         def narrow(placeholder: str, frame: DataFrame) -> DataFrame:
             if within is not None:
@@ -548,17 +569,25 @@ class Maintainer:
                 return frame
             columns = narrows.get(placeholder)
             pairs = [(name, f"k{index}") for index, name in enumerate(columns or ()) if name is not None]
-            return self._semi(frame, touched, pairs) if pairs else frame
+            during = spans.time if spans is not None and placeholder == spans.input else None
+            return self._semi(frame, touched, pairs, during)
 
         whole = read.view_query(self.core, self.catalog, view, at, narrow=narrow, hidden=True, takes=takes)
         if touched is None:
             return whole
         return self._semi(whole, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
 
-    def minus_shown(self, view: View, fresh: DataFrame, touched: DataFrame | None) -> tuple[DataFile, ...]:
+    def minus_shown(
+        self, view: View, fresh: DataFrame, touched: DataFrame | None, during: str | None = None
+    ) -> tuple[DataFile, ...]:
+        """What is to be shown now of touched keys and was not, and the other way round, as changes of a view.
+
+        `during` is the time of a row that was shown, where a key is touched between two times only.
+        """
         shown = read.changes_frame(self.core, self.catalog, view, self.before)
         if touched is not None:
-            shown = self._semi(shown, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
+            pairs = [(key.name, f"k{index}") for index, key in enumerate(view.keys)]
+            shown = self._semi(shown, touched, pairs, during)
         return self._write(view, self._minus(view, fresh, shown))
 
     def _minus(self, view: View, fresh: DataFrame, shown: DataFrame) -> DataFrame:
@@ -567,11 +596,15 @@ class Maintainer:
         both = f"(SELECT {columns}, 1 AS _diff FROM `@fresh` UNION ALL SELECT {columns}, -_diff FROM `@shown`)"
         return self.core.frames.sql(net_sql(columns, both), {"@fresh": fresh, "@shown": shown})
 
-    def _semi(self, frame: DataFrame, touched: DataFrame, pairs: list[tuple[str, str]]) -> DataFrame:
-        """The rows of a frame that have a touched key; NULL is a key like any other."""
-        if not pairs:
+    def _semi(
+        self, frame: DataFrame, touched: DataFrame, pairs: list[tuple[str, str]], during: str | None = None
+    ) -> DataFrame:
+        """The rows of a frame that have a touched key; NULL is a key like any other. `during`: and that time of it."""
+        same = [f"__r.{quote_name(name)} <=> __t.{key}" for name, key in pairs]
+        same += [f"{during} BETWEEN __t.low AND __t.high"] if during is not None else []
+        if not same:
             return frame
-        on = " AND ".join(f"__r.{quote_name(name)} <=> __t.{key}" for name, key in pairs)
+        on = " AND ".join(same)
         text = f"SELECT __r.* FROM `@rows` AS __r LEFT SEMI JOIN `@touched` AS __t ON {on}"
         return self.core.frames.sql(text, {"@rows": frame, "@touched": touched})
 

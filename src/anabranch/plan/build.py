@@ -220,7 +220,7 @@ class Build:
             nearby = 0
         view = replace(view, counted=self.counted, near=near, nearby=nearby)
         view = self._with_progress(select, inputs, keying, view)
-        view = replace(view, ends=self._ends(select, inputs, view) if view.node else None)
+        view = replace(view, ends=self._ends(select, inputs, view, keying) if view.node else None)
         if view.node == "join":
             view = replace(view, spread=self._spread(select, inputs, view))
         return self._fused(select, view) or view
@@ -702,7 +702,7 @@ class Build:
                 return shift
         return None
 
-    def _ends(self, select: Select, inputs: Sequence[Input], view: View) -> Ends | None:
+    def _ends(self, select: Select, inputs: Sequence[Input], view: View, keying: Keying) -> Ends | None:
         """When the windows of a node end, where other rows than a row's own make them and event time closes them."""
         live = [each for each in inputs if not each.static]
         if len(live) != 1 or _by_row(live[0]) or view.clock != "event" or view.blocks:
@@ -715,7 +715,7 @@ class Build:
         found = Ends(self._live_placeholder(relation), window.time_column or "", window.size + shift)
         if window.kind == "session":
             apart = tuple(name.last for name in window.partition)
-            found = replace(found, gap=window.size, apart=apart)
+            found = replace(found, gap=window.size, apart=apart, single=keying.single)
         elif window.kind == "slide_by_row":
             found = replace(found, after=shift)
         else:

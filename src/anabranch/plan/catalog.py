@@ -282,7 +282,7 @@ class Ends:
 
     A window ends `after` the time of its last row; or, with `every`, where so much has gone by since `origin`, whatever
     rows there are. With a `gap` these are sessions: rows of one value of the columns `apart` that are not further from
-    each other. `columns` of the answer show the end.
+    each other; `single`: each row of the answer is from one of them. `columns` of the answer show the end.
     """
 
     input: str
@@ -292,6 +292,7 @@ class Ends:
     origin: int = 0
     gap: int = 0
     apart: tuple[str, ...] = ()
+    single: bool = False
     columns: tuple[str, ...] = ()
 
     def passed(self, bound: int | None) -> int | None:

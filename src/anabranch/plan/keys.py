@@ -26,6 +26,7 @@ from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
 
 INNER = ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")
+DEPENDS = "its windows depend on other rows than a row's own"
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -61,6 +62,7 @@ class Keying:
     reason: str = ""
     every_column: bool = False  # the key is the whole row
     pairs: bool = False  # rows of several inputs only meet: nothing is grouped, ranked or made distinct
+    single: bool = False  # each row of the answer comes from one of the windows that other rows make
 
 
 @dataclass
@@ -81,6 +83,7 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, 
     if found is not None:
         return Keying("whole", reason=found)
     search = _Search(select, owner, inputs, text)
+    together = any(not columns for columns in search.apart.values())
     live = [index for index, each in enumerate(inputs) if not each.static]
     partitions = search.partitions()
     if partitions is None:
@@ -103,10 +106,11 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, 
     parts = search.of_one(groups, partitions, live[0]) if len(live) == 1 else search.of_several(groups, partitions)
     if select.distinct:
         parts = [part for part in parts if part.shown is not None]
+    single = search.single(groups, partitions, live, len(parts))
     if not parts:
         reason = "no column is equal in all of its streams and grouped by" if len(live) > 1 else "nothing keys it"
-        return Keying("whole", reason=reason, pairs=pairs)
-    return Keying("keyed", tuple(parts), pairs=pairs)
+        return Keying("whole", reason=DEPENDS if together else reason, pairs=pairs, single=single)
+    return Keying("keyed", tuple(parts), pairs=pairs, single=single)
 
 
 def joined_by_equals(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> bool:
@@ -132,8 +136,8 @@ def _obstacle(select: Select, owner: Query, inputs: Sequence[Input]) -> str | No
         return "it reshapes its rows"
     if any("NATURAL" in each.relation.join or "LATERAL" in each.relation.join for each in inputs):
         return "it has a NATURAL or LATERAL join"
-    if any(_depends(each) and not _apart(each) for each in inputs):
-        return "its windows depend on other rows than a row's own"
+    if any(_depends(each) and not _apart(each) and not _plain_sessions(each) for each in inputs):
+        return DEPENDS
     statics = [each for each in inputs if each.static]
     if statics and not all(each.relation.join in INNER for each in inputs):
         first_is_live = not inputs[0].static
@@ -146,6 +150,11 @@ def _obstacle(select: Select, owner: Query, inputs: Sequence[Input]) -> str | No
 def _depends(each: Input) -> bool:
     """Whether the windows of an input are made by other rows than a row's own."""
     return each.relation.window is not None and not each.relation.window.by_row
+
+
+def _plain_sessions(each: Input) -> bool:
+    """Whether the windows of an input are sessions of all rows together: these are apart by time alone."""
+    return each.relation.window is not None and each.relation.window.kind == "session"
 
 
 def _apart(each: Input) -> frozenset[str]:
@@ -259,6 +268,19 @@ class _Search:
             shown = self.shown({f"#{live}.{column}"})
             parts.append(KeyPart(expression or self._qualified(live, column), shown, own))
         return parts
+
+    def single(
+        self,
+        groups: list[tuple[Token, ...]],
+        partitions: list[list[tuple[Token, ...]]],
+        live: Sequence[int],
+        keys: int,
+    ) -> bool:
+        """Whether each row of the answer comes from one window of the one stream, whose windows other rows make."""
+        if len(live) != 1 or partitions or keys != len(self.apart.get(live[0], ())):
+            return False
+        bounds = {(live[0], column) for column in WINDOW_COLUMNS}
+        return not groups or any(self.resolve(tokens) in bounds for tokens in groups)
 
     # ---- several streams
 
