@@ -219,6 +219,12 @@ def _in_memory(view: View, catalog: Catalog) -> list[str]:
     return lines
 
 
+def _of_sessions(view: View) -> str:
+    """From which rows sessions are computed again, where these are told by the rows that are new."""
+    single = view.ends is not None and view.ends.single and bool(view.ends.columns) and view.emit != "triggers"
+    return ", from the rows of the sessions they are in" if single and view.streams else ""
+
+
 def _comparison(column: str, sign: str, expression: str) -> str:
     return f"{expression} LIKE {column}" if sign == "LIKED BY" else f"{column} {sign} {expression}"
 
@@ -327,10 +333,15 @@ class _Describer:
             lines.append(f"each new row of {_words(read)} meets the rows of the others that are there: each pair once")
         elif view.node == "keyed":
             where = "in memory, on the driver" if view.direct and view.emit == "feed" else "by Spark"
-            nearby = ", from the rows near them in time" if view.nearby else ""
-            lines.append(f"after a run, the keys that its rows touch are computed anew{nearby}, {where}")
+            nearby = ", from the rows near them in time" if view.nearby else _of_sessions(view)
+            touched = (
+                "its rows touch" if not view.closing or view.ends is None else "have late rows or windows that close"
+            )
+            lines.append(f"after a run, the keys that {touched} are computed anew{nearby}, {where}")
         elif view.nearby:
             lines.append("after a run, the rows near its own in time are joined anew, with it and without it")
+        elif _of_sessions(view):
+            lines.append(f"after a run, what its rows touch is computed anew{_of_sessions(view)}")
         else:
             when = "when it fires, and only then" if view.emit == "triggers" else "after a run that touches it"
             lines.append(f"{when}, its whole answer is computed anew and compared with the last")
