@@ -7,6 +7,7 @@ that have late rows. Other rows change windows that are still open, and these ar
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -90,11 +91,8 @@ class _Wait:
         self.view = view
         self.ends = ends
         self.bounds = bounds_of(maintainer, view)
-        stream = view.streams.get(ends.input)
         #: The stream that is read, where its files tell which event times they hold.
-        self.stream = maintainer.catalog.stream(stream) if stream is not None else None
-        if self.stream is not None and (self.stream.time or "").lower() != ends.time.lower():
-            self.stream = None
+        self.stream = sessions.stream_of(maintainer, view)
 
     def changes(self) -> tuple[DataFile, ...]:
         maintainer, view, late = self.maintainer, self.view, self._late()
@@ -139,16 +137,16 @@ class _Wait:
             before = str(bound)
         text = f"SELECT __r.* FROM `@rows` AS __r{marks} WHERE {self._time('__r.')} < {before}"
         late = self.maintainer.core.frames.sql(text, {"@rows": new, **_marks(self.maintainer, self.bounds)})
-        # What is taken back corrects what was shown, and is no row that came.
-        came = (
-            late.where("_diff > 0").selectExpr("sum(_diff)") if "_diff" in late.columns else late.selectExpr("count(*)")
-        )
-        count = came.collect()[0][0] or 0
-        if count:
-            found = LateRows(self.view, None, None, count)
-            found.check()
-            self.maintainer.late.append(found)
-        return late if count or "_diff" in late.columns else None
+        came, gone = "count(*)", "0"
+        if "_diff" in late.columns:  # what is taken back corrects what was shown, and is no row that came
+            came, gone = (f"coalesce(sum(abs(_diff)) FILTER (WHERE _diff {sign} 0), 0)" for sign in "><")
+        ((rows, taken),) = late.selectExpr(came, gone).collect()
+        if not rows and not taken:
+            return None
+        found = LateRows(self.view, None, None, rows)
+        replace(found, rows=rows + taken).check()
+        self.maintainer.late += [found] if rows else []
+        return late
 
     def _any_before(self, bound: int) -> bool:
         """Whether new rows may have earlier event times, as far as their files tell."""

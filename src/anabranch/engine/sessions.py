@@ -7,6 +7,7 @@ New rows that join two sessions are links of one chain like any others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -47,10 +48,10 @@ def spans(maintainer: Maintainer, view: View, rows: DataFrame) -> Spans | None:
     """The sessions that rows of the input of a view touch; None where the whole keys have to be computed."""
     import duckdb
 
-    ends, stream = view.ends, _stream(maintainer, view)
+    ends, stream = view.ends, stream_of(maintainer, view)
     if ends is None or stream is None or not ends.single or not ends.columns:
         return None
-    seeds = _seeds(view, ends, rows).toArrow()
+    seeds = _seeds(view, ends, rows).limit(MOST_KEYS + 1).toArrow()
     if seeds.num_rows > MOST_KEYS:
         return None
     end = ends.columns[0]
@@ -68,13 +69,15 @@ def spans(maintainer: Maintainer, view: View, rows: DataFrame) -> Spans | None:
     return replace(nothing, touched=maintainer.core.spark.createDataFrame(found), within={ends.input: (low, high)})
 
 
-def _stream(maintainer: Maintainer, view: View) -> Stream | None:
-    """The stream that a view reads, where the files of its rows tell which event times they hold."""
+def stream_of(maintainer: Maintainer, view: View) -> Stream | None:
+    """The stream that has the windows of a view, where the files of its rows are all of them and tell their times."""
     ends = view.ends
     id = view.streams.get(ends.input) if ends is not None else None
     stream = maintainer.catalog.stream(id) if id is not None else None
     if ends is None or stream is None or (stream.time or "").lower() != ends.time.lower():
         return None
+    if stream.kept_since != 0 and stream.source is not None:
+        return None  # what came before is read from its source
     return stream if any(each.name == stream.time and each.type == "timestamp" for each in stream.fields) else None
 
 
@@ -101,39 +104,46 @@ def _followed(maintainer: Maintainer, view: View, ends: Ends, stream: Stream, se
     from anabranch.engine.emit import connection
 
     duck, after = connection(), maintainer.after
-    duck.register(SEEDS, seeds)
     low, high = (_most(seeds.column(name), name) for name in ("low", "high"))
-    same = [f"r.{quoted(c)} IS NOT DISTINCT FROM s.k{i}" for i, c in enumerate(_columns(view, ends))]
-    keys = ", ".join([*(f"k{index}" for index in range(len(same))), ALL])
-    time = f"r.{quoted(stream.time or '')}"
-    far = FIRST * ends.gap
-    for _ in range(TIMES):
-        paths = after.table_paths(maintainer.core.ledger, stream.rows_table, low - far, high + far + 1)
-        if not paths:
-            return None
-        rows = (
-            f"SELECT s.*, epoch_us({time}) AS t FROM read_parquet({path_list(paths)}, union_by_name = true) r"
-            f" JOIN {SEEDS} s ON {' AND '.join(same) or 'true'}"
-            f" WHERE {time} BETWEEN {timestamp(str(low - far))} AND {timestamp(str(high + far))}"
-            f" AND epoch_us({time}) BETWEEN s.low - {far} AND s.high + {far}"
-            f" UNION ALL SELECT *, low FROM {SEEDS} UNION ALL SELECT *, high FROM {SEEDS}"
-        )
-        steps = (
-            "SELECT *, t - lag(t) OVER chain AS behind, lead(t) OVER chain - t AS ahead"
-            f" FROM ({rows}) WINDOW chain AS (PARTITION BY {keys} ORDER BY t)"
-        )
-        first = f"max(t) FILTER (WHERE t <= low AND (behind IS NULL OR behind > {ends.gap}))"
-        last = f"min(t) FILTER (WHERE t >= high AND (ahead IS NULL OR ahead > {ends.gap}))"
-        text = (
-            f"SELECT {keys}, first AS low, last AS high, first - {ends.gap} >= low - {far}"
-            f" AND last + {ends.gap} <= high + {far} AS whole"
-            f" FROM (SELECT {keys}, low, high, {first} AS first, {last} AS last FROM ({steps}) GROUP BY ALL)"
-        )
-        found: Any = duck.sql(text).to_arrow_table()
-        if all(found.column("whole").to_pylist()):
-            return found.drop_columns(["whole"])
-        far *= FURTHER
+    time, far = quoted(stream.time or ""), FIRST * ends.gap
+    duck.register(SEEDS, seeds)
+    try:
+        for _ in range(TIMES):
+            paths = after.table_paths(maintainer.core.ledger, stream.rows_table, low - far, high + far + 1)
+            if not paths:
+                return None
+            files = f"read_parquet({path_list(paths)}, union_by_name = true)"
+            near = f"{time} BETWEEN {timestamp(str(low - far))} AND {timestamp(str(high + far))}"
+            rows = f"(SELECT *, epoch_us({time}) AS __t FROM {files} WHERE {near})"
+            found: Any = duck.sql(chains_sql(rows, _columns(view, ends), ends.gap, far)).to_arrow_table()
+            if all(found.column("whole").to_pylist()):
+                return found.drop_columns(["whole"])
+            far *= FURTHER
+    finally:
+        duck.unregister(SEEDS)
     return None
+
+
+def chains_sql(rows: str, columns: Sequence[str], gap: int, far: int) -> str:
+    """For each key of `_seeds`, the first and the last time `__t` of the chain of rows that goes from its low to its
+    high; no further than `far` to each side, and whether that is the `whole` of it."""
+    same = [f"r.{quoted(column)} IS NOT DISTINCT FROM s.k{index}" for index, column in enumerate(columns)]
+    keys = ", ".join([*(f"k{index}" for index in range(len(columns))), ALL])
+    links = (
+        f"SELECT s.*, r.__t AS t FROM {rows} r JOIN {SEEDS} s ON {' AND '.join(same) or 'true'}"
+        f" WHERE r.__t BETWEEN s.low - {far} AND s.high + {far}"
+        f" UNION ALL SELECT *, low FROM {SEEDS} UNION ALL SELECT *, high FROM {SEEDS}"
+    )
+    steps = (
+        "SELECT *, t - lag(t) OVER chain AS behind, lead(t) OVER chain - t AS ahead"
+        f" FROM ({links}) WINDOW chain AS (PARTITION BY {keys} ORDER BY t)"
+    )
+    first = f"max(t) FILTER (WHERE t <= low AND (behind IS NULL OR behind > {gap}))"
+    last = f"min(t) FILTER (WHERE t >= high AND (ahead IS NULL OR ahead > {gap}))"
+    return (
+        f"SELECT {keys}, first AS low, last AS high, first - {gap} >= low - {far} AND last + {gap} <= high + {far}"
+        f" AS whole FROM (SELECT {keys}, low, high, {first} AS first, {last} AS last FROM ({steps}) GROUP BY ALL)"
+    )
 
 
 def _most(column: Any, name: str) -> int:
