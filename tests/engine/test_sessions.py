@@ -173,7 +173,8 @@ def test_what_keys_windows_that_other_rows_make(home: Harness) -> None:
     keyed = {
         f"SELECT window_end, k, j, count(*) AS n FROM {sessions} GROUP BY window_end, k, j": ("keyed", "j, k", True),
         f"SELECT window_end, k, count(*) AS n FROM {sessions} GROUP BY window_end, k": ("keyed", "k", False),
-        f"SELECT window_end, v FROM {sessions} WHERE window_end > window_start": ("keyed", "_k0, _k1", True),
+        f"SELECT window_start AS a, v FROM {sessions} WHERE window_end > window_start": ("keyed", "_k0, _k1", True),
+        f"SELECT date(window_end) AS d, v FROM {sessions}": ("keyed", "_k0, _k1", False),
         f"SELECT window_end, count(*) AS n FROM {sessions} GROUP BY window_end": ("whole", "", False),
         f"SELECT k, j, rank() OVER (PARTITION BY k ORDER BY ts) AS r, window_end FROM {sessions}": (
             "keyed",
@@ -187,10 +188,10 @@ def test_what_keys_windows_that_other_rows_make(home: Harness) -> None:
         home.sql(f"CREATE VIEW v{index} AS {query} EMIT CHANGES")
         view = home.session._core.catalog().find(f"v{index}")
         assert isinstance(view, View)
-        single = view.ends is not None and view.ends.single
+        single = view.ends is not None and view.ends.told
         assert (view.node, ", ".join(key.name for key in view.keys), single) == wanted, query
     told = "\n".join(line for (line,) in home.query("EXPLAIN SELECT * FROM v0"))
-    assert "keyed by j, k" in told and "from the rows of the sessions they are in" in told
+    assert "keyed by j, k, session" in told and "from the rows of the sessions they are in" in told
 
 
 def test_late_rows_of_sessions_are_counted_and_can_fail_a_run(home: Harness) -> None:

@@ -537,7 +537,7 @@ class Maintainer:
         touched = spans.touched.persist()
         try:
             fresh = closing.closed(self, view, self.fresh(view, touched, spans=spans))
-            return self.minus_shown(view, fresh, touched, spans.last)
+            return self.minus_shown(view, fresh, touched, spans.during)
         finally:
             touched.unpersist()
 

@@ -35,13 +35,13 @@ ALL = "one"
 class Spans:
     """The keys that rows touch, k0 and so on, each with the times `low` and `high` of the first and the last row of
     what they touch; None for no rows. `within` has all of these; `input` the rows, in which `time` is the event time. A
-    row of the answer is from the session whose last row is at the time `last`."""
+    row of the answer is from the session that has a row at the time `during`."""
 
     touched: DataFrame | None
     within: dict[str, Range]
     input: str
     time: str
-    last: str
+    during: str
 
 
 def spans(maintainer: Maintainer, view: View, rows: DataFrame) -> Spans | None:
@@ -49,14 +49,12 @@ def spans(maintainer: Maintainer, view: View, rows: DataFrame) -> Spans | None:
     import duckdb
 
     ends, stream = view.ends, stream_of(maintainer, view)
-    if ends is None or stream is None or not ends.single or not ends.columns:
+    if ends is None or stream is None or not ends.told:
         return None
     seeds = _seeds(view, ends, rows).limit(MOST_KEYS + 1).toArrow()
     if seeds.num_rows > MOST_KEYS:
         return None
-    end = ends.columns[0]
-    last = f"unix_micros(__r.{quote_name(end)}) + {view.times[end] - ends.after}"
-    nothing = Spans(None, {}, ends.input, micros_sql(f"__r.{quote_name(ends.time)}"), last)
+    nothing = Spans(None, {}, ends.input, micros_sql(f"__r.{quote_name(ends.time)}"), _during(view, ends))
     if not seeds.num_rows:
         return nothing
     try:
@@ -67,6 +65,14 @@ def spans(maintainer: Maintainer, view: View, rows: DataFrame) -> Spans | None:
         return None
     low, high = (_most(found.column(name), name) for name in ("low", "high"))
     return replace(nothing, touched=maintainer.core.spark.createDataFrame(found), within={ends.input: (low, high)})
+
+
+def _during(view: View, ends: Ends) -> str:
+    """When the first or the last row of the session was that a row of the answer is from."""
+    if ends.starts:
+        return f"unix_micros(__r.{quote_name(ends.starts[0])})"
+    end = ends.columns[0]
+    return f"unix_micros(__r.{quote_name(end)}) + {view.times[end] - ends.after}"
 
 
 def stream_of(maintainer: Maintainer, view: View) -> Stream | None:

@@ -275,8 +275,7 @@ class Build:
         """When the windows of the node below end, as this one shows it."""
         if below.ends is None:
             return None
-        shown = [self._passed_through(select, view, column) for column in below.ends.columns]
-        return replace(below.ends, columns=tuple(name for name in shown if name is not None))
+        return below.ends.renamed(lambda column: self._passed_through(select, view, column))
 
     def _passed_through(self, select: Select, view: View, column: str) -> str | None:
         """The output column that is a column of the only relation as it stands."""
@@ -721,12 +720,14 @@ class Build:
         else:
             every = window.slide if window.kind == "landmark" else window.size
             found = replace(found, after=0, every=every, origin=window.offset)
-        ends = [
-            name
+        shown = [
+            (name, tokens[-1].name.lower())
             for name, tokens in columns_shown(select, inputs, view.fields)
-            if name in view.times and tokens[-1].is_name and tokens[-1].name.lower() in ("window_end", "window_time")
+            if tokens[-1].is_name
+            and (len(tokens) == 1 or (len(tokens) == 3 and tokens[0].name.lower() == live[0].exposed))
         ]
-        return replace(found, columns=tuple(ends))
+        ends = [name for name, column in shown if column in ("window_end", "window_time") and name in view.times]
+        return replace(found, columns=tuple(ends), starts=tuple(n for n, column in shown if column == "window_start"))
 
     def _clock(self, inputs: Sequence[Input]) -> str:
         """What the windows of a node close by."""

@@ -3,8 +3,8 @@ JSON form; the ledger stores them, ids never change and names in the ledger are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from anabranch.algebra.plane import Behind, Distances
@@ -282,7 +282,8 @@ class Ends:
 
     A window ends `after` the time of its last row; or, with `every`, where so much has gone by since `origin`, whatever
     rows there are. With a `gap` these are sessions: rows of one value of the columns `apart` that are not further from
-    each other; `single`: each row of the answer is from one of them. `columns` of the answer show the end.
+    each other; `single`: each row of the answer is from one of them. `columns` of the answer show the end, `starts` the
+    start of a session.
     """
 
     input: str
@@ -294,6 +295,19 @@ class Ends:
     apart: tuple[str, ...] = ()
     single: bool = False
     columns: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> bool:
+        """Whether a row of the answer tells the session that it is from."""
+        return self.single and bool(self.columns or self.starts)
+
+    def renamed(self, name: Callable[[str], str | None]) -> Ends:
+        """The same under other names; None: a column that is not shown any more."""
+        columns, starts = (
+            tuple(new for old in names if (new := name(old)) is not None) for names in (self.columns, self.starts)
+        )
+        return replace(self, columns=columns, starts=starts)
 
     def passed(self, bound: int | None) -> int | None:
         """A bound rounded down to where a row can be in a window that has ended by then: all earlier ones are late.

@@ -84,13 +84,26 @@ def kind_of(view: View) -> str:
         return "lookup"
     if view.blocks and not view.streams:
         return "partial"
+    if by_session(view):
+        return "keyed"
     return view.node if view.node in ("keyed", "join") else "recomputed"
 
 
+def by_session(view: View) -> bool:
+    """Whether only the sessions that new rows touch are computed anew."""
+    return view.ends is not None and view.ends.told and bool(view.streams) and view.emit != "triggers"
+
+
+def reason_of(view: View) -> str:
+    """Why a view is computed as a whole, if it is."""
+    return "" if by_session(view) else view.reason
+
+
 def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
-    """The columns that tell which of its answers new rows touch."""
+    """The columns that tell which of its answers new rows touch; a session is told by none."""
     if view.node:
-        return tuple(_shown_key(view, index) for index in range(len(view.keys)))
+        columns = tuple(_shown_key(view, index) for index in range(len(view.keys)))
+        return (*columns, "session") if by_session(view) else columns
     found: dict[str, None] = {}
     for use in view.blocks if not view.streams else ():
         if use.windowed:
@@ -219,12 +232,6 @@ def _in_memory(view: View, catalog: Catalog) -> list[str]:
     return lines
 
 
-def _of_sessions(view: View) -> str:
-    """From which rows sessions are computed again, where these are told by the rows that are new."""
-    single = view.ends is not None and view.ends.single and bool(view.ends.columns) and view.emit != "triggers"
-    return ", from the rows of the sessions they are in" if single and view.streams else ""
-
-
 def _comparison(column: str, sign: str, expression: str) -> str:
     return f"{expression} LIKE {column}" if sign == "LIKED BY" else f"{column} {sign} {expression}"
 
@@ -300,7 +307,7 @@ class _Describer:
             tuple(view.times),
             self._progress(inputs) + (", up to the last window shown" if view.budget is not None else ""),
             _emits(view),
-            view.reason or self.reasons.get(view.id, ""),
+            reason_of(view) or self.reasons.get(view.id, ""),
             tuple(self._state(view)),
             tuple(self._how(view)),
             " ".join(view.sql.split()) if view.owner is not None else "",
@@ -331,17 +338,14 @@ class _Describer:
                 lines.append(f"over view {self.catalog.view(id).name}: computed when read, from its state")
         elif view.node == "join":
             lines.append(f"each new row of {_words(read)} meets the rows of the others that are there: each pair once")
-        elif view.node == "keyed":
+        elif view.node == "keyed" or by_session(view):
             where = "in memory, on the driver" if view.direct and view.emit == "feed" else "by Spark"
-            nearby = ", from the rows near them in time" if view.nearby else _of_sessions(view)
-            touched = (
-                "its rows touch" if not view.closing or view.ends is None else "have late rows or windows that close"
-            )
+            nearby = ", from the rows near them in time" if view.nearby else ""
+            nearby = ", from the rows of the sessions they are in" if by_session(view) else nearby
+            touched = "have late rows or windows that close" if view.closing and view.ends else "its rows touch"
             lines.append(f"after a run, the keys that {touched} are computed anew{nearby}, {where}")
         elif view.nearby:
             lines.append("after a run, the rows near its own in time are joined anew, with it and without it")
-        elif _of_sessions(view):
-            lines.append(f"after a run, what its rows touch is computed anew{_of_sessions(view)}")
         else:
             when = "when it fires, and only then" if view.emit == "triggers" else "after a run that touches it"
             lines.append(f"{when}, its whole answer is computed anew and compared with the last")

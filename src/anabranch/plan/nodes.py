@@ -297,9 +297,7 @@ def _renamed(view: View, fields: tuple[Field, ...]) -> View:
             {names.get(name, name): each for name, each in known.items()} for known in (meets.behind, meets.closes)
         )
         meets = replace(meets, behind=behind, closes=closes, ends=tuple(names.get(name, name) for name in meets.ends))
-    ends = view.ends
-    if ends is not None:
-        ends = replace(ends, columns=tuple(names.get(name, name) for name in ends.columns))
+    ends = view.ends.renamed(lambda name: names.get(name, name)) if view.ends is not None else None
     return replace(view, fields=fields, keys=keys, times=times, direct=direct, meets=meets, ends=ends)
 
 
