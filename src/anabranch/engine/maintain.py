@@ -561,7 +561,7 @@ class Maintainer:
         within = spans.within if spans is not None else within
 
         def narrow(placeholder: str, frame: DataFrame) -> DataFrame:
-            if within is not None:
+            if within is not None and placeholder not in view.tables:
                 frame = self._partners(view, placeholder, at, within.get(placeholder))
             if counted is not None and placeholder == view.counted:
                 frame = counted
