@@ -299,6 +299,13 @@ class Session:
         """
         self._core.warn = tell
 
+    def on_notice(self, tell: Callable[[str], None]) -> None:
+        """Have somebody told of what a statement is about to do, before it is done: what `ALTER VIEW` keeps and rebuilds.
+
+        Without it, the result of the statement says so.
+        """
+        self._core.tell = tell
+
     @property
     def version(self) -> int:
         """The number of the last commit."""
@@ -365,7 +372,9 @@ class Session:
         if isinstance(statement, CreateView):
             return Result(message=self._definer.create_view(statement, again_is_fine=again))
         if isinstance(statement, AlterView):
-            return Result(message=self._alterer.alter(statement))
+            message = self._alterer.alter(statement)
+            self._core.sinks.move()
+            return Result(message=message)
         if isinstance(statement, CreateSink):
             return Result(message=self._definer.create_sink(statement, again_is_fine=again))
         if isinstance(statement, Drop):

@@ -78,6 +78,23 @@ def test_when_all_are_idle_the_bound_moves_to_the_furthest_and_no_further() -> N
     assert tick(LIVE, declare(ProgressState(), ["a"], now=0), now=99).bound is None
 
 
+def test_in_a_lull_the_clock_moves_the_bound_one_time_out_at_a_time() -> None:
+    policy = replace(LIVE, lull=True)
+    state = observe(policy, ProgressState(), {"a": rows(10)}, now=12)
+    bounds = {}
+    for now in (20, 41, 42, 71, 72, 140):
+        state = tick(policy, state, now)
+        bounds[now] = state.bound
+    # 12 is when the last row came, 2 the delay: 42 - 30 - 2, then a time-out of 30 later.
+    assert bounds == {20: 8, 41: 8, 42: 10, 71: 10, 72: 40, 140: 100}
+    state = observe(policy, state, {"a": rows(90)}, now=141)
+    assert (state.bound, state.idle) == (100, False), "it never goes back: the row is late"
+    assert tick(policy, state, now=170).bound == 100
+    assert tick(policy, end(state), now=999).bound == END
+    assert tick(replace(policy, live=False), state, now=999).bound == 100
+    assert tick(LIVE, state, now=999).bound == 100
+
+
 def test_replayed_data_has_no_idle_time() -> None:
     state = observe(REPLAY, ProgressState(), {"a": rows(10), "b": rows(5)}, now=0)
     assert tick(REPLAY, state, now=10_000).bound == 3
@@ -147,6 +164,7 @@ policies = st.builds(
     idle=st.none() | st.integers(0, 50),
     ahead=st.none() | st.integers(0, 50),
     live=st.booleans(),
+    lull=st.booleans(),
 )
 runs = st.lists(
     st.tuples(
@@ -169,8 +187,10 @@ def test_progress_never_moves_back_and_survives_json(
         assert state.bound is None or (after.bound is not None and after.bound >= state.bound)
         assert set(after.partitions) >= set(state.partitions)
         if isinstance(policy.rule, Delay) and after.bound is not None:
-            assert after.high is not None
-            assert after.bound <= after.high - policy.rule.micros
+            told = [after.high] if after.high is not None else []
+            if policy.lull and policy.live and policy.idle is not None:
+                told.append(now - policy.idle)
+            assert told and after.bound <= max(told) - policy.rule.micros
         assert ProgressState.from_json(json.loads(json.dumps(after.to_json()))) == after
         assert sum(part.ahead_rows for part in after.partitions.values()) == after.ahead_rows
         state = after

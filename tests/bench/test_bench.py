@@ -26,6 +26,15 @@ def test_every_measure_gives_figures_and_exact_totals(tmp_path: Path, capsys: py
         assert totals["exact"] and totals["ours"] == totals["rows"]
         # A pair is given out when both of its rows are there: no window has to close for it.
         assert totals["dropped"] > 0 and (totals["never_emitted"] > 0) == (totals["measure"] != "joins")
-    pictures = ("chart", "keys", "strategies", "joins-size", "joins-skew", "epochs", "disorder-skew")
-    for picture in (f"{name}.svg" for name in pictures):
+    pictures = (
+        "chart",
+        "keys",
+        "strategies",
+        "strategies-groups",
+        "joins-size",
+        "joins-skew",
+        "epochs",
+        "disorder-skew",
+    )
+    for picture in (f"{name}.svg" for name in (*pictures, "strategies-groups")):
         assert (tmp_path / picture).read_text(encoding="utf-8").startswith("<svg")

@@ -102,6 +102,9 @@ class FakeSession:
     def on_warning(self, tell: Callable[[str], None]) -> None:
         self.tell = tell
 
+    def on_notice(self, tell: Callable[[str], None]) -> None:
+        self.notice = tell
+
     def compact(self) -> str:
         return "3 tables reduced"
 

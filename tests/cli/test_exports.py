@@ -19,6 +19,7 @@ import pytest
 import anabranch
 from anabranch.cli.console import Console
 from anabranch.cli.exports import Export, ExportOutput, in_utc, prepare
+from anabranch.cli.main import Front, cli
 from anabranch.errors import AnabranchError, QueryFailed, UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +45,22 @@ ROWS = pa.table(
 
 def read(path: Path) -> pa.Table:
     return pq.read_table(path) if path.suffix == ".parquet" else pa.ipc.open_file(path).read_all()
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (["-o", "parquet", "x.parquet", "SELECT 1"], ["query", "-o", "parquet", "--to", "x.parquet", "SELECT 1"]),
+        (["SELECT 1", "--output", "arrow", "-"], ["query", "SELECT 1", "--output", "arrow", "--to", "-"]),
+        (["-o", "arrow", "SELECT 1"], ["query", "-o", "arrow", "SELECT 1"]),
+        (["-o", "arrow", "-f", "a.sql"], ["query", "-o", "arrow", "-f", "a.sql"]),
+        (["-o", "parquet", "--to", "x.p", "SELECT 1"], ["query", "-o", "parquet", "--to", "x.p", "SELECT 1"]),
+        (["-o", "batch-csv", "x", "SELECT 1"], ["query", "-o", "batch-csv", "x", "SELECT 1"]),
+    ],
+)
+def test_a_file_can_stand_behind_its_format(given: list[str], read: list[str]) -> None:
+    assert isinstance(cli, Front)
+    assert cli.arrange(given) == read
 
 
 @pytest.mark.parametrize("format", ["arrow", "parquet"])
@@ -155,7 +172,7 @@ def test_changes_that_end_are_written_as_their_sum_in_order(
     table = pa.table({"a": [1, None, 3], "at": pa.array([MOMENT] * 3, pa.timestamp("us", "UTC"))})
     session.results = [make.result("changes", table=table)]
     path = tmp_path / "x.parquet"
-    assert run_cli("SELECT a, at FROM t ORDER BY a DESC", "-o", "parquet", "--to", str(path)).code == 0
+    assert run_cli("SELECT a, at FROM t ORDER BY a DESC", "-o", "parquet", str(path)).code == 0
     assert read(path)["a"].to_pylist() == [3, 1, None]
 
 
@@ -252,6 +269,7 @@ class Session:
     def execute(self, text, live, dry_run): yield Result()
     def cancel(self): pass
     def on_warning(self, tell): pass
+    def on_notice(self, tell): pass
     def __enter__(self): return self
     def __exit__(self, *_): pass
 anabranch.connect = lambda *a, **k: Session()

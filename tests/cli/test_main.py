@@ -328,6 +328,7 @@ class Session:
     def execute(self, text, live, dry_run): yield Result()
     def cancel(self): pass
     def on_warning(self, tell): pass
+    def on_notice(self, tell): pass
     def __enter__(self): return self
     def __exit__(self, *_): pass
 anabranch.connect = lambda *a, **k: Session()

@@ -196,6 +196,67 @@ def test_windows_that_have_closed_are_corrected(home: Harness) -> None:
     assert_same_rows(home.emitted("v"), home.batch(sums("sum(n * 2) + 1"), s=[*rows, late]))
 
 
+def test_views_above_take_back_rows_that_so_far_only_came(home: Harness) -> None:
+    """A view that never takes a row back does so when its query is another one; those above follow."""
+    above = {
+        "w": "SELECT concat('k', k) AS kk, n FROM v",
+        "j": "SELECT concat('k', v.k) AS kk, v.n, s.n AS m FROM v JOIN s ON v.k = s.k",
+        "x": "SELECT concat(kk, '!') AS kk, m FROM j",
+    }
+    home.sql(f"{STREAM}; CREATE VIEW v AS SELECT k, n FROM s WHERE n < 3 EMIT CHANGES")
+    for name, query in above.items():
+        home.sql(f"CREATE VIEW {name} AS {query} EMIT CHANGES")
+    home.insert("s", ROWS)
+    seen = list(ROWS)
+    for more, filter in ((MORE, "n > 2"), ([("b", 9)], "n < 2")):
+        alter(home, f"v AS SELECT k, n FROM s WHERE {filter} EMIT CHANGES")
+        for new in ([], more):
+            home.insert("s", new)
+            seen += new
+            v = home.batch(f"SELECT k, n FROM s WHERE {filter}", s=seen)
+            j = [(f"k{k}", n, m) for k, n in v for other, m in seen if k is not None and k == other]
+            assert_same_rows(home.emitted("w"), [(None if k is None else f"k{k}", n) for k, n in v], filter)
+            assert_same_rows(home.emitted("j"), j, filter)
+            assert_same_rows(home.emitted("x"), [(f"{kk}!", m) for kk, _, m in j], filter)
+
+
+@pytest.mark.parametrize("late", ["DROP", "ARCHIVE", "FAIL"])
+def test_views_above_follow_windows_that_leave_late_rows_alone(home: Harness, late: str) -> None:
+    def counts(filter: str) -> str:
+        return (
+            "SELECT window_start, k, count(*) AS c FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE)"
+            f" WHERE {filter} GROUP BY window_start, window_end, k"
+        )
+
+    home.sql(f"{TIMED}; CREATE VIEW v AS {counts('n < 3')} EMIT ON WINDOW CLOSE LATE {late}")
+    home.sql("CREATE VIEW w AS SELECT concat('k', k) AS kk, c FROM v EMIT CHANGES")
+    home.sql("CREATE VIEW g AS SELECT k, sum(c) AS c FROM v GROUP BY k EMIT CHANGES")
+    rows = [("a", 1, "2026-01-01 00:00:05"), ("b", 5, "2026-01-01 00:00:30"), ("b", 1, "2026-01-01 00:01:10")]
+    home.insert("s", rows)
+    assert home.emitted("w") == [("ka", 1)]
+    alter(home, f"v AS {counts('n > 2')} EMIT ON WINDOW CLOSE LATE {late}")
+    assert home.emitted("w") == [("kb", 1)]
+    assert home.emitted("g") == [("b", 1)]
+    home.insert("s", [("c", 9, "2026-01-01 00:01:20"), ("c", 0, "2026-01-01 00:02:00")])
+    assert sorted(home.emitted("w")) == [("kb", 1), ("kc", 1)]
+    assert sorted(home.emitted("g")) == [("b", 1), ("c", 1)]
+
+
+def test_who_listens_is_told_before_anything_is_done(home: Harness) -> None:
+    told: list[tuple[int, str]] = []
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS}")
+    home.insert("s", ROWS)
+    before = home.session.version
+    home.session.on_notice(lambda text: told.append((home.session.version, text)))
+    assert alter(home, "v AS SELECT k, sum(n) AS n, max(n) AS most FROM s GROUP BY k") == ["view v altered"]
+    ((version, text),) = told
+    assert version == before
+    assert text.splitlines()[2:] == [
+        "rebuilt: partials s_by_k (max_n_value), from the rows of s",
+        "refused: nothing",
+    ]
+
+
 def test_other_columns_need_that_nobody_reads_the_view(home: Harness) -> None:
     home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS} EMIT CHANGES; CREATE VIEW w AS SELECT max(n) AS n FROM v")
     home.insert("s", ROWS)
@@ -318,6 +379,7 @@ def test_a_sink_gets_the_correction_once(home: Harness, tmp_path: Path, into: st
         alter(home, "v AS SELECT k, sum(n) AS n, count(*) AS c FROM s GROUP BY k")
     query = "SELECT k, sum(n) AS n FROM s WHERE n > 0 GROUP BY k"
     alter(home, f"v AS {query}")
+    assert_same_rows(_written(home, path, "mode" in into), home.batch(query, s=ROWS), "at once, not after the next run")
     home.insert("s", MORE)
     home.reopen()
     home.insert("s", [("b", 7)])

@@ -58,6 +58,37 @@ def test_changes_add_up_however_often_a_reader_stops(home: Harness) -> None:
     assert set(held.values()) <= {0, 1}
 
 
+def test_a_version_before_changes_were_kept_is_caught_up_with(home: Harness) -> None:
+    """Who had the answer at a version is given what is to be added to it, whether or not changes were kept then."""
+    start(home)
+    home.insert("s", [("a", 1), ("b", 1), ("c", 1)])
+    read_at = home.session.version
+    held = Counter(home.table("v"))
+    home.insert("s", [("a", 2), ("d", 1)])
+    batches = list(home.session.subscribe("v", read_at))
+    assert changes(batches[0]) == [("a", 1, 1, -1), ("a", 2, 3, 1), ("d", 1, 1, 1)]
+    home.insert("s", [("b", 5)])
+    again = list(home.session.subscribe("v", read_at))
+    assert [row for batch in again for row in changes(batch)] == [
+        ("a", 1, 1, -1), ("a", 2, 3, 1), ("b", 1, 1, -1), ("b", 2, 6, 1), ("d", 1, 1, 1),
+    ]  # fmt: skip
+    for *row, diff in (row for batch in again for row in changes(batch)):
+        held[tuple(row)] += diff
+    assert sorted(held.elements()) == sorted(home.table("v"))
+    rest = [changes(batch) for batch in home.session.subscribe("v", batches[-1].version) if batch.changes.num_rows]
+    assert rest == [[("b", 1, 1, -1), ("b", 2, 6, 1)]]
+
+
+def test_a_version_that_is_gone_and_had_no_changes_is_refused(home: Harness) -> None:
+    start(home)
+    home.insert("s", [("a", 1)])
+    ledger = home.session._core.ledger
+    ledger.vacuum(keep_versions=1)
+    gone = ledger.oldest - 1
+    with pytest.raises(AnabranchError, match=rf"keeps its changes since version {gone + 2}, and version {gone} can no"):
+        list(home.session.subscribe("v", gone))
+
+
 def test_subscribe_as_a_statement(home: Harness) -> None:
     start(home, " EMIT CHANGES")
     version = home.session.version

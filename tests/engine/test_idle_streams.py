@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anabranch.engine import system
+from anabranch.errors import AnabranchError
 from anabranch.plan.catalog import Stream
 from anabranch.testing import FakeClock, Harness
 
@@ -100,3 +101,33 @@ def test_an_idle_stream_is_not_waited_for(tmp_path: Path, spark: SparkSession) -
         assert idle(home) == ["few"]
         late = home.query("SELECT view, sum(rows) FROM sys.late_rows GROUP BY view ORDER BY view")
         assert late == [(name, 28) for name in ("chunks", "joined", "united")]
+
+
+def test_a_silent_stream_goes_on_by_the_clock_if_it_is_told_to(tmp_path: Path, spark: SparkSession) -> None:
+    mark = "WATERMARK FOR timestamp ORDERED IDLE AFTER INTERVAL 20 SECONDS THEN BY CLOCK"
+    clock = FakeClock(NOON)
+    with Harness(tmp_path / "home", spark, clock=clock) as home:
+        home.sql(STREAM.replace("WATERMARK FOR timestamp ORDERED", mark).format("a", "rows_per_second => 1"))
+        query = f"SELECT window_end AS e, count(*) AS c FROM TUMBLE(a, {WINDOW}) GROUP BY window_start, window_end"
+        home.sql(f"CREATE VIEW v AS {query} EMIT ON WINDOW CLOSE")
+        step(home, "a")
+        clock.forward(15)
+        step(home, "a")
+        assert shown(home, "v") == {10: 10}
+        clock.forward(19)
+        step(home, "a", silent=True)
+        assert shown(home, "v") == {10: 10}
+        clock.forward(16)
+        home.reopen()
+        step(home, "a", silent=True)
+        assert shown(home, "v") == {10: 10}, "15 seconds: the second window may still get rows"
+        clock.forward(5)
+        step(home, "a", silent=True)
+        assert shown(home, "v") == {10: 10, 20: 5}
+        step(home, "a")  # rows from 15 to 54, some for a window that was shown
+        assert shown(home, "v")[20] == 10
+
+
+def test_the_clock_is_for_live_streams(home: Harness) -> None:
+    with pytest.raises(AnabranchError, match="do not come as they happen"):
+        home.sql("CREATE STREAM s (ts TIMESTAMP, WATERMARK FOR ts ORDERED IDLE AFTER '1 minute' THEN BY CLOCK)")

@@ -9,8 +9,10 @@ from __future__ import annotations
 from datetime import date
 from decimal import Decimal
 
+import duckdb
 import pytest
 
+from anabranch.engine.hot import Hot
 from anabranch.testing import Harness, Row, assert_same_rows
 
 pytestmark = pytest.mark.spark
@@ -206,6 +208,7 @@ QUERIES = {
     "groups_with_groups": "SELECT g.k, g.c, h.y FROM (SELECT k, count(*) AS c FROM s GROUP BY k) g"
     " JOIN (SELECT k, max(y) AS y FROM z GROUP BY k) h ON g.k = h.k",
     "top_groups": "SELECT k, count(*) AS c FROM s GROUP BY k ORDER BY c DESC, k LIMIT 2",
+    "pairs_of_groups": "SELECT k, count(DISTINCT x, k) AS c FROM s GROUP BY k",
     "sorted_groups": "SELECT k, count(*) AS c FROM s GROUP BY k ORDER BY k",
 }
 
@@ -230,3 +233,22 @@ def test_every_query_is_a_view(home: Harness) -> None:
         for name, query in QUERIES.items():
             check(home, name, home.batch(query, s=rows_s, z=rows_z))
         home.compact()
+
+
+def test_what_duckdb_cannot_do_is_done_by_spark_and_told_once(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is lost where memory of a view is not to be had: its runs take longer, and somebody is told."""
+    told: list[str] = []
+    home.session.on_warning(told.append)
+    query = "SELECT k, sum(x) AS x FROM s GROUP BY k"
+    home.sql(f"CREATE STREAM s (k STRING, x INT); CREATE VIEW v AS {query} EMIT CHANGES")
+    rows: list[Row] = [("a", 1), ("b", 2), ("a", 3), (None, 4)]
+    home.insert("s", rows[:1])
+
+    def fails(*_: object) -> None:
+        raise duckdb.BinderException("no such thing")
+
+    monkeypatch.setattr(Hot, "_ready", fails)
+    home.insert("s", rows[1:3])
+    home.insert("s", rows[3:])
+    assert_same_rows(home.emitted("v"), home.batch(query, s=rows))
+    assert told == ["view v is computed by Spark from now on, and runs take longer: no such thing"]

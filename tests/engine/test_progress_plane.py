@@ -150,7 +150,8 @@ JOINED = "FROM s [RANGE 3 SECONDS, WA ts], r [RANGE 2 SECONDS, WA ts] WHERE s.k 
 
 
 def test_windows_over_pairs_close_by_the_time_they_ask_for(home: Harness) -> None:
-    """By one time when the other side has passed it by its window; by the later, or by both, when both sides have."""
+    """By one time when the other side has passed it by its window; by the later when both sides have passed that; and
+    by both when each side has passed its own."""
     for name in "sr":
         home.sql(f"CREATE STREAM {name} (k STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 30 DAYS)")
     home.sql(f"CREATE VIEW pairs AS SELECT s.ts AS a, r.ts AS b, greatest(s.ts, r.ts) AS later {JOINED} EMIT CHANGES")
@@ -165,12 +166,15 @@ def test_windows_over_pairs_close_by_the_time_they_ask_for(home: Harness) -> Non
     ]  # fmt: skip
     rows: dict[str, list[int]] = {"s": [], "r": []}
     found = []
+    bounds = {"s": 0, "r": 0}
+    early = 0
     for stream, what in script:
         if isinstance(what, list):
             home.insert(stream, [("x", after(second)) for second in what])
             rows[stream] += what
             continue
         home.advance(stream, None if what is None else after(what))
+        bounds[stream] = 99 if what is None else what
         told = dict(home.query("SELECT view, progress FROM sys.progress WHERE kind = 'view' AND NOT ended"))
         if (stream, what) in (("s", 6), ("s", None)):
             continue
@@ -185,11 +189,14 @@ def test_windows_over_pairs_close_by_the_time_they_ask_for(home: Harness) -> Non
             closed: Counter[tuple[datetime, ...]] = Counter()
             for (a, b), count in pairs.items():
                 time = {"by_a": a, "by_b": b}.get(view, max(a, b))
-                if time < seconds.get(view, 99):
+                boxed = view == "both" and a < bounds["s"] and b < bounds["r"]
+                early += boxed and time >= seconds.get(view, 99)
+                if time < seconds.get(view, 99) or boxed:
                     closed[(after(a), after(b)) if view == "both" else (after(time + 1),)] += count
             shown = {row[:-1]: row[-1] for row in home.query(f"SELECT {columns}, c FROM {view}")}
             assert shown == closed, f"{view} after {stream} {what}"
         found.append([seconds.get(view) for view in ("by_a", "by_b", "by_later", "both")])
+    assert early, "no pair was closed before both sides had passed its later time"
     assert found == [[5, 4, 6, 6], [5, 8, 8, 8], [12, 10, 12, 12], [12, 15, 15, 15], [None] * 4]
     assert home.query("SELECT * FROM sys.late_rows") == []
 
@@ -221,6 +228,7 @@ def test_the_law_of_joined_windows(spark: SparkSession, seed: int) -> None:
         for name, query in WINDOW_JOINS.items():
             home.sql(f"CREATE VIEW {name} AS {query} EMIT CHANGES")
             home.sql(f"CREATE VIEW over_{name} AS {over.format(name, times[name])} {CLOSES}")
+            home.sql(f"CREATE VIEW both_{name} AS SELECT a, b, count(*) AS c FROM {name} GROUP BY a, b {CLOSES}")
         runs = {name: list(cuts(rows[name], chance))[:4] for name in "sr"}
         order = [name for name in "sr" for _ in runs[name]]
         chance.shuffle(order)
@@ -233,3 +241,5 @@ def test_the_law_of_joined_windows(spark: SparkSession, seed: int) -> None:
             assert_same_rows(home.table(name), home.batch(query, **kept), query)
             closed = over.format(f"({query})", times[name])
             assert_same_rows(home.table(f"over_{name}"), home.batch(closed, **kept), closed)
+            closed = f"SELECT a, b, count(*) AS c FROM ({query}) GROUP BY a, b"
+            assert_same_rows(home.table(f"both_{name}"), home.batch(closed, **kept), closed)

@@ -10,6 +10,7 @@ import pytest
 
 from anabranch.engine import local
 from anabranch.errors import AnabranchError
+from anabranch.plan.catalog import View
 from anabranch.testing import Harness
 
 pytestmark = pytest.mark.spark
@@ -32,7 +33,19 @@ JOINS = {
     "retracting": """SELECT x.k, x.n, b.ts FROM (SELECT k, count(*) AS n FROM a GROUP BY k) AS x
         JOIN b ON x.k = b.k WHERE x.n > 3""",
     "unbounded": "SELECT a.k, b.ts AS bt FROM a JOIN b ON a.k = b.k",
+    "filtered": """WITH some AS (SELECT k + 1 AS j, ts AS at FROM a WHERE k >= 0), fewer AS (SELECT * FROM some)
+        SELECT x.j, x.at, y.ts AS bt FROM fewer AS x JOIN (SELECT * FROM b WHERE k > 0) AS y ON x.j = y.k + 1
+        AND y.ts BETWEEN x.at - INTERVAL 20 SECONDS AND x.at + INTERVAL 30 SECONDS""",
+    "grouped": """SELECT a.k, count(*) AS n, count(DISTINCT b.ts) AS d, max(b.ts) AS last FROM a
+        JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL 20 SECONDS AND a.ts + INTERVAL 30 SECONDS
+        GROUP BY a.k HAVING count(*) > 1""",
+    "distinct_pairs": """SELECT DISTINCT x.k, b.k AS bk FROM (SELECT * FROM a WHERE k >= 0) AS x
+        JOIN b ON b.ts BETWEEN x.ts - INTERVAL 20 SECONDS AND x.ts + INTERVAL 30 SECONDS""",
+    "all_of_them": """SELECT count(*) AS n, count(a.k) FILTER (WHERE b.k = 1) AS m FROM a, b WHERE a.k = b.k
+        AND b.ts BETWEEN a.ts - INTERVAL 20 SECONDS AND a.ts + INTERVAL 30 SECONDS""",
 }
+#: Nodes that join within 50 seconds.
+BANDS = ("band", "filtered", "grouped", "distinct_pairs", "all_of_them")
 BAND = "a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL 20 SECONDS AND a.ts + INTERVAL 30 SECONDS"
 BESIDE = "b.ts BETWEEN a.ts - INTERVAL 5 SECONDS AND a.ts + INTERVAL 3 SECONDS"
 OUTER = {
@@ -47,6 +60,10 @@ OUTER = {
         AND y.ts > x.ts AND y.ts <= x.ts + INTERVAL 15 SECONDS""",
     "three_full": f"""SELECT a.k, a.ts AS at, b.ts AS bt, c.ts AS ct FROM a FULL JOIN b ON {BAND}
         LEFT JOIN a AS c ON c.k = b.k AND c.ts BETWEEN b.ts AND b.ts + INTERVAL 10 SECONDS""",
+    "filtered_full": f"""WITH some AS (SELECT k, ts FROM b WHERE k > 0)
+        SELECT a.k, a.ts AS at, b.k AS bk, b.ts AS bt FROM (SELECT * FROM a WHERE k < 2) AS a
+        FULL JOIN some AS b ON {BAND}""",
+    "named": f"SELECT a.k, a.ts AS at, b.ts AS bt, name FROM a LEFT JOIN b ON {BAND} LEFT JOIN t ON t.k = a.k",
 }
 
 
@@ -68,8 +85,9 @@ def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
     pick = random.Random(7)
     rows: dict[str, list[tuple[Any, ...]]] = {"a": [], "b": []}
     core = home.session._core
-    band = core.catalog().find("band")
-    assert band is not None
+    found = [view for view in core.catalog().of(View) if view.node == "join"]
+    bands = [view for view in found if (view.owner or view.id) in BANDS]
+    assert len(bands) == len(BANDS)
     runs = 9 if engine == "duckdb" else 3
     for run in range(runs):
         for stream in pick.sample(["a", "b"], 2):
@@ -77,7 +95,7 @@ def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
             rows[stream] += new
             home.insert(stream, new)
             # In memory: what the progress of the other side leaves, 40 seconds' worth of each, and one run.
-            assert core.warm.rows_of(band.id) <= 2 * (6 * 40 // 20 + 6) + 6
+            assert all(core.warm.rows_of(band.id) <= 2 * (6 * 40 // 20 + 6) + 6 for band in bands)
         if run == runs // 2:
             home.compact()
             home.reopen()
@@ -91,7 +109,7 @@ def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
 
 #: How far behind progress the rows may be that these hold: twice the way that partners can be apart, there and back.
 REACH = {"lefts": 50, "rights": 50, "fulls": 50, "semis": 50, "antis": 50, "beside": 8, "alone": 8, "itself_left": 15,
-         "three_full": 100}  # fmt: skip
+         "three_full": 100, "filtered_full": 50, "named": 50}  # fmt: skip
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
@@ -100,8 +118,8 @@ def test_outer_joins_are_the_same_and_look_at_rows_nearby_only(
 ) -> None:
     if engine == "spark":
         monkeypatch.setattr(local, "changes", lambda *_: None)
-    home.sql(STREAMS)
-    by_spark = ("fulls", "beside", "itself_left", "three_full")
+    home.sql(f"{STREAMS}; CREATE TABLE t (k INT, name STRING); INSERT INTO t VALUES (0, 'none'), (1, 'one')")
+    by_spark = ("beside", "itself_left", "three_full", "filtered_full", "named")
     joins = {name: query for name, query in OUTER.items() if engine == "duckdb" or name in by_spark}
     for name, query in joins.items():
         home.sql(f"CREATE VIEW {name} AS {query} EMIT CHANGES")
@@ -126,8 +144,10 @@ def test_outer_joins_are_the_same_and_look_at_rows_nearby_only(
             home.compact()
             home.reopen()
             core = home.session._core
+            home.sql("INSERT INTO t VALUES (0, 'zero'); REFRESH TABLE t")
+    table = [(0, "none"), (1, "one"), (0, "zero")]
     for name, query in joins.items():
-        expected = home.batch(query, **rows)
+        expected = home.batch(query, **rows, t=table)
         assert home.emitted(name) == expected, name
         assert home.table(name) == expected, name
     if engine == "duckdb":
@@ -152,8 +172,31 @@ def test_a_join_that_drops_late_rows_finds_only_what_is_in_time(home: Harness) -
     assert [row[1] for row in home.table("in_time")] == [last]
 
 
+#: What is said of joins that look at all rows, in the words of their own names.
+UNBOUNDED = {
+    "SELECT x.k FROM a AS x JOIN b AS y ON x.k = y.k": "row of x can meet any row of y, however old, so all of"
+    " them are looked at; a condition on their times bounds that: y.ts BETWEEN x.ts - INTERVAL 1 HOUR AND x.ts + INTER",
+    "SELECT x.k FROM (SELECT * FROM a WHERE k > 0) AS x JOIN b AS y ON x.k = y.k": "y.ts BETWEEN x.ts - INTERVAL 1",
+    "SELECT a.k FROM a JOIN n ON a.k = n.k": "n has no event time that could bound that: declare one first, WATERMARK",
+    f"SELECT a.k FROM a JOIN b ON {BAND} JOIN b AS c ON c.k = a.k": "a row of a can meet any row of c, however old",
+    "SELECT a.k FROM a JOIN b ON a.k = b.k AND b.ts >= a.ts": "a row of b can meet any row of a, however old",
+    "SELECT a.k FROM a JOIN (SELECT k, max(ts) AS ts FROM b GROUP BY k) AS y ON a.k = y.k": "all rows of y are looked",
+    "SELECT a.k FROM a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k": "all rows of b are looked at, however",
+    "SELECT a.k, t.name FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN t ON t.k = a.k": "a row of a can meet any row of b",
+    f"SELECT a.k, count(b.k) AS n FROM a LEFT JOIN b ON {BAND} GROUP BY a.k": "computed anew from all rows of a and b",
+    f"SELECT a.k, median(b.k) AS n FROM a JOIN b ON {BAND} GROUP BY a.k": "computed anew from all rows of a and b",
+}
+BOUNDED = [
+    f"SELECT a.k, t.name FROM a LEFT JOIN b ON {BAND} LEFT JOIN t ON t.k = a.k",
+    f"SELECT a.k, sum(b.k) AS n FROM a JOIN b ON {BAND} GROUP BY a.k",
+    f"SELECT a.k FROM (SELECT * FROM a WHERE k > 0) AS a JOIN (SELECT k, ts FROM b) AS b ON {BAND}",
+    "SELECT count(*) AS n FROM TUMBLE(a, ts, INTERVAL 10 SECONDS) AS a JOIN TUMBLE(b, ts, INTERVAL 10 SECONDS) AS b"
+    " ON a.k = b.k AND a.window_end = b.window_end GROUP BY a.window_end",
+]
+
+
 def test_what_is_said_of_bounds(home: Harness) -> None:
-    home.sql(STREAMS)
+    home.sql(f"{STREAMS}; CREATE STREAM n (k INT); CREATE TABLE t (k INT, name STRING)")
     told = home.session.sql(f"CREATE VIEW u AS {JOINS['unbounded']} EMIT CHANGES").message or ""
     assert "UNBOUNDED: a row of a can meet any row of b" in told
     assert "b.ts BETWEEN a.ts - INTERVAL 1 HOUR AND a.ts + INTERVAL 1 HOUR" in told
@@ -162,5 +205,10 @@ def test_what_is_said_of_bounds(home: Harness) -> None:
     assert home.session.sql(f"CREATE VIEW read_b AS {JOINS['band']}").message == "view read_b created"
     plan = "\n".join(str(row[0]) for row in home.query(f"EXPLAIN {JOINS['band']} EMIT CHANGES"))
     assert "rows of a are in memory if they are 30 seconds behind the progress of b" in plan
+    for query, words in UNBOUNDED.items():
+        (plan,) = {str(row[0]).strip() for row in home.query(f"EXPLAIN {query} EMIT CHANGES") if "UNBOUNDED:" in row[0]}
+        assert words in plan
+    for query in BOUNDED:
+        assert "UNBOUNDED:" not in str(home.query(f"EXPLAIN {query} EMIT CHANGES")), query
     with pytest.raises(AnabranchError, match="LATE DROP is about windows"):
         home.sql(f"CREATE VIEW w AS {JOINS['unbounded']} EMIT CHANGES LATE DROP")

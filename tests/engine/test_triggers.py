@@ -83,6 +83,23 @@ def test_counting_over_everything_and_over_windows(home: Harness) -> None:
     assert home.table("windows") == [(start, 2), (start.replace(second=5), 2)]
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, count(*) AS n FROM (SELECT k, n FROM s WHERE n > 0) GROUP BY k",
+        "WITH t AS (SELECT lower(k) AS k FROM s WHERE n > 0) SELECT k, count(*) AS n FROM t GROUP BY k",
+    ],
+)
+def test_counting_is_exact_over_what_only_filters_and_projects(home: Harness, query: str) -> None:
+    home.sql(f"CREATE STREAM s (k STRING, n INT); CREATE VIEW v AS {query} TRIGGER COUNTING 3")
+    home.insert("s", [("a", 0), *[("a", 1)] * 5, ("b", 1)])
+    assert home.table("v") == [("a", 3)]
+    home.insert("s", [("a", 1), ("a", 0), ("a", 1)])
+    assert home.table("v") == [("a", 6)]
+    home.sql(f"CREATE VIEW behind AS {query} TRIGGER COUNTING 3")
+    assert home.table("behind") == [("a", 6)]
+
+
 # ---- AFTER DELAY, and all of them together
 
 

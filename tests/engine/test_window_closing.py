@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.errors import SqlError
+from anabranch.errors import QueryFailed, SqlError
 from anabranch.testing import Harness
 
 pytestmark = pytest.mark.spark
@@ -182,3 +182,41 @@ def test_windows_without_rows_are_skipped_or_filled_in(home: Harness) -> None:
     assert sorted(home.query("SELECT * FROM by_rows")) == [(0, 2), (1, 2), (2, 2), (3, 0), (4, 1)]
     with pytest.raises(SqlError, match="nothing to group by"):
         home.query("SELECT k, count(*) FROM TUMBLE(s, ts, INTERVAL 1 MINUTE, FILLED => true) GROUP BY k, window_start")
+
+
+def test_views_above_follow_what_windows_emit(home: Harness) -> None:
+    """Whatever becomes of late rows: views above show what was emitted below, and are not behind."""
+    home.sql("CREATE STREAM s (k INT, ts TIMESTAMP, WATERMARK FOR ts AS ts)")
+    policies = ["correct", "drop", "archive", "fail"]
+    for late in policies:
+        home.sql(
+            f"CREATE VIEW v_{late} AS SELECT window_start, k, count(*) AS c FROM TUMBLE(TABLE s, DESCRIPTOR(ts),"
+            f" INTERVAL 1 MINUTE) GROUP BY window_start, window_end, k EMIT ON WINDOW CLOSE LATE {late}"
+        )
+        home.sql(f"CREATE VIEW texts_{late} AS SELECT concat('k', k) AS k, c FROM v_{late} EMIT CHANGES")
+        home.sql(f"CREATE VIEW sums_{late} AS SELECT k, sum(c) AS c FROM v_{late} GROUP BY k EMIT CHANGES")
+        home.sql(f"CREATE VIEW kinds_{late} AS SELECT DISTINCT k, c FROM v_{late} EMIT CHANGES")
+
+    def check(wanted: dict[str, list[int]]) -> None:
+        """The counts of key 1 that each view is to have emitted, and views above in step with them."""
+        for late in policies:
+            counts = wanted.get(late, wanted["others"])
+            assert sorted(c for _, _, c in home.emitted(f"v_{late}")) == counts, late
+            assert sorted(home.emitted(f"texts_{late}")) == [("k1", c) for c in counts], late
+            assert home.emitted(f"sums_{late}") == [(1, sum(counts))], late
+            assert sorted(home.emitted(f"kinds_{late}")) == [(1, c) for c in sorted(set(counts))], late
+
+    home.insert("s", [(1, at(10))])
+    home.insert("s", [(1, at(130))])
+    check({"others": [1]})
+    with pytest.raises(QueryFailed, match="LATE FAIL"):
+        home.insert("s", [(1, at(20))])
+    home.sql("; ".join(f"DROP VIEW {name}_fail" for name in ("texts", "sums", "kinds", "v")))
+    policies.remove("fail")
+    home.insert("s", [(1, at(20))])
+    home.insert("s", [(1, at(300))])
+    check({"correct": [1, 2], "others": [1, 1]})
+    home.sql("CREATE VIEW at_read AS SELECT k, sum(c) AS c FROM v_archive GROUP BY k")
+    assert home.table("at_read") == [(1, 3)], "a read has the rows of the archive"
+    home.sql("CREATE VIEW later AS SELECT k, sum(c) AS c FROM v_archive GROUP BY k EMIT CHANGES")
+    assert home.table("later") == [(1, 2)], "a view made late is the same as one made early"

@@ -1,4 +1,7 @@
-"""The law with EMIT ON WINDOW CLOSE: it holds for what has closed after every run, and for everything at the end."""
+"""The law with EMIT ON WINDOW CLOSE: it holds for what has closed after every run, and for everything at the end.
+
+Rows that come after the end are late like any others, and correct what is shown.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +44,7 @@ def check_emission(
 ) -> None:
     chance = random.Random(seed)
     runs = list(cuts(shuffled(given, chance), chance, empty=True))[:most_runs]
+    after_the_end = list(cuts(shuffled(given, chance), chance))[:2]
     seen: list[Row] = []
     views: dict[str, str] = {}
     late = chance.choice(names)
@@ -49,6 +53,8 @@ def check_emission(
     with Harness(None, spark) as home:
         home.sql(STREAM)
         home.sql(TABLE)
+
+        home.sql(f"CREATE VIEW at_once AS {WINDOWED[late]} EMIT CHANGES")
 
         def create(name: str) -> None:
             views[name] = f"v{len(views)}"
@@ -72,6 +78,10 @@ def check_emission(
                 if chance.random() < often:
                     check_shown(home, views[name], WINDOWED[name], seen, progress)
         home.advance("s")
+        for run in (*after_the_end, *after_the_end[:1]):
+            home.insert("s", run)
+            seen += run
+        assert_same_rows(home.emitted("at_once"), home.batch(WINDOWED[late], s=seen), WINDOWED[late])
         for name in names:
             check_shown(home, views[name], WINDOWED[name], seen, datetime(9000, 1, 1))
             held: dict[Row, int] = {}

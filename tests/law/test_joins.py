@@ -69,13 +69,14 @@ class Fed:
     def run(self, stream: str, rows: list[Row]) -> None:
         core = self.home.session._core
         snapshot, catalog = core.ledger.snapshot(), core.catalog()
-        views = [view for name in self.names if (view := catalog.find(name)) is not None]
+        roots = [view for name in self.names if isinstance(view := catalog.find(name), View)]
+        views = [node for view in roots for node in (view, *catalog.nodes_of(view))]
         bounds = {id: core.progress(snapshot, id).bound for id in NAMES}
         self.home.insert(stream, rows)
         self.rows[stream] += rows
         for view in views:
-            assert isinstance(view, View)
-            if view.views or stream not in view.met.values() or not (view.node == "join" or view.nearby):
+            looks_near = view.node == "join" or view.nearby
+            if not view.near or not view.of_streams or stream not in view.met.values() or not looks_near:
                 continue
             since = view.needed({name: bounds[id] for name, id in view.met.items()})
             inside = sum(_micros(row) >= since.get(name, 0) for name, id in view.met.items() for row in self.rows[id])

@@ -131,6 +131,33 @@ def test_adaptive_windows_share_a_table_with_their_equals_alone(world: World) ->
     assert node.state[0].what.startswith("one row a run, window or span and key")
 
 
+@pytest.mark.parametrize(
+    ("query", "told_of"),
+    [
+        (hop("auto"), "strategy panes; {}: panes 24, windows 15, adaptive 15, rows 15"),
+        (hop("windows"), "strategy windows; {}: panes 24, windows 15, adaptive 15, rows 15"),
+        (hop("adaptive"), "strategy adaptive; {}: panes 24, windows 15, adaptive 15, rows 15"),
+        (hop("rows"), "because it is asked to look at rows; {}: panes 24, windows 15, adaptive 15, rows 15"),
+        (
+            hop("auto", slide=1),
+            "strategy panes by difference; {}: panes 29, windows 15, adaptive 15, rows 15, panes by difference 9",
+        ),
+        (hop("panes", slide=1, items="max(n) AS n"), "strategy panes; {}: panes 29, windows 15, adaptive 15, rows 15"),
+        (ending(3), "strategy bins; {}: bins 6, rows 15"),
+    ],
+)
+def test_what_all_strategies_would_cost_is_shown(world: World, query: str, told_of: str) -> None:
+    """150 rows in 100 seconds, and 125 groups of a pane of 2 seconds in that time."""
+    known = world.make(f"CREATE VIEW known AS {hop('panes')}").blocks[0].panes
+    world.loads.update({"s": Load(150, 0, 100_000_000), known: Load(125, 0, 100_000_000)})
+    assert told_of.format("predicted cost of a window, in steps") in told(world.explain(query))
+
+
+def test_without_figures_it_is_said_what_is_assumed(world: World) -> None:
+    assert "to predict costs, and many rows of a group in each pane are assumed" in told(world.explain(hop("auto")))
+    assert "assumed" not in told(world.explain(hop("windows")))
+
+
 def test_bins_keep_partials_of_values_where_rows_can_be_taken_out_again(world: World) -> None:
     every = world.make(f"CREATE VIEW every AS {ending(1)}")
     third = world.make(f"CREATE VIEW third AS {ending(3)} EMIT CHANGES")
@@ -142,7 +169,8 @@ def test_bins_keep_partials_of_values_where_rows_can_be_taken_out_again(world: W
     assert ends == ["count(*)", "count_if((_row_num + 1) % 3 = 0)", "count(*)"]
     assert (third.node, rank.blocks[0].bins) == ("whole", (10_000_000, 3, "rank", "rows"))
     (node,) = [node for node in explain_view(every, world.catalog, world.surroundings).nodes if node.name == "every"]
-    assert "strategy bins; a row comes in with the windows" in "\n".join(node.how)
+    assert "a row comes in with the windows" in "\n".join(node.how)
+    assert "strategy bins; too little is known of the stream to predict costs" in "\n".join(node.how)
     assert node.keys == ("window_start", "window_end")
     assert node.state[0].what.startswith("one row a run, value and key") and not node.state[0].bounded
 
@@ -317,6 +345,21 @@ def test_the_progress_of_a_stream(others: dict[str, object], rule: str) -> None:
 )
 def test_what_fires(world: World, clause: str, said: str) -> None:
     assert world.nodes(f"{TUMBLE} {clause}")["query"].emits.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("query", "together"),
+    [
+        ("SELECT k, count(*) AS c FROM s GROUP BY k", False),
+        ("SELECT k, count(*) AS c FROM (SELECT k FROM s WHERE n > 0) GROUP BY k", False),
+        ("SELECT label, count(*) AS c FROM s JOIN names ON s.k = names.k GROUP BY label", False),
+        ("SELECT s.k, count(*) AS c FROM s JOIN r ON s.k = r.k GROUP BY s.k", True),
+        ("SELECT c, count(*) AS keys FROM (SELECT k, count(*) AS c FROM s GROUP BY k) GROUP BY c", True),
+    ],
+)
+def test_what_has_no_order_inside_a_run_counts_together(world: World, query: str, together: bool) -> None:
+    said = world.nodes(f"{query} TRIGGER COUNTING 3")["query"].emits
+    assert said.endswith("(those that one run changes count together)") == together
 
 
 # ---- state

@@ -6,7 +6,7 @@ from typing import Any
 
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.plan.catalog import Catalog, Key, Panes, Stream, to_json
-from anabranch.plan.strategy import ADAPTIVE, PANES, ROWS, WINDOWS, Load, strategy_of
+from anabranch.plan.strategy import ADAPTIVE, BY_DIFFERENCE, PANES, ROWS, WINDOWS, Load, strategy_of
 
 SECOND = 1_000_000
 STREAM = Stream("s", "s", "", (), "ts", None, None, None, None, {}, "all", False)
@@ -41,9 +41,23 @@ def test_without_anything_known_it_is_panes() -> None:
 def test_the_cheaper_one_is_taken() -> None:
     loads = {"s": Load(2_000, 0, 100 * SECOND), "p": Load(10, 0, 70 * SECOND)}
     found = strategy_of("auto", HOP, STREAM, ("k",), catalog(), loads.get)
-    assert found.name == PANES and found.costs == {PANES: 26.0, WINDOWS: 100.0}
+    assert found.name == PANES and found.costs == {PANES: 26.0, WINDOWS: 100.0, ADAPTIVE: 26.0, ROWS: 100.0}
     assert chosen("auto", dense(13)) == PANES
     assert chosen("auto", dense(14)) == WINDOWS
+
+
+def test_panes_by_difference_pay_where_panes_do_not() -> None:
+    """Many groups in many panes: to add up all panes costs more than the rows, to add one and take one out does not."""
+    many = SlidingWindows(60 * SECOND, SECOND)
+    loads = {"s": Load(2_000, 0, 100 * SECOND), "p": Load(1_000, 0, 100 * SECOND)}
+    found = {
+        differential: strategy_of("auto", many, STREAM, ("k",), catalog(), loads.get, differential=differential)
+        for differential in (False, True)
+    }
+    assert found[False].name == WINDOWS and BY_DIFFERENCE not in found[False].costs
+    assert found[True].name == PANES and found[True].costs[BY_DIFFERENCE] < found[True].costs[WINDOWS]
+    few = strategy_of("auto", HOP, STREAM, ("k",), catalog(), loads.get, differential=True)
+    assert BY_DIFFERENCE not in few.costs  # so few panes are added up
 
 
 def test_panes_that_are_there_already_are_shared() -> None:

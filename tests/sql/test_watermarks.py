@@ -46,6 +46,8 @@ def test_what_may_follow_either() -> None:
     for rule in ("AS ts - INTERVAL 5 SECONDS", "PERCENTILE 95 OF 10 ROWS EVERY 5 ROWS", "PERCENTILE 95 OF 10 ROWS"):
         mark = watermark(f"WATERMARK FOR ts {rule} {tail}")
         assert (mark.idle, mark.ahead) == (MINUTE, 2 * MINUTE)
+        assert mark.lull is None
+        assert watermark(f"WATERMARK FOR ts {rule} {tail.replace(' AHEAD', ' THEN BY CLOCK AHEAD')}").lull is not None
 
 
 @pytest.mark.parametrize(

@@ -12,68 +12,21 @@ type of a final is not promised: the caller casts it to the type that Spark give
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from anabranch.algebra.windows import Engine
+from anabranch.algebra import counts, pairs, picks
+from anabranch.algebra.parts import FLOATING, INTEGERS, SHARED, Aggregate, Part, digits, numeric, storable
 
-
-@dataclass(frozen=True)
-class Part:
-    """One column of a partial.
-
-    partial: over rows; {x} is the argument text (all arguments, or *), {x0}, {x1}, ... are the single
-    arguments, {filter} is "" or " FILTER (WHERE ...)". reduce: over the column {c}. duckdb_reduce: where
-    DuckDB's text differs.
-    """
-
-    suffix: str
-    partial: str
-    reduce: str
-    duckdb_reduce: str | None = None
-
-    def partial_sql(self, arguments: Sequence[str], condition: str | None = None) -> str:
-        """The aggregate over rows, in Spark SQL; no arguments means `*`."""
-        single = {f"x{index}": text for index, text in enumerate(arguments)}
-        clause = "" if condition is None else f" FILTER (WHERE {condition})"
-        return self.partial.format(x=", ".join(arguments) or "*", filter=clause, **single)
-
-    def reduce_sql(self, column: str, engine: Engine = "spark") -> str:
-        """The aggregate over partials."""
-        template = self.reduce
-        if engine == "duckdb" and self.duckdb_reduce is not None:
-            template = self.duckdb_reduce
-        return template.format(c=column)
+__all__ = ["Aggregate", "Part", "find"]
 
 
-@dataclass(frozen=True)
-class Aggregate:
-    """A mergeable aggregate.
-
-    final: over the reduced columns, named by their suffixes in braces. duckdb: whether DuckDB can reduce and
-    finish it with the same result. exact: whether the answer is the same to the last bit in whatever order
-    partials are merged.
-    """
-
-    name: str
-    parts: tuple[Part, ...]
-    final: str
-    duckdb: bool
-    exact: bool
-    duckdb_final: str | None = None
-
-    def final_sql(self, columns: Mapping[str, str], engine: Engine = "spark") -> str:
-        """The value, given the reduced column of each suffix."""
-        template = self.final
-        if engine == "duckdb" and self.duckdb_final is not None:
-            template = self.duckdb_final
-        return template.format(**columns)
-
-
-def find(name: str, *, distinct: bool, argument_types: Sequence[str]) -> Aggregate | None:
+def find(
+    name: str, *, distinct: bool, argument_types: Sequence[str], arguments: Sequence[str] = ()
+) -> Aggregate | None:
     """The mergeable form of an aggregate, or None if there is none.
 
-    Types are Spark's simple strings, one an argument; none stands for `*`.
+    Types are Spark's simple strings, one an argument; none stands for `*`. The texts of the arguments are only
+    needed where one of them is a constant that the final asks for: that of percentile.
 
     >>> count = find("count", distinct=False, argument_types=[])
     >>> count.parts[0].partial_sql([]), count.final_sql({"count": "n"})
@@ -85,6 +38,12 @@ def find(name: str, *, distinct: bool, argument_types: Sequence[str]) -> Aggrega
     types = [each.strip().lower() for each in argument_types]
     if name == "count":
         return _count_distinct(types) if distinct else _COUNT
+    if name == "collect_set":
+        return _collect_set(types)
+    if not distinct:
+        found = picks.find(name, types) or pairs.find(name, types) or counts.find(name, types, arguments)
+        if found is not None:
+            return found
     if len(types) != 1:
         return None
     kind = types[0]
@@ -95,10 +54,10 @@ def find(name: str, *, distinct: bool, argument_types: Sequence[str]) -> Aggrega
     if name in _BITWISE:
         # Only for exclusive or does it matter how often a value occurs.
         repeats_matter = distinct and name == "bit_xor"
-        return _idempotent(name) if kind in _INTEGERS and not repeats_matter else None
+        return _idempotent(name) if kind in INTEGERS and not repeats_matter else None
     if name == "count_if":
         return _COUNT_IF if kind == "boolean" and not distinct else None
-    if not _numeric(kind):
+    if not numeric(kind):
         return None
     if name == "sum":
         return _sum_distinct(kind) if distinct else _sum(kind)
@@ -120,10 +79,6 @@ _ALIASES = {
 }
 _LOGICAL = ("bool_and", "bool_or")
 _BITWISE = ("bit_and", "bit_or", "bit_xor")
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_FLOATING = ("float", "double")
-#: Types whose order and equality DuckDB shares with Spark, beside decimals.
-_SHARED = (*_INTEGERS, *_FLOATING, "boolean", "date", "timestamp", "timestamp_ntz", "string", "binary")
 
 # The cast changes nothing in Spark; DuckDB's sum of BIGINT is a HUGEINT.
 _ADD_COUNTS = "CAST(sum({c}) AS BIGINT)"
@@ -155,7 +110,7 @@ def _extreme(name: str, kind: str) -> Aggregate | None:
         return None
     # Of 0.0 and -0.0, or of two strings that a collation holds equal, the one that is met first wins.
     exact = not re.search(r"\b(float|double|collate)\b", kind)
-    shared = kind in _SHARED or _decimal(kind) is not None
+    shared = kind in SHARED or digits(kind) is not None
     return _idempotent(name, duckdb=shared, exact=exact)
 
 
@@ -168,7 +123,7 @@ def _sum(kind: str) -> Aggregate:
 
 
 def _average(kind: str) -> Aggregate | None:
-    decimal = _decimal(kind)
+    decimal = digits(kind)
     if decimal is not None and decimal[0] > _AVERAGE_DIGITS:
         return None
     # Anything but a decimal is added up as a double, as Spark's own avg does: a BIGINT could overflow.
@@ -190,10 +145,10 @@ _SUM_DISTINCT_DIGITS = 27
 
 def _sum_type(kind: str) -> str:
     """The type of Spark's own sum."""
-    decimal = _decimal(kind)
+    decimal = digits(kind)
     if decimal is not None:
         return f"DECIMAL({min(38, decimal[0] + 10)},{decimal[1]})"
-    return "BIGINT" if kind in _INTEGERS else "DOUBLE"
+    return "BIGINT" if kind in INTEGERS else "DOUBLE"
 
 
 # --- distinct values: the partial is the set of them
@@ -205,7 +160,7 @@ def _set(kinds: Sequence[str]) -> Part | None:
     values = []
     for index, kind in enumerate(kinds):
         text = f"{{x{index}}}"
-        if kind in _FLOATING:
+        if kind in FLOATING:
             # Adding zero gives both zeros one sign, which grouping does and collecting does not.
             text = f"CAST({text} AS DOUBLE) + 0.0D"
         elif re.search(r"\b(float|double)\b", kind):
@@ -234,7 +189,8 @@ _SORTED_UNION = (
 
 
 def _set_in_duckdb(kinds: Sequence[str]) -> bool:
-    return all(kind in _SHARED or _decimal(kind) is not None for kind in kinds)
+    """Whether DuckDB holds the set as Spark does; that of several arguments is one of structs, which are Spark's."""
+    return len(kinds) == 1 and all(kind in SHARED or digits(kind) is not None for kind in kinds)
 
 
 def _count_distinct(kinds: Sequence[str]) -> Aggregate | None:
@@ -251,9 +207,17 @@ def _count_distinct(kinds: Sequence[str]) -> Aggregate | None:
     )
 
 
+def _collect_set(kinds: Sequence[str]) -> Aggregate | None:
+    part = _set(kinds) if len(kinds) == 1 and storable(kinds[0]) else None
+    if part is None:
+        return None
+    # The order of a set is nobody's: sorted, it does not depend on the order in which partials are merged.
+    return Aggregate("collect_set", (part,), "array_sort({set})", duckdb=False, exact=True, raised=False)
+
+
 def _sum_distinct(kind: str) -> Aggregate | None:
     part = _set([kind])
-    decimal = _decimal(kind)
+    decimal = digits(kind)
     if part is None or kind == "string" or (decimal is not None and decimal[0] > _SUM_DISTINCT_DIGITS):
         return None
     total = _sum_type(kind)
@@ -269,7 +233,7 @@ def _sum_distinct(kind: str) -> Aggregate | None:
 
 def _average_distinct(kind: str) -> Aggregate | None:
     part = _set([kind])
-    decimal = _decimal(kind)
+    decimal = digits(kind)
     if part is None or kind == "string" or (decimal is not None and decimal[0] > _AVERAGE_DIGITS):
         return None
     return Aggregate(
@@ -312,19 +276,5 @@ _SPREADS = {
 }
 
 
-# --- types
-
-
-def _decimal(kind: str) -> tuple[int, int] | None:
-    """Precision and scale of a decimal type."""
-    match = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", kind)
-    return (int(match[1]), int(match[2])) if match else None
-
-
-def _numeric(kind: str) -> bool:
-    # Spark reads a string as a double where it needs a number.
-    return kind in _INTEGERS or kind in _FLOATING or kind == "string" or _decimal(kind) is not None
-
-
 def _exact(kind: str) -> bool:
-    return kind in _INTEGERS or _decimal(kind) is not None
+    return kind in INTEGERS or digits(kind) is not None

@@ -195,11 +195,16 @@ def _met(distances: Distances, sides: Sequence[Bounds]) -> int | None:
     """The bound of a column, None if an input puts no limit to it."""
     found = []
     for each, side in zip(distances, sides, strict=True):
-        told = [behind.bound(side[behind.column]) for behind in each if behind.column in side]
-        if not told:
+        told = furthest(each, side)
+        if told is None:
             return None
-        found.append(max(told))
+        found.append(told)
     return min(found)
+
+
+def furthest(side: tuple[Behind, ...], bounds: Bounds) -> int | None:
+    """How far an input lets a column be behind, by the best that is known of it; None for no limit."""
+    return max((each.bound(bounds[each.column]) for each in side if each.column in bounds), default=None)
 
 
 def _of_join(join: Join, left: Bounds, right: Bounds) -> dict[str, int]:

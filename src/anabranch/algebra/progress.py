@@ -69,6 +69,7 @@ class Policy:
     ahead: how far ahead of the clock a row may be and still move the bound; None any. Live streams only.
     live:  whether rows come as they happen. Old data that is read again says nothing about the clock.
     keyed: whether the parts are the values of a column, rather than the partitions of the source.
+    lull:  whether the clock moves the bound of a stream that is silent as a whole. Live streams only.
     """
 
     rule: Rule | None
@@ -76,6 +77,7 @@ class Policy:
     ahead: int | None = None
     live: bool = False
     keyed: bool = False
+    lull: bool = False
 
     def __post_init__(self) -> None:
         for name in ("idle", "ahead"):
@@ -234,7 +236,10 @@ def observe(policy: Policy, state: ProgressState, seen: Mapping[str, Seen], now:
     if policy.keyed:
         partitions = _known_keys(policy, partitions, high, bound, now)
     ahead_rows = state.ahead_rows + sum(each.ahead for each in seen.values())
-    return ProgressState(bound, high, partitions, ahead_runs, ahead_rows, *_silence(policy, state, counts, now))
+    seen_at, idle_at = _silence(policy, state, counts, now)
+    if policy.lull and seen_at is not None and idle_at is not None:
+        bound = highest(bound, _by_clock(policy, seen_at, now))
+    return ProgressState(bound, high, partitions, ahead_runs, ahead_rows, seen_at, idle_at)
 
 
 def tick(policy: Policy, state: ProgressState, now: int) -> ProgressState:
@@ -359,6 +364,17 @@ def _silence(policy: Policy, state: ProgressState, counts: bool, now: int) -> tu
         since = max((each.seen_at for each in state.partitions.values()), default=now)
     silent = state.bound != END and now - since >= (policy.idle or 0)
     return since, state.idle_at if state.idle_at is not None or not silent else now
+
+
+def _by_clock(policy: Policy, seen_at: int, now: int) -> int:
+    """How far the clock takes a stream that is silent: as far behind it as the time-out and the delay of its rule.
+
+    It goes in steps of a time-out, so that a stream that is silent for long does not commit at each look at the clock.
+    """
+    idle = policy.idle or 0
+    silent = (now - seen_at) // idle * idle if idle else now - seen_at
+    delay = policy.rule.micros if isinstance(policy.rule, Delay) else 0
+    return seen_at + silent - idle - delay
 
 
 def _idle(policy: Policy, partition: PartitionState, high: int | None, now: int) -> bool:

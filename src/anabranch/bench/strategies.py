@@ -1,7 +1,8 @@
 """Measure (strategies): the same windows from panes, from windows and from rows; from the first run to the answer.
 
-One curve goes with how many windows a row is in. The figure is the case of a few rows a pane and a few panes a window,
-where panes have the least to save.
+One curve goes with how many windows a row is in. One figure is the case of a few rows a pane and a few panes a window,
+where panes have the least to save. The other curve and the other figures are how many partials the ledger holds where
+groups are of very unequal size, in the mixtures of `disorder`, which counts what models hold.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.bench.data import START, in_order, quoted
+from anabranch.bench.disorder import SHARES, SIZES
 from anabranch.bench.figures import Curve, Figure, Outcome, Setting, at_most, median
 from anabranch.bench.subject import Subject
-from anabranch.plan.strategy import PANES, ROWS, WINDOWS
+from anabranch.plan.strategy import ADAPTIVE, PANES, ROWS, WINDOWS
 
 STRATEGIES = (PANES, WINDOWS, ROWS)
+HELD = (PANES, WINDOWS, ADAPTIVE)
 RATIOS = (1, 10, 60, 600)
 RUNS = 5
 COLUMNS = "k BIGINT, x BIGINT, ts TIMESTAMP"
@@ -52,8 +55,22 @@ def strategies(setting: Setting) -> Outcome:
     times = _race(setting, small, (PANES, WINDOWS))
     ours, theirs = (1000 * median(times[strategy]) for strategy in (PANES, WINDOWS))
     what = f"{small.a_second} rows a pane, {small.ratio} panes a window"
+    held = {mixture: partials_held(setting, mixture, 1 if setting.brief else 20) for mixture in SHARES}
     return Outcome(
-        (Figure("strategies", what, "a partial for each window", ours, theirs, "ms", at_most(0.35)),),
+        (
+            Figure("strategies", what, "a partial for each window", ours, theirs, "ms", at_most(0.35)),
+            *(
+                Figure(
+                    "strategies",
+                    f"adaptive, {SHARES[mixture][0]} % of groups with one row",
+                    "a partial for each window",
+                    held[mixture][ADAPTIVE],
+                    held[mixture][WINDOWS],
+                    "partials",
+                )
+                for mixture in (min(SHARES), max(SHARES))
+            ),
+        ),
         curves=(
             Curve(
                 "strategies",
@@ -62,8 +79,59 @@ def strategies(setting: Setting) -> Outcome:
                 "ms",
                 lines,
             ),
+            Curve(
+                "strategies-groups",
+                "Partials in the ledger, sums over 10 s every second of groups of unequal size",
+                "mixture of groups with 1, 15 and 300 rows (how many have 1)",
+                "",
+                {
+                    strategy: [(float(place), float(held[mixture][strategy])) for place, mixture in enumerate(SHARES)]
+                    for strategy in HELD
+                },
+                steps=True,
+                ticks=tuple(f"{name} ({small} %)" for name, (small, _, _) in SHARES.items()),
+                medians="one",
+            ),
         ),
     )
+
+
+def partials_held(setting: Setting, mixture: str, hundreds: int) -> dict[str, int]:
+    """How many partials each strategy keeps of the same rows: some hundred groups in a run, and others in the next."""
+    setting.say(f"(strategies) partials of {mixture}")
+    folder = setting.work / "groups"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    in_order([unequal(folder, mixture, hundreds, number) for number in range(RUNS)])
+    shape = Shape(0, 0, 0, 10, "sum(x)")
+    views, streams = {strategy: shape.view(strategy) for strategy in HELD}, {"s": STREAM.format(folder)}
+    with Subject(setting.work / "home", setting.spark, folder, views, streams) as home:
+        while home.step(max_rows=1) is not None:  # one file a run
+            pass
+        answers = {str(home.ask(f"SELECT count(*) AS n, sum(y) AS y FROM {name}")) for name in views}
+        if len(answers) != 1:
+            raise AssertionError(f"strategies do not agree: {answers}")
+        found = home.ask("SELECT view, state_rows FROM sys.nodes")
+    return {each["view"]: each["state_rows"] for each in found if each["view"] in views}
+
+
+def unequal(folder: Path, mixture: str, hundreds: int, number: int) -> Path:
+    """A file with the rows of a run: 10 s of groups of three sizes, each with its rows anywhere in that time."""
+    import duckdb
+
+    small, medium, _ = SHARES[mixture]
+    one, some, many = SIZES
+    size = f"CASE WHEN g % 100 < {small} THEN {one} WHEN g % 100 < {small + medium} THEN {some} ELSE {many} END"
+    path = folder / f"rows-{number:05d}.parquet"
+    rows = (
+        f"SELECT {number * hundreds * 100} + g AS k, (hash(g, i) % 1000)::BIGINT AS x,"
+        f" make_timestamp({START} + {number} * 10000000 + (hash({number}, g, i) % 10000000)::BIGINT)::TIMESTAMPTZ AS ts"
+        f" FROM range({hundreds * 100}) AS groups(g), range({many}) AS numbers(i) WHERE i < {size}"
+    )
+    with duckdb.connect(":memory:") as duck:
+        duck.execute("SET TimeZone = 'UTC'")
+        duck.execute(f"COPY ({rows}) TO {quoted(path)} (FORMAT parquet)")
+    return path
 
 
 def _race(setting: Setting, shape: Shape, takes_part: tuple[str, ...]) -> dict[str, list[float]]:

@@ -23,6 +23,8 @@ INTERRUPTED = 130
 #: Where `run`, `compact` and `doctor` look when no home is given; a one-off query uses a temporary home.
 DEFAULT_HOME = ".anabranch"
 OUTPUTS = ("batch-table", "batch-csv", "stream-json", "live-table", "live-csv", "arrow", "parquet")
+#: Those that are written to a file, which can stand behind them.
+WRITTEN = ("arrow", "parquet")
 #: How `describe` tells what it has to tell.
 PICTURES = ("text", "json", "dot", "svg", "mermaid")
 QUERY = "query"
@@ -38,6 +40,7 @@ class Front(click.Group):
 
     def arrange(self, args: list[str]) -> list[str]:
         """Put the command's name first; SQL without one gets the name of the hidden command for it."""
+        args = self._with_to(args)
         at = self._first_word(args)
         before = args if at is None else args[:at]
         for alone in ("--help", "-h", "--version"):
@@ -52,6 +55,14 @@ class Front(click.Group):
             # SQL that starts with a comment looks like an option; at the end, after "--", it does not.
             return [QUERY, *before, *args[at + 1 :], "--", word]
         return [QUERY, *args]
+
+    def _with_to(self, args: list[str]) -> list[str]:
+        """`-o parquet FILE` as `-o parquet --to FILE`. What has a blank in it is SQL, which never is one word."""
+        for at, (option, output, word) in enumerate(zip(args, args[1:], args[2:], strict=False)):
+            file = word == "-" or not (word.startswith("-") or any(map(str.isspace, word)) or word in self.commands)
+            if option in ("-o", "--output") and output in WRITTEN and file:
+                return [*args[: at + 2], "--to", *args[at + 2 :]]
+        return args
 
     def _first_word(self, args: list[str]) -> int | None:
         """The place of the first argument that is neither an option nor the value of one."""
@@ -181,7 +192,8 @@ def cli() -> None:
     "-o",
     "--output",
     type=click.Choice(OUTPUTS),
-    help="How results are printed.  [default: batch-table; live-table on a terminal for endless sources]",
+    help="How results are printed; behind arrow and parquet their FILE."
+    "  [default: batch-table; live-table on a terminal for endless sources]",
 )
 @click.option("--to", metavar="FILE", help="Where -o arrow or -o parquet writes; '-' is stdout (arrow's default).")
 @click.option("--overwrite", is_flag=True, help="Replace the file of --to if it exists.")

@@ -59,6 +59,7 @@ def open_session(settings: Settings, console: Console) -> Session:
         settings.home, master=settings.master, conf=dict(settings.conf), run_rows=settings.run_rows
     )
     session.on_warning(console.warning)
+    session.on_notice(console.message)
     return session
 
 

@@ -48,7 +48,10 @@ class Alterer:
         self.runner = runner
 
     def alter(self, statement: AlterView) -> str:
-        """Give a view another query; the three lists as text. A dry run gives the lists only."""
+        """Give a view another query; the three lists as text. A dry run gives the lists only.
+
+        Somebody who listens is told the lists before anything is done, and not again by the answer.
+        """
         core = self.core
         view: View = self.definer.find(statement, statement.name, View)
         sql = _with_query(view, statement)
@@ -58,6 +61,10 @@ class Alterer:
         if statement.dry_run:
             return NOTHING if attempt.compared.same else "\n".join([*attempt.lists.lines(), "dry run: nothing is done"])
         attempt.check(statement)
+        told = None
+        if core.tell is not None and not attempt.compared.same:
+            told = attempt.lists.lines()
+            core.tell("\n".join([f"view {view.name} is altered", *told]))
         nodes = (*attempt.compared.kept, *attempt.compared.made, attempt.compared.view)
         if any(each.emit != "read" for each in nodes):
             self.definer.keep_below(statement.text, statement.query)
@@ -82,7 +89,8 @@ class Alterer:
                 for each in (view, *attempt.compared.gone):
                     core.hot.forget(each.id)
                     core.timers.forget(each.id)
-        return "\n".join([f"view {view.name} altered", *attempt.lists.lines()])
+        lines = attempt.lists.lines()
+        return "\n".join([f"view {view.name} altered", *(lines if lines != told else ())])
 
     def _attempt(self, statement: AlterView, view: View, sql: str, snapshot: Snapshot) -> _Attempt:
         """The new plan beside the old one."""
@@ -359,7 +367,7 @@ class _Change:
         moves = {id: (self._progress(id),) * 2 for id in streams}
         self.outcome.add(emit_changes(
             self.core, self.catalog, self._with_own(self.snapshot, before), moves,
-            {self.view.changes_table: correction}, self.tables, self.schemas, self.watch, only=above,
+            {self.view.changes_table: correction}, self.tables, self.schemas, self.watch, only=above, corrects=True,
         ))  # fmt: skip
 
     # ---- what is gone

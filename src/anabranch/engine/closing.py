@@ -144,7 +144,8 @@ class _Wait:
         if not rows and not taken:
             return None
         found = LateRows(self.view, None, None, rows)
-        replace(found, rows=rows + taken).check()
+        if not self.maintainer.corrects:
+            replace(found, rows=rows + taken).check()
         self.maintainer.late += [found] if rows else []
         return late
 

@@ -75,6 +75,8 @@ class Core:
         self._sinks: Sinks | None = None
         #: Told of what went wrong but stops nothing.
         self.warn: Callable[[str], None] = lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
+        #: Told of what a statement is about to do; None: nobody listens.
+        self.tell: Callable[[str], None] | None = None
 
     # ---- Spark
 

@@ -112,6 +112,7 @@ class Definer:
             statement.fail_on_bad,
             0 if keep == "all" else None,
             self._watermark_key(statement, fields),
+            mark is not None and mark.lull is not None,
         )
         schemas = {stream.rows_table: arrow_schema(stream.row_fields)} if keep == "all" else {}
         tables = {stream.rows_table: TableChange()} if keep == "all" else {}

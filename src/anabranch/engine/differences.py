@@ -14,13 +14,6 @@ from anabranch.plan.catalog import BlockUse, Panes
 from anabranch.sql.lexer import quote_name
 
 
-def subtractable(panes: Panes, use: BlockUse) -> bool:
-    """Whether partials can be taken out of a sum again, to the last digit."""
-    columns = [panes.column(name) for name in use.columns]
-    exact = ("int", "bigint", "decimal")
-    return all("sum({c})" in column.reduce and column.type.startswith(exact) for column in columns)
-
-
 def sliding_text(panes: Panes, use: BlockUse, windows: SlidingWindows) -> str:
     """The partials of windows at equal distances, from those behind `@panes`; `__start` is where a window starts."""
     first, last = ends_sql(panes, windows, "spark")

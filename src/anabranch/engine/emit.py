@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 MARKS = "_marks"
 #: Before all times.
 EARLIEST = -(2**62)
+#: No event time is as far from the epoch as this (some 36,000 years); DuckDB makes no timestamp of what is much further.
+FAR = 2**60
 Added = Mapping[str, tuple[DataFile, ...]]
 
 
@@ -339,9 +341,9 @@ def window_rows(panes: Panes, use: BlockUse, paths: list[str]) -> str:
 
 
 def _within(low: int | None, high: int | None) -> str:
-    """What holds besides for panes of [low, high)."""
-    since = f" AND {PANE} >= {timestamp(str(low))}" if low is not None and low > -(2**60) else ""
-    return since + (f" AND {PANE} < {timestamp(str(high))}" if high is not None else "")
+    """What holds besides for panes of [low, high); bounds that no time is beyond, such as the end, say nothing."""
+    since = f" AND {PANE} >= {timestamp(str(min(low, FAR)))}" if low is not None and low > -FAR else ""
+    return since + (f" AND {PANE} < {timestamp(str(high))}" if high is not None and high < FAR else "")
 
 
 def _starts(panes: Panes, windows: SlidingWindows) -> str:

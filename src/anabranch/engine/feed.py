@@ -1,7 +1,8 @@
 """The changes of a view, version by version: what subscribers, live outputs and sinks read.
 
 A version's changes are the files that its record added to the view's changes, so a reader that remembers a version goes
-on from there, and meets each change once.
+on from there, and meets each change once. A version at which a view kept no changes is caught up with in one batch: the
+answer now, less the answer then.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from anabranch.algebra.progress import END, combine
 from anabranch.engine import read
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema
+from anabranch.engine.tables import net_sql
 from anabranch.errors import AnabranchError
 from anabranch.ledger import DataFile, Record, Snapshot
-from anabranch.plan.catalog import View, from_json
+from anabranch.plan.catalog import Field, View, from_json
+from anabranch.sql.lexer import quote_name
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Feed:
         self.view = view
         self.position = position
         self.streams = core.catalog().sources_of(view)
+        #: The answer at this version is to be caught up with first: the changes since then were not kept.
+        self.since: int | None = None
         newest = core.snapshot().version
         if position is None:
             return
@@ -73,6 +78,22 @@ class Feed:
                 f"the changes since version {position} are no longer kept",
                 hint=f"the oldest version is {core.ledger.oldest}; without FROM VERSION the whole answer comes first",
             )
+        if not self._kept_at(max(position, core.ledger.oldest)):
+            if position < core.ledger.oldest:
+                raise AnabranchError(
+                    f"view {view.name} keeps its changes since version {self._kept_since(newest)}, and version {position}"
+                    " can no longer be read",
+                    hint="without FROM VERSION the whole answer comes first",
+                )
+            self.since = position
+
+    def _kept_at(self, version: int) -> bool:
+        """Whether the view kept its changes at a version; one that was not there yet had none to keep."""
+        view = self.core.catalog(self.core.ledger.snapshot(version)).objects.get(self.view.id)
+        return not isinstance(view, View) or view.kept
+
+    def _kept_since(self, newest: int) -> int:
+        return next(each for each in range(self.core.ledger.oldest, newest + 1) if self._kept_at(each))
 
     def batches(self) -> Iterator[Batch]:
         """What was committed since the last call. A new reader gets the answer as it is first, as insertions."""
@@ -86,6 +107,11 @@ class Feed:
             table = read.shown_frame(self.core, catalog, self.view, snapshot).toArrow()
             self.position = snapshot.version
             yield Batch.at(self.core, snapshot, self.streams, inserted(table), self.view.id)
+            return
+        if self.since is not None:
+            changes, self.since = self._since(self.since, snapshot), None
+            self.position = snapshot.version
+            yield Batch.at(self.core, snapshot, self.streams, changes, self.view.id)
             return
         moved = False
         for record in self.core.ledger.records(self.position + 1, snapshot.version):
@@ -101,6 +127,22 @@ class Feed:
             _ = self.core.frames
             nothing = inserted(arrow_schema(self.view.fields).empty_table())
             yield Batch.at(self.core, snapshot, self.streams, nothing, self.view.id)
+
+    def _since(self, version: int, snapshot: Snapshot) -> Any:
+        """What the answer has that it had not at a version, and the other way round, retractions first."""
+        core, id = self.core, self.view.id
+        with core.ledger.pin(version) as earlier:
+            then, now = (core.catalog(at) for at in (earlier, snapshot))
+            if now.view(id).shown_fields != then.view(id).shown_fields:
+                raise self._other_columns(snapshot.version)
+            self.view = now.view(id)
+            shown = read.shown_frame(core, now, self.view, snapshot)
+            had = read.view_frame(core, then, then.view(id), earlier)
+            columns = ", ".join(quote_name(field.name) for field in self.view.fields)
+            both = f"(SELECT {columns}, 1 AS _diff FROM `@now` UNION ALL SELECT {columns}, -1 AS _diff FROM `@then`)"
+            table = core.frames.sql(net_sql(columns, both), {"@now": shown, "@then": had}).toArrow()
+        schema = arrow_schema((*self.view.fields, Field("_diff", "bigint")))
+        return table.cast(schema).sort_by([("_diff", "ascending")])
 
     def changes_of(self, record: Record) -> Any:
         """The changes that a commit brought, retractions first; None for none."""

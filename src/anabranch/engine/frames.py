@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, QueryFailed, SqlError, UnknownName, WrongType
 from anabranch.plan.catalog import Field
-from anabranch.sql.calls import clock_calls
+from anabranch.sql.calls import MOMENT, clock_calls
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.net import COUNTED, EXAMPLE
 from anabranch.sql.splice import Edit, Spliced, splice
@@ -90,6 +90,10 @@ def moment_sql(name: str, micros: int) -> str:
     "DATE '1970-01-01'"
     """
     time = datetime(1970, 1, 1) + timedelta(microseconds=micros)
+    kind, _, said = name.partition(" ")
+    moment = MOMENT.fullmatch(said.strip("'"))
+    if moment is not None:
+        return _moment_sql(kind, moment[1], moment[2], time)
     if name == "unix_timestamp":
         return f"{micros // 1_000_000}L"
     if name in ("current_date", "curdate"):
@@ -97,6 +101,19 @@ def moment_sql(name: str, micros: int) -> str:
     if name == "current_time":
         return f"TIME '{time:%H:%M:%S.%f}'"
     return f"{'TIMESTAMP_NTZ' if name == 'localtimestamp' else 'TIMESTAMP'} '{time:%Y-%m-%d %H:%M:%S.%f}'"
+
+
+def _moment_sql(kind: str, said: str, zone: str | None, time: datetime) -> str:
+    """What a text such as 'today' is read as at a time: of a day, its beginning."""
+    exact = f"TIMESTAMP '{time:%Y-%m-%d %H:%M:%S.%f}'"
+    if said == "now":
+        return exact if kind == "timestamp" else f"CAST({exact} AS {kind.upper()})"
+    zone = zone or "UTC"
+    days = {"yesterday": -1, "today": 0, "tomorrow": 1}[said]
+    date = f"date_add(CAST(from_utc_timestamp({exact}, '{zone}') AS DATE), {days})"
+    if kind == "date":
+        return date
+    return f"CAST(to_utc_timestamp(CAST({date} AS TIMESTAMP), '{zone}') AS {kind.upper()})"
 
 
 def struct(fields: Sequence[Field]) -> StructType:

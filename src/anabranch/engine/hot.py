@@ -45,6 +45,7 @@ class Hot:
         self.core = core
         self._duck: duckdb.DuckDBPyConnection | None = None
         self._tables: dict[str, _Table] = {}
+        self._left: dict[str, View] = {}
         self._made = 0
 
     @property
@@ -65,6 +66,13 @@ class Hot:
         hot = self._tables.pop(view_id, None)
         for name in (*_SCRATCH, hot.name) if hot is not None else ():
             self.duck.execute(f"DROP TABLE IF EXISTS {name}")
+
+    def leave(self, view: View) -> None:
+        """Leave a view to Spark, for as long as it is this one."""
+        self._left[view.id] = view
+
+    def left(self, view: View) -> bool:
+        return self._left.get(view.id) == view
 
     def merged(self, table: str, removed: Iterable[str], added: Iterable[DataFile]) -> None:
         """Files of a table were merged into others: what they hold is the same."""
@@ -164,13 +172,16 @@ class Hot:
     # ---- windows that have closed
 
     def _bring_back(self, shape: _Shape, hot: _Table, snapshot: Snapshot) -> None:
-        """Put the groups of late rows back into the hot table."""
+        """Put the groups of late rows back into the hot table, but for those that have stayed there or are back."""
         size = shape.size
         late = self.duck.execute(f"SELECT min(w), max(w) FROM delta WHERE w + {size} <= {hot.floor}").fetchone()
         if late is None or late[0] is None:
             return
         paths = snapshot.table_paths(self.core.ledger, shape.panes.id, late[0], late[1] + size)
-        only = f"WHERE w + {size} <= {hot.floor} AND EXISTS (SELECT 1 FROM delta d WHERE {shape.match('d', 'e')})"
+        only = (
+            f"WHERE w + {size} <= {hot.floor} AND EXISTS (SELECT 1 FROM delta d WHERE {shape.match('d', 'e')})"
+            f" AND NOT EXISTS (SELECT 1 FROM {hot.name} h WHERE {shape.match('h', 'e')})"
+        )
         self._load("loaded", shape, paths, only)
         self._join_shown(hot.name, shape, snapshot, create=False)
 

@@ -17,6 +17,7 @@ from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import BlockUse, Catalog, Field, Table, View
+from anabranch.plan.describe import append_only
 from anabranch.plan.keys import INTEGERS
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
@@ -202,15 +203,26 @@ class _Query:
     def _panes(self, use: BlockUse, paths: list[str]) -> str | None:
         return window_rows(self.catalog.panes(use.panes), use, paths) if paths else None
 
-    def relation(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None = None) -> str | None:
-        """What stands behind a placeholder, at a snapshot; of a stream, the rows whose times are within bounds."""
+    def relation(
+        self,
+        view: View,
+        placeholder: str,
+        snapshot: Snapshot,
+        within: Range | None = None,
+        kept_by: tuple[View, str] | None = None,
+    ) -> str | None:
+        """What stands behind a placeholder, at a snapshot; of a stream, the rows whose times are within bounds.
+
+        `kept_by` is the join that keeps them, and its input, where they come to it through another query.
+        """
         ledger = self.maintainer.core.ledger
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
             fields = stream.seen_as(placeholder)
             if within is None or stream.time is None:
                 return self.warm.relation(stream.rows_table, snapshot, fields)
-            share = Share(view.id, placeholder, stream.time, self.maintainer.needed(view).get(placeholder))
+            keeper, input = kept_by or (view, placeholder)
+            share = Share(keeper.id, input, stream.time, self.maintainer.needed(keeper).get(input))
             return self.warm.within(share, stream.rows_table, snapshot, fields, within)
         for use in view.blocks:
             if use.placeholder == placeholder:
@@ -226,14 +238,18 @@ class _Query:
             return None
         below = self.catalog.view(view.views[placeholder])
         if not below.kept:
-            inner = local_text(below.text, lambda each: self.relation(below, each, snapshot))
+            passed = within if placeholder in view.through else None
+            by = kept_by or (view, placeholder)
+            inner = local_text(below.text, lambda each: self.relation(below, each, snapshot, passed, by))
             return None if inner is None else f"(SELECT {_columns(below.fields)} FROM ({inner}))"
-        if below.emit == "read" or below.late == "archive" or below.stream:
+        if below.emit == "read" or below.stream:
             return None
         if not snapshot.files.get(below.changes_table):
             return file_rows([], below.fields)
         columns = _columns(below.fields)
         changed = self.warm.relation(below.changes_table, snapshot, (*below.fields, Field("_diff", "bigint")))
+        if append_only(below, self.catalog):
+            return f"(SELECT {columns} FROM (SELECT *, unnest(range(_diff)) FROM {changed}))"
         net = f"SELECT {columns}, sum(_diff) AS _n FROM {changed} GROUP BY {columns} HAVING sum(_diff) > 0"
         return f"(SELECT {columns} FROM (SELECT *, unnest(range(CAST(_n AS BIGINT))) FROM ({net})))"
 

@@ -27,7 +27,20 @@ from anabranch.algebra.rules import highest
 from anabranch.engine import closing, local, outside, outside_local, read, sessions
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
-from anabranch.engine.moves import Held, Moves, held_back, hold, key_bounds, progress, resting, shown_before, state_of
+from anabranch.engine.moves import (
+    Held,
+    KeyBounds,
+    Moves,
+    PairBounds,
+    held_back,
+    hold,
+    key_bounds,
+    pair_bounds,
+    progress,
+    resting,
+    shown_before,
+    state_of,
+)  # fmt: skip
 from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records, table_of
@@ -68,8 +81,10 @@ class Maintainer:
         moves: Moves,
         now: int,
         taken: Mapping[str, int],
+        corrects: bool = False,
     ) -> None:
         self.core = core
+        self.corrects = corrects  # what a view shows becomes another answer: any view can take rows back
         self.taken = taken  # how many rows this commit brings, by stream
         self.moves = moves
         self.filling = False
@@ -124,7 +139,7 @@ class Maintainer:
         if view.budget is not None:
             bound = shown_before(view, self.before, bound)
         time = next((key for key in view.keys if key.name in view.times), None)
-        by_key = key_bounds(self.core, self.catalog, view, self.before, self.moves) is not None
+        by_key = self._own_bounds(view) is not None
         if not waits_for_windows(view) or view.late != "correct" or bound is None or time is None or by_key:
             return None
         end = f"unix_micros({quote_name(time.name)})" if time.type == "timestamp" else quote_name(time.name)
@@ -159,13 +174,16 @@ class Maintainer:
                 return self.difference_within(view, found)
         if view.node == "whole":
             return self._difference(view, None)
-        touched = self.touched(view)
-        return () if touched is None else self._difference(view, touched)
+        return self._by_spark(view)
+
+    def only_grows(self, view: View) -> bool:
+        """Whether a view takes no row back in this commit."""
+        return not self.corrects and append_only(view, self.catalog)
 
     def both_ways(self, view: View) -> bool:
         """Whether a join can give a row and take it back in one commit: a new row of one input meets one of another
         that goes."""
-        return view.node == "join" and not append_only(view, self.catalog)
+        return view.node == "join" and not self.only_grows(view)
 
     def _net(self, view: View, changed: DataFrame) -> DataFrame:
         """What changes add up to, row by row."""
@@ -182,26 +200,47 @@ class Maintainer:
             return () if changed is None else self._write(view, changed)
 
     def _hot(self, view: View) -> tuple[DataFile, ...]:
-        """The changes of a plain aggregate, beside its groups in memory; by Spark where memory is not enough."""
+        """The changes of a plain aggregate, beside its groups in memory; by Spark where that is not to be had.
+
+        Memory that is not enough may be so the next time. Other reasons stay: the view is Spark's from then on.
+        """
         import duckdb
 
+        if self.core.hot.left(view):
+            return self._by_spark(view)
         panes = self.catalog.panes(view.blocks[0].panes)
         closed = progress(self.core, self.catalog, view, self.before, self.moves, 1)
         try:
             files = self.core.hot.changes(view, panes, self.before, self.added[panes.id], closed, self.now)
-        except duckdb.OutOfMemoryException:
+        except duckdb.Error as error:
             self.core.hot.forget(view.id)
-            touched = self.touched(view)
-            return () if touched is None else self._difference(view, touched)
+            files = self._by_spark(view)  # or tells in its own words what is wrong, of an overflow, say
+            if not isinstance(error, duckdb.OutOfMemoryException):
+                self.core.hot.leave(view)
+                reason = (str(error).splitlines() or [""])[0]
+                self.core.warn(f"view {view.name} is computed by Spark from now on, and runs take longer: {reason}")
+            return files
         self.added[view.changes_table] = files
         return files
+
+    def _by_spark(self, view: View) -> tuple[DataFile, ...]:
+        touched = self.touched(view)
+        return () if touched is None else self._difference(view, touched)
 
     def closes(self, view: View) -> bool:
         """Whether a view waits for windows to close, and this commit moves what they close by."""
         if view.emit == "close" and view.clock != "event":
             return True  # to count chunks takes longer than the answer is worth
         waits = view.emit == "close" or (view.triggers is not None and view.triggers["watermark"])
-        return waits and self.progress(view, 0) != self.progress(view, 1)
+        if not waits or self.progress(view, 0) != self.progress(view, 1):
+            return bool(waits)
+        own = self._own_bounds(view)
+        return own is not None and own.before != own.after
+
+    def _own_bounds(self, view: View) -> KeyBounds | PairBounds | None:
+        """The bounds by which the keys of a view close one by one; None if they close together."""
+        found = key_bounds(self.core, self.catalog, view, self.before, self.moves)
+        return found or pair_bounds(self.core, self.catalog, view, self.before, self.moves)
 
     def touches(self, view: View) -> bool:
         """Whether this commit brings anything that a node reads."""
@@ -212,7 +251,7 @@ class Maintainer:
     def _fire(self, view: View) -> tuple[DataFile, ...]:
         """The changes of the keys that fire in this commit."""
         before, after = self.progress(view, 0), self.progress(view, 1)
-        keys = key_bounds(self.core, self.catalog, view, self.before, self.moves)
+        keys = self._own_bounds(view)
         records = self._records(view)
         if view.budget is not None and after is not None:
             before = shown_before(view, self.before, before)
@@ -402,7 +441,7 @@ class Maintainer:
             return
         below = self.catalog.view(view.views[placeholder])
         copied = "LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
-        signs = (1,) if append_only(below, self.catalog) else (1, -1)
+        signs = (1,) if self.only_grows(below) else (1, -1)
         for sign in signs:
             condition = "_diff > 0" if sign > 0 else "_diff < 0"
             text = f"SELECT {', '.join(self._names(below))} FROM `@new` {copied} WHERE {condition}"
@@ -411,7 +450,14 @@ class Maintainer:
     def _partners(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None) -> DataFrame:
         """What an input of a join had at a snapshot; of a stream, the rows whose event time is within bounds."""
         if placeholder in view.views:
-            return read.view_frame(self.core, self.catalog, self.catalog.view(view.views[placeholder]), snapshot)
+            below = self.catalog.view(view.views[placeholder])
+            if within is None or placeholder not in view.through:
+                return read.view_frame(self.core, self.catalog, below, snapshot, emitted=True)
+
+            def nearby(inner: str, frame: DataFrame) -> DataFrame:
+                return frame if inner in below.tables else self._partners(below, inner, snapshot, within)
+
+            return read.view_query(self.core, self.catalog, below, snapshot, narrow=nearby)
         stream = self.catalog.stream(view.streams[placeholder])
         fields = stream.seen_as(placeholder)
         low, high = within or (None, None)
@@ -426,7 +472,7 @@ class Maintainer:
 
     def partners(self, view: View, placeholder: str) -> dict[str, Range]:
         """Between which event times the rows of the other inputs lie that new rows of one can meet."""
-        stream = view.streams.get(placeholder)
+        stream = view.streams.get(placeholder) or view.through.get(placeholder)
         times = self._new_times(stream) if stream is not None else None
         if times is None or None in times:
             return {}
@@ -438,12 +484,12 @@ class Maintainer:
 
     def needed(self, view: View) -> dict[str, int]:
         """From which event time on rows of the inputs of a join can still meet a row that is to come, and in time."""
-        if not view.near or view.views:
+        if not view.near or not view.of_streams:
             return {}
         bounds = {name: state_of(self.core, self.before, self.moves, id, 0).bound for name, id in view.met.items()}
         found: dict[str, int] = {}
         for name, since in view.needed(bounds).items():
-            input = name if name in view.streams else name.partition("#")[0]
+            input = name if name in view.inputs else name.partition("#")[0]
             found[input] = min(since, found.get(input, LAST))
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
@@ -13,7 +13,7 @@ from anabranch.algebra.smoothing import Ready, closing
 from anabranch.engine.core import Core
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import Catalog, View
-from anabranch.plan.plane import key_of_progress, progress_of
+from anabranch.plan.plane import Joint, joint_bounds, key_of_progress, progress_of
 
 #: The progress of each stream that a commit is about, before and after it.
 Moves = Mapping[str, tuple[ProgressState, ProgressState]]
@@ -27,6 +27,9 @@ class KeyBounds:
     before: Mapping[str, int]
     after: Mapping[str, int]
 
+    def of_key(self, key: Sequence[Any]) -> tuple[int | None, int | None]:
+        return self.of(key[self.index])
+
     def of(self, value: Any) -> tuple[int | None, int | None]:
         """The bounds of one key; None where it is as far as the stream."""
         part = part_of(value)
@@ -38,6 +41,35 @@ class KeyBounds:
     @property
     def furthest(self) -> tuple[int | None, int | None]:
         return max(self.before.values(), default=None), max(self.after.values(), default=None)
+
+
+@dataclass(frozen=True)
+class PairBounds:
+    """The bounds by which groups of pairs close that go by several times: each input of the join has passed one."""
+
+    ends: tuple[tuple[int, int], ...]  # which key each time is, and how long after it its window ends
+    before: Joint
+    after: Joint
+
+    def of_key(self, key: Sequence[Any]) -> tuple[int | None, int | None]:
+        """The end of the last window of a key, before and after a commit, where it is closed; None otherwise."""
+        ends = [micros(key[index], shift) for index, shift in self.ends]
+        return _closed(ends, self.before), _closed(ends, self.after)
+
+
+def _closed(ends: Sequence[int | None], bounds: Joint) -> int | None:
+    known = [(end, own) for end, own in zip(ends, bounds, strict=True) if end is not None]
+    for side in range(len(bounds[0])):
+        if not any(bound is not None and end <= bound for end, own in known for bound in (own[side],)):
+            return None
+    return max(end for end, _ in known)
+
+
+def micros(moment: Any, shift: int = 0) -> int | None:
+    """A time in microseconds; a number as it is."""
+    if moment is None or isinstance(moment, int):
+        return None if moment is None else moment + shift
+    return int(moment.timestamp()) * 1_000_000 + int(moment.microsecond) + shift
 
 
 def part_of(value: Any) -> str:
@@ -227,3 +259,17 @@ def key_bounds(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, mov
     stream, index = found
     before, after = (own_bounds(stream.policy, state_of(core, snapshot, moves, stream.id, at)) for at in (0, 1))
     return KeyBounds(index, before, after)
+
+
+def pair_bounds(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, moves: Moves) -> PairBounds | None:
+    """The bounds by which a view closes its groups of pairs one by one; None if one bound closes them all."""
+
+    def bounds(which: int) -> Joint | None:
+        return joint_bounds(catalog, view, lambda id: state_of(core, snapshot, moves, id, which).bound)
+
+    before, after = bounds(0), bounds(1)
+    if before is None or after is None or view.meets is None:
+        return None
+    names = [key.name for key in view.keys]
+    ends = tuple((names.index(name), view.times[name]) for name in view.meets.ends)
+    return PairBounds(ends, before, after)

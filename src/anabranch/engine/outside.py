@@ -19,7 +19,6 @@ from anabranch.engine.ask import Key, Question, as_lists
 from anabranch.engine.tables import net_sql
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ASKED, Ask, Field, Table, View
-from anabranch.plan.describe import append_only
 from anabranch.sources.lookup import arrow_schema
 from anabranch.sql.lexer import quote_name
 
@@ -63,7 +62,7 @@ def _only_grows(maintainer: Maintainer, view: View) -> bool:
     """Whether no row that asks can be one that is taken back."""
     if maintainer.filling or view.inputs[0] in view.streams:
         return True
-    return append_only(maintainer.catalog.view(view.views[view.inputs[0]]), maintainer.catalog)
+    return maintainer.only_grows(maintainer.catalog.view(view.views[view.inputs[0]]))
 
 
 def _keyed(maintainer: Maintainer, view: View, new: DataFrame) -> DataFrame:
@@ -84,7 +83,8 @@ def _difference(maintainer: Maintainer, view: View) -> DataFrame | None:
     if view.inputs[0] in view.streams:
         return None
     core, catalog = maintainer.core, maintainer.catalog
-    below = read.view_frame(core, catalog, catalog.view(view.views[view.inputs[0]]), maintainer.after)
+    source = catalog.view(view.views[view.inputs[0]])
+    below = read.view_frame(core, catalog, source, maintainer.after, emitted=True)
     shown = read.changes_frame(core, catalog, view, maintainer.before)
     columns = _columns(view)
     text = f"SELECT {columns}, 1 AS _diff FROM `@now` UNION ALL SELECT {columns}, -_diff FROM `@shown`"

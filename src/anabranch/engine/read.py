@@ -9,7 +9,7 @@ from anabranch.algebra.progress import END, Punctuation
 from anabranch.algebra.windows import last_window_sql, window_time
 from anabranch.engine import system
 from anabranch.engine.core import Core
-from anabranch.engine.differences import bins_text, sliding_text, subtractable
+from anabranch.engine.differences import bins_text, sliding_text
 from anabranch.engine.moves import progress
 from anabranch.engine.places import starts_sql
 from anabranch.engine.tables import PANE, change_fields, net_sql, pane_fields
@@ -18,6 +18,7 @@ from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Reference
 from anabranch.plan.build import PLACE, TAKES
 from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
+from anabranch.plan.strategy import by_difference
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, Source
 from anabranch.sources.files import FilesSource, format_of, reader
@@ -25,10 +26,6 @@ from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-#: From so many panes a window on, windows are had from those before them.
-MANY_PANES = 8
 
 
 def relation(core: Core, reference: Reference, snapshot: Snapshot) -> DataFrame:
@@ -131,15 +128,21 @@ def rows_frame(core: Core, stream: Stream, placeholder: str, snapshot: Snapshot)
     return past_rows(core, stream, snapshot) or core.frames.empty(stream.row_fields)
 
 
-def view_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
-    """The answer of a view at a version. One whose changes are kept shows what has fired."""
+def view_frame(
+    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *, emitted: bool = False
+) -> DataFrame:
+    """The answer of a view at a version. One whose changes are kept shows what has fired.
+
+    A reader has the late rows of archives with it. Views above, whose changes come from changes, have what was
+    `emitted`: all the way down.
+    """
     if view.stream:
         return stream_of_changes(core, catalog, view, snapshot)
-    if view.late == "archive":
+    if view.late == "archive" and not emitted:
         return archive_frame(core, catalog, view, snapshot)
     if view.kept and not (view.ordered and view.emit == "feed"):
         return shown_frame(core, catalog, view, snapshot)
-    return view_query(core, catalog, view, snapshot)
+    return view_query(core, catalog, view, snapshot, emitted=emitted)
 
 
 def view_query(
@@ -152,6 +155,7 @@ def view_query(
     narrow: Callable[[str, DataFrame], DataFrame] = lambda _, frame: frame,
     hidden: bool = False,
     takes: DataFrame | None = None,
+    emitted: bool = False,
 ) -> DataFrame:
     """The upper part over consolidated partials; with `closed_by`, over the windows that have closed only.
 
@@ -170,7 +174,8 @@ def view_query(
         relations[placeholder] = rows_frame(core, catalog.stream(id), placeholder, snapshot)
     relations |= static_frames(core, catalog, view)
     for placeholder, id in view.views.items():
-        relations[placeholder] = view_frame(core, catalog, catalog.view(id), snapshot)
+        below = catalog.view(id)
+        relations[placeholder] = view_frame(core, catalog, below, snapshot, emitted=emitted or view.kept)
     relations = {placeholder: narrow(placeholder, frame) for placeholder, frame in relations.items()}
     if view.counted is not None:
         counted = relations[view.counted]
@@ -227,7 +232,7 @@ def pane_frame(core: Core, panes: Panes, use: BlockUse, paths: list[str], closed
         start = last_window_sql(pane, windows, panes.grain, "spark")
         bounds = f"{bounds_sql(start, f'{start} + {windows.size}')}, {id(start)}"
         source = "`@panes`"
-    elif windows.size >= MANY_PANES * panes.grain and subtractable(panes, use):
+    elif by_difference(panes, use):
         bounds = f"{bounds_sql('__start', f'__start + {windows.size}')}, {id('__start')}"
         source = f"({sliding_text(panes, use, windows)})"
     else:

@@ -107,7 +107,7 @@ def _seeds(view: View, ends: Ends, rows: DataFrame) -> DataFrame:
 
 def _followed(maintainer: Maintainer, view: View, ends: Ends, stream: Stream, seeds: Any) -> Any:
     """Keys with the first and the last time of the chains that their rows are in, followed further and further."""
-    from anabranch.engine.emit import connection
+    from anabranch.engine.emit import FAR, connection
 
     duck, after = connection(), maintainer.after
     low, high = (_most(seeds.column(name), name) for name in ("low", "high"))
@@ -119,7 +119,8 @@ def _followed(maintainer: Maintainer, view: View, ends: Ends, stream: Stream, se
             if not paths:
                 return None
             files = f"read_parquet({path_list(paths)}, union_by_name = true)"
-            near = f"{time} BETWEEN {timestamp(str(low - far))} AND {timestamp(str(high + far))}"
+            since, until = (timestamp(str(each)) for each in (max(low - far, -FAR), min(high + far, FAR)))
+            near = f"{time} BETWEEN {since} AND {until}"
             rows = f"(SELECT *, epoch_us({time}) AS __t FROM {files} WHERE {near})"
             found: Any = duck.sql(chains_sql(rows, _columns(view, ends), ends.gap, far)).to_arrow_table()
             if all(found.column("whole").to_pylist()):

@@ -60,7 +60,7 @@ class StreamPart:
             frame = good.where(where).groupBy(*grouping).agg(*partials)
             return frame if keys else frame.where(f"{WEIGHT} > 0")
         items = [f"{text} AS {quote_name(name)}" for text, name in keys]
-        items += [f"{column.partial} AS {quote_name(column.name)}" for column in wanted]
+        items += [f"{column.computed} AS {quote_name(column.name)}" for column in wanted]
         text = f"SELECT {', '.join(items)}, count(*) AS {WEIGHT} FROM {panes.from_text} WHERE {where}"
         if keys:
             text += f" GROUP BY {', '.join(f'({text})' for text, _ in keys)}"
@@ -75,7 +75,7 @@ class StreamPart:
         if key not in self._columns:
             from pyspark.sql import functions as F
 
-            partials = [F.expr(column.partial).alias(column.name) for column in wanted]
+            partials = [F.expr(column.computed).alias(column.name) for column in wanted]
             if not keys or panes.spanned:  # without keys there is a row even for no rows: it is left out by its count
                 partials.append(F.count("*").alias(WEIGHT))
             self._columns[key] = ([F.expr(text).alias(name) for text, name in keys], partials)
@@ -122,7 +122,7 @@ class Carried:
         self._partials: dict[str, str] = {}
         self._keys = {panes.id: [self._name(text, self._grouped, "k") for text in _keys(panes)] for panes in tables}
         self._values = {
-            panes.id: [self._name(column.partial, self._partials, "v") for column in panes.columns] for panes in tables
+            panes.id: [self._name(column.computed, self._partials, "v") for column in panes.columns] for panes in tables
         }
         #: In one order, whatever that of a table: Spark would give the groups of a set that is there twice twice.
         self._sets = set(map(self._set, tables))

@@ -16,7 +16,7 @@ from anabranch.algebra.rules import highest
 from anabranch.algebra.triggers import IDLE, Decision, Pending, Triggers, decide
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema
-from anabranch.engine.moves import KeyBounds
+from anabranch.engine.moves import KeyBounds, PairBounds, micros
 from anabranch.engine.writing import write_table
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Field, View
@@ -107,7 +107,7 @@ class Timers:
         before: int | None,
         after: int | None,
         on_late: Callable[[int, int], None],
-        keys: KeyBounds | None = None,
+        keys: KeyBounds | PairBounds | None = None,
     ) -> Fired:
         """Decide for every key that has new records or something pending."""
         triggers = Triggers.from_json(view.triggers or {})
@@ -119,7 +119,7 @@ class Timers:
             brought = records.get(key)
             count = brought.count if brought is not None else 0
             time = event_time(key)
-            own = (None, None) if keys is None else keys.of(key[keys.index])
+            own = (None, None) if keys is None else keys.of_key(key)
             lower, upper = highest(before, own[0]), highest(after, own[1])
             if count and triggers.watermark and lower is not None and time is not None and time <= lower:
                 on_late(time, count)
@@ -195,10 +195,3 @@ def _event_times(view: View) -> Callable[[Key], int | None]:
         return max((each for each in found if each is not None), default=None)
 
     return end
-
-
-def micros(moment: Any, shift: int = 0) -> int | None:
-    """A time in microseconds; a number as it is."""
-    if moment is None or isinstance(moment, int):
-        return None if moment is None else moment + shift
-    return int(moment.timestamp()) * 1_000_000 + int(moment.microsecond) + shift

@@ -13,12 +13,25 @@ from dataclasses import dataclass, replace
 from anabranch.algebra import aggregates
 from anabranch.algebra.aggregates import Aggregate
 from anabranch.algebra.windows import SlideByTuple, SlidingWindows
-from anabranch.errors import UnknownName
+from anabranch.errors import AnabranchError, UnknownName
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Stream, Table, window_type
-from anabranch.plan.strategy import ADAPTIVE, BINS, PANES, ROWS, WINDOWS, Loads, Strategy, strategy_of
+from anabranch.plan.strategy import (
+    ADAPTIVE,
+    BINS,
+    BY_DIFFERENCE,
+    PANES,
+    ROWS,
+    WINDOWS,
+    Loads,
+    Strategy,
+    cost_words,
+    strategy_of,
+    strategy_of_ends,
+)
 from anabranch.plan.windows import needs_numbers, sliding, type_of, value_sql
-from anabranch.sql.calls import Call, aggregate_calls, chains, generators, occurrences
+from anabranch.plan.winners import SortKey, by_time, meant, sort_keys
+from anabranch.sql.calls import Call, aggregate_calls, chains, generators, occurrences, session_calls
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import Expression, Query, Relation, Select, WindowSpec
@@ -125,12 +138,24 @@ def aggregates_in(select: Select, owner: Query) -> list[Call]:
 def find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, loads: Loads) -> Block | str:
     """The block of a SELECT, or the reason why it is none."""
     try:
-        return _find_block(select, owner, binder, analyze, loads)
+        found = _find_block(select, owner, binder, analyze, loads, differential=True)
+        if isinstance(found, str) or found.strategy is None or BY_DIFFERENCE not in found.strategy.costs:
+            return found
+        # What its aggregates are is known now.
+        taken_out = all(_taken_out(each.aggregate) for each in found.calls)
+        return found if taken_out else _find_block(select, owner, binder, analyze, loads, differential=False)
     except UnknownName:  # the query as a whole was analysed before
         return "it reads columns of the query around it"
 
 
-def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, loads: Loads) -> Block | str:
+def _taken_out(aggregate: Aggregate) -> bool:
+    """Whether a partial can be taken out of a sum again, to the last digit."""
+    return aggregate.exact and all("sum({c})" in part.reduce for part in aggregate.parts)
+
+
+def _find_block(
+    select: Select, owner: Query, binder: Binder, analyze: Analyze, loads: Loads, *, differential: bool
+) -> Block | str:
     text = binder.text
     calls = aggregates_in(select, owner)
     if not select.group and not calls:
@@ -167,19 +192,25 @@ def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, 
     columns |= {each.name.lower() for _, table in tables for each in table.fields}
 
     keys = tuple(_keys(select, columns, window is not None, plain))
+    if any(True for key in keys for _ in session_calls(key.tokens)):
+        return "its sessions depend on other rows than a row's own"
     conditions = plain.text_of(select.where) if select.where is not None else None
     uses_window = window is not None and _uses_window(select, calls, keys)
     windows = sliding(window) if window is not None else None
     strategy: Strategy | None = None
     if window is not None and windows is not None and any(key.window for key in keys):
         row_keys = [key.expression for key in keys if not key.window]
-        strategy = strategy_of(window.strategy, windows, stream, row_keys, binder.catalog, loads)
+        strategy = strategy_of(
+            window.strategy, windows, stream, row_keys, binder.catalog, loads, differential=differential
+        )
         if strategy.name == ROWS:
-            return "it is asked to look at rows"
-    if bins:
+            return f"it is asked to look at rows; {cost_words(ROWS, strategy.costs)}"
+    if window is not None and bins:
         if uses_window or not any(key.window for key in keys):
             return "its rows are looked at window by window"
-        strategy = Strategy(BINS)
+        found_type = type_of(window)
+        assert isinstance(found_type, SlideByTuple)
+        strategy = Strategy(BINS) if window.rows else strategy_of_ends(found_type, stream, loads)
     paned = strategy is not None and strategy.name in (PANES, ADAPTIVE, BINS) and not uses_window
     if not paned and window is not None and needs_numbers(window):
         return "its windows count rows as they came"
@@ -197,17 +228,18 @@ def _find_block(select: Select, owner: Query, binder: Binder, analyze: Analyze, 
 
     probe = _Probe(analyze, schemas, from_text, conditions)
     typed_keys = probe.type_keys(keys, window is not None and window.rows)
+    rows = _Apart(probe, select, relation, stream)
     block_calls: list[BlockCall] = []
     for call in _distinct_calls(calls):
-        arguments = tuple(plain.text(argument) for argument in call.arguments)
+        name, arguments = meant(call, plain.text, rows.keys, rows.time)
         types = probe.types(arguments)
-        aggregate = aggregates.find(call.name, distinct=call.distinct, argument_types=types)
+        aggregate = aggregates.find(name, distinct=call.distinct, argument_types=types, arguments=arguments)
         if aggregate is None:
             return f"{call.span.of(text)} cannot be merged from partials"
-        if bins and not (aggregate.exact and all("sum({c})" in part.reduce for part in aggregate.parts)):
+        if bins and not _taken_out(aggregate):
             return f"{call.span.of(text)} cannot be taken out of a sum again"
         filtered = plain.text(call.condition) if call.condition is not None else None
-        block_calls.append(BlockCall(call, arguments, filtered, aggregate, ""))
+        block_calls.append(BlockCall(call, tuple(arguments), filtered, aggregate, ""))
     final_types = probe.types(tuple(plain.text_at(call.call.span) for call in block_calls))
     block_calls = [
         BlockCall(c.call, c.arguments, c.condition, c.aggregate, type)
@@ -358,6 +390,50 @@ class _Probe:
         plain = [key for key in keys if not key.window]
         types = iter(self.types([key.expression for key in plain]))
         return tuple(replace(k, type=window_type(k.name, numbers) if k.window else next(types)) for k in keys)
+
+
+class _Apart:
+    """What tells the rows of a block apart: their event time, then all their columns."""
+
+    def __init__(self, probe: _Probe, select: Select, relation: Relation, stream: Stream) -> None:
+        self.probe = probe
+        self.select = select
+        self.relation = relation
+        self.stream = stream
+
+    @property
+    def time(self) -> str | None:
+        """The event time, in text."""
+        if self.stream.time is None:
+            return None
+        own = f"{quote_name(self.relation.exposed or '')}." if len(self.select.relations) > 1 else ""
+        return own + quote_name(self.stream.time)
+
+    def keys(self) -> list[SortKey]:
+        found = by_time(columns_apart(self.select, self._columns), [(self.stream.time or "").lower()])
+        return sorted(found, key=lambda key: key.text != self.time)
+
+    def _columns(self, items: str) -> Sequence[Field]:
+        return self.probe.analyze(f"SELECT {items}{self.probe.tail}", self.probe.schemas)
+
+
+def columns_apart(select: Select, analyzed: Callable[[str], Sequence[Field]]) -> list[SortKey]:
+    """The columns of a FROM clause; with the names of their relations where two have the same name."""
+    try:
+        fields = analyzed("*")
+        if len({field.name.lower() for field in fields}) == len(fields):
+            return sort_keys([(SortKey((f.name.lower(),), quote_name(f.name)), f.type) for f in fields])
+        found: list[tuple[SortKey, str]] = []
+        for relation in select.relations:
+            if relation.exposed is None:
+                return []
+            name = quote_name(relation.exposed)
+            for field in analyzed(f"{name}.*"):
+                parts = (relation.exposed.lower(), field.name.lower())
+                found.append((SortKey(parts, f"{name}.{quote_name(field.name)}"), field.type))
+    except AnabranchError:
+        return []
+    return sort_keys(found) if len({key.parts for key, _ in found}) == len(found) else []
 
 
 def read_edits(block: Block, text: str, source: str, finals: dict[str, str], presence: str) -> list[Edit]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.reach import Near, chained
@@ -17,6 +18,7 @@ from anabranch.plan.catalog import (
     Ends,
     Field,
     Narrow,
+    Side,
     Stream,
     Table,
     Touch,
@@ -35,11 +37,13 @@ from anabranch.plan.keys import (
 )
 from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.outside import asked_table, place_lookups
+from anabranch.plan.pairs import PAIRS, added_up, worth_it
 from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
 from anabranch.plan.windows import closing_shift, sliding
-from anabranch.sql.calls import chains
+from anabranch.plan.winners import event_times
+from anabranch.sql.calls import aggregate_calls, chains
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Opaque, Query, Relation, Select, SetOperation
@@ -194,7 +198,8 @@ class Build:
         return found
 
     def _is_stateless(self, select: Select) -> bool:
-        if any(each.subquery is not None or asked_table(self.binder, each) for each in select.relations):
+        named = [each for each in select.relations if not self._is_cte(each)]
+        if any(each.subquery is not None or asked_table(self.binder, each) for each in named):
             return False
         inputs = self._inputs(select, placed=False)
         return find_keys(select, Query(select.span, select), inputs, self.text).kind == "stateless"
@@ -209,6 +214,9 @@ class Build:
         keying = find_keys(select, self.query, inputs, self.text, by_key=self.tree.by_key)
         if not any(not each.static for each in inputs):
             keying = Keying("whole", reason="its FROM clause reads no stream")
+        partial = select.span in self.tree.partial
+        if partial:
+            keying = Keying("join")
         if keying.kind not in ("stateless", "join") and not counted:
             self._place_blocks(select)
         block = next((pair for pair in self.blocks if pair[0].select is select), None)
@@ -216,14 +224,39 @@ class Build:
             self._count_rows(select, inputs, keying)
         view = self._finish(emit, keying, select, inputs, (), block)
         near, nearby = self._near(select, inputs)
-        if not keying.pairs or view.tables or view.views or view.clock != "event" or not view.node:
-            nearby = 0
-        view = replace(view, counted=self.counted, near=near, nearby=nearby)
+        view = replace(view, counted=self.counted, near=near, through=self._through(inputs), sides=self._sides(inputs))
+        if keying.pairs and view.of_streams and view.clock == "event" and view.node:
+            view = replace(view, nearby=nearby)
         view = self._with_progress(select, inputs, keying, view)
+        if partial:
+            return replace(view, partial=True)
         view = replace(view, ends=self._ends(select, inputs, view, keying) if view.node else None)
         if view.node == "join":
             view = replace(view, spread=self._spread(select, inputs, view))
+        if self.tree.splits is not None and worth_it(select, self.query, inputs, view):
+            self._split(select, inputs, self.tree.splits)
         return self._fused(select, view) or view
+
+    def _split(self, select: Select, inputs: Sequence[Input], splits: list[Edit]) -> None:
+        """Have the pairs of a join added up in a node of their own, when all of it is planned again."""
+
+        def types(expressions: Sequence[str]) -> list[str]:
+            assert select.from_span is not None
+            bound = Binder(self.text, self.tree.catalog, self.query).bind(select.from_span, extra=self.edits)
+            schemas = self._schemas(bound.references)
+            found: dict[str, str] = {}
+            whole = [each for each in expressions if any(aggregate_calls(tokenize(each)[:-1]))]
+            for group in (whole, [each for each in expressions if each not in whole]):
+                if group:
+                    listed = ", ".join(f"{each} AS `x{index}`" for index, each in enumerate(group))
+                    fields = self.tree.world.analyze(f"SELECT {listed} FROM {bound.text.text}", schemas)
+                    found |= {each: field.type for each, field in zip(group, fields, strict=True)}
+            return [found[each] for each in expressions]
+
+        names = (PAIRS.format(number) for number in count())
+        name = next(each for each in names if each not in self.text.lower() and each not in self.tree.pairs)
+        self.tree.pairs.append(name)
+        splits += added_up(self.text, select, self.query, inputs, types, name, self.query is self.tree.whole)
 
     def _fused(self, select: Select, view: View) -> View | None:
         """This node and the one below it as one, where this one only filters and shapes what that one computes.
@@ -260,6 +293,8 @@ class Build:
             node=below.node,
             near=below.near,
             nearby=below.nearby,
+            through=below.through,
+            sides=below.sides,
             meets=through(view.meets, below.meets),
             ends=self._passed_ends(select, view, below),
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
@@ -327,24 +362,64 @@ class Build:
 
         One that comes from n inputs is at most n - 1 steps from each row that says whether it does.
         """
-        placeholders: list[str] = []
-        for each in inputs:
-            name = self._live_placeholder(each.relation) if not each.static else ""
-            count = sum(known.partition("#")[0] == name for known in placeholders)
-            placeholders.append(f"{name}#{count}" if count else name)
+        placeholders = self._apart(inputs)
         found = find_bands(select, inputs, [frozenset(self._own_times(each)) for each in inputs], self.text)
         near = tuple(
             Near(placeholders[one[0]], placeholders[other[0]], least, most)
             for one, other, least, most in found
-            if all(self._is_stream(inputs[index].relation) for index in (one[0], other[0]))
+            if all(self._passes(self._known(inputs[index].relation)) for index in (one[0], other[0]))
         )
-        return near, 2 * (len(inputs) - 1) if chained(near, placeholders) else 0
+        live = [name for name in placeholders if name]
+        return near, 2 * (len(live) - 1) if chained(near, live) else 0
+
+    def _apart(self, inputs: Sequence[Input]) -> list[str]:
+        """The placeholders of inputs, each one of its own though some read the same; none for static tables."""
+        placeholders: list[str] = []
+        for each in inputs:
+            name = self._live_placeholder(each.relation) if not each.static else ""
+            count = sum(known.partition("#")[0] == name for known in placeholders) if name else 0
+            placeholders.append(f"{name}#{count}" if count else name)
+        return placeholders
+
+    def _sides(self, inputs: Sequence[Input]) -> tuple[Side, ...]:
+        """The inputs of a join that change; none where it is no join."""
+        found = []
+        for name, each in zip(self._apart(inputs), inputs, strict=True):
+            if not name:
+                continue
+            known = self._known(each.relation)
+            called = each.relation.exposed or (known.name if isinstance(known, Stream | View) else "")
+            time = known.time if isinstance(known, Stream) else next(iter(self._own_times(each)), None)
+            found.append(Side(name, called, time or ""))
+        return tuple(found) if len(found) > 1 else ()
+
+    def _through(self, inputs: Sequence[Input]) -> dict[str, str]:
+        """The inputs that are queries which only filter and project the rows of a stream, and that stream."""
+        found: dict[str, str] = {}
+        for name, each in zip(self._apart(inputs), inputs, strict=True):
+            known = self._known(each.relation) if name else None
+            stream = self._passes(known)
+            if stream is not None and isinstance(known, View):
+                found[name] = stream.id
+        return found
+
+    def _passes(self, known: object) -> Stream | None:
+        """The stream with an event time whose rows an input has, each on its own; None if it is something else."""
+        if isinstance(known, Stream):
+            return known if known.time is not None else None
+        if not isinstance(known, View) or known.node != "stateless" or known.kept or len(known.inputs) != 1:
+            return None
+        for id in known.streams.values():
+            return self._passes(self.tree.catalog.stream(id))
+        (id,) = known.views.values()
+        nodes = {node.id: node for node in self.tree.nodes}
+        return self._passes(nodes.get(id) or self.tree.catalog.objects.get(id))
 
     def _spread(self, select: Select, inputs: Sequence[Input], view: View) -> str:
         """The query for Spark where the only thing that its streams have in common is their time; else nothing."""
         names = [each.name for each in view.fields]
         known = [each for each in view.near if each.least is not None and each.most is not None]
-        if len(view.inputs) != 2 or len(known) != 1 or len(set(names)) != len(names):
+        if len(view.inputs) != 2 or len(known) != 1 or view.through or len(set(names)) != len(names):
             return ""
         if joined_by_equals(select, self.query, inputs, self.text):
             return ""
@@ -355,10 +430,6 @@ class Build:
         text = self._bound([*self.edits, *self._with_clause(), *with_condition(select, SAME)])
         text, _ = _told_apart(text, dict.fromkeys(name.partition("#")[0] for name in view.inputs))
         return spread(text, known[0], (one, other), names)
-
-    def _is_stream(self, relation: Relation) -> bool:
-        reference = self.binder.resolve(relation) if self._node(relation) is None else None
-        return reference is not None and reference.kind == "stream"
 
     def _own_times(self, each: Input) -> list[str]:
         """The columns of an input that are event times, without those of its windows."""
@@ -550,8 +621,15 @@ class Build:
             blocks={block.select.span: block for block, _ in self.blocks},
             skips=lambda span: any(each.start <= span.start and span.end <= each.end for each in gone),
             prefix="".join(edit.text for edit in clause),
+            times=event_times(self.tree.catalog, self._read()),
         )
         return break_ties(self.text, self.query, places)
+
+    def _read(self) -> list[str]:
+        """The streams, views and tables that the query reads, at whatever depth."""
+        relations = [relation for select, _ in self.query.selects() for relation in select.relations]
+        found = [self.binder.resolve(relation) for relation in relations]
+        return [reference.target for reference in found if reference is not None]
 
     def _schemas(self, references: Mapping[str, Any]) -> dict[str, tuple[Field, ...]]:
         schemas: dict[str, tuple[Field, ...]] = {p: view.fields for p, view in self.views.items()}

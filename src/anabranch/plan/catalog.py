@@ -55,6 +55,7 @@ class Stream:
     fail_on_bad: bool
     kept_since: int | None = None  # first run whose rows are in the rows table; None: it has none
     key: str | None = None  # the column whose values have progress of their own
+    lull: bool = False  # whether the clock moves its progress when it is silent
 
     kind = "stream"
 
@@ -65,7 +66,7 @@ class Stream:
 
     @property
     def policy(self) -> Policy:
-        return Policy(self.rule, self.idle, self.ahead, self.live, self.key is not None)
+        return Policy(self.rule, self.idle, self.ahead, self.live, self.key is not None, self.lull)
 
     @property
     def rows_table(self) -> str:
@@ -118,6 +119,12 @@ class PartialColumn:
     duckdb_reduce: str | None  # where its text for that differs
     type: str
     since: int  # first run that is in it
+
+    @property
+    def computed(self) -> str:
+        """The partial as Spark computes it. Of rows that are not there it is NULL, and so are the fields of a struct
+        then, though Spark may hold that they never are: the cast lets them."""
+        return f"CAST({self.partial} AS {self.type})" if "struct<" in self.type else self.partial
 
     def reduce_in_duckdb(self, column: str) -> str:
         return (self.duckdb_reduce or self.reduce).format(c=column)
@@ -335,6 +342,15 @@ class Ask:
 
 
 @dataclass(frozen=True)
+class Side:
+    """An input of a join that changes, for those who are told about it: what the query calls it, and its event time."""
+
+    input: str  # as `near` has it
+    name: str
+    time: str  # empty: it has none
+
+
+@dataclass(frozen=True)
 class View:
     """A continuous query with a name. `text` is the query over placeholders: pane tables, rows, tables, other views.
 
@@ -380,6 +396,10 @@ class View:
     near: tuple[Near, ...] = ()  # which rows of a join's streams can meet
     nearby: int = 0  # so many steps from new rows all those are that an outer join has to look at; 0: anywhere
     spread: str = ""  # the query as Spark is to run it, where that is not `text`
+    #: Of a join, the inputs that pass the rows of one stream on, each on its own: placeholder -> stream id.
+    through: Mapping[str, str] = field(default_factory=dict)
+    sides: tuple[Side, ...] = ()  # of a join, all inputs that change
+    partial: bool = False  # a join that gives what the new pairs of each run add up to, and not the pairs
     ends: Ends | None = None  # when its windows end, where other rows than a row's own make them
 
     kind = "view"
@@ -411,7 +431,13 @@ class View:
     def met(self) -> dict[str, str]:
         """The streams of a join under the names that `near` has for them: one that is read twice has two."""
         twice = {name for each in self.near for name in (each.one, each.other)}
-        return {**self.streams, **{name: self.streams[name.partition("#")[0]] for name in sorted(twice)}}
+        known = {**self.streams, **self.through}
+        return {**known, **{name: known[name.partition("#")[0]] for name in sorted(twice)}}
+
+    @property
+    def of_streams(self) -> bool:
+        """Whether all it reads and that changes are rows of streams, at most filtered and projected on the way."""
+        return not self.blocks and self.views.keys() <= self.through.keys()
 
     def needed(self, bounds: Mapping[str, int | None]) -> dict[str, int]:
         """From which time on rows of the streams of a join can still matter, by how far each of these has come."""
@@ -464,6 +490,7 @@ _NESTED: dict[str, type[Any]] = {
     "narrows": Narrow,
     "asks": Ask,
     "near": Near,
+    "sides": Side,
 }
 
 

@@ -6,12 +6,14 @@ the order of the rows: streams and tables first, what reads them behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from anabranch.algebra.progress import Delay, Lagging, Percentile, Punctuation, Rule
 from anabranch.plan.catalog import Ask, BlockUse, Catalog, Panes, Rows, Stream, Table, View
+from anabranch.plan.memory import in_memory, unbounded, words
 from anabranch.plan.plane import key_of_progress
+from anabranch.plan.strategy import BY_DIFFERENCE, PANES, by_difference, cost_words
 from anabranch.sources.lookup import Asking
 from anabranch.sql.durations import duration_text
 
@@ -155,6 +157,8 @@ def progress_rule(stream: Stream) -> str:
         part = "partition" if stream.key is None else stream.key
         part += ", or the stream beside others," if stream.live else ""
         rule += f"; a {part} that is silent for {duration_text(stream.idle)} is not waited for"
+        if stream.lull:
+            rule += ", and if all is silent the clock moves it, as far behind as that"
     if stream.live and stream.ahead is not None:
         rule += f"; a row more than {duration_text(stream.ahead)} ahead of the clock does not move it"
     return rule
@@ -192,52 +196,8 @@ def _shown_key(view: View, index: int) -> str:
     return next((each.columns[index] or key.name for each in view.narrows if each.columns[index]), key.name)
 
 
-def unbounded(view: View, catalog: Catalog) -> list[str]:
-    """What there is to say of a join of streams in which any row can meet any other, however old."""
-    if not view.node or len(view.streams) < 2 or bounded(view):
-        return []
-    streams = [catalog.stream(id) for id in view.streams.values()]
-    one, other = streams[0], streams[1]
-    times = [f"{name}.{stream.time or 'ts'}" for name, stream in (("a", one), ("b", other))]
-    return [
-        f"UNBOUNDED: a row of {one.name} can meet any row of {other.name}, however old, so all of them are looked at; "
-        f"a condition on their times bounds that: {times[1]} BETWEEN {times[0]} - INTERVAL 1 HOUR AND {times[0]} + "
-        "INTERVAL 1 HOUR"
-    ]
-
-
-def _held(view: View) -> dict[str, int]:
-    """How far ahead of the others' progress those rows of a join's inputs are that can still meet others."""
-    return view.needed(dict.fromkeys(view.met, 0))
-
-
-def bounded(view: View) -> bool:
-    """Whether of each stream of a join only the latest rows can still meet others."""
-    return len(_held(view)) == len(view.met) and not view.views
-
-
-def _in_memory(view: View, catalog: Catalog) -> list[str]:
-    lines = []
-    for input, since in _held(view).items() if (view.node == "join" or view.nearby) and not view.views else ():
-        # Whether a row has no partner, rows of its own stream say as well.
-        others = _words([catalog.stream(id).name for name, id in view.met.items() if view.nearby or name != input])
-        behind = f"{duration_text(-since)} behind" if since < 0 else "not behind"
-        if since > 0:
-            behind = f"{duration_text(since)} ahead of"
-        lines.append(
-            f"rows of {catalog.stream(view.met[input]).name} are in memory if they are {behind} the progress of "
-            f"{others} at the most; a row that is later than that finds "
-            + ("none (LATE DROP)" if view.late == "drop" else "its partners in the ledger")
-        )
-    return lines
-
-
 def _comparison(column: str, sign: str, expression: str) -> str:
     return f"{expression} LIKE {column}" if sign == "LIKED BY" else f"{column} {sign} {expression}"
-
-
-def _words(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 class _Describer:
@@ -317,7 +277,7 @@ class _Describer:
         names = [self.done[id].name for id in inputs if self.done[id].kind != "table"]
         if len(names) == 1:
             return f"that of {names[0]}"
-        return f"the least of {_words(names)}" if names else ""
+        return f"the least of {words(names)}" if names else ""
 
     def _how(self, view: View) -> list[str]:
         lines: list[str] = []
@@ -326,9 +286,9 @@ class _Describer:
         kind = kind_of(view)
         read = self._read_names(view)
         if kind == "stateless":
-            lines.append(f"each row of {_words(read)} is filtered and projected on its own")
+            lines.append(f"each row of {words(read)} is filtered and projected on its own")
         elif kind == "lookup":
-            lines.append(f"each row of {_words(read)} is asked for once, and kept with what was found")
+            lines.append(f"each row of {words(read)} is asked for once, and kept with what was found")
             lines += [self._ask_line(ask) for ask in view.asks]
         elif not view.node:
             if view.emit == "close":
@@ -337,7 +297,9 @@ class _Describer:
             for id in view.views.values():
                 lines.append(f"over view {self.catalog.view(id).name}: computed when read, from its state")
         elif view.node == "join":
-            lines.append(f"each new row of {_words(read)} meets the rows of the others that are there: each pair once")
+            lines.append(f"each new row of {words(read)} meets the rows of the others that are there: each pair once")
+            if view.partial:
+                lines.append("what the new pairs of a run add up to is kept, and added up for what reads it")
         elif view.node == "keyed" or by_session(view):
             where = "in memory, on the driver" if view.direct and view.emit == "feed" else "by Spark"
             nearby = ", from the rows near them in time" if view.nearby else ""
@@ -350,7 +312,7 @@ class _Describer:
             when = "when it fires, and only then" if view.emit == "triggers" else "after a run that touches it"
             lines.append(f"{when}, its whole answer is computed anew and compared with the last")
         lines += self._static_lines(view)
-        lines += [*_in_memory(view, self.catalog), *unbounded(view, self.catalog)]
+        lines += [*in_memory(view, self.catalog), *unbounded(view)]
         by_key = key_of_progress(self.catalog, view) if waits_for_windows(view) else None
         if by_key is not None:
             lines.append(f"windows of a {by_key[0].key} close by its own progress")
@@ -370,14 +332,14 @@ class _Describer:
             return []
         below = [self.catalog.view(id) for id in view.views.values()]
         if view.streams:
-            over = f"the kept rows of {_words([self.catalog.stream(id).name for id in view.streams.values()])}"
+            over = f"the kept rows of {words([self.catalog.stream(id).name for id in view.streams.values()])}"
         elif below:
             what = "partials" if all(kind_of(each) == "partial" for each in below) else "rows"
-            over = f"the {what} of {_words([each.name for each in below])}"
+            over = f"the {what} of {words([each.name for each in below])}"
         else:
             over = "its partials"
         tables = dict.fromkeys(getattr(self.catalog[id], "name", id) for id in view.tables.values())
-        which = f"static table{'' if len(tables) == 1 else 's'} {_words(list(tables))}"
+        which = f"static table{'' if len(tables) == 1 else 's'} {words(list(tables))}"
         return [f"{which} joined above {over}, so that REFRESH reaches old rows"]
 
     def _read_names(self, view: View) -> list[str]:
@@ -398,16 +360,12 @@ class _Describer:
             if panes.spanned:
                 kept = "of each run, large groups by window, small ones by span (all windows of a row together)"
             lines.append(f"{kind} {duration_text(windows.size)}{slide}; {kept}")
-        if use.costs:
-            told = ", ".join(f"{name} {cost:,.0f}" for name, cost in use.costs.items())
-            lines.append(f"strategy {use.strategy}; predicted cost of a window, in steps: {told}")
-        elif use.bins is not None:
+        if use.bins is not None:
             size = f"{use.bins[0]:,}" if use.numbers else duration_text(use.bins[0])
-            lines.append(
-                f"strategy bins; a row comes in with the windows that end at it or behind it, and goes out {size} later"
-            )
-        elif windows is not None or use.strategy != "panes":
-            lines.append(f"strategy {use.strategy}; too little is known of the stream to predict its cost")
+            lines.append(f"a row comes in with the windows that end at it or behind it, and goes out {size} later")
+        if windows is not None or use.strategy != PANES:
+            name = BY_DIFFERENCE if use.strategy == PANES and by_difference(panes, use) else use.strategy
+            lines.append(f"strategy {name}; {cost_words(name, use.costs)}")
         lines += [f"{name} = {panes.column(name).partial}" for name in use.columns]
         family = view.owner or view.id
         others = {other.owner or other.id for other in self.catalog.of(View) if use_of(other, panes) is not None}
@@ -452,6 +410,8 @@ class _Describer:
             return "every row, UNBOUNDED", False
         if kind_of(view) == "lookup":
             return "every row with its matches, UNBOUNDED", False
+        if view.partial:
+            return "one row a run and key; grows with time", False
         if view.times:
             return "the rows of each window; grows with time", False
         if kind_of(view) == "partial":
@@ -480,7 +440,8 @@ def _emits(view: View) -> str:
         fires.append("when its window closes")
     if triggers.get("counting") is not None:
         count = triggers["counting"]
-        fires.append("with every record" if count == 1 else f"with every {count} records")
+        together = "" if view.counted is not None or count == 1 else " (those that one run changes count together)"
+        fires.append("with every record" if count == 1 else f"with every {count} records{together}")
     if triggers.get("delay") is not None:
         since = "the first change since it was shown" if triggers.get("first") else "its last change"
         fires.append(f"{duration_text(triggers['delay'])} after {since}")

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from anabranch.errors import AnabranchError, Rewritten
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog, Field, View
-from anabranch.plan.describe import PlanNode, describe, kind_of, unbounded
+from anabranch.plan.describe import PlanNode, describe, kind_of
+from anabranch.plan.memory import unbounded
 from anabranch.plan.nodes import plan
 from anabranch.plan.views import Planned, Surroundings
 from anabranch.sql.parser import parse
@@ -76,13 +77,13 @@ def explain_view(view: View, catalog: Catalog, world: Surroundings) -> Explanati
 def unbounded_joins(view: View, catalog: Catalog, world: Surroundings) -> list[str]:
     """What is to be said of the joins of a view that nothing bounds; of one computed when read, as it would be kept."""
     nodes = [*catalog.nodes_of(view), view]
-    if view.emit == "read" and len(view.streams) > 1:
+    if view.emit == "read" and len(view.inputs) > 1:
         try:
             planned = _subject(view).plan(catalog, world, feed=True)
         except AnabranchError:
             return []
         nodes = [each for each in (*planned.objects, planned.view) if isinstance(each, View)]
-    return [line for each in nodes for line in unbounded(each, catalog)]
+    return [line for each in nodes for line in unbounded(each)]
 
 
 @dataclass(frozen=True)

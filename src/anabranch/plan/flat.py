@@ -54,8 +54,6 @@ class _Unfit(Exception):
 
 def _next(text: str, query: Query, binder: Binder) -> list[Edit]:
     """The edits that make one aggregate and the query that it reads one; none if there is no such pair."""
-    if any(emission.counting is not None for emission in query.emissions()):
-        return []  # which rows are counted is said by the query as it is written
     for select, owner in query.selects():
         below = _below(select, owner, query, binder)
         if below is None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from anabranch.plan.blocks import aggregates_in, grouped_tokens
 from anabranch.plan.catalog import WINDOW_COLUMNS
-from anabranch.sql.calls import chains, closing, conjuncts, split_commas
+from anabranch.sql.calls import chains, closing, conjuncts, session_calls, split_commas
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
@@ -243,6 +243,8 @@ class _Search:
         parts = []
         for position, tokens in enumerate(candidates):
             form = self.form(tokens)
+            if groups and any(session_calls(tokens)):  # rows of another session may change it
+                continue
             if not all(form in {self.form(each) for each in by} for by in partitions):
                 continue
             column = self.resolve(tokens)

@@ -322,7 +322,7 @@ class _Join:
         taken: list[Span] = [call.span for call in aggregate_calls(tokens)]
         for known, name in self.below.computed:
             for span in occurrences(tokens, known):
-                if _stands_alone(tokens, span) and not any(each.start <= span.start < each.end for each in taken):
+                if stands_alone(tokens, span) and not any(each.start <= span.start < each.end for each in taken):
                     self.changes.append(Edit(span, f"{quote_name(self.stream.exposed or '')}.{name}"))
                     taken.append(span)
 
@@ -379,6 +379,8 @@ class _Join:
         arguments = [_span(argument).of(self.text) for argument in call.arguments]
         one_sided = all(self._is_below(argument) for argument in call.arguments)
         aggregate = aggregates.find(call.name, distinct=call.distinct, argument_types=types)
+        if aggregate is not None and not aggregate.raised:
+            aggregate = None
         if call.distinct or (call.name in _OF_SETS and (aggregate is None or not one_sided)):
             if call.order:
                 raise _Unfit(f"{written} cannot be merged from partials")
@@ -505,7 +507,7 @@ def _sides(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
     return [tokens[: found[0]], tokens[found[0] + 1 :]]
 
 
-def _stands_alone(tokens: Sequence[Token], span: Span) -> bool:
+def stands_alone(tokens: Sequence[Token], span: Span) -> bool:
     """Whether an operator beside an expression cannot take a part of it: a + b is not in a + b * c."""
     before = next((token for token in reversed(tokens) if token.end <= span.start), None)
     after = next((token for token in tokens if token.start >= span.end), None)

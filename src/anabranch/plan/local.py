@@ -271,13 +271,20 @@ def _time(tokens: Sequence[Token], index: int) -> str | None:
 
 
 def _plain_cast(tokens: Sequence[Token], index: int) -> str | None:
-    """A cast around an aggregate, as the finals of partials have it: it changes the width of a number only."""
+    """A cast around an aggregate, as the finals of partials have it: it changes the width of a number only; or of NULL
+    and of a whole number, which say of what type a constant is."""
     end = closing(tokens, index + 1)
     as_index = next((i for i in range(end - 1, index, -1) if tokens[i].upper == "AS"), None)
     if as_index is None:
         return None
     kind = duckdb_type("".join(token.text.lower() for token in tokens[as_index + 1 : end]))
-    text = _aggregated(tokens[index + 2 : as_index])
+    inside = tokens[index + 2 : as_index]
+    if kind is not None and len(inside) == 1:
+        constant = inside[0].upper == "NULL" or (
+            inside[0].text.isdigit() and int(inside[0].text) < 128 and kind in WHOLE
+        )
+        return f"CAST({inside[0].text} AS {kind})" if constant else None
+    text = _aggregated(inside)
     return None if kind is None or text is None else _widened(text, kind)
 
 

@@ -17,15 +17,20 @@ from anabranch.algebra.windows import MILLISECOND
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
-from anabranch.plan.describe import bounded
 from anabranch.plan.flat import flat
+from anabranch.plan.grouping_sets import without_grouping_sets
 from anabranch.plan.in_full import in_full
 from anabranch.plan.late_joins import raise_joins
+from anabranch.plan.local import local_text
+from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
+from anabranch.plan.rewriting import rewritten
+from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
 from anabranch.sql.lexer import Span, quote_name
-from anabranch.sql.syntax import Emission, Query
+from anabranch.sql.splice import Edit
+from anabranch.sql.syntax import Emission, Query, Select
 
 
 def plan(
@@ -38,13 +43,24 @@ def plan(
     """
     refuse_volatile(text, query, kept=feed or asks(text, catalog, query))
     refuse_refreshable(text, catalog, query)
-    text, query = flat(*in_full(text, query, catalog), catalog)
+    text, query = in_full(text, query, catalog)
+    if feed or asks(text, catalog, query) or query.emits:
+        text, query = _with_keys(text, query, catalog, world)
+    text, query = flat(text, query, catalog)
     raised = raise_joins(text, query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
         catalog=catalog, world=world, feed=feed,
     )  # fmt: skip
     return replace(planned, reasons=raised.reasons) if raised.reasons else planned
+
+
+def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -> tuple[str, Query]:
+    """A query whose changes are kept, in a form that has keys; what waits or is numbered is shown as it is written."""
+    if any(each.by_key or each.counting is not None for each in query.emissions()):
+        return text, query
+    text, query = without_subqueries(text, query, catalog, world.analyze)
+    return without_grouping_sets(text, query, catalog, world.analyze)
 
 
 def _planned(
@@ -66,10 +82,29 @@ def _planned(
         if view.direct and view.blocks[0].windows is not None and _on_event_time(planned, catalog):
             shown = replace(view, late=emission.late, times=_window_columns(view), budget=_budget(emission))
             return replace(planned, view=shown)
+    emit = "feed" if feed or emission is not None else "read"
     tree = Tree(text, catalog, world, id, name, start)
-    root = tree.root(query, sql, fields, "feed" if feed or emission is not None else "read")
+    if emit == "feed" and not inner and (emission is None or (emission.mode == "feed" and not emission.by_key)):
+        tree.whole, tree.splits = query, []
+    root = tree.root(query, sql, fields, emit)
     refuse_others(text, catalog, query, tree.joined)
-    return tree.planned(root)
+    made = tree.planned(root)
+    if not tree.splits:
+        return made
+    text, query = rewritten(text, query, tree.splits)
+    parted = Tree(text, catalog, world, id, name, start)
+    parted.partial = frozenset(
+        each.subquery.body.span for each in query.relations() if each.subquery is not None and each.alias in tree.pairs
+    )
+    two = parted.planned(parted.root(query, sql, fields, emit))
+    # DuckDB is so much sooner done with a run that what only Spark could compute in two is better left as one.
+    return two if _fits_duckdb(two) or not _fits_duckdb(made) else made
+
+
+def _fits_duckdb(planned: Planned) -> bool:
+    """Whether DuckDB may compute all nodes of a plan, as far as their texts tell."""
+    nodes = [each for each in (*planned.objects, planned.view) if isinstance(each, View)]
+    return all(local_text(node.text, lambda _: "t") is not None for node in nodes)
 
 
 def _on_event_time(planned: Planned, catalog: Catalog) -> bool:
@@ -123,6 +158,10 @@ class Tree:
         self.placed = 0
         self.joined: list[Span] = []  # the tables outside that are asked
         self.by_key = False  # whether what is being made shows its answers key by key
+        self.whole: Query | None = None
+        self.splits: list[Edit] | None = None  # what makes two nodes of one that groups a join; None: nothing does
+        self.pairs: list[str] = []  # and what the one below is called then
+        self.partial: frozenset[Span] = frozenset()  # the SELECTs that give what new pairs add up to
 
     def root(self, query: Query, sql: str, fields: tuple[Field, ...], emit: str) -> View:
         view = self.node(query, {}, emit)
@@ -195,9 +234,11 @@ class Tree:
             self._refuse_budget(emission, "these windows close with a row of their own, and not by progress")
             return view  # its query gives the windows that are full, and no others
         if emission.watermark and not timed:
-            if emission.mode == "close" and self._hand_down(view, emission, query):
-                return view
             closing = _closing_column(view)
+            own = isinstance(query.body, Select) and any(each.window is not None for each in query.body.relations)
+            # Windows of its own are waited for here, and what stands below them has none that would close.
+            if emission.mode == "close" and not (own and closing) and self._hand_down(view, emission, query):
+                return view
             if emission.mode == "close" and closing is not None:
                 ends = view.ends if view.ends is not None and closing in view.ends.columns else None
                 self._refuse_late(emission, ends)

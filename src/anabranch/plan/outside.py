@@ -71,7 +71,8 @@ def _how(table: Table) -> str:
 
 def place_lookups(build: Build, select: Select, inputs: Sequence[Input]) -> None:
     """Put a node in place of each relation whose rows ask tables, and lists of matches in place of the tables."""
-    tables = {index: asked_table(build.binder, each) for index, each in enumerate(select.relations)}
+    known = {index: each for index, each in enumerate(select.relations) if build.node_of(each) is None}
+    tables = {index: asked_table(build.binder, each) for index, each in known.items()}
     asked = {index: table for index, table in tables.items() if table is not None}
     if not asked:
         return

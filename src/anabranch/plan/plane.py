@@ -9,7 +9,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from anabranch.algebra import plane
-from anabranch.algebra.plane import Aggregate, Behind, Distances, Input, Meet, Node, Project, Union, Window, latest
+from anabranch.algebra.plane import (
+    Aggregate,
+    Behind,
+    Distances,
+    Input,
+    Meet,
+    Node,
+    Project,
+    Union,
+    Window,
+    furthest,
+    latest,
+)
 from anabranch.algebra.progress import END
 from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Meets, Panes, Stream, View
 from anabranch.sql.calls import chains
@@ -155,6 +167,58 @@ def _below(catalog: Catalog, view: View) -> set[str]:
     for id in view.views.values():
         found |= _below(catalog, catalog.view(id))
     return found
+
+
+# ---- progress of pairs
+
+#: For each time of a key, how far each input of a join lets it be behind; None for no limit.
+Joint = tuple[tuple[int | None, ...], ...]
+
+
+def joint_bounds(catalog: Catalog, view: View, bound: Callable[[str], int | None]) -> Joint | None:
+    """The bounds by which groups of pairs close that go by several times, in the order of `view.meets.ends`.
+
+    A later pair has a new row of one of the inputs, and no time of it can be below what that input lets it be. So a
+    group gets no more pairs when each input has passed one of its times: earlier than when all have passed the last
+    of them. None where a view does not group so, and where one bound has to say what it has shown.
+    """
+    meets = view.meets
+    if meets is None or not meets.ends or view.closing or view.late == "archive" or view.budget is not None:
+        return None
+    if view.tables or view.blocks:
+        return None
+    if len(meets.inputs) == 1 and meets.inputs[0] in view.views:
+        below = catalog.view(view.views[meets.inputs[0]])
+        if below.meets is None or not below.meets.inner or below.emit != "feed":
+            return None
+        sides = _stream_sides(catalog, below, below.meets, bound)
+        known = {name.lower(): distances for name, distances in below.meets.behind.items()}
+    else:
+        sides = _stream_sides(catalog, view, meets, bound)
+        known = {}
+    if sides is None:
+        return None
+
+    def least(name: str, index: int) -> int | None:
+        found: list[int | None] = []
+        if not known:
+            return furthest(meets.closes[name][index], sides[index])
+        for outer in meets.closes[name][0]:
+            inner = furthest(known[outer.column][index], sides[index]) if outer.column in known else None
+            found.append(None if inner is None else outer.bound(inner))
+        return max((each for each in found if each is not None), default=None)
+
+    return tuple(tuple(least(name, index) for index in range(len(sides))) for name in meets.ends)
+
+
+def _stream_sides(
+    catalog: Catalog, view: View, meets: Meets, bound: Callable[[str], int | None]
+) -> list[dict[str, int]] | None:
+    """The bounds of the event times of streams that a join reads; None if it reads something else."""
+    if not all(placeholder in view.streams for placeholder in meets.inputs):
+        return None
+    given = {id: bound(id) for id in view.streams.values()}
+    return [plane.evaluate(side, given) for side in _sides(catalog, view, meets)]
 
 
 # ---- progress by key

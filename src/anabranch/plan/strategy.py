@@ -9,7 +9,8 @@
 
 A query can ask for one; otherwise it is panes, unless what is known of the stream says that windows cost less. What is
 known is the number of groups, and not how their sizes differ; so what it says of adaptive is the cost if they do not,
-which is never the least one, and adaptive has to be asked for.
+which is never the least one, and adaptive has to be asked for. Panes that can be taken out of a sum again are had by
+difference, where a window has many: each window from the one before it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.algebra.windows import SlidingWindows
+from anabranch.algebra.windows import SlideByTuple, SlidingWindows
 from anabranch.algebra.windows.costs import choose
-from anabranch.plan.catalog import Catalog, Panes, Stream
+from anabranch.plan.catalog import BlockUse, Catalog, Panes, Stream
 
 PANES, WINDOWS, ADAPTIVE, ROWS, BINS = "panes", "windows", "adaptive", "rows", "bins"
+#: Not to be asked for: it is how panes become windows where that can be done.
+BY_DIFFERENCE = "panes by difference"
+#: From so many panes a window on, windows are had from those before them.
+MANY_PANES = 8
 
 
 @dataclass(frozen=True)
@@ -50,9 +55,16 @@ Loads = Callable[[str], Load | None]
 
 
 def strategy_of(
-    asked: str, windows: SlidingWindows, stream: Stream, keys: Sequence[str], catalog: Catalog, loads: Loads
+    asked: str,
+    windows: SlidingWindows,
+    stream: Stream,
+    keys: Sequence[str],
+    catalog: Catalog,
+    loads: Loads,
+    *,
+    differential: bool = False,
 ) -> Strategy:
-    """The strategy for windows over a stream, grouped by some expressions."""
+    """The strategy for windows over a stream, grouped by some expressions; `differential` if sums can be taken back."""
     wanted = sorted(keys)
     tables = [
         panes
@@ -66,15 +78,55 @@ def strategy_of(
     rows, groups = loads(stream.id), _groups(windows, tables, loads)
     costs: dict[str, float] = {}
     if rows is not None and groups is not None:
-        found = choose(windows, rows.every(windows.size), groups, differential=False).costs
-        costs = {PANES: round(found["panes"], 1), WINDOWS: round(found["windows"], 1)}
-        if asked == ADAPTIVE:
-            costs[ADAPTIVE] = min(costs.values())
+        costs = _costs(windows, rows.every(windows.size), groups, differential)
     if asked != "auto":
         return Strategy(asked, costs)
     if any(fits(windows, panes.grain, panes.origin) for panes in tables):
         return Strategy(PANES, costs)  # they are there already
-    return Strategy(WINDOWS if costs and costs[WINDOWS] < costs[PANES] else PANES, costs)
+    least = min((costs[name] for name in (PANES, BY_DIFFERENCE) if name in costs), default=0.0)
+    return Strategy(WINDOWS if costs and costs[WINDOWS] < least else PANES, costs)
+
+
+def _costs(windows: SlidingWindows, rows: float, groups: float, differential: bool) -> dict[str, float]:
+    """The predicted cost of each strategy. A row that is kept is counted in as many windows as one that is not."""
+    found = choose(windows, rows, groups, differential=differential).costs
+    panes, each = round(found["panes"], 1), round(found["windows"], 1)
+    costs = {PANES: panes, WINDOWS: each, ADAPTIVE: min(panes, each), ROWS: each}
+    if differential and windows.size >= MANY_PANES * windows.grain and not windows.tumbling:
+        costs[BY_DIFFERENCE] = round(found["panes by difference"], 1)
+    return costs
+
+
+def strategy_of_ends(windows: SlideByTuple, stream: Stream, loads: Loads) -> Strategy:
+    """Bins for windows that end at rows: between two of them so many rows come in and as many go out."""
+    load = loads(stream.id)
+    if load is None:
+        return Strategy(BINS)
+    return Strategy(BINS, {BINS: 2.0 * windows.every, ROWS: round(load.every(windows.size), 1)})
+
+
+def cost_words(strategy: str, costs: Mapping[str, float]) -> str:
+    """What there is to say of the costs that were predicted."""
+    if costs:
+        told = ", ".join(f"{name} {cost:,.0f}" for name, cost in costs.items())
+        return f"predicted cost of a window, in steps: {told}"
+    assumed = ", and many rows of a group in each pane are assumed" if strategy in (PANES, BY_DIFFERENCE) else ""
+    return f"too little is known of the stream to predict costs{assumed}"
+
+
+def by_difference(panes: Panes, use: BlockUse) -> bool:
+    """Whether each window is had from the one before it: what comes in is added, what goes out is taken out."""
+    windows = use.sliding
+    if windows is None or use.numbers or windows.tumbling:
+        return False
+    return windows.size >= MANY_PANES * panes.grain and subtractable(panes, use)
+
+
+def subtractable(panes: Panes, use: BlockUse) -> bool:
+    """Whether partials can be taken out of a sum again, to the last digit."""
+    columns = [panes.column(name) for name in use.columns]
+    exact = ("int", "bigint", "decimal")
+    return all("sum({c})" in column.reduce and column.type.startswith(exact) for column in columns)
 
 
 def _groups(windows: SlidingWindows, tables: Sequence[Panes], loads: Loads) -> float | None:

@@ -2,24 +2,24 @@
 
     row_number() OVER (PARTITION BY k ORDER BY n)      ... ORDER BY n, `ts`, `v`
     SELECT k, n FROM s ORDER BY n LIMIT 3              ... ORDER BY n, 1, 2 LIMIT 3
-    first(v)                                           min_by(v, struct(`k`, `n`, `v`))
+    first(v)                                           min_by(v, struct(`ts`, `k`, `n`, `v`))
 
-Rows that are still equal then are equal in every column, and it does not matter which of them wins. Where rows that tie
-share their answer (RANK, a frame of RANGE) nothing is added: there, a tie is part of the question. What cannot be told
-apart safely stays as it was written.
+First and last go by event time; then, like the others, by all columns. Rows that are still equal then are equal in
+every column, and it does not matter which of them wins. Where rows that tie share their answer (RANK, a frame of RANGE)
+nothing is added: there, a tie is part of the question. What cannot be told apart safely stays as it was written.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Bound
-from anabranch.plan.blocks import Block, aggregates_in, grouped_tokens
+from anabranch.plan.blocks import Block, aggregates_in, columns_apart, grouped_tokens
 from anabranch.plan.catalog import Field
-from anabranch.sql.calls import aggregate_calls, chains, closing, split_commas
+from anabranch.plan.winners import LISTS, SortKey, by_time, event_times, orderable, picked, sort_keys
+from anabranch.sql.calls import Call, aggregate_calls, chains, closing, split_commas
 from anabranch.sql.lexer import Span, Token, quote_name, words
 from anabranch.sql.splice import Edit, Spliced
 from anabranch.sql.syntax import Query, Select
@@ -31,19 +31,7 @@ _PLACES = words("row_number ntile lag lead")
 _PICKS = words("first_value last_value nth_value first last any_value")
 #: Those whose answer is the same for rows that tie.
 _SHARED = words("rank dense_rank percent_rank cume_dist")
-#: Aggregates that take any row, and what takes the lowest or the highest.
-_ANY = {"first": "min_by", "first_value": "min_by", "any_value": "min_by", "last": "max_by", "last_value": "max_by"}
 _WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
-_NO_ORDER = re.compile(r"\b(map|variant|void|geometry|geography|interval)\b(?! (?:day|hour|minute|second|year|month))")
-_NESTED = re.compile(r"array<|struct<")
-
-
-@dataclass(frozen=True)
-class SortKey:
-    """A column to sort by: the parts of its name, as far as it is one, and its text."""
-
-    parts: tuple[str, ...]
-    text: str
 
 
 @dataclass(frozen=True)
@@ -55,6 +43,7 @@ class Places:
     blocks: Mapping[Span, Block]  # by the place of their SELECT
     skips: Callable[[Span], bool] = lambda _: False  # what will not run as part of this query
     prefix: str = ""  # the WITH clause around
+    times: frozenset[str] = frozenset()  # the names of event times
 
     def columns(self, text: str) -> Sequence[Field]:
         """The columns of a part of the query."""
@@ -87,17 +76,27 @@ def checked(
 
 
 def settle_versions(bound: Bound, analyze: Callable[[str], Sequence[Field]]) -> Spliced:
-    """A query that is no view, with the order of versions of one time broken; its other ties are its own business."""
+    """A query that is no view, with the order of versions of one time broken, and what is first and last by event time.
+
+    Its other ties are its own business.
+    """
     binder = bound.binder
     if binder is None:
         return bound.text
     query = binder.query
-    versions = [
+    settled = [
         select.span
         for select, _ in query.selects()
         if any((item.alias or "").startswith(UNTIL) for item in select.items)
     ]
-    if not versions:
+    times = event_times(binder.catalog, [reference.target for reference in bound.references.values()])
+    if times:
+        settled += [
+            select.span
+            for select, owner in query.selects()
+            if any(pick is not None and pick.order is None for pick in map(picked, aggregates_in(select, owner)))
+        ]
+    if not settled:
         return bound.text
 
     def bind(span: Span | None, edits: Sequence[Edit] = ()) -> Spliced:
@@ -107,8 +106,9 @@ def settle_versions(bound: Bound, analyze: Callable[[str], Sequence[Field]]) -> 
         bind=lambda span: bind(span).text,
         analyze=analyze,
         blocks={},
-        skips=lambda span: span not in versions,
+        skips=lambda span: span not in settled,
         prefix=bind(Span(query.span.start, query.body.span.start)).text if query.ctes else "",
+        times=times,
     )
     ties = break_ties(binder.text, query, places)
     _, ties = checked(ties, lambda edits: bind(None, edits).text, analyze)
@@ -201,7 +201,7 @@ class _Breaker:
         wanted = function in _PLACES or by_rows or (function in _PICKS and (order is None or function == "first_value"))
         if not wanted or (inside and order is None and inside[0].upper not in ("PARTITION", "DISTRIBUTE", "ROWS")):
             return None
-        keys = self._more(inside)
+        keys = self._more(inside, self.places.times if order is None else ())
         if not keys:
             return None
         if order is not None:
@@ -213,11 +213,11 @@ class _Breaker:
             return inside[frame].start, f"ORDER BY {keys} "
         return None, f" ORDER BY {keys} {_WHOLE}"
 
-    def _more(self, inside: Sequence[Token]) -> str:
-        """The columns that a window does not sort or partition by."""
+    def _more(self, inside: Sequence[Token], times: Iterable[str]) -> str:
+        """The columns that a window does not sort or partition by; first of all, what time it is."""
         there = set(_plain_names(inside))
         found = []
-        for key in self.keys():
+        for key in by_time(self.keys(), times):
             last = key.parts[-1:]
             if key.parts and (key.parts in there or (len(key.parts) == 1 and any(each[-1:] == last for each in there))):
                 continue
@@ -226,13 +226,50 @@ class _Breaker:
 
     def _any(self, tokens: Sequence[Token]) -> Iterator[Edit]:
         for call in aggregate_calls(tokens):
-            if call.name not in _ANY or len(call.arguments) != 1 or call.distinct:
+            pick = picked(call)
+            if pick is None:
+                yield from self._counted(call)
                 continue
-            keys = ", ".join(key.text for key in self._columns())
-            if keys:
-                end = call.arguments[0][-1].end
-                yield Edit(call.name_span, _ANY[call.name])
-                yield Edit(Span(end, end), f", struct({keys})")
+            keys = [key.text for key in by_time(self._columns(), self.places.times)]
+            if not keys:
+                continue
+            end = pick.value[-1].end
+            yield Edit(call.name_span, pick.function)
+            yield Edit(Span(end, call.arguments[-1][-1].end), f", {pick.sql(keys, self._text)}")
+            last = next(i for i, token in enumerate(tokens) if token.end == call.span.end)
+            if tokens[last].upper == "NULLS":  # IGNORE NULLS: what picks a row knows no such words
+                yield Edit(Span(tokens[last - 2].end, call.span.end), "")
+
+    def _counted(self, call: Call) -> Iterator[Edit]:
+        """The lowest of the most frequent values, and lists in the order of event time and sets in that of values."""
+        if call.distinct or not call.arguments:
+            return
+        end = call.arguments[0][-1].end
+        times = [key.text for key in self._columns() if key.parts[-1] in self.places.times]
+        if call.name == "mode" and self._sortable(call):
+            yield Edit(Span(end, call.arguments[-1][-1].end), ", true")
+        elif len(call.arguments) != 1:
+            return
+        elif call.name in LISTS and times and self._sortable(call):
+            value = self._text(call.arguments[0])
+            start = call.arguments[0][0].start
+            yield Edit(Span(call.span.start, call.span.start), "transform(array_sort(")
+            yield Edit(Span(start, start), f"CASE WHEN ({value}) IS NOT NULL THEN named_struct('o', {times[0]}, 'v', ")
+            yield Edit(Span(end, end), ") END")
+            yield Edit(Span(call.span.end, call.span.end), "), e -> e.v)")
+        elif call.name == "collect_set" and self._sortable(call):
+            yield Edit(Span(call.span.start, call.span.start), "array_sort(")
+            yield Edit(Span(call.span.end, call.span.end), ")")
+
+    def _sortable(self, call: Call) -> bool:
+        """Whether the argument of a call is of a type that can be sorted."""
+        try:
+            return all(orderable(field.type) for field in self._analyzed(f"{self._text(call.arguments[0])} AS `x0`"))
+        except AnabranchError:
+            return False
+
+    def _text(self, tokens: Sequence[Token]) -> str:
+        return self.places.bind(Span(tokens[0].start, tokens[-1].end))
 
     # ---- what a row is told apart by
 
@@ -253,7 +290,7 @@ class _Breaker:
         select = self.select
         block = self.places.blocks.get(select.span)
         if block is not None:
-            return _sorted([(SortKey((), quote_name(key.name)), key.type) for key in block.keys])
+            return sort_keys([(SortKey((), quote_name(key.name)), key.type) for key in block.keys])
         if not select.group and not aggregates_in(select, self.owner):
             return self._columns()
         if not select.group_plain:
@@ -262,25 +299,11 @@ class _Breaker:
         grouped = [grouped_tokens(group, select, columns) for group in select.group]
         texts = [self.places.bind(Span(tokens[0].start, tokens[-1].end)) for tokens in grouped]
         types = self._analyzed(", ".join(f"{text} AS `x{index}`" for index, text in enumerate(texts)))
-        return _sorted([(SortKey((), text), field.type) for text, field in zip(texts, types, strict=True)])
+        return sort_keys([(SortKey((), text), field.type) for text, field in zip(texts, types, strict=True)])
 
     def _columns(self) -> list[SortKey]:
-        """The columns of the FROM clause; with the names of their relations where two have the same name."""
-        try:
-            fields = self._analyzed("*")
-            if len({field.name.lower() for field in fields}) == len(fields):
-                return _sorted([(SortKey((f.name.lower(),), quote_name(f.name)), f.type) for f in fields])
-            found: list[tuple[SortKey, str]] = []
-            for relation in self.select.relations:
-                if relation.exposed is None:
-                    return []
-                name = quote_name(relation.exposed)
-                for field in self._analyzed(f"{name}.*"):
-                    parts = (relation.exposed.lower(), field.name.lower())
-                    found.append((SortKey(parts, f"{name}.{quote_name(field.name)}"), field.type))
-        except AnabranchError:
-            return []
-        return _sorted(found) if len({key.parts for key, _ in found}) == len(found) else []
+        """The columns of the FROM clause."""
+        return columns_apart(self.select, self._analyzed)
 
     def _analyzed(self, items: str) -> Sequence[Field]:
         if self.select.from_span is None or not items:
@@ -299,22 +322,6 @@ def _plain_names(inside: Sequence[Token]) -> Iterator[tuple[str, ...]]:
             names = list(chains(piece))
             if len(names) == 1 and names[0].span == Span(piece[0].start, piece[-1].end):
                 yield tuple(name.lower() for name in names[0].parts)
-
-
-def _sorted(keys: Sequence[tuple[SortKey, str]]) -> list[SortKey]:
-    """Those that can be sorted by. Nested ones come last, in a form that only Spark reads: their order is its own."""
-    usable = [(key, type) for key, type in keys if orderable(type)]
-    plain = [key for key, type in usable if not _NESTED.search(type)]
-    return plain + [SortKey(key.parts, f"struct({key.text})") for key, type in usable if _NESTED.search(type)]
-
-
-def orderable(type: str) -> bool:
-    """Whether values of a type of Spark's can be sorted.
-
-    >>> [orderable(type) for type in ("int", "array<string>", "map<int,int>", "struct<a:variant>")]
-    [True, True, False, False]
-    """
-    return _NO_ORDER.search(type) is None
 
 
 def _named_windows(select: Select) -> Iterator[tuple[str, Sequence[Token]]]:

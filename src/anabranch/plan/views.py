@@ -40,7 +40,8 @@ from anabranch.plan.catalog import (
 from anabranch.plan.strategy import Loads, fits
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.windows import ID, needs_numbers
-from anabranch.sql.calls import aggregate_calls, chains, clock_calls, volatile_calls
+from anabranch.plan.winners import event_times
+from anabranch.sql.calls import SESSION, aggregate_calls, chains, clock_calls, volatile_calls
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
@@ -204,16 +205,18 @@ def _with_ties_broken(
         analyze=analyze,
         blocks={block.select.span: block for block, _ in blocks},
         prefix=bind([], Span(query.span.start, query.body.span.start)) if query.ctes else "",
+        times=event_times(catalog, [reference.target for reference in bound.references.values()]),
     )
     return checked(break_ties(text, query, places), bind, analyze)[0]
 
 
 def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
-    """Refuse what has no lasting answer: functions of chance, and those of the clock where changes are kept."""
+    """Refuse what has no lasting answer: functions of chance, of the session, of the clock where changes are kept."""
     tokens = [token for token in tokenize(text) if query.span.start <= token.start < query.span.end]
     for token in volatile_calls(tokens):
+        what = "names who asks" if token.text.lower() in SESSION else "gives another value each time"
         raise NotSupported(
-            f"{token.text} gives another value each time, so a view of it has no lasting answer",
+            f"{token.text} {what}, so a view of it has no lasting answer",
             text=text,
             start=token.start,
             end=token.end,
@@ -385,6 +388,7 @@ class Placer:
             assert isinstance(table, Table)
             schemas[placeholder] = table.fields
         type = self.world.analyze(f"SELECT {partial} AS `x` FROM {panes.from_text}", schemas)[0].type
+        duckdb = duckdb and duckdb_type(type) is not None
         column = PartialColumn(name, partial, reduce, duckdb, duckdb_reduce, type, since)
         self._new_columns.setdefault(panes.id, []).append(name)
         return name, replace(panes, columns=(*panes.columns, column), made=panes.made + 1)

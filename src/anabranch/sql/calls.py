@@ -6,10 +6,11 @@ Works on tokens; the rest of the expression stays the user's text.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.sql.lexer import CLOSING, OPENING, Span, Token, normal_form, words
+from anabranch.sql.lexer import CLOSING, OPENING, STRING, Span, Token, normal_form, words
 
 #: Every aggregate of Spark 4.3; those without a mergeable form are recomputed over kept rows.
 AGGREGATES = words(
@@ -28,6 +29,8 @@ VOLATILE = words(
     """rand random randn randstr uniform uuid shuffle input_file_name input_file_block_start input_file_block_length
     monotonically_increasing_id spark_partition_id"""
 )
+#: Functions of the session: who it belongs to is no part of the rows, and another session belongs to somebody else.
+SESSION = words("current_user user session_user")
 #: Functions of the clock: a view of them has another answer at another time.
 CLOCK = words("now current_timestamp current_date curdate localtimestamp current_time unix_timestamp")
 #: Functions that make several rows of one.
@@ -36,6 +39,17 @@ GENERATORS = words(
     variant_explode_outer"""
 )
 _WITHOUT_BRACKETS = frozenset({"current_timestamp", "current_date", "localtimestamp", "current_time"})
+#: Those of the session without brackets. A column may well be called user.
+_BARE_SESSION = SESSION - {"user"}
+#: Texts that stand for a time that moves, and what makes times of texts.
+MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)(?:\s+(\S+))?\s*", re.IGNORECASE)
+_TIMES = {"timestamp": "timestamp", "timestamp_ltz": "timestamp", "timestamp_ntz": "timestamp_ntz", "date": "date"}
+_TO_TIMES = {
+    **{name: _TIMES[name] for name in ("timestamp", "date")},
+    **dict.fromkeys(("to_timestamp", "try_to_timestamp", "to_timestamp_ltz"), "timestamp"),
+    **dict.fromkeys(("to_date", "try_to_date"), "date"),
+    "to_timestamp_ntz": "timestamp_ntz",
+}
 
 
 @dataclass(frozen=True)
@@ -122,7 +136,7 @@ def _behind(tokens: Sequence[Token], end: int) -> tuple[int, tuple[Token, ...], 
         start, end = end + 4, closing(tokens, end + 2)  # past the word WHERE
         condition = tuple(tokens[start:end])
     if _word(tokens, end + 1) in ("IGNORE", "RESPECT") and _word(tokens, end + 2) == "NULLS":
-        nulls = " ignore nulls" if _word(tokens, end + 1) == "IGNORE" else ""
+        nulls = f" {_word(tokens, end + 1).lower()} nulls"
         end += 2
     return end, order, condition, nulls
 
@@ -216,23 +230,63 @@ def generators(tokens: Sequence[Token]) -> Iterator[Token]:
             yield token
 
 
-def volatile_calls(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Calls of functions of chance."""
+def session_calls(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Calls of session_window: what it is of a row, other rows say."""
     for index, token in enumerate(tokens):
-        if _calls(tokens, index, VOLATILE):
+        if _calls(tokens, index, frozenset({"session_window"})):
+            yield token
+
+
+def volatile_calls(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Calls of functions of chance, and of those of the session."""
+    for index, token in enumerate(tokens):
+        bare = token.kind == "word" and token.text.lower() in _BARE_SESSION and not _named(tokens, index)
+        if _calls(tokens, index, VOLATILE | SESSION) or bare:
             yield token
 
 
 def clock_calls(tokens: Sequence[Token]) -> Iterator[tuple[str, Span]]:
-    """Calls of functions of the clock: their names, and where they stand with their brackets."""
+    """Calls of functions of the clock: their names, and where they stand with their brackets.
+
+    Texts that are read as a time that moves are among them, by the name `date 'today'`.
+
+    >>> from anabranch.sql.lexer import tokenize
+    >>> [name for name, _ in clock_calls(tokenize("CAST('Now' AS TIMESTAMP) > to_date('today') OR k = 'now'"))]
+    ["timestamp 'now'", "date 'today'"]
+    """
     for index, token in enumerate(tokens):
         name = token.text.lower()
+        moment = _moment(tokens, index)
+        if moment is not None:
+            yield moment
+            continue
         if _calls(tokens, index, CLOCK):
             end = closing(tokens, index + 1)
             if name != "unix_timestamp" or end == index + 2:  # with an argument it is that of the argument
                 yield name, Span(token.start, tokens[end].end)
         elif token.kind == "word" and name in _WITHOUT_BRACKETS and not _named(tokens, index):
             yield name, Span(token.start, token.end)
+
+
+def _moment(tokens: Sequence[Token], index: int) -> tuple[str, Span] | None:
+    """A text read as a time that moves: DATE 'today', CAST('now' AS TIMESTAMP), 'now'::TIMESTAMP, to_date('today')."""
+    near = [*tokens[index : index + 6]]
+    texts = [token.upper for token in near]
+    kind: str | None = None
+    at = end = 0
+    if texts[0] in ("CAST", "TRY_CAST") and texts[1:2] == ["("] and texts[3:4] == ["AS"] and texts[5:6] == [")"]:
+        kind, at, end = _TIMES.get(texts[4].lower()), 2, 5
+    elif texts[1:2] == ["("] and texts[3:4] == [")"] and not _qualified(tokens, index):
+        kind, at, end = _TO_TIMES.get(texts[0].lower()), 2, 3
+    elif len(near) > 1 and near[1].kind == STRING:
+        kind, at, end = _TIMES.get(texts[0].lower()), 1, 1
+    elif near[0].kind == STRING and texts[1:2] == ["::"] and len(near) > 2:
+        kind, at, end = _TIMES.get(texts[2].lower()), 0, 2
+    found = MOMENT.fullmatch(near[at].value) if kind is not None and near[at].kind == STRING else None
+    if found is None:
+        return None
+    said = " ".join(part for part in (found[1].lower(), found[2]) if part)
+    return f"{kind} '{said}'", Span(near[0].start, near[end].end)
 
 
 def _calls(tokens: Sequence[Token], index: int, names: frozenset[str]) -> bool:

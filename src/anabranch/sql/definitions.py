@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from anabranch.errors import AnabranchError, SourceError, SqlError, UnknownName, WrongType, did_you_mean
+from anabranch.errors import AnabranchError, NotSupported, SourceError, SqlError, UnknownName, WrongType, did_you_mean
 from anabranch.sql import syntax
 from anabranch.sql.calls import clock_calls, volatile_calls
 from anabranch.sql.columns import Columns, Resolver, Scope
@@ -41,6 +41,16 @@ def check_watermark(statement: Statement, mark: syntax.Watermark, columns: Colum
             raise wrong(statement, span, f"{name} is another one each time it is asked for")
     if mark.key is not None:
         _check_key(statement, mark.key, columns)
+    if mark.lull is not None and not (
+        isinstance(statement, syntax.CreateStream) and statement.source is not None and statement.source.kind == "rate"
+    ):
+        raise NotSupported(
+            "the clock says nothing about the times of rows that do not come as they happen",
+            text=statement.text,
+            start=mark.lull.start,
+            end=mark.lull.end,
+            hint="THEN BY CLOCK is for live sources (rate); elsewhere progress moves by ADVANCE STREAM s TO ...",
+        )
     return time
 
 

@@ -98,6 +98,7 @@ class Watermark:
     ahead: int | None = None
     key: Name | None = None
     expression: Expression | None = None
+    lull: Span | None = None  # of THEN BY CLOCK, behind the time-out
 
 
 @dataclass(frozen=True)

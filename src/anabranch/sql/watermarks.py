@@ -25,7 +25,8 @@ MOST_ROWS = 10_000
 
 
 def take_watermark(cursor: Cursor) -> Watermark:
-    """WATERMARK FOR ts, how progress follows it, and [PER KEY k] [IDLE AFTER ...] [AHEAD AT MOST ...] in any order.
+    """WATERMARK FOR ts, how progress follows it, and in any order
+    [PER KEY k] [IDLE AFTER ... [THEN BY CLOCK]] [AHEAD AT MOST ...].
 
     How it follows: AS ts - INTERVAL 5 SECONDS (or another expression of ts), ORDERED, LAGGING 10 ROWS,
     PERCENTILE 95 OF 1000 ROWS [EVERY 100 ROWS], FROM PUNCTUATION WHERE condition.
@@ -59,16 +60,21 @@ def take_watermark(cursor: Cursor) -> Watermark:
     idle: int | None = None
     ahead: int | None = None
     key: Name | None = None
+    lull: Span | None = None
     while True:
         if idle is None and cursor.take("IDLE", "AFTER"):
             idle = take_duration(cursor, "a time-out")
+            then = cursor.current.start
+            if cursor.take("THEN"):
+                cursor.expect("BY", "CLOCK")
+                lull = Span(then, cursor.previous.end)
         elif ahead is None and cursor.take("AHEAD", "AT", "MOST"):
             ahead = take_duration(cursor, "a bound")
         elif key is None and cursor.take("PER", "KEY"):
             token = cursor.expect_name("the column of the key")
             key = Name((token.name,), Span(token.start, token.end))
         else:
-            return Watermark(column, Span(start, cursor.previous.end), rule, idle, ahead, key, expression)
+            return Watermark(column, Span(start, cursor.previous.end), rule, idle, ahead, key, expression, lull)
 
 
 def _computed(cursor: Cursor, column: str) -> tuple[Rule, Expression | None]:

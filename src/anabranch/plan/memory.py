@@ -1,0 +1,117 @@
+"""What a join has to have at hand of its inputs: the rows that others can still meet, or all of them, and why.
+
+Plain values from the definition of a node, and sentences about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.plan.catalog import Catalog, Side, View
+from anabranch.sql.durations import duration_text
+
+
+def words(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def held(view: View) -> dict[str, int]:
+    """How far ahead of the others' progress those rows of a join's inputs are that can still meet others."""
+    return view.needed(dict.fromkeys(view.met, 0))
+
+
+def bounded(view: View) -> bool:
+    """Whether of each stream of a join only the latest rows are looked at, for no others can still meet new ones."""
+    looks_near = view.node == "join" or view.nearby > 0
+    return looks_near and view.of_streams and len(held(view)) == len(view.met)
+
+
+def in_memory(view: View, catalog: Catalog) -> list[str]:
+    """Which rows of its inputs a join has in memory."""
+    lines = []
+    for input, since in held(view).items() if (view.node == "join" or view.nearby) and view.of_streams else ():
+        # Whether a row has no partner, rows of its own stream say as well.
+        others = words([catalog.stream(id).name for name, id in view.met.items() if view.nearby or name != input])
+        behind = f"{duration_text(-since)} behind" if since < 0 else "not behind"
+        if since > 0:
+            behind = f"{duration_text(since)} ahead of"
+        lines.append(
+            f"rows of {catalog.stream(view.met[input]).name} are in memory if they are {behind} the progress of "
+            f"{others} at the most; a row that is later than that finds "
+            + ("none (LATE DROP)" if view.late == "drop" else "its partners in the ledger")
+        )
+    return lines
+
+
+def unbounded(view: View) -> list[str]:
+    """What there is to say of a join that looks at all rows of its inputs, however old, and what would bound it."""
+    if not view.node or len(view.sides) < 2 or bounded(view) or _window_by_window(view):
+        return []
+    own = [each.name for each in view.sides if _base(each) not in view.streams and _base(each) not in view.through]
+    if own:
+        return [
+            f"UNBOUNDED: all rows of {words(own)} are looked at, however old: what has an answer of its own is bounded"
+            " by no condition on times, nor by a TOLERANCE"
+        ]
+    pair = _far(view)
+    return [f"UNBOUNDED: {_what_bounds(*pair)}"] if pair is not None else _grouped(view)
+
+
+def _what_bounds(one: Side, other: Side) -> str:
+    """What two sides do that nothing binds to each other, and what to do about it."""
+    met = f"a row of {one.name} can meet any row of {other.name}, however old, so all of them are looked at; "
+    timeless = [each.name for each in (one, other) if not each.time]
+    if timeless:
+        have = "has" if len(timeless) == 1 else "have"
+        return (
+            f"{met}{words(timeless)} {have} no event time that could bound that: declare one first, WATERMARK FOR a"
+            " column of times, and then say how far apart these times may be"
+        )
+    first, second = (f"{each.name}.{each.time}" for each in (one, other))
+    return (
+        f"{met}a condition on their times bounds that: {second} BETWEEN {first} - INTERVAL 1 HOUR AND {first} + "
+        "INTERVAL 1 HOUR"
+    )
+
+
+def _grouped(view: View) -> list[str]:
+    """What is bound, and looked at as a whole all the same, because it is grouped where it is joined."""
+    if view.node != "keyed" or view.nearby:
+        return []
+    names = words([each.name for each in view.sides])
+    return [
+        f"UNBOUNDED: the keys that new rows touch are computed anew from all rows of {names}, however old, though these"
+        " only meet within bounds; a view of the join alone is bounded, and so is this one over that"
+    ]
+
+
+def _window_by_window(view: View) -> bool:
+    """Whether the keys of a node are windows, which say themselves which rows are in them."""
+    return bool(view.narrows) and {each.input for each in view.narrows if any(each.times)} == set(view.inputs)
+
+
+def _far(view: View) -> tuple[Side, Side] | None:
+    """Two sides that nothing binds to each other, a row of the first to the old ones of the second."""
+    for index, one in enumerate(view.sides):
+        for other in view.sides[index + 1 :]:
+            if other.input not in _bound_to(view, one.input):
+                return one, other
+    kept = held(view)
+    for each in view.sides:
+        if each.input not in kept:  # bound to one side only: rows that are to come can meet all that were before
+            return next((other, each) for other in view.sides if other is not each)
+    return None
+
+
+def _bound_to(view: View, input: str) -> set[str]:
+    """The inputs that are bound to one in time, to whatever side, directly or through others."""
+    found = {input}
+    for _ in view.near:
+        for each in view.near:
+            if found & {each.one, each.other}:
+                found |= {each.one, each.other}
+    return found
+
+
+def _base(side: Side) -> str:
+    return side.input.partition("#")[0]

@@ -1,0 +1,169 @@
+"""Aggregates that pick and count: partials of them give what a batch query gives, and ties go the same way."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from anabranch.engine import local
+from anabranch.testing import Harness, assert_same_rows, cuts, shuffled
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1)
+TIMED = "CREATE STREAM s (k INT, n INT, v STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)"
+
+
+def at(minute: int, second: int = 0) -> datetime:
+    return START + timedelta(minutes=minute, seconds=second)
+
+
+def test_first_and_last_go_by_event_time(home: Harness) -> None:
+    """Whatever came first, and in views of every kind; NULLs count unless they are to be ignored."""
+    home.sql(TIMED)
+    home.sql("CREATE VIEW below AS SELECT k, v, ts FROM s WHERE k < 9")
+    items = "k, first(v) AS f, last(v) AS l, first(v) IGNORE NULLS AS fi, last(v, true) AS li"
+    home.sql(f"CREATE VIEW plain AS SELECT {items} FROM s GROUP BY k")
+    home.sql(f"CREATE VIEW kept AS SELECT {items} FROM s GROUP BY k EMIT CHANGES")
+    home.sql(f"CREATE VIEW above AS SELECT {items} FROM below GROUP BY k EMIT CHANGES")
+    home.sql(f"CREATE VIEW over_rows AS SELECT {items}, count(*) FROM s GROUP BY GROUPING SETS ((k))")
+    home.sql(
+        "CREATE VIEW framed AS SELECT DISTINCT k, first_value(v) OVER (PARTITION BY k) AS f,"
+        " last_value(v) OVER (PARTITION BY k) AS l FROM s"
+    )
+    home.insert("s", [(1, 1, "late", at(59)), (2, 3, None, at(7))])
+    home.insert("s", [(1, 9, "early", at(1)), (2, 1, "b", at(3)), (2, 2, "c", at(5)), (2, 5, None, at(1))])
+    wanted = [(1, "early", "late", "early", "late"), (2, None, None, "b", "c")]
+    for name in ("plain", "kept", "above"):
+        assert sorted(home.table(name)) == wanted, name
+    assert sorted(row[:5] for row in home.table("over_rows")) == wanted
+    assert sorted(home.table("framed")) == [row[:3] for row in wanted]
+    assert sorted(home.query(f"SELECT {items} FROM s GROUP BY k")) == wanted
+    assert home.query("SELECT reason FROM sys.views WHERE name = 'nothing'") == []
+
+
+# Of each value, when it comes and when it is taken back; and the first and the last after each step.
+VECTORS = {
+    "first": ("+a +b +c -a -b +a", ["a", "a", "a", "b", "c", "c"]),
+    "first, again": ("+a +b +a -a", ["a", "a", "a", "a"]),
+    "first, taken back early": ("-a +a +b", [None, None, "b"]),
+    "last": ("+a +b +c -c -b", ["a", "b", "c", "b", "a"]),
+    "last, again": ("+a +b +a -a", ["a", "b", "a", "a"]),
+    "last, in turns": ("+a +b -b +c -c +b", ["a", "b", "a", "c", "a", "b"]),
+}
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_first_and_last_where_rows_are_taken_back(home: Harness, together: bool) -> None:
+    """FIRST and LAST over additions and retractions: read after each step, or only at the end."""
+    home.sql("CREATE STREAM c (vector STRING, v STRING, sign INT, ts TIMESTAMP, WATERMARK FOR ts AS ts)")
+    home.sql("CREATE VIEW live AS SELECT vector, v, ts FROM NET(c, sign)")
+    home.sql("CREATE VIEW ends AS SELECT vector, first(v) AS f, last(v) AS l FROM live GROUP BY vector EMIT CHANGES")
+    runs: list[list[tuple[Any, ...]]] = [[] for _ in range(6)]
+    for vector, (operations, _) in VECTORS.items():
+        times: dict[str, list[datetime]] = {}
+        for step, operation in enumerate(operations.split()):
+            known = times.setdefault(operation[1], [])
+            sign = 1 if operation[0] == "+" else -1
+            if sign < 0 and known:
+                time = known.pop(0 if vector.startswith("last") else -1)
+            elif vector == "first, taken back early" and operation == "+a":
+                time = at(0)  # the one that was taken back
+            else:
+                time = at(step)
+                known += [time] if sign > 0 else []
+            runs[step].append((vector, operation[1], sign, time))
+    if together:
+        home.insert("c", [row for run in runs for row in run])
+        runs = [[]] * 6
+    for step, rows in enumerate(runs):
+        if not together:
+            home.insert("c", rows)
+        shown = {row[0]: row for row in home.table("ends")}
+        for vector, (_, values) in VECTORS.items():
+            place = len(values) - 1 if together else step
+            if place < len(values):
+                row = shown.get(vector)
+                assert (row[2 if vector.startswith("last") else 1] if row else None) == values[place], (vector, place)
+
+
+TIES = {
+    "by": "SELECT k, min_by(v, n) AS a, max_by(v, n) FILTER (WHERE v <> 'd') AS b, mode(n) AS m, mode(v, false) AS w"
+    " FROM {0} GROUP BY k",
+    "rows": "SELECT k, min_by(v, n) AS a, max_by(v, n) AS b, mode(n) AS m, collect_set(v) AS c FROM {0}"
+    " GROUP BY GROUPING SETS ((k))",
+    "joined": "SELECT a.k, max_by(b.v, a.n) AS v, mode(b.n) AS m FROM {0} a JOIN {0} b ON a.k = b.k GROUP BY a.k",
+}
+
+
+def test_winners_of_ties_are_the_same_in_any_order(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three orders and cuts, read and emitted, by DuckDB and by Spark; rows without an order never win."""
+    rows = [(1, 5, "b"), (1, 5, "a"), (1, 7, "c"), (1, 7, "d"), (1, None, "z"), (2, None, "y")]
+    chance = random.Random(3)
+    for stream, clause in (("one", ""), ("two", " EMIT CHANGES"), ("three", " EMIT CHANGES")):
+        home.sql(f"CREATE STREAM {stream} (k INT, n INT, v STRING)")
+        for name, query in TIES.items():
+            home.sql(f"CREATE VIEW {stream}_{name} AS {query.format(stream)}{clause}")
+        if stream == "three":
+            monkeypatch.setattr(local, "MOST_ROWS", -1)
+        mixed = shuffled(rows, chance)
+        home.insert_runs(stream, [mixed[:2], mixed[2:3], mixed[3:]] if stream != "one" else [mixed])
+    assert sorted(home.table("one_by")) == [(1, "a", "c", 5, "a"), (2, None, None, None, "y")]
+    for name in TIES:
+        wanted = home.table(f"one_{name}")
+        assert_same_rows(home.table(f"two_{name}"), wanted)
+        assert_same_rows(home.emitted(f"three_{name}"), wanted)
+
+
+ITEMS = (
+    "min_by(v, struct(n, v)) AS a, max_by(d, struct(x, d, v)) AS b, median(n) AS c,"
+    " percentile(d, array(0.1, 0.9)) AS e, percentile(x, 0.35) AS p,"
+    " percentile_cont(0.3) WITHIN GROUP (ORDER BY d DESC) AS f,"
+    " percentile_disc(0.4) WITHIN GROUP (ORDER BY n) AS g, mode() WITHIN GROUP (ORDER BY v) AS h,"
+    " mode(x, true) AS i, sort_array(collect_set(x)) AS j, sort_array(collect_list(v)) AS l,"
+    " median(n) FILTER (WHERE v <> 'a') AS m, regr_count(n, x) AS o, regr_avgx(x, d) AS q, corr(n, d) AS r,"
+    " covar_samp(d, n) AS t, regr_slope(n, d) AS u"
+)
+QUERIES = {
+    "grouped": f"SELECT k, {ITEMS} FROM s GROUP BY k",
+    "whole": f"SELECT {ITEMS} FROM s",
+    "hop": f"SELECT k, window_start, {ITEMS} FROM HOP(s, ts, INTERVAL 5 SECONDS, INTERVAL 15 SECONDS)"
+    " GROUP BY k, window_start, window_end",
+    "joined": "SELECT label, median(n) AS m, max_by(v, struct(n, v)) AS w, mode(d, true) AS o FROM s"
+    " JOIN t ON s.k = t.k GROUP BY label",
+}
+
+
+def test_partials_give_the_answer_of_the_batch_query(home: Harness) -> None:
+    """NULLs, NaN, both zeros; in panes and without, with FILTER, cut anyhow, before and after partials are merged."""
+    chance = random.Random(11)
+    columns = "k INT, n INT, d DECIMAL(10,2), x DOUBLE, v STRING, ts TIMESTAMP"
+    home.sql(f"CREATE STREAM s ({columns}, WATERMARK FOR ts AS ts)")
+    home.sql("CREATE TABLE t (k INT, label STRING); INSERT INTO t VALUES (1, 'one'), (1, 'uno'), (2, 'two')")
+    for name, query in QUERIES.items():
+        home.sql(f"CREATE VIEW {name} AS {query}; CREATE VIEW {name}_kept AS {query} EMIT CHANGES")
+    reasons = home.query("SELECT name, state FROM sys.views")
+    assert len(reasons) == 2 * len(QUERIES)
+    rows = [
+        (
+            chance.choice((1, 2, None)),
+            chance.choice((1, 2, 2, -7, None)),
+            chance.choice(("1.10", "-3.30", "0.00", None)),
+            chance.choice((0.1, -0.0, 0.0, float("nan"), 2.5, None)),
+            chance.choice(("a", "b", "", None)),
+            at(0, chance.randint(0, 20)),
+        )
+        for _ in range(40)
+    ]
+    for number, run in enumerate(cuts(shuffled(rows, chance), chance)):
+        home.insert("s", run)
+        if number == 2:
+            home.compact()
+    home.compact()
+    for name, query in QUERIES.items():
+        wanted = home.batch(query, s=rows, t=[(1, "one"), (1, "uno"), (2, "two")])
+        assert_same_rows(home.table(name), wanted, name)
+        assert_same_rows(home.table(f"{name}_kept"), wanted, f"{name}, kept")
