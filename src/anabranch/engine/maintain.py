@@ -4,6 +4,7 @@
     join        the changes of each input with the rows of the others: dA x B + A x dB + dA x dB
     keyed       f(state | touched keys) - what was shown for them
     whole       f(state) - what was shown
+    sessions    f(rows of the sessions that new rows touch) - what was shown of these
     outer joins whose streams are bound to each other in time, keyed or not: f(state after) - f(state before), of the
                 rows that are near new ones
 
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
-from anabranch.engine import local, outside, outside_local, read
+from anabranch.engine import closing, local, outside, outside_local, read, sessions
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows, rows_before
 from anabranch.engine.moves import (
@@ -40,6 +41,7 @@ from anabranch.engine.moves import (
     shown_before,
     state_of,
 )  # fmt: skip
+from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
@@ -118,16 +120,16 @@ class Maintainer:
             finally:
                 self.filling = False
         whole = read.view_query(self.core, self.catalog, view, self.after, hidden=True)
-        return self._write(view, self._signed(self._closed(view, whole)))
+        return self._write(view, self._signed(closing.closed(self, view, whole)))
 
     def renew(self, view: View) -> tuple[DataFile, ...]:
         """The changes of a node after something was changed under it that brings no new rows; what waits goes on."""
         if view.emit == "triggers":
             shown = self._shown_windows(view)
-            return () if shown is None else self._minus_shown(view, shown, None)
+            return () if shown is None else self.minus_shown(view, shown, None)
         if view.asks:
             return self._ask(view, anew=True)
-        return self._minus_shown(view, self._closed(view, self.fresh(view)), None)
+        return self.minus_shown(view, closing.closed(self, view, self.fresh(view)), None)
 
     def _shown_windows(self, view: View) -> DataFrame | None:
         """What a view shows now of the windows that it has shown; None if it does not wait for windows alone."""
@@ -145,8 +147,8 @@ class Maintainer:
         """What a node shows now and did not, and the other way round."""
         if view.emit == "triggers":
             return self._fire(view)
-        if view.closing and (self.touches(view) or self.progress(view, 0) != self.progress(view, 1)):
-            return self._minus_shown(view, self._closed(view, self.fresh(view)), None)
+        if view.closing:
+            return closing.changes(self, view)
         if not self.touches(view):
             return ()
         if view.asks:
@@ -165,6 +167,11 @@ class Maintainer:
             return self._write(view, self._net(view, changed) if self.both_ways(view) else changed)
         if view.node == "keyed" and view.direct:
             return self._hot(view)
+        if view.ends is not None and view.ends.gap:
+            new = self.delta(view, view.ends.input)
+            found = sessions.spans(self, view, new) if new is not None else None
+            if found is not None:
+                return self.difference_within(view, found)
         if view.node == "whole":
             return self._difference(view, None)
         return self._by_spark(view)
@@ -178,16 +185,6 @@ class Maintainer:
         """What changes add up to, row by row."""
         columns = ", ".join(self._names(view))
         return self.core.frames.sql(net_sql(columns, "`@changed`"), {"@changed": changed})
-
-    def _closed(self, view: View, frame: DataFrame) -> DataFrame:
-        """The rows of an answer whose windows have closed, where a view waits for that."""
-        bound = self.progress(view, 1)
-        if not view.closing or bound == END:
-            return frame
-        type = next(field.type for field in view.fields if field.name == view.closing)
-        column = quote_name(view.closing)
-        end = f"unix_micros({column})" if type == "timestamp" else column
-        return frame.where("false" if bound is None else f"{end} + {view.times[view.closing]} <= {bound}")
 
     def _ask(self, view: View, *, anew: bool = False) -> tuple[DataFile, ...]:
         """New rows with the matches that tables outside have for them."""
@@ -268,9 +265,9 @@ class Maintainer:
             return ()
         names = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keys))
         if not names:
-            return self._minus_shown(view, self._limited(view, fired, None), None)
+            return self.minus_shown(view, self._limited(view, fired, None), None)
         touched = self.core.spark.createDataFrame(table_of(names, fired.keys))
-        return self._minus_shown(view, self._limited(view, fired, touched), touched)
+        return self.minus_shown(view, self._limited(view, fired, touched), touched)
 
     def hold(self, view: View, held: Held) -> None:
         """A view with a budget has come so far; the views above go no further."""
@@ -542,7 +539,7 @@ class Maintainer:
         for touch in view.touches:
             new = self.delta(view, touch.input)
             if new is not None:
-                parts.append(self._keyed(view, self._touching(view, touch, touch.text, new)))
+                parts.append(self.keys_of(view, touch, new))
         if not parts:
             return None
         touched = parts[0]
@@ -554,6 +551,10 @@ class Maintainer:
             return touched
         keys = touched.toArrow()
         return self.core.spark.createDataFrame(keys) if keys.num_rows else None
+
+    def keys_of(self, view: View, touch: Touch, rows: DataFrame) -> DataFrame:
+        """The keys that rows of an input touch, with their types."""
+        return self._keyed(view, self._touching(view, touch, touch.text, rows))
 
     def _touching(self, view: View, touch: Touch, text: str, new: DataFrame) -> DataFrame:
         """The keys of new rows, whatever their sign."""
@@ -580,12 +581,31 @@ class Maintainer:
         try:
             within = self.nearby(view)
             if not within:
-                return self._minus_shown(view, self.fresh(view, touched), touched)
+                return self.minus_shown(view, self.fresh(view, touched), touched)
             after, before = (self.fresh(view, touched, within=within, at=at) for at in (self.after, self.before))
             return self._write(view, self._minus(view, after, self._signed(before)))
         finally:
             if touched is not None:
                 touched.unpersist()
+
+    def closed_difference(self, view: View, touched: DataFrame) -> tuple[DataFile, ...]:
+        """What a view that waits for windows shows now of some keys, and did not, and the other way round."""
+        touched = touched.persist()
+        try:
+            return self.minus_shown(view, closing.closed(self, view, self.fresh(view, touched)), touched)
+        finally:
+            touched.unpersist()
+
+    def difference_within(self, view: View, spans: Spans) -> tuple[DataFile, ...]:
+        """What a node shows now of the sessions that rows touch, and did not, and the other way round."""
+        if spans.touched is None:
+            return ()
+        touched = spans.touched.persist()
+        try:
+            fresh = closing.closed(self, view, self.fresh(view, touched, spans=spans))
+            return self.minus_shown(view, fresh, touched, spans.during)
+        finally:
+            touched.unpersist()
 
     def fresh(
         self,
@@ -595,13 +615,16 @@ class Maintainer:
         counted: DataFrame | None = None,
         within: Mapping[str, Range] | None = None,
         at: Snapshot | None = None,
+        spans: Spans | None = None,
     ) -> DataFrame:
         """What a node is to show now, for the touched keys; with rows of its own for what a trigger counts.
 
-        Of streams, the rows whose event time is `within` bounds; `at` a snapshot, if not now.
+        Of streams, the rows whose event time is `within` bounds, or in the sessions of `spans`; `at` a snapshot, if not
+        now.
         """
         narrows = {each.input: each.columns for each in view.narrows}
         at = at or self.after
+        within = spans.within if spans is not None else within
 
         def narrow(placeholder: str, frame: DataFrame) -> DataFrame:
             if within is not None and placeholder not in view.tables:
@@ -612,17 +635,25 @@ class Maintainer:
                 return frame
             columns = narrows.get(placeholder)
             pairs = [(name, f"k{index}") for index, name in enumerate(columns or ()) if name is not None]
-            return self._semi(frame, touched, pairs) if pairs else frame
+            during = spans.time if spans is not None and placeholder == spans.input else None
+            return self._semi(frame, touched, pairs, during)
 
         whole = read.view_query(self.core, self.catalog, view, at, narrow=narrow, hidden=True, takes=takes)
         if touched is None:
             return whole
         return self._semi(whole, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
 
-    def _minus_shown(self, view: View, fresh: DataFrame, touched: DataFrame | None) -> tuple[DataFile, ...]:
+    def minus_shown(
+        self, view: View, fresh: DataFrame, touched: DataFrame | None, during: str | None = None
+    ) -> tuple[DataFile, ...]:
+        """What is to be shown now of touched keys and was not, and the other way round, as changes of a view.
+
+        `during` is the time of a row that was shown, where a key is touched between two times only.
+        """
         shown = read.changes_frame(self.core, self.catalog, view, self.before)
         if touched is not None:
-            shown = self._semi(shown, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
+            pairs = [(key.name, f"k{index}") for index, key in enumerate(view.keys)]
+            shown = self._semi(shown, touched, pairs, during)
         return self._write(view, self._minus(view, fresh, shown))
 
     def _minus(self, view: View, fresh: DataFrame, shown: DataFrame) -> DataFrame:
@@ -631,11 +662,15 @@ class Maintainer:
         both = f"(SELECT {columns}, 1 AS _diff FROM `@fresh` UNION ALL SELECT {columns}, -_diff FROM `@shown`)"
         return self.core.frames.sql(net_sql(columns, both), {"@fresh": fresh, "@shown": shown})
 
-    def _semi(self, frame: DataFrame, touched: DataFrame, pairs: list[tuple[str, str]]) -> DataFrame:
-        """The rows of a frame that have a touched key; NULL is a key like any other."""
-        if not pairs:
+    def _semi(
+        self, frame: DataFrame, touched: DataFrame, pairs: list[tuple[str, str]], during: str | None = None
+    ) -> DataFrame:
+        """The rows of a frame that have a touched key; NULL is a key like any other. `during`: and that time of it."""
+        same = [f"__r.{quote_name(name)} <=> __t.{key}" for name, key in pairs]
+        same += [f"{during} BETWEEN __t.low AND __t.high"] if during is not None else []
+        if not same:
             return frame
-        on = " AND ".join(f"__r.{quote_name(name)} <=> __t.{key}" for name, key in pairs)
+        on = " AND ".join(same)
         text = f"SELECT __r.* FROM `@rows` AS __r LEFT SEMI JOIN `@touched` AS __t ON {on}"
         return self.core.frames.sql(text, {"@rows": frame, "@touched": touched})
 

@@ -88,13 +88,26 @@ def kind_of(view: View) -> str:
         return "lookup"
     if view.blocks and not view.streams:
         return "partial"
+    if by_session(view):
+        return "keyed"
     return view.node if view.node in ("keyed", "join") else "recomputed"
 
 
+def by_session(view: View) -> bool:
+    """Whether only the sessions that new rows touch are computed anew."""
+    return view.ends is not None and view.ends.told and bool(view.streams) and view.emit != "triggers"
+
+
+def reason_of(view: View) -> str:
+    """Why a view is computed as a whole, if it is."""
+    return "" if by_session(view) else view.reason
+
+
 def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
-    """The columns that tell which of its answers new rows touch."""
+    """The columns that tell which of its answers new rows touch; a session is told by none."""
     if view.node:
-        return tuple(_shown_key(view, index) for index in range(len(view.keys)))
+        columns = tuple(_shown_key(view, index) for index in range(len(view.keys)))
+        return (*columns, "session") if by_session(view) else columns
     found: dict[str, None] = {}
     for use in view.blocks if not view.streams else ():
         if use.windowed:
@@ -273,7 +286,7 @@ class _Describer:
             tuple(view.times),
             self._progress(inputs) + (", up to the last window shown" if view.budget is not None else ""),
             _emits(view),
-            view.reason or self.reasons.get(view.id, ""),
+            reason_of(view) or self.reasons.get(view.id, ""),
             tuple(self._state(view)),
             tuple(self._how(view)),
             " ".join(view.sql.split()) if view.owner is not None else "",
@@ -306,10 +319,12 @@ class _Describer:
             lines.append(f"each new row of {words(read)} meets the rows of the others that are there: each pair once")
             if view.partial:
                 lines.append("what the new pairs of a run add up to is kept, and added up for what reads it")
-        elif view.node == "keyed":
+        elif view.node == "keyed" or by_session(view):
             where = "in memory, on the driver" if view.direct and view.emit == "feed" else "by Spark"
             nearby = ", from the rows near them in time" if view.nearby else ""
-            lines.append(f"after a run, the keys that its rows touch are computed anew{nearby}, {where}")
+            nearby = ", from the rows of the sessions they are in" if by_session(view) else nearby
+            touched = "have late rows or windows that close" if view.closing and view.ends else "its rows touch"
+            lines.append(f"after a run, the keys that {touched} are computed anew{nearby}, {where}")
         elif view.nearby:
             lines.append("after a run, the rows near its own in time are joined anew, with it and without it")
         else:

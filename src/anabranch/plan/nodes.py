@@ -16,7 +16,7 @@ from typing import Any
 from anabranch.algebra.windows import time_before_end
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, items
-from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
+from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.flat import flat
 from anabranch.plan.grouping_sets import without_grouping_sets
 from anabranch.plan.hints import with_hints
@@ -266,9 +266,13 @@ class Tree:
             # Windows of its own are waited for here, and what stands below them has none that would close.
             if emission.mode == "close" and not (own and closing) and self._hand_down(view, emission, query):
                 return view
-            if emission.mode == "close" and closing is not None and emission.late == "correct":
-                self._refuse_budget(emission, "the whole answer of this query is computed whenever a window closes")
-                return replace(view, emit="close", closing=closing)
+            if emission.mode == "close" and closing is not None:
+                ends = view.ends if view.ends is not None and closing in view.ends.columns else None
+                self._refuse_late(emission, ends)
+                self._refuse_budget(
+                    emission, "what closes is looked for in the whole answer of this query, or of a key"
+                )
+                return replace(view, emit="close", closing=closing, ends=ends)
             raise refuse(
                 self.text,
                 emission.span,
@@ -304,6 +308,22 @@ class Tree:
                 f"AT MOST has nothing to spread here: {reason}",
                 "leave AT MOST out, or GROUP BY window_start, window_end over TUMBLE or HOP of the event time",
             )
+
+    def _refuse_late(self, emission: Emission, ends: Ends | None) -> None:
+        """Refuse what cannot be done with late rows of windows whose ends are looked for in the answer."""
+        if emission.late == "correct" or (emission.late == "fail" and ends is not None):
+            return
+        said = f"LATE {emission.late.upper()}"
+        if ends is None:
+            problem = f"{said} has to know which rows are late, and the windows of this query do not tell"
+            hint = f"leave {said} out: late rows then correct what was shown"
+        else:
+            problem = (
+                f"{said} keeps what was shown of a window as it is, and these windows depend on other rows: a late row"
+                " can make one longer, or one of two"
+            )
+            hint = "leave it out: late rows then correct what was shown; or say LATE FAIL: a run that brings some fails"
+        raise refuse(self.text, emission.span, problem, hint)
 
     def _hand_down(self, view: View, emission: Emission, query: Query) -> bool:
         """Let the nodes below wait for their windows, where every row of this one comes through such a node."""
@@ -345,7 +365,8 @@ def _renamed(view: View, fields: tuple[Field, ...]) -> View:
             {names.get(name, name): each for name, each in known.items()} for known in (meets.behind, meets.closes)
         )
         meets = replace(meets, behind=behind, closes=closes, ends=tuple(names.get(name, name) for name in meets.ends))
-    return replace(view, fields=fields, keys=keys, times=times, direct=direct, meets=meets)
+    ends = view.ends.renamed(lambda name: names.get(name, name)) if view.ends is not None else None
+    return replace(view, fields=fields, keys=keys, times=times, direct=direct, meets=meets, ends=ends)
 
 
 def _by_live_keys(view: View) -> View:
