@@ -144,7 +144,7 @@ class _Wait:
         if not rows and not taken:
             return None
         found = LateRows(self.view, None, None, rows)
-        if not self.maintainer.corrects:
+        if self.maintainer.taken:  # another query for a view below corrects what was shown, and no row came
             replace(found, rows=rows + taken).check()
         self.maintainer.late += [found] if rows else []
         return late
