@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from anabranch.algebra.windows import Row, SlidingWindows
+from anabranch.algebra.windows import Row, SlidingWindows, window_time
 from anabranch.duck import ANOTHER_TYPE, connect, timestamp
 from anabranch.engine.emit import pane_relation
 from anabranch.plan.catalog import BlockUse, Key, Panes, PartialColumn
@@ -58,7 +58,7 @@ def test_windows_of_windows() -> None:
         (time, second.bounds(wid)[0])
         for time in TIMES
         for near in first.wids(Row(time, 0))
-        for wid in second.wids(Row(first.bounds(near)[1] - 1000, 0))
+        for wid in second.wids(Row(window_time(first.bounds(near)[1], first.size), 0))
     ]
     assert [text.count("unnest") for text in local] == [0, 1, 1]
     assert found == [sorted(wanted)] * 3
