@@ -30,7 +30,7 @@ from anabranch.errors import (
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
 from anabranch.plan.bind import Binder, Bound
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, to_json
-from anabranch.plan.describe import because
+from anabranch.plan.describe import because, waiting
 from anabranch.plan.explain import unbounded_joins
 from anabranch.plan.nodes import plan
 from anabranch.plan.outside import asks
@@ -360,7 +360,8 @@ class Definer:
             statement.name.last, statement.text, statement.sql, statement.query, statement.start, statement
         )
         snapshot = self.core.snapshot()
-        told = unbounded_joins(view, self.core.catalog(snapshot), self.world(snapshot, view.start))
+        catalog = self.core.catalog(snapshot)
+        told = [*waiting(view, catalog), *unbounded_joins(view, catalog, self.world(snapshot, view.start))]
         return "\n".join([f"view {statement.name.last} created", *told])
 
     def make_view(

@@ -360,7 +360,7 @@ def window_text(kind: str, use: BlockUse) -> str:
         return f"CAST((w - {use.window_zero}) // {slide} AS BIGINT)"
     if use.numbers:
         return f"w + { {'window_start': 0, 'window_end': size, 'window_time': size - 1}[kind] }"
-    return timestamp(f"w + { {'window_start': 0, 'window_end': size, 'window_time': window_time(size)}[kind] }")
+    return timestamp(f"w + { {'window_start': 0, 'window_end': size, 'window_time': window_time(size, size)}[kind] }")
 
 
 def pane_source(panes: Panes, columns: Iterable[str], paths: list[str]) -> str:

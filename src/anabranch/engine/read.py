@@ -247,26 +247,27 @@ def pane_frame(core: Core, panes: Panes, use: BlockUse, paths: list[str], closed
     id = f"({{}} - {use.window_zero}) div {windows.slide} AS window_id".format
     if use.numbers:
         starts = starts_sql(panes, windows, "spark")
-        bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}", number=True)
+        bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}", windows.size, number=True)
         bounds += f", {id('__starts.start')}"
         source = f"`@panes` LATERAL VIEW explode({starts}) __starts AS start"
     elif windows.tumbling and panes.grain == windows.size:
         # The pane is the window: its start stays a plain column, so that Spark can push filters on it into the files.
         bounds = (
             f"{PANE} AS window_start, timestamp_micros({pane} + {windows.size}) AS window_end,"
-            f" timestamp_micros({pane} + {window_time(windows.size)}) AS window_time, {id(pane)}"
+            f" timestamp_micros({pane} + {window_time(windows.size, windows.size)}) AS window_time, {id(pane)}"
         )
         source = "`@panes`"
     elif windows.tumbling:
         start = last_window_sql(pane, windows, panes.grain, "spark")
-        bounds = f"{bounds_sql(start, f'{start} + {windows.size}')}, {id(start)}"
+        bounds = f"{bounds_sql(start, f'{start} + {windows.size}', windows.size)}, {id(start)}"
         source = "`@panes`"
     elif by_difference(panes, use):
-        bounds = f"{bounds_sql('__start', f'__start + {windows.size}')}, {id('__start')}"
+        bounds = f"{bounds_sql('__start', f'__start + {windows.size}', windows.size)}, {id('__start')}"
         source = f"({sliding_text(panes, use, windows)})"
     else:
         starts = starts_sql(panes, windows, "spark")
-        bounds = f"{bounds_sql('__starts.start', f'__starts.start + {windows.size}')}, {id('__starts.start')}"
+        bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}", windows.size)
+        bounds += f", {id('__starts.start')}"
         source = f"`@panes` LATERAL VIEW explode({starts}) __starts AS start"
     return core.frames.sql(f"SELECT * FROM (SELECT {columns}, {bounds} FROM {source}){where}", {"@panes": frame})
 

@@ -112,6 +112,7 @@ class Build:
             shown = ", ".join(quote_name(field.name) for field in node.fields if field.name != ASKED)
             source = f"(SELECT {shown} FROM {source})"
         if relation.window is not None:
+            self.binder.check_window(relation.window, node.fields)
             source = self.binder.windowed(source, relation, node.fields)
         name = relation.exposed
         if name is None:
@@ -164,7 +165,8 @@ class Build:
                     self.edits.append(Edit(query.span, f"SELECT * FROM {source}"))  # brackets around it stay
                     touches.append((list(self.views)[-1], self.edits[-1].text))
                     names = [each.name for each in node.fields]
-                    known = {names.index(name): (name.lower(), node.times[name]) for name in bounded(node)}
+                    shown = [name for name in bounded(node) if name in names]  # a key may be hidden
+                    known = {names.index(name): (name.lower(), node.times[name]) for name in shown}
                     times.append((touches[-1][0], known))
         for select in rows:
             for relation in select.relations:

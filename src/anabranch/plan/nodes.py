@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from anabranch.algebra.windows import MILLISECOND
+from anabranch.algebra.windows import time_before_end
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, items
 from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
@@ -154,7 +154,7 @@ def _window_columns(view: View) -> dict[str, int]:
     windows = view.blocks[0].sliding if view.blocks else None
     if windows is None:
         return {}
-    shifts = {"window_start": windows.size, "window_end": 0, "window_time": MILLISECOND}
+    shifts = {"window_start": windows.size, "window_end": 0, "window_time": time_before_end(windows.size)}
     return {output.name: shifts[output.kind] for output in view.direct if output.kind in shifts}
 
 
