@@ -300,9 +300,9 @@ class Session:
         self._core.warn = tell
 
     def on_notice(self, tell: Callable[[str], None]) -> None:
-        """Have somebody told of what a statement is about to do, before it is done: what `ALTER VIEW` keeps and rebuilds.
+        """Have somebody told of what a statement is about to do, before it is done: what `ALTER VIEW` keeps, say.
 
-        Without it, the result of the statement says so.
+        Without it, the result of the statement tells.
         """
         self._core.tell = tell
 

@@ -31,7 +31,8 @@ def compare(spark: SparkSession, values: list[str], kinds: dict[str, str], calls
     rows = f"(SELECT {casts} FROM VALUES {', '.join(values)} AS t({columns}))"
     direct, partials, reduces, finals = [], [], [], []
     for index, (name, distinct, arguments) in enumerate(calls):
-        aggregate = find(name, distinct=distinct, argument_types=[kinds[each] for each in arguments])
+        types = [kinds.get(each, "double") for each in arguments]
+        aggregate = find(name, distinct=distinct, argument_types=types, arguments=arguments)
         assert isinstance(aggregate, Aggregate), (name, distinct, arguments)
         text = ", ".join(arguments) or "*"
         direct.append(f"{name}({'DISTINCT ' if distinct else ''}{text}) AS r{index}")
@@ -116,6 +117,51 @@ def test_wide_decimals_are_summed(spark: SparkSession) -> None:
         [("sum", False, ["x"]), ("max", False, ["x"]), ("count", True, ["x"])],
     )
     compare(spark, rows, {"x": "decimal(27,1)"}, [("sum", True, ["x"])])
+
+
+@pytest.mark.parametrize("kind", ["int", "decimal(10,2)", "double"])
+def test_percentiles_and_modes_are_exact(spark: SparkSession, kind: str) -> None:
+    rows = ["(1,4)", "(1,8)", "(2,NULL)", "(2,6)", "(3,8)", "(3,1)", "(4,-7)", "(5,0)", "(5,4)", "(6,4)"]
+    calls: list[Call] = [("percentile", False, ["x", f"{p}D"]) for p in ("0", "0.1", "0.35", "0.9", "1")]
+    calls += [(name, False, ["x"]) for name in ("median", "mode")]
+    found = compare(spark, rows, {"x": kind}, calls)
+    assert (found["median(x)"], found["mode(x)"]) == (4, 4)
+    nothing = compare(spark, ["(1,NULL)", "(2,NULL)"], {"x": kind}, calls)
+    assert set(nothing.values()) == {None}
+
+
+def test_modes_of_other_types(spark: SparkSession) -> None:
+    rows = ["(1,'b','2026-01-02')", "(2,'b','2026-01-01')", "(3,'a','2026-01-02')", "(3,NULL,NULL)"]
+    compare(spark, rows, {"s": "string", "d": "date"}, [("mode", False, ["s"]), ("mode", False, ["d"])])
+    zeros = ["(1,'0.0')", "(2,'-0.0')", "(3,'NaN')", "(4,'NaN')", "(5,'-0.0')"]
+    assert compare(spark, zeros, {"x": "double"}, [("mode", False, ["x"]), ("median", False, ["x"])])["mode(x)"] == 0
+
+
+PAIRS = [
+    "covar_pop",
+    "covar_samp",
+    "corr",
+    "regr_r2",
+    "regr_slope",
+    "regr_intercept",
+    "regr_sxx",
+    "regr_syy",
+    "regr_sxy",
+]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["(1,1,2)", "(1,2,3)", "(2,4,9)", "(3,NULL,3)", "(3,5,NULL)", "(4,7,-2)"],
+        ["(1,0.1,2)", "(1,0.1,3)", "(1,0.1,5)", "(2,0.1,7)"],  # one side does not move: no rounding makes it
+        ["(1,1,0.1)", "(2,3,0.1)", "(2,4,0.1)", "(2,5,0.1)"],
+        ["(1,1,2)", "(2,NULL,1)"],
+        ["(1,NULL,2)", "(2,NULL,1)"],
+    ],
+)
+def test_pairs_of_numbers(spark: SparkSession, rows: list[str]) -> None:
+    compare(spark, rows, {"y": "decimal(10,2)", "x": "double"}, [(name, False, ["y", "x"]) for name in PAIRS])
 
 
 @pytest.mark.parametrize("kind", ["float", "double"])

@@ -26,7 +26,7 @@ from anabranch.algebra.plane import (
     needed,
 )
 from anabranch.algebra.progress import END
-from anabranch.algebra.windows import SlidingWindows
+from anabranch.algebra.windows import SlidingWindows, window_time
 
 S, R = Input("s", "ts"), Input("r", "ts")
 LEFT, RIGHT = Input("s0", "a"), Input("s1", "b")
@@ -66,11 +66,11 @@ def test_the_bounds_of_a_node(node: Node, bounds: dict[str, int]) -> None:
 def test_a_window_is_open_until_its_end() -> None:
     hop = Window(S, "ts", SlidingWindows(600, 60))
     assert evaluate(hop, {"s": 660}) == {
-        "ts": 660, "window_id": 2, "window_start": 120, "window_end": 720, "window_time": 720 - 1_000,
+        "ts": 660, "window_id": 2, "window_start": 120, "window_end": 720, "window_time": 720 - 1,
     }  # fmt: skip
     assert evaluate(Aggregate(hop, ("window_end",)), {"s": 659}) == {"window_end": 660}
     nested = Window(Aggregate(hop, ("window_time",)), "window_time", SlidingWindows(6_000_000, 6_000_000))
-    assert evaluate(nested, {"s": 660})["window_start"] == -6_000_000
+    assert evaluate(nested, {"s": 660})["window_start"] == 0
     assert evaluate(hop, {"s": END})["window_end"] == END
 
 
@@ -199,7 +199,7 @@ class Streams:
                         start, stop = windows.bounds(wid)
                         found.append({
                             **row, "window_id": wid, "window_start": start, "window_end": stop,
-                            "window_time": stop - 1_000,
+                            "window_time": window_time(stop, windows.size),
                         })  # fmt: skip
                 return found
             case Aggregate(input, by):

@@ -148,7 +148,7 @@ def test_tumbling_windows_have_one_start() -> None:
 
 
 def test_window_time_is_a_millisecond_before_the_end() -> None:
-    assert window_time(60_000_000) == 59_999_000
+    assert window_time(60_000_000, 60_000_000) == 59_999_000
 
 
 @given(windows_strategy, times, st.integers(-200, 200))

@@ -31,6 +31,8 @@ QUERIES = {
     "having": "SELECT k, max(ts) AS last FROM s GROUP BY k HAVING max(ts) > now() - INTERVAL 1 HOUR",
     "rows": "SELECT k, n FROM s WHERE ts > now() - INTERVAL 1 HOUR",
     "distinct": "SELECT DISTINCT k FROM s WHERE unix_timestamp(ts) > unix_timestamp() - 3600",
+    "texts": "SELECT k, count(*) AS c, max(CAST('yesterday' AS DATE)) AS y FROM s"
+    " WHERE d = DATE 'today' OR ts > to_timestamp('tomorrow') GROUP BY k",
     "pairs": "SELECT a.k, b.n FROM s a JOIN s b ON a.k = b.k AND a.ts > now() - INTERVAL 1 HOUR",
 }
 
@@ -88,3 +90,5 @@ def test_changes_are_those_that_rows_make(home: Harness) -> None:
             home.sql(statement)
         assert "^^^^^^^^^^^^" in str(caught.value)
     assert home.query("SELECT count(*) AS n FROM sys.views") == [(1,)]
+    with pytest.raises(NotSupported, match="timestamp 'now' changes the answer without a row"):
+        home.sql("CREATE VIEW x AS SELECT k, count(*) AS c FROM s WHERE ts < 'now'::timestamp GROUP BY k EMIT CHANGES")

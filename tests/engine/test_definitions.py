@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import anabranch
-from anabranch.errors import AnabranchError, HomeInUse, SqlError, UnknownName
-from anabranch.testing import Harness
+from anabranch.errors import AnabranchError, HomeInUse, NotSupported, SqlError, UnknownName
+from anabranch.testing import Harness, assert_same_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,6 +74,68 @@ def test_start_at_now_sees_later_rows_only(home: Harness) -> None:
     assert home.table("late_rows") == [("a", 10)]
 
 
+STARTS = {
+    "plain": "SELECT id FROM a",
+    "joined": "SELECT a.id, b.id AS j FROM a JOIN b ON a.k = b.k",
+    "banded": "SELECT a.id, b.id AS j FROM a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 MINUTE",
+    "outer_band": "SELECT a.id, b.id AS j FROM a LEFT JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts"
+    " AND a.ts + INTERVAL 1 MINUTE",
+    "outer": "SELECT a.id, b.id AS j FROM a FULL JOIN b ON a.k = b.k",
+    "pairs_summed": "SELECT a.k AS id, count(*) AS j FROM a JOIN b ON a.k = b.k GROUP BY a.k",
+    "ranked": "SELECT id, row_number() OVER (PARTITION BY k ORDER BY id) AS j FROM a",
+    "kinds": "SELECT DISTINCT k AS id, max(id) OVER (PARTITION BY k) AS j FROM a",
+    "summed": "SELECT k AS id, sum(id) AS j FROM a GROUP BY k",
+}
+
+
+@pytest.mark.parametrize("start", ["NOW", "VERSION"])
+def test_every_view_starts_where_it_is_told(home: Harness, start: str) -> None:
+    """Whether rows are in partials, in tables of their own or in those of streams: what came before is not seen."""
+    for name in ("a", "b"):
+        home.sql(f"CREATE STREAM {name} (id INT, k INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 1 MINUTE)")
+
+    def rows(first: int) -> list[tuple[int, int, datetime]]:
+        return [(first + i, i % 2, datetime(2026, 1, 1, 0, 0, first + i)) for i in range(3)]
+
+    seen: dict[str, list[tuple[int, int, datetime]]] = {"a": [], "b": []}
+    for name, first in (("a", 0), ("b", 10)):
+        home.insert(name, rows(first))
+    clause = f"START AT {start}"
+    if start == "VERSION":
+        clause += f" {home.session.version}"
+        seen["a"] += rows(20)
+        home.insert("a", rows(20))
+    starts = {name: query for name, query in STARTS.items() if start == "NOW" or name in ("plain", "outer", "summed")}
+    for name, query in starts.items():
+        home.sql(f"CREATE VIEW {name} AS {query} {clause}; CREATE VIEW {name}_kept AS {query} EMIT CHANGES {clause}")
+    for first in (30, 40):
+        for name in ("a", "b"):
+            seen[name] += rows(first + (name == "b"))
+            home.insert(name, rows(first + (name == "b")))
+        if first == 30:
+            home.compact()
+    for name, query in starts.items():
+        wanted = home.batch(query, **seen)
+        assert_same_rows(home.table(name), wanted, name)
+        assert_same_rows(home.emitted(f"{name}_kept"), wanted, f"{name}, kept")
+    list(home.session.subscribe("summed"))
+    list(home.session.subscribe("plain"))
+    home.insert("a", rows(50))
+    seen["a"] += rows(50)
+    for name in ("summed", "plain"):
+        assert_same_rows(home.emitted(name), home.batch(STARTS[name], **seen), f"{name}, kept from now on")
+
+
+def test_what_has_no_start_of_its_own(home: Harness) -> None:
+    home.sql(f"{STREAM} KEEP NOTHING; CREATE VIEW v AS {SUMS} EMIT CHANGES")
+    with pytest.raises(NotSupported, match="this is a view, which is read as a whole"):
+        home.sql("CREATE VIEW w AS SELECT max(n) AS n FROM v EMIT CHANGES START AT NOW")
+    version = home.session.version
+    home.insert("s", [("a", 1)])
+    with pytest.raises(NotSupported, match="START AT VERSION"):
+        home.sql(f"CREATE VIEW w AS SELECT k, max(n) AS n FROM s GROUP BY k START AT VERSION {version}")
+
+
 def test_wrong_queries_start_nothing(home: Harness) -> None:
     home.sql(STREAM)
     version = home.session.version
@@ -81,6 +144,7 @@ def test_wrong_queries_start_nothing(home: Harness) -> None:
         ("SELECT k FROM t", "there is no stream, view or table t"),
         ("SELECT summ(n) AS n FROM s", "there is no function summ"),
         ("SELECT k, rand() AS r FROM s", "another value each time"),
+        ("SELECT k, current_user() AS r FROM s", "names who asks"),
         (f"{SUMS} EMIT ON WINDOW CLOSE", "window"),
         ("SELECT k, n AS k FROM s", "two columns"),
     ]:

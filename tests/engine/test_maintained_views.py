@@ -208,6 +208,7 @@ QUERIES = {
     "groups_with_groups": "SELECT g.k, g.c, h.y FROM (SELECT k, count(*) AS c FROM s GROUP BY k) g"
     " JOIN (SELECT k, max(y) AS y FROM z GROUP BY k) h ON g.k = h.k",
     "top_groups": "SELECT k, count(*) AS c FROM s GROUP BY k ORDER BY c DESC, k LIMIT 2",
+    "rows_with_values": "SELECT s.k, v.l FROM s JOIN (VALUES ('a', 1), ('b', 2)) AS v(k, l) ON s.k = v.k",
     "pairs_of_groups": "SELECT k, count(DISTINCT x, k) AS c FROM s GROUP BY k",
     "sorted_groups": "SELECT k, count(*) AS c FROM s GROUP BY k ORDER BY k",
 }

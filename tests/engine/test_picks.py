@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine import local
-from anabranch.testing import Harness, assert_same_rows, cuts, shuffled
+from anabranch.testing import Harness, assert_same_rows, shuffled
 
 pytestmark = pytest.mark.spark
 
@@ -42,7 +42,6 @@ def test_first_and_last_go_by_event_time(home: Harness) -> None:
     assert sorted(row[:5] for row in home.table("over_rows")) == wanted
     assert sorted(home.table("framed")) == [row[:3] for row in wanted]
     assert sorted(home.query(f"SELECT {items} FROM s GROUP BY k")) == wanted
-    assert home.query("SELECT reason FROM sys.views WHERE name = 'nothing'") == []
 
 
 # Of each value, when it comes and when it is taken back; and the first and the last after each step.
@@ -93,9 +92,8 @@ def test_first_and_last_where_rows_are_taken_back(home: Harness, together: bool)
 TIES = {
     "by": "SELECT k, min_by(v, n) AS a, max_by(v, n) FILTER (WHERE v <> 'd') AS b, mode(n) AS m, mode(v, false) AS w"
     " FROM {0} GROUP BY k",
-    "rows": "SELECT k, min_by(v, n) AS a, max_by(v, n) AS b, mode(n) AS m, collect_set(v) AS c FROM {0}"
-    " GROUP BY GROUPING SETS ((k))",
-    "joined": "SELECT a.k, max_by(b.v, a.n) AS v, mode(b.n) AS m FROM {0} a JOIN {0} b ON a.k = b.k GROUP BY a.k",
+    "rows": "SELECT k, min_by(v, n) AS a, max_by(v, n) AS b, mode(n) AS m, concat_ws(',', collect_set(v)) AS c"
+    " FROM {0} GROUP BY GROUPING SETS ((k))",
 }
 
 
@@ -120,20 +118,16 @@ def test_winners_of_ties_are_the_same_in_any_order(home: Harness, monkeypatch: p
 
 ITEMS = (
     "min_by(v, struct(n, v)) AS a, max_by(d, struct(x, d, v)) AS b, median(n) AS c,"
-    " percentile(d, array(0.1, 0.9)) AS e, percentile(x, 0.35) AS p,"
-    " percentile_cont(0.3) WITHIN GROUP (ORDER BY d DESC) AS f,"
-    " percentile_disc(0.4) WITHIN GROUP (ORDER BY n) AS g, mode() WITHIN GROUP (ORDER BY v) AS h,"
-    " mode(x, true) AS i, sort_array(collect_set(x)) AS j, sort_array(collect_list(v)) AS l,"
-    " median(n) FILTER (WHERE v <> 'a') AS m, regr_count(n, x) AS o, regr_avgx(x, d) AS q, corr(n, d) AS r,"
-    " covar_samp(d, n) AS t, regr_slope(n, d) AS u"
+    " percentile(d, array(0.1, 0.9)) AS e, percentile_cont(0.3) WITHIN GROUP (ORDER BY x DESC) AS f,"
+    " mode() WITHIN GROUP (ORDER BY v) AS h, sort_array(collect_set(x)) AS j, sort_array(collect_list(v)) AS l,"
+    " median(n) FILTER (WHERE v <> 'a') AS m, regr_count(n, x) AS o, regr_avgx(x, d) AS q, corr(n, d) AS r"
 )
 QUERIES = {
     "grouped": f"SELECT k, {ITEMS} FROM s GROUP BY k",
-    "whole": f"SELECT {ITEMS} FROM s",
-    "hop": f"SELECT k, window_start, {ITEMS} FROM HOP(s, ts, INTERVAL 5 SECONDS, INTERVAL 15 SECONDS)"
-    " GROUP BY k, window_start, window_end",
-    "joined": "SELECT label, median(n) AS m, max_by(v, struct(n, v)) AS w, mode(d, true) AS o FROM s"
-    " JOIN t ON s.k = t.k GROUP BY label",
+    "hop": "SELECT window_start, max_by(v, struct(n, v)) AS w, percentile_disc(0.4) WITHIN GROUP (ORDER BY n) AS p,"
+    " mode(d, true) AS m FROM HOP(s, ts, INTERVAL 5 SECONDS, INTERVAL 15 SECONDS) GROUP BY window_start, window_end",
+    "joined": "SELECT label, median(n) AS m, max_by(v, struct(n, v)) AS w FROM s JOIN t ON s.k = t.k GROUP BY label",
+    "kept": "SELECT k, median(n) AS m, max_by(v, struct(n, v)) AS w, mode(x, true) AS o FROM s GROUP BY k",
 }
 
 
@@ -144,9 +138,8 @@ def test_partials_give_the_answer_of_the_batch_query(home: Harness) -> None:
     home.sql(f"CREATE STREAM s ({columns}, WATERMARK FOR ts AS ts)")
     home.sql("CREATE TABLE t (k INT, label STRING); INSERT INTO t VALUES (1, 'one'), (1, 'uno'), (2, 'two')")
     for name, query in QUERIES.items():
-        home.sql(f"CREATE VIEW {name} AS {query}; CREATE VIEW {name}_kept AS {query} EMIT CHANGES")
-    reasons = home.query("SELECT name, state FROM sys.views")
-    assert len(reasons) == 2 * len(QUERIES)
+        home.sql(f"CREATE VIEW {name} AS {query}{' EMIT CHANGES' if name == 'kept' else ''}")
+        assert "partial" in str(home.query(f"EXPLAIN {query}")), name
     rows = [
         (
             chance.choice((1, 2, None)),
@@ -158,12 +151,10 @@ def test_partials_give_the_answer_of_the_batch_query(home: Harness) -> None:
         )
         for _ in range(40)
     ]
-    for number, run in enumerate(cuts(shuffled(rows, chance), chance)):
+    mixed = shuffled(rows, chance)
+    for run in (mixed[:1], mixed[1:17], mixed[17:]):
         home.insert("s", run)
-        if number == 2:
-            home.compact()
     home.compact()
     for name, query in QUERIES.items():
         wanted = home.batch(query, s=rows, t=[(1, "one"), (1, "uno"), (2, "two")])
         assert_same_rows(home.table(name), wanted, name)
-        assert_same_rows(home.table(f"{name}_kept"), wanted, f"{name}, kept")

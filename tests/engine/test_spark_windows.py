@@ -31,11 +31,13 @@ READ = {
         "e",
     ),
     "calls": (
-        "SELECT window(ts, '5 seconds').start, window(ts, '5 seconds') AS w, max(window.end) AS e FROM s AS x GROUP BY w",
+        "SELECT window(ts, '5 seconds').start, window(ts, '5 seconds') AS w, max(window.end) AS e FROM s AS x"
+        " GROUP BY w",
         "e",
     ),
     "sessions": (
-        "SELECT k, session_window.start, session_window.end, sum(n) AS x FROM s GROUP BY session_window(ts, '5 seconds'), k",
+        "SELECT k, session_window.start, session_window.end, sum(n) AS x FROM s"
+        " GROUP BY session_window(ts, '5 seconds'), k",
         "end",
     ),
     "some rows": (
@@ -46,7 +48,8 @@ READ = {
 }  # fmt: skip
 #: Queries that Spark computes as they stand.
 LEFT = {
-    "by a value": "SELECT n % 2 AS p, session_window.start, sum(n) AS x FROM s GROUP BY session_window(ts, '5 seconds'), n % 2",
+    "by a value": "SELECT n % 2 AS p, session_window.start, sum(n) AS x FROM s"
+    " GROUP BY session_window(ts, '5 seconds'), n % 2",
     "gaps": "SELECT session_window.end, count(*) AS c FROM s"
     " GROUP BY session_window(ts, CASE WHEN k = 'a' THEN '3 seconds' ELSE '6 seconds' END)",
     "joined": "SELECT window.start, d.name, count(*) AS c FROM s JOIN d ON s.k = d.k"
@@ -109,7 +112,7 @@ def test_explain_tells_what_it_is_read_as(home: Harness) -> None:
     told = "\n".join(row[0] for row in home.query(f"EXPLAIN {query}"))
     assert "SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), INTERVAL 5 SECONDS)" in told
     assert "partial aggregate" not in told
-    told = "\n".join(
-        row[0] for row in home.query("EXPLAIN SELECT count(*) AS c FROM s GROUP BY window(ts, '5 seconds')")
-    )
-    assert "TUMBLE 5 seconds" in told
+    assert "SESSION: windows told by the rows around it" in told
+    query = "SELECT count(*) AS c FROM s GROUP BY window(ts, '5 seconds')"
+    told = "\n".join(row[0] for row in home.query(f"EXPLAIN {query}"))
+    assert "TUMBLE 5 seconds" in told and "TUMBLE: windows told by the row alone" in told

@@ -54,6 +54,8 @@ OUTER = {
     "fulls": f"SELECT a.k, a.ts AS at, b.k AS bk, b.ts AS bt FROM a FULL JOIN b ON {BAND}",
     "semis": f"SELECT a.k, a.ts AS at FROM a LEFT SEMI JOIN b ON {BAND}",
     "antis": f"SELECT a.k, a.ts AS at FROM a LEFT ANTI JOIN b ON {BAND}",
+    "somewhere": f"SELECT k, ts AS at FROM a WHERE EXISTS (SELECT 1 FROM b WHERE {BAND})",
+    "nowhere": f"SELECT k, ts AS at FROM a WHERE k > 0 AND NOT EXISTS (SELECT 1 FROM b WHERE {BAND})",
     "beside": f"SELECT a.k, a.ts AS at, b.k AS bk, b.ts AS bt FROM a FULL JOIN b ON {BESIDE}",
     "alone": f"SELECT a.k, a.ts AS at FROM a ANTI JOIN b ON {BESIDE}",
     "itself_left": """SELECT x.k, x.ts AS at, y.ts AS bt FROM a AS x LEFT JOIN a AS y ON x.k = y.k
@@ -108,8 +110,8 @@ def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
 
 
 #: How far behind progress the rows may be that these hold: twice the way that partners can be apart, there and back.
-REACH = {"lefts": 50, "rights": 50, "fulls": 50, "semis": 50, "antis": 50, "beside": 8, "alone": 8, "itself_left": 15,
-         "three_full": 100, "filtered_full": 50, "named": 50}  # fmt: skip
+REACH = {"lefts": 50, "rights": 50, "fulls": 50, "semis": 50, "antis": 50, "somewhere": 50, "nowhere": 50, "beside": 8,
+         "alone": 8, "itself_left": 15, "three_full": 100, "filtered_full": 50, "named": 50}  # fmt: skip
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
@@ -207,6 +209,8 @@ def test_what_is_said_of_bounds(home: Harness) -> None:
     assert home.session.sql(f"CREATE VIEW read_b AS {JOINS['band']}").message == "view read_b created"
     plan = "\n".join(str(row[0]) for row in home.query(f"EXPLAIN {JOINS['band']} EMIT CHANGES"))
     assert "rows of a are in memory if they are 30 seconds behind the progress of b" in plan
+    asked = home.session.sql(f"CREATE VIEW e AS {OUTER['somewhere']} EMIT CHANGES").message
+    assert asked == "view e created"  # the band inside EXISTS bounds it as that of a join does
     for query, words in UNBOUNDED.items():
         (plan,) = {str(row[0]).strip() for row in home.query(f"EXPLAIN {query} EMIT CHANGES") if "UNBOUNDED:" in row[0]}
         assert words in plan

@@ -54,6 +54,35 @@ def test_a_chunk_closes_when_another_begins(home: Harness) -> None:
     assert [(g, sorted(n)) for g, n, _ in shown(home, "v")] == [("g1", [1, 2]), ("g1", [4, 5]), ("g2", [3])]
 
 
+def test_an_open_chunk_is_held_across_a_restart(home: Harness) -> None:
+    home.sql("CREATE STREAM s (g STRING, n INT)")
+    chunks = "SELECT sum(n) AS x, window_end AS e FROM STREAM(s, '{}') EMIT ON WINDOW CLOSE"
+    home.sql(f"CREATE VIEW counted AS {chunks.format('CUT BY 3 ROWS')}")
+    home.sql(f"CREATE VIEW changed AS {chunks.format('CUT ON g CHANGE')}")
+    home.insert("s", [("a", 1), ("a", 2)])
+    home.reopen()
+    assert shown(home, "counted") == shown(home, "changed") == []
+    home.insert("s", [("a", 4), ("b", 8)])
+    assert shown(home, "counted") == shown(home, "changed") == [(7, 3)]
+    home.reopen()
+    home.insert("s", [("b", 16), ("c", 32)])
+    assert sorted(shown(home, "counted")) == [(7, 3), (56, 6)] and sorted(shown(home, "changed")) == [(7, 3), (24, 5)]
+
+
+def test_a_view_that_only_advance_closes_says_so(home: Harness) -> None:
+    home.sql("CREATE STREAM s (ts TIMESTAMP); CREATE STREAM w (ts TIMESTAMP, WATERMARK FOR ts AS ts)")
+    query = "SELECT count(*) AS c, window_end FROM {} GROUP BY window_start, window_end EMIT ON WINDOW CLOSE"
+    told = {
+        "TUMBLE(s, ts, INTERVAL 1 MINUTE)": True,
+        "SESSION(s, ts, INTERVAL 1 MINUTE)": True,
+        "TUMBLE(w, ts, INTERVAL 1 MINUTE)": False,
+        "TUMBLE(s, row_num, 3 ROWS)": False,
+    }
+    for index, (call, said) in enumerate(told.items()):
+        message = home.session.sql(f"CREATE VIEW v{index} AS {query.format(call)}").message
+        assert ("stream s has no WATERMARK" in message) == said, call
+
+
 def test_chunks_of_time_close_with_progress_and_late_rows_correct_them(home: Harness) -> None:
     home.sql("CREATE STREAM s (n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts)")
     home.sql("CREATE VIEW v AS SELECT sum(n) AS x, window_end FROM s CUT ON ts BY 60 SECONDS"

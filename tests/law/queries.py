@@ -42,6 +42,7 @@ WINDOWED = {
     "window time": f"SELECT window_time, min(k) AS l, max(ts) AS h FROM {HOP} GROUP BY {WINDOW}, window_time",
     "window of exact spreads": f"SELECT {WINDOW}, count(DISTINCT n) AS c, bool_and(b) AS f, bool_or(b) AS e"
     f" FROM {TUMBLE} GROUP BY {WINDOW}",
+    "window of medians": f"SELECT {WINDOW}, median(n) AS m, max_by(k, struct(d, k)) AS k FROM {HOP} GROUP BY {WINDOW}",
     "window of doubles": f"SELECT {WINDOW}, g, sum(x) AS s, avg(x) AS a, max(x) AS h FROM {TUMBLE}"
     f" GROUP BY {WINDOW}, g",
     "window joined with a table": f"SELECT {WINDOW}, label, count(*) AS c FROM TUMBLE(s, ts, INTERVAL 10 SECONDS) t"
@@ -105,6 +106,13 @@ OTHERS = {
     "window function": "SELECT k, n, row_number() OVER (PARTITION BY k ORDER BY ts, n, g, d, x, b) AS r FROM s",
     "union": "SELECT k, count(*) AS c FROM s GROUP BY k UNION ALL SELECT 'all', count(*) FROM s",
     "median": "SELECT g, percentile(n, 0.5) AS m FROM s GROUP BY g",
+    "percentiles": "SELECT k, median(d) AS m, percentile(x, array(0.1, 0.9)) AS p,"
+    " percentile_disc(0.3) WITHIN GROUP (ORDER BY n DESC) AS q FROM s GROUP BY k",
+    "counted values": "SELECT g, mode() WITHIN GROUP (ORDER BY k) AS a, mode(d, true) FILTER (WHERE b) AS m,"
+    " sort_array(collect_set(n)) AS c, sort_array(collect_list(k)) AS l FROM s GROUP BY g",
+    "picked rows": "SELECT g, max_by(k, struct(n, k)) AS a, min_by(d, struct(ts, k, d)) FILTER (WHERE b) AS e FROM s"
+    " GROUP BY g",
+    "pairs of numbers": "SELECT k, covar_pop(n, d) AS c, regr_count(n, g) AS r, regr_sxy(g, n) AS s FROM s GROUP BY k",
     "grouping sets": "SELECT k, g, count(*) AS c FROM s GROUP BY GROUPING SETS ((k), (g), ())",
     "scalar subquery": "SELECT k, count(*) AS c FROM s GROUP BY k HAVING count(*) >= (SELECT avg(g) FROM s)",
 }

@@ -57,6 +57,8 @@ PIECES = (
     "SELECT k, s, v FROM {0} AS x LEFT ANTI JOIN {1} AS y ON x.k = y.k",
     "SELECT x.k, max(y.s) AS s, CAST(count(y.v) AS INT) AS v FROM {0} AS x JOIN {1} AS y USING (k) GROUP BY x.k",
     "SELECT k, s, v FROM {0} AS x WHERE EXISTS (SELECT 1 FROM {1} AS y WHERE y.k = x.k)",
+    "SELECT k, s, v FROM {0} WHERE k IN (SELECT k FROM {1} GROUP BY k HAVING count(*) > 1) AND v >= 0",
+    "SELECT k, s, v FROM {0} AS x WHERE v <= (SELECT max(v) FROM {1} AS y WHERE y.k = x.k)",
     "SELECT k, s, v FROM {0} WHERE k NOT IN (SELECT k FROM {1} WHERE k IS NOT NULL)",
     "SELECT k, s, v FROM {0} WHERE v >= (SELECT avg(v) FROM {1})",
     "SELECT k, s, v FROM {0} UNION ALL SELECT k, s, v FROM {1}",

@@ -132,7 +132,7 @@ def test_windows_are_those_of_sparks_own_window_function(
         f"SELECT window_start, window_end, count(*) AS c, sum(d) AS d FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL"
         f" '{slide}' SECOND, INTERVAL '{offset}' SECOND) GROUP BY window_start, window_end"
     )
-    own = "SELECT window.start, window.end, count(*) AS c, sum(d) AS d FROM s GROUP BY window(ts, {})"
+    own = "SELECT w.start, w.end, count(*) AS c, sum(d) AS d FROM (SELECT window(ts, {}) AS w, d FROM s) GROUP BY w"
     with Harness(None, spark) as home:
         home.sql(STREAM)
         home.sql(f"CREATE VIEW hop AS {hop}; CREATE VIEW tumble AS {tumble}")

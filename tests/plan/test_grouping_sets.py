@@ -34,7 +34,8 @@ NULL = "CAST(NULL AS INT)"
             "SELECT k, g, sum(n) AS n FROM s WHERE n > 0 GROUP BY ROLLUP (k, g) ORDER BY k",
             "SELECT k, g, sum(n) AS n FROM s WHERE n > 0 GROUP BY k, g"
             f" UNION ALL SELECT k, {NULL} AS `g`, sum(n) AS n FROM s WHERE n > 0 GROUP BY k"
-            f" UNION ALL SELECT {NULL} AS `k`, {NULL} AS `g`, sum(n) AS n FROM s WHERE n > 0 GROUP BY (1 = 1) ORDER BY k",
+            f" UNION ALL SELECT {NULL} AS `k`, {NULL} AS `g`, sum(n) AS n FROM s WHERE n > 0 GROUP BY (1 = 1)"
+            " ORDER BY k",
         ),
         (
             "SELECT s.k AS key, grouping(k) AS a, grouping_id() AS b, max(k) FROM s GROUP BY CUBE (k, g)"

@@ -434,6 +434,61 @@ def test_what_a_cut_means() -> None:
     assert (chunks.kind, chunks.time_column, chunks.by_row) == ("chunks", "id", False)
 
 
+# ------------------------------------------------------------------------------------------------------- Spark
+
+_STRUCT = "named_struct('start', window_start, 'end', window_end)"
+_FIVE = "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 5 MINUTES)"
+SPARK = {
+    "window.start, window.end, window, count(*) FROM s GROUP BY k, window(ts, '5 minutes')":
+        f"window_start AS start, window_end AS end, {_STRUCT} AS window, count(*) FROM {_FIVE} AS s"
+        " GROUP BY k, window_start, window_end",
+    "window(ts, '5 minutes').start, window(ts, '5 minutes') w, window_time(window) FROM s x GROUP BY 2"
+    " HAVING window.end > 1 ORDER BY window, window.end EMIT ON WINDOW CLOSE":
+        f"window_start AS `window.start`, {_STRUCT} w, (window_end - INTERVAL '1' MICROSECOND) AS `window_time(window)`"
+        f" FROM {_FIVE} x GROUP BY window_start, window_end"
+        " HAVING window_end > 1 ORDER BY w, window_end EMIT ON WINDOW CLOSE",
+    "count(*) FROM (SELECT * FROM t) GROUP BY window(a.ts, 'interval 10 minutes', '4 minutes', '-1 minute')":
+        "count(*) FROM HOP(TABLE (SELECT * FROM t), DESCRIPTOR(a.ts), INTERVAL 4 MINUTES, INTERVAL 10 MINUTES,"
+        " INTERVAL 3 MINUTES) GROUP BY window_start, window_end",
+    "window(ts, '5 minutes').start AS window_start FROM s GROUP BY window_start ORDER BY window_start":
+        f"window_start AS window_start FROM {_FIVE} AS s GROUP BY window_start ORDER BY window_start",
+    "s.k, session_window.end FROM s WHERE s.v > 1 GROUP BY session_window(ts, '5 minutes'), s.k":
+        "s.k, window_end AS end FROM SESSION(TABLE (SELECT * FROM s WHERE s.v > 1) PARTITION BY k, DESCRIPTOR(ts),"
+        " INTERVAL 5 MINUTES) AS s GROUP BY window_start, window_end, s.k",
+    # Where it has to stay, its name is written out.
+    "window.start FROM s JOIN t ON s.a = t.a GROUP BY window(s.ts, '5 minutes')":
+        "window(s.ts, '5 minutes').start AS start FROM s JOIN t ON s.a = t.a GROUP BY window(s.ts, '5 minutes')",
+    "session_window.end FROM s GROUP BY session_window(ts, '5 minutes'), k + 1 ORDER BY session_window.end":
+        "session_window(ts, '5 minutes').end AS end FROM s GROUP BY session_window(ts, '5 minutes'), k + 1"
+        " ORDER BY end",
+    "window.start, window_start FROM v GROUP BY window_start, window(window_time, '5 minutes')":
+        "window(window_time, '5 minutes').start AS start, window_start FROM v"
+        " GROUP BY window_start, window(window_time, '5 minutes')",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SPARK)
+def test_windows_that_spark_groups_by(text: str) -> None:
+    made = f"SELECT {SPARK[text]}"
+    assert canonical(f"SELECT {text}") == made
+    assert canonical(made) == made
+
+
+@pytest.mark.parametrize(
+    ("call", "place", "message"),
+    [
+        ("session_window(ts, '0 minutes')", "'0 minutes'", "the gap of session_window() must be longer than nothing"),
+        ("window(ts, '-5 minutes')", "'-5 minutes'", "the size of window() must be longer than nothing"),
+        ("window(ts, '5 minutes', '0 seconds')", "'0 seconds'", "the slide of window() must be longer than nothing"),
+        ("window(ts, '5 minutes', '6 minutes')", "'6 minutes'", "the slide of window() is at most as long"),
+        ("window(ts, '5 minutes', '1 minute', '-1 minute')", "'-1 minute'", "the start of window() is less than"),
+    ],
+)
+def test_windows_of_spark_that_make_no_sense(call: str, place: str, message: str) -> None:
+    found, where = refusal(f"SELECT count(*) FROM s GROUP BY {call}")
+    assert message in found and where == place
+
+
 # ------------------------------------------------------------------------------------------- what stays as it is
 
 
@@ -446,8 +501,9 @@ def test_what_a_cut_means() -> None:
         "SELECT a FROM b JOIN c cut ON cut.id = b.id",
         "SELECT cut, stream, u FROM cut U",
         "SELECT a FROM x UNION SELECT b FROM y",
-        "SELECT window(ts, '10 minutes', '5 minutes'), count(*) FROM s GROUP BY window(ts, '10 minutes', '5 minutes')",
-        "SELECT session_window(ts, '5 minutes'), count(*) FROM s GROUP BY session_window(ts, '5 minutes')",
+        "SELECT window(ts, '10 minutes', '5 minutes').start, a FROM s",
+        "SELECT k, count(*) FROM s GROUP BY k WINDOW w AS (ORDER BY k)",
+        "SELECT window.start, count(*) FROM s GROUP BY ROLLUP (window(ts, '5 minutes'))",
         "SELECT * FROM stream_rows('x')",
         "SELECT '[RANGE 1 minute, WA ts]' FROM s -- <VISIBLE '1 minute'>",
         "CREATE STREAM s (a INT, ts TIMESTAMP)",
@@ -501,6 +557,7 @@ def test_window_functions(text: str, fields: tuple[object, ...]) -> None:
         ("TUMBLE(TABLE s, DESCRIPTOR(row_num), INTERVAL 1 MINUTE)", "INTERVAL 1 MINUTE", "are counted in rows"),
         ("TUMBLE(TABLE s, DESCRIPTOR(arrival_ts), 10 ROWS)", "10 ROWS", "ARRIVAL_TS is a time"),
         ("TUMBLE(TABLE s, SIZE => 10 ROWS)", "10 ROWS", "event time is a time"),
+        ("TUMBLE(s, ts, 5 ROWS)", "5 ROWS", "rows are counted by ROW_NUM, and ts is a column"),
         ("HOP(TABLE s, DESCRIPTOR(ts), 10 ROWS, 1 MINUTE)", "1 MINUTE", "all lengths of time, or all numbers"),
         ("SLIDE_BY_ROW(TABLE s, DESCRIPTOR(ts), 1 MINUTE, 1 MINUTE)", "1 MINUTE", "moves by rows"),
         (
@@ -547,6 +604,8 @@ def test_places_in_a_script() -> None:
             "windows over ROW_NUM are counted in rows",
         ),
         ("[RANGE 10 rows, SLIDE 1 row, WA arrival-ts] FROM s", "1 row", "ARRIVAL_TS is a time"),
+        ("[RANGE 5 rows, SLIDE 5 rows, WA ts] FROM s", "5 rows", "rows are counted by ROW_NUM, and ts is a column"),
+        ("[RANGE 5 rows, SLIDE 5 rows, WA ts, PA k] FROM s", "5 rows", "rows are counted by ROW_NUM"),
         ("[RANGE 10 minutes, SLIDDE 1 minute] FROM s", "SLIDDE", "expected RANGE, SLIDE"),
         ("[RANGE 10 minutes, RANGE 1 minute] FROM s", "RANGE", "RANGE is given twice"),
         ("[RANGE 10 minuets, SLIDE 1 minute] FROM s", "10 minuets", "expected the RANGE of the window"),
@@ -660,8 +719,7 @@ def test_what_is_understood_and_not_there_yet(text: str, message: str) -> None:
     [
         ("SELECT count(*) [RANGE 1 min, SLIDE 1 min, WA tss] FROM s", "tss", "there is no column tss"),
         ("SELECT count(*) [RANGE 2 rows, SLIDE 1 row, PA kk] FROM s", "kk", "there is no column kk"),
-        ("SELECT count(*) [RANGE 10 rows, SLIDE 1 row, WA ts] FROM s", "ts", "ts is a TIMESTAMP, and windows of rows"),
-        ("SELECT count(*) [RANGE 10, SLIDE 1, WA ts] FROM s", "ts", "ts is a TIMESTAMP, and windows of rows"),
+        ("SELECT count(*) [RANGE 10, SLIDE 1, WA ts] FROM s", "ts", "ts is a TIMESTAMP, and windows of numbers"),
         ("SELECT count(*) FROM STREAM(s, 'CUT ON k BY 60 SECS')", "k", "k is a STRING, and windows need a"),
         ("SELECT nope, count(*) FROM s <SLICES '1 minute'>", "nope", "there is no column nope"),
         ("SELECT 1 FROM s [RANGE 1 min, WA tss], s AS r [RANGE 1 min, WA ts]", "tss", "there is no column s.tss"),

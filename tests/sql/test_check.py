@@ -132,11 +132,11 @@ BAD = [
         "did you mean ts?",
     ),
     (
-        "SELECT * FROM TUMBLE(TABLE bids, DESCRIPTOR(d), INTERVAL 1 MINUTE)",
-        "d",
+        "SELECT * FROM TUMBLE(TABLE bids, DESCRIPTOR(s), INTERVAL 1 MINUTE)",
+        "s",
         WrongType,
-        "d is a DATE, and windows need a TIMESTAMP",
-        "declare d as TIMESTAMP",
+        "s is a STRUCT<A: INT>, and windows need a TIMESTAMP",
+        "the time of a window is window_time(s)",
     ),
     (
         "SELECT auction, count(*) FROM bids GROUP BY auction EMIT ON WINDOW CLOSE",

@@ -170,6 +170,7 @@ def test_calls_that_mean_the_same_have_one_key() -> None:
     ]  # fmt: skip
     assert len({key(text) for text in different}) == len(different)
     assert key("first(a) RESPECT NULLS") == key("first(a)")
+    assert key("collect_list(a) IGNORE NULLS") == key("collect_list(a)") != key("collect_list(a) RESPECT NULLS")
 
 
 def test_names_and_volatile_calls_of_an_expression() -> None:
@@ -181,4 +182,12 @@ def test_names_and_volatile_calls_of_an_expression() -> None:
     assert [token.text for token in volatile_calls(tokens(text))] == ["rand"]
     found = [(name, span.of(text)) for name, span in clock_calls(tokens(text))]
     assert found == [("current_date", "current_date"), ("now", "now()"), ("unix_timestamp", "unix_timestamp()")]
+    text = "TIMESTAMP 'now' + cast(' Today ' AS date) + 'tomorrow'::timestamp_ntz + date('yesterday UTC') + k = 'now'"
+    text += " + to_timestamp('now', 'x') + DATE '2026-01-01' + current_user() + user + session_user + a.current_user"
+    found = [(name, span.of(text)) for name, span in clock_calls(tokens(text))]
+    assert found == [
+        ("timestamp 'now'", "TIMESTAMP 'now'"), ("date 'today'", "cast(' Today ' AS date)"),
+        ("timestamp_ntz 'tomorrow'", "'tomorrow'::timestamp_ntz"), ("date 'yesterday UTC'", "date('yesterday UTC')"),
+    ]  # fmt: skip
+    assert [token.text for token in volatile_calls(tokens(text))] == ["current_user", "session_user"]
     assert [span.start for span in occurrences(tokens("a + b, x.a + b, A  +  B"), tokens("a + b"))] == [0, 16]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from anabranch.testing import harness
+from anabranch.testing import Harness, assert_same_rows, harness
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,3 +18,13 @@ def test_examples_in_the_docstrings_run(spark: SparkSession) -> None:
     failed, tried = doctest.testmod(harness)
     assert tried > 5
     assert failed == 0
+
+
+@pytest.mark.spark
+def test_changes_of_lists_and_of_what_is_no_number_add_up(home: Harness) -> None:
+    query = "SELECT k, sort_array(collect_list(x)) AS l, max(x) AS h FROM s GROUP BY k"
+    home.sql(f"CREATE STREAM s (k STRING, x DOUBLE); CREATE VIEW v AS {query} EMIT CHANGES")
+    rows = [("a", float("nan")), ("a", 1.0), ("b", 2.0)]
+    for row in rows:
+        home.insert("s", [row])
+    assert_same_rows(home.emitted("v"), home.batch(query, s=rows))

@@ -12,9 +12,13 @@ from anabranch.algebra.parts import Aggregate, Part, storable
 
 
 def find(name: str, types: Sequence[str]) -> Aggregate | None:
-    """The mergeable form of one of these. A list may have a second argument: what it is sorted by."""
-    if name in ("min_by", "max_by") and len(types) == 2 and all(map(storable, types)) and _ordered(types[1]):
-        return _by(name)
+    """The mergeable form of one of these. A list may have a second argument: what it is sorted by.
+
+    By a plain column, rows may tie, and the winner would be the one that is merged first; so the order has to be a
+    struct, which whoever plans makes of all columns.
+    """
+    if name in ("min_by", "max_by") and len(types) == 2 and all(map(storable, types)):
+        return _by(name) if types[1].startswith("struct<") and _ordered(types[1]) else None
     if name in ("collect_list", "array_agg") and types and all(storable(kind) and _ordered(kind) for kind in types):
         return _list(len(types))
     return None

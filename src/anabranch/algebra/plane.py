@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.algebra.progress import END, combine
-from anabranch.algebra.windows import MILLISECOND, SlidingWindows
+from anabranch.algebra.windows import SlidingWindows, window_time
 
 #: The bound of each column that has one.
 Bounds = Mapping[str, int]
@@ -185,7 +185,8 @@ def _open(windows: SlidingWindows, bound: int) -> dict[str, int]:
         return {"window_id": END, "window_start": END, "window_end": END, "window_time": END}
     first = windows.closed_before(bound)
     start, stop = windows.bounds(first)
-    return {"window_id": first, "window_start": start, "window_end": stop, "window_time": stop - MILLISECOND}
+    time = window_time(stop, windows.size)
+    return {"window_id": first, "window_start": start, "window_end": stop, "window_time": time}
 
 
 # ---- joins: an individual bound for the time of each side, and a joint one for the pair

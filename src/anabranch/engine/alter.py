@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import ProgressState
 from anabranch.engine import backfill, numbering, queries, read
 from anabranch.engine.core import Core, Stopwatch
-from anabranch.engine.define import Definer, check_names, same_text, stream_locks, unneeded
+from anabranch.engine.define import Definer, all_begins, check_names, same_text, stream_locks, unneeded
 from anabranch.engine.moves import Outcome, bounds_after
 from anabranch.engine.run import Runner, emit_changes
 from anabranch.engine.tables import AT, DIFF, VERSION, change_fields
@@ -111,7 +111,7 @@ class Alterer:
         planned = plan(
             id=view.id, name=view.name, text=statement.text, sql=sql, query=statement.query, start=view.start,
             fields=fields, catalog=catalog,
-            world=replace(self.definer.world(snapshot, view.start), first_run=begins.first_run),
+            world=replace(self.definer.world(snapshot, view.start, begins.begins), first_run=begins.first_run),
             feed=view.emit != "read" and said(statement.query) is None,
         )  # fmt: skip
         compared = compare(catalog, view, planned)
@@ -128,9 +128,11 @@ class _Begins:
         self.view = view
         self.snapshot = snapshot
         self.catalog = catalog
-        self.known = beginnings(catalog, view)
-        #: A view of single rows that began with what came then: which run that was is written nowhere.
+        self.begins = all_begins(catalog, view)
+        self.known = {**beginnings(catalog, view), **{stream: run for stream, (run, _) in self.begins.items()}}
+        #: A view of single rows that began with what came then: older homes have not written down which run that was.
         self.unknown = {self._rows().stream} if view.rows is not None and view.start == "now" else set()
+        self.unknown -= set(self.begins)
 
     def _rows(self) -> Rows:
         rows = self.catalog[self.view.rows or ""]
@@ -156,7 +158,10 @@ class _Begins:
         runs = self.runs(stream.id)
         if stream.id in self.unknown and runs:
             return f"the view began with START AT NOW, and with which run of stream {stream.name} is not known"
-        return missing(stream, runs, self.first_run(stream))
+        first = self.first_run(stream)
+        if stream.id in self.begins and stream.kept_since is not None and stream.kept_since <= first:
+            return None  # by their numbers
+        return missing(stream, runs, first)
 
     def history(self, each: Panes | Rows | Stream) -> DataFrame | None:
         """The rows of the past for a state table; None for none."""
@@ -167,6 +172,8 @@ class _Begins:
         if isinstance(each, Stream) or (isinstance(each, Panes) and each.numbered and first == 0):
             return numbering.past_rows(self.core, stream, self.snapshot)
         source = self.core.source(stream)
+        if source is None and stream.id in self.begins:
+            return backfill.rows_since(self.core, stream, self.snapshot, self.begins[stream.id])
         if source is None or first == 0:
             return read.stream_frame(self.core, stream, self.snapshot)
         return read.source_frame(self.core, stream, source, self.snapshot, first)
@@ -236,7 +243,8 @@ class _Change:
         fits = fits and (pending_fields(view) == pending_fields(self.old) or self.old.triggers is None)
         remade = self.old.remade if fits or not self.old.kept else self.old.remade + 1
         objects = {id: to_json(each) for id, each in merged.objects.items()}
-        return Catalog({**objects, view.id: to_json(replace(view, remade=remade))})
+        corrected = self.old.kept and self.attempt.compared.same_columns
+        return Catalog({**objects, view.id: to_json(replace(view, remade=remade, corrected=corrected))})
 
     def draft(self) -> Draft:
         core, compared = self.core, self.attempt.compared
@@ -367,7 +375,7 @@ class _Change:
         moves = {id: (self._progress(id),) * 2 for id in streams}
         self.outcome.add(emit_changes(
             self.core, self.catalog, self._with_own(self.snapshot, before), moves,
-            {self.view.changes_table: correction}, self.tables, self.schemas, self.watch, only=above, corrects=True,
+            {self.view.changes_table: correction}, self.tables, self.schemas, self.watch, only=above,
         ))  # fmt: skip
 
     # ---- what is gone
@@ -429,6 +437,9 @@ def _refusals(catalog: Catalog, compared: Comparison) -> list[str]:
     if not readers:
         return []
     names = ", ".join(reader.name for reader in readers)
+    counting = [each.name for each in readers if isinstance(each, View) and compared.old.id in each.included]
+    if counting and not compared.same:
+        return [f"the rows of {compared.old.name}: {', '.join(counting)} counts them one by one, as they came"]
     if not compared.same_columns:
         return [f"the columns of {compared.old.name}: it is read by {names}, and they would be {_shown(compared.view)}"]
     waiting = [

@@ -15,20 +15,20 @@ from anabranch.engine.run import emit_changes
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import PANE, pane_fields
 from anabranch.engine.writing import write_frame
-from anabranch.errors import NotSupported
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import Catalog, Panes, Rows, Stream, View, to_json
+from anabranch.plan.catalog import ROW_NUM, Catalog, Panes, Rows, Stream, View, to_json
 from anabranch.plan.views import Planned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     History = Callable[[Panes | Rows | Stream], DataFrame | None]
+    Begins = Callable[[Stream], tuple[int, int] | None]
 
 
 def draft(
-    core: Core, stream_part: StreamPart, planned: Planned, catalog: Catalog, snapshot: Snapshot, start: str | int
+    core: Core, stream_part: StreamPart, planned: Planned, catalog: Catalog, snapshot: Snapshot, begins: Begins
 ) -> Draft:
     """The commit that makes a planned view, with what it starts with."""
     merged = Catalog(
@@ -45,9 +45,11 @@ def draft(
         # The stream as it was: one that keeps its rows from now on has none to give.
         if isinstance(each, Stream):
             return numbering.past_rows(core, catalog.stream(each.id), snapshot)
-        if isinstance(each, Panes) and each.numbered and start == "beginning":
-            return numbering.past_rows(core, catalog.stream(each.stream), snapshot)
-        return _history(core, catalog.stream(each.stream), snapshot, start)
+        stream = catalog.stream(each.stream)
+        begin = begins(stream)
+        if isinstance(each, Panes) and each.numbered and begin is None:
+            return numbering.past_rows(core, stream, snapshot)
+        return _history(core, stream, snapshot, begin, numbered=isinstance(each, Panes) and each.numbered)
 
     try:
         fill(core, stream_part, planned, merged, history, files, schemas, staged)
@@ -103,18 +105,24 @@ def fill(
             files[table] = write_frame(core.ledger, table, frame, small=False, time=time, staged=staged)
 
 
-def _history(core: Core, stream: Stream, snapshot: Snapshot, start: str | int) -> DataFrame | None:
+def _history(
+    core: Core, stream: Stream, snapshot: Snapshot, begin: tuple[int, int] | None, *, numbered: bool
+) -> DataFrame | None:
     """The rows of a stream that a new view starts with; None if there are none."""
     state = snapshot.streams.get(stream.id)
-    if state is None or state.runs == 0 or start == "now":
+    if state is None or state.runs <= (begin[0] if begin is not None else 0):
         return None
     source = core.source(stream)
-    if start == "beginning":
+    if begin is None:
         if source is None and stream.kept_since is None:
             return None
         return read.stream_frame(core, stream, snapshot)
-    earlier = core.ledger.snapshot(int(start)).streams.get(stream.id)
-    first = earlier.runs if earlier is not None else 0
-    if source is None:
-        raise NotSupported("START AT VERSION needs a stream whose source can be read again")
-    return read.source_frame(core, stream, source, snapshot, first)
+    if source is not None and not numbered:
+        return read.source_frame(core, stream, source, snapshot, begin[0])
+    return rows_since(core, stream, snapshot, begin)
+
+
+def rows_since(core: Core, stream: Stream, snapshot: Snapshot, begin: tuple[int, int]) -> DataFrame | None:
+    """The rows of the past, from the one on that a view starts with."""
+    rows = numbering.past_rows(core, stream, snapshot)
+    return None if rows is None else rows.where(f"coalesce({ROW_NUM}, 0) >= {begin[1]}")

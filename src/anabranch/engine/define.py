@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,9 +28,9 @@ from anabranch.errors import (
     did_you_mean,
 )
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
-from anabranch.plan.bind import Binder
+from anabranch.plan.bind import Binder, Bound
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, to_json
-from anabranch.plan.describe import because
+from anabranch.plan.describe import because, waiting
 from anabranch.plan.explain import unbounded_joins
 from anabranch.plan.hints import with_hints
 from anabranch.plan.nodes import plan
@@ -360,7 +361,8 @@ class Definer:
             statement.name.last, statement.text, statement.sql, statement.query, statement.start, statement
         )
         snapshot = self.core.snapshot()
-        told = unbounded_joins(view, self.core.catalog(snapshot), self.world(snapshot, view.start))
+        catalog = self.core.catalog(snapshot)
+        told = [*waiting(view, catalog), *unbounded_joins(view, catalog, self.world(snapshot, view.start))]
         return "\n".join([f"view {statement.name.last} created", *told])
 
     def make_view(
@@ -388,7 +390,11 @@ class Definer:
         bound = Binder(text, catalog, query).bind()
         fields = tuple(queries.analyze(self.core, bound, catalog, text))
         check_names(fields, text, query)
+        if start != "beginning":
+            _refuse_start(text, query, bound, start)
         streams = {r.target for r in bound.references.values() if r.kind == "stream"}
+        for reference in bound.references.values():  # a view may come to read the streams of views
+            streams |= catalog.sources_of(catalog.view(reference.target)) if reference.kind == "view" else set()
         with stream_locks(core, streams), core.ledger.commit_lock:
             # Read again under the lock: another thread may have added columns to a pane table that this view shares.
             snapshot = core.snapshot()
@@ -397,9 +403,9 @@ class Definer:
                 catalog = self._without(catalog, statement.name.last)
             planned = plan(
                 id=self._new_id(name), name=name, text=text, sql=sql, query=query, start=str(start), fields=fields,
-                catalog=catalog, world=self.world(snapshot, start), feed=feed,
+                catalog=catalog, world=(world := self.world(snapshot, start)), feed=feed,
             )  # fmt: skip
-            draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, start)
+            draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, world.begins)
             try:
                 if statement is not None:
                     self._replace_or_commit(statement, draft)
@@ -423,11 +429,13 @@ class Definer:
             catalog = core.catalog(snapshot)
             view = catalog.view(view.id)
             old = self.drop_draft(catalog, view, alone=True)
+            begins = all_begins(catalog, view)
             planned = plan(
                 id=view.id, name=view.name, text=statement.text, sql=view.sql, query=statement.query, start=view.start,
-                fields=view.fields, catalog=catalog, world=self.world(snapshot, view.start), feed=True,
+                fields=view.fields, catalog=catalog, world=(world := self.world(snapshot, view.start, begins)),
+                feed=True,
             )  # fmt: skip
-            draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, view.start)
+            draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, world.begins)
             catalog_changes = {
                 **{id: each for id, each in old.catalog.items() if id not in draft.catalog},
                 **draft.catalog,
@@ -450,17 +458,29 @@ class Definer:
         given = set(self._given)
         return replace(self.world(self.core.snapshot(), "beginning"), new_id=lambda name: self._new_id(name, given))
 
-    def world(self, snapshot: Snapshot, start: str | int) -> Surroundings:
+    def world(
+        self, snapshot: Snapshot, start: str | int, known: Mapping[str, tuple[int, int]] | None = None
+    ) -> Surroundings:
+        """What planning asks of the world; `known` are the beginnings of a view that has started already."""
+
         def first_run(stream: Stream) -> int:
+            begin = begins(stream)
+            if begin is not None:
+                return begin[0]
             state = snapshot.streams.get(stream.id)
-            runs = state.runs if state is not None else 0
-            if start == "now":
-                return runs
+            can_be_read_again = stream.source is not None or stream.kept_since == 0
+            return 0 if can_be_read_again or state is None else state.runs
+
+        def begins(stream: Stream) -> tuple[int, int] | None:
+            if known is not None and stream.id in known:
+                return known[stream.id]
             if start == "beginning":
-                can_be_read_again = stream.source is not None or stream.kept_since == 0
-                return 0 if can_be_read_again else runs
-            earlier = self.core.ledger.snapshot(int(start)).streams.get(stream.id)
-            return earlier.runs if earlier is not None else 0
+                return None
+            at = snapshot if start == "now" else self.core.ledger.snapshot(int(start))
+            state = at.streams.get(stream.id)
+            begin = (state.runs, state.rows) if state is not None else (0, 0)
+            _check_start(stream, snapshot, start, begin[0])
+            return begin
 
         return Surroundings(
             lambda text, schemas: self.core.frames.analyze(text, schemas),
@@ -469,6 +489,7 @@ class Definer:
             lambda id: (snapshot.version, snapshot.delta_versions.get(id, 0)),
             self._new_id,
             lambda id: _load(snapshot, id),
+            begins,
         )
 
     # ---- sinks
@@ -756,6 +777,38 @@ def stream_locks(core: Core, streams: set[str]) -> contextlib.ExitStack:
     for id in sorted(streams):
         stack.enter_context(core.stream_lock(id))
     return stack
+
+
+def all_begins(catalog: Catalog, view: View) -> dict[str, tuple[int, int]]:
+    """With which run and row of each stream a view started, and the nodes that it owns."""
+    return {id: begin for each in (*catalog.nodes_of(view), view) for id, begin in each.begins.items()}
+
+
+def _check_start(stream: Stream, snapshot: Snapshot, start: str | int, run: int) -> None:
+    """Refuse to start with rows of the past that are gone."""
+    state = snapshot.streams.get(stream.id)
+    kept = stream.kept_since is not None and stream.kept_since <= run
+    if state is not None and state.runs > run and stream.source is None and not kept:
+        raise NotSupported(
+            f"START AT VERSION {start} needs the rows that stream {stream.name} has had since, and it keeps them"
+            + (" not" if stream.kept_since is None else f" from run {stream.kept_since} on, not from run {run}"),
+            hint="make the stream with KEEP ALL, or start with what comes: START AT NOW",
+        )
+
+
+def _refuse_start(text: str, query: Query, bound: Bound, start: str | int) -> None:
+    """Refuse a start other than the beginning over a view: its answer has no rows that came before or after."""
+    for reference in bound.references.values():
+        if reference.kind == "view":
+            at = "NOW" if start == "now" else f"VERSION {start}"
+            span = reference.relation.span if reference.relation is not None else query.span
+            raise NotSupported(
+                f"START AT {at} is about the rows of streams, and this is a view, which is read as a whole",
+                text=text,
+                start=span.start,
+                end=span.end,
+                hint="say START AT where that view is made, or put a condition on the event time here",
+            )
 
 
 def _load(snapshot: Snapshot, id: str) -> Load | None:

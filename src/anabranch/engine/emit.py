@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MARKS = "_marks"
 #: Before all times.
 EARLIEST = -(2**62)
-#: No event time is as far from the epoch as this (some 36,000 years); DuckDB makes no timestamp of what is much further.
+#: No event time is as far from the epoch as this (some 36,000 years), and DuckDB has no times that are much further.
 FAR = 2**60
 Added = Mapping[str, tuple[DataFile, ...]]
 
@@ -360,7 +360,7 @@ def window_text(kind: str, use: BlockUse) -> str:
         return f"CAST((w - {use.window_zero}) // {slide} AS BIGINT)"
     if use.numbers:
         return f"w + { {'window_start': 0, 'window_end': size, 'window_time': size - 1}[kind] }"
-    return timestamp(f"w + { {'window_start': 0, 'window_end': size, 'window_time': window_time(size)}[kind] }")
+    return timestamp(f"w + { {'window_start': 0, 'window_end': size, 'window_time': window_time(size, size)}[kind] }")
 
 
 def pane_source(panes: Panes, columns: Iterable[str], paths: list[str]) -> str:

@@ -81,8 +81,8 @@ class Feed:
         if not self._kept_at(max(position, core.ledger.oldest)):
             if position < core.ledger.oldest:
                 raise AnabranchError(
-                    f"view {view.name} keeps its changes since version {self._kept_since(newest)}, and version {position}"
-                    " can no longer be read",
+                    f"view {view.name} keeps its changes since version {self._kept_since(newest)},"
+                    f" and version {position} can no longer be read",
                     hint="without FROM VERSION the whole answer comes first",
                 )
             self.since = position

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END
+from anabranch.algebra.windows import window_time
 from anabranch.duck import MEMORY, connect, path_list, quoted, timestamp
 from anabranch.engine.core import Core
 from anabranch.engine.emit import copy_to_table, pane_relation, window_text
@@ -298,5 +299,5 @@ class _Shape:
 
 def _start_of(column: str, kind: str, size: int) -> str:
     """The start of a window in microseconds, from one of its bounds."""
-    shift = {"window_start": 0, "window_end": size, "window_time": size - 1_000}[kind]
+    shift = {"window_start": 0, "window_end": size, "window_time": window_time(size, size)}[kind]
     return f"epoch_us({column}) - {shift}"

@@ -45,20 +45,25 @@ LATE_ROW_FIELDS = (
 
 @dataclass(frozen=True)
 class LateRows:
-    """Rows of one commit that came for a window of a view after it was shown."""
+    """Rows of one commit that came for a window of a view after it was shown; without an end, for some of them.
+
+    Where other rows make the windows, a row is late if it is below what they had closed by.
+    """
 
     view: View
     start: int | None
-    end: int
+    end: int | None
     rows: int
 
     def check(self) -> None:
         """Raise if the view does not let such rows in."""
         if self.view.late == "fail":
+            of = "for a window that was shown" if self.end is not None else "below what its windows had closed by"
             raise QueryFailed(
-                f"view {self.view.name}: {self.rows:,} late row{'' if self.rows == 1 else 's'} for a window that was"
-                " shown",
-                hint="the view was made with LATE FAIL; LATE CORRECT, ARCHIVE or DROP let such rows in",
+                f"view {self.view.name}: {self.rows:,} late row{'' if self.rows == 1 else 's'} {of}",
+                hint="the view was made with LATE FAIL; "
+                + ("LATE CORRECT, ARCHIVE or DROP let" if self.end is not None else "LATE CORRECT lets")
+                + " such rows in",
             )
 
 

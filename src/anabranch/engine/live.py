@@ -60,7 +60,7 @@ class Following(ABC):
         for batch in self:
             columns = [column.to_pylist() for column in batch.changes.columns]
             for *row, diff in zip(*columns, strict=True):
-                key = tuple(_hashable(value) for value in row)
+                key = tuple(hashable(value) for value in row)
                 counts[key] += diff
                 rows.setdefault(key, tuple(row))
         left = [rows[key] for key, count in counts.items() for _ in range(count)]
@@ -186,7 +186,7 @@ class Live(Following):
         fresh: Counter[Any] = Counter()
         columns = [column.to_pylist() for column in table.columns]
         for row in zip(*columns, strict=True):
-            key = tuple(_hashable(value) for value in row)
+            key = tuple(hashable(value) for value in row)
             fresh[key] += 1
             self._rows.setdefault(key, row)
         lost = self._given - fresh
@@ -218,11 +218,12 @@ class Live(Following):
         self.view = None
 
 
-def _hashable(value: Any) -> Any:
+def hashable(value: Any) -> Any:
+    """A value that rows can be counted by: lists and structs too, and all that is no number as one."""
     if isinstance(value, list):
-        return tuple(_hashable(each) for each in value)
+        return tuple(hashable(each) for each in value)
     if isinstance(value, dict):
-        return tuple((key, _hashable(each)) for key, each in value.items())
+        return tuple((key, hashable(each)) for key, each in value.items())
     if isinstance(value, float) and value != value:
         return "NaN"
     return value

@@ -16,7 +16,7 @@ from anabranch.engine.emit import copy_to_table, window_rows
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import BlockUse, Catalog, Field, Table, View
+from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Stream, Table, View
 from anabranch.plan.describe import append_only
 from anabranch.plan.keys import INTEGERS
 from anabranch.plan.local import local_text
@@ -123,6 +123,14 @@ class _Touched:
         return [f"{column} BETWEEN {low} AND {high}"]
 
 
+def _since_start(view: View, stream: Stream, placeholder: str, rows: str) -> str:
+    """Of the rows of a stream, those that a view starts with and all after them."""
+    if stream.id not in view.begins:
+        return rows
+    columns, first = _columns(stream.seen_as(placeholder)), view.begins[stream.id][1]
+    return f"(SELECT {columns} FROM {rows} WHERE coalesce({ROW_NUM}, 0) >= {first})"
+
+
 def query_of(maintainer: Maintainer, view: View) -> _Query:
     """The relations that a node reads, as DuckDB sees them."""
     return _Query(maintainer, view)
@@ -218,12 +226,14 @@ class _Query:
         ledger = self.maintainer.core.ledger
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
-            fields = stream.seen_as(placeholder)
+            fields = stream.row_fields if stream.id in view.begins else stream.seen_as(placeholder)
             if within is None or stream.time is None:
-                return self.warm.relation(stream.rows_table, snapshot, fields)
-            keeper, input = kept_by or (view, placeholder)
-            share = Share(keeper.id, input, stream.time, self.maintainer.needed(keeper).get(input))
-            return self.warm.within(share, stream.rows_table, snapshot, fields, within)
+                found = self.warm.relation(stream.rows_table, snapshot, fields)
+            else:
+                keeper, input = kept_by or (view, placeholder)
+                share = Share(keeper.id, input, stream.time, self.maintainer.needed(keeper).get(input))
+                found = self.warm.within(share, stream.rows_table, snapshot, fields, within)
+            return _since_start(view, stream, placeholder, found)
         for use in view.blocks:
             if use.placeholder == placeholder:
                 paths = snapshot.table_paths(ledger, use.panes)
@@ -260,7 +270,10 @@ class _Query:
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
             paths = self.maintainer.paths(stream.rows_table)
-            return file_rows(paths, stream.seen_as(placeholder)) if paths and sign >= 0 else None
+            if not paths or sign < 0:
+                return None
+            fields = stream.row_fields if stream.id in view.begins else stream.seen_as(placeholder)
+            return _since_start(view, stream, placeholder, file_rows(paths, fields))
         for use in view.blocks:
             if use.placeholder == placeholder:
                 return self._panes(use, self.maintainer.paths(use.panes)) if sign >= 0 else None

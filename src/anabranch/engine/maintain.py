@@ -4,6 +4,7 @@
     join        the changes of each input with the rows of the others: dA x B + A x dB + dA x dB
     keyed       f(state | touched keys) - what was shown for them
     whole       f(state) - what was shown
+    sessions    f(rows of the sessions that new rows touch) - what was shown of these
     outer joins whose streams are bound to each other in time, keyed or not: f(state after) - f(state before), of the
                 rows that are near new ones
 
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
-from anabranch.engine import local, outside, outside_local, read
+from anabranch.engine import closing, local, outside, outside_local, read, sessions
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows, rows_before
 from anabranch.engine.moves import (
@@ -40,6 +41,7 @@ from anabranch.engine.moves import (
     shown_before,
     state_of,
 )  # fmt: skip
+from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, write_frame
@@ -79,10 +81,8 @@ class Maintainer:
         moves: Moves,
         now: int,
         taken: Mapping[str, int],
-        corrects: bool = False,
     ) -> None:
         self.core = core
-        self.corrects = corrects  # what a view shows becomes another answer: any view can take rows back
         self.taken = taken  # how many rows this commit brings, by stream
         self.moves = moves
         self.filling = False
@@ -120,16 +120,16 @@ class Maintainer:
             finally:
                 self.filling = False
         whole = read.view_query(self.core, self.catalog, view, self.after, hidden=True)
-        return self._write(view, self._signed(self._closed(view, whole)))
+        return self._write(view, self._signed(closing.closed(self, view, whole)))
 
     def renew(self, view: View) -> tuple[DataFile, ...]:
         """The changes of a node after something was changed under it that brings no new rows; what waits goes on."""
         if view.emit == "triggers":
             shown = self._shown_windows(view)
-            return () if shown is None else self._minus_shown(view, shown, None)
+            return () if shown is None else self.minus_shown(view, shown, None)
         if view.asks:
             return self._ask(view, anew=True)
-        return self._minus_shown(view, self._closed(view, self.fresh(view)), None)
+        return self.minus_shown(view, closing.closed(self, view, self.fresh(view)), None)
 
     def _shown_windows(self, view: View) -> DataFrame | None:
         """What a view shows now of the windows that it has shown; None if it does not wait for windows alone."""
@@ -147,8 +147,8 @@ class Maintainer:
         """What a node shows now and did not, and the other way round."""
         if view.emit == "triggers":
             return self._fire(view)
-        if view.closing and (self.touches(view) or self.progress(view, 0) != self.progress(view, 1)):
-            return self._minus_shown(view, self._closed(view, self.fresh(view)), None)
+        if view.closing:
+            return closing.changes(self, view)
         if not self.touches(view):
             return ()
         if view.asks:
@@ -167,33 +167,24 @@ class Maintainer:
             return self._write(view, self._net(view, changed) if self.both_ways(view) else changed)
         if view.node == "keyed" and view.direct:
             return self._hot(view)
+        if view.ends is not None and view.ends.gap:
+            new = self.delta(view, view.ends.input)
+            found = sessions.spans(self, view, new) if new is not None else None
+            if found is not None:
+                return self.difference_within(view, found)
         if view.node == "whole":
             return self._difference(view, None)
         return self._by_spark(view)
 
-    def only_grows(self, view: View) -> bool:
-        """Whether a view takes no row back in this commit."""
-        return not self.corrects and append_only(view, self.catalog)
-
     def both_ways(self, view: View) -> bool:
         """Whether a join can give a row and take it back in one commit: a new row of one input meets one of another
         that goes."""
-        return view.node == "join" and not self.only_grows(view)
+        return view.node == "join" and not append_only(view, self.catalog)
 
     def _net(self, view: View, changed: DataFrame) -> DataFrame:
         """What changes add up to, row by row."""
         columns = ", ".join(self._names(view))
         return self.core.frames.sql(net_sql(columns, "`@changed`"), {"@changed": changed})
-
-    def _closed(self, view: View, frame: DataFrame) -> DataFrame:
-        """The rows of an answer whose windows have closed, where a view waits for that."""
-        bound = self.progress(view, 1)
-        if not view.closing or bound == END:
-            return frame
-        type = next(field.type for field in view.fields if field.name == view.closing)
-        column = quote_name(view.closing)
-        end = f"unix_micros({column})" if type == "timestamp" else column
-        return frame.where("false" if bound is None else f"{end} + {view.times[view.closing]} <= {bound}")
 
     def _ask(self, view: View, *, anew: bool = False) -> tuple[DataFile, ...]:
         """New rows with the matches that tables outside have for them."""
@@ -274,9 +265,9 @@ class Maintainer:
             return ()
         names = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keys))
         if not names:
-            return self._minus_shown(view, self._limited(view, fired, None), None)
+            return self.minus_shown(view, self._limited(view, fired, None), None)
         touched = self.core.spark.createDataFrame(table_of(names, fired.keys))
-        return self._minus_shown(view, self._limited(view, fired, touched), touched)
+        return self.minus_shown(view, self._limited(view, fired, touched), touched)
 
     def hold(self, view: View, held: Held) -> None:
         """A view with a budget has come so far; the views above go no further."""
@@ -328,7 +319,8 @@ class Maintainer:
                 counts.append((id, END))
                 continue
             stream = self.catalog.stream(id)
-            rows = self.core.table_frame(stream.rows_table, stream.row_fields, self.after if which else self.before)
+            at = self.after if which else self.before
+            rows = read.kept_rows(self.core, view, stream, stream.row_fields, at)
             ((count,),) = self.core.frames.sql(changes_sql(column), {"@rows": rows}).collect()
             counts.append((id, count))
         return self._fewest(view, counts, which)
@@ -368,7 +360,7 @@ class Maintainer:
         assert new is not None
         if self.filling:
             return self.fresh(view, touched, takes, new)
-        old = self.core.table_frame(stream.rows_table, stream.fields, self.before)
+        old = read.kept_rows(self.core, view, stream, stream.fields, self.before)
         both = old.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}").unionByName(new)
         return self.fresh(view, touched, takes, both)
 
@@ -410,15 +402,19 @@ class Maintainer:
             stream = self.catalog.stream(view.streams[placeholder])
             paths = self.paths(stream.rows_table)
             if placeholder == view.counted:
-                return self._placed(stream, paths) if paths else None
-            return self.core.frames.parquet(paths, stream.seen_as(placeholder)) if paths else None
+                return self._placed(view, stream, paths) if paths else None
+            return self._rows(view, stream, stream.seen_as(placeholder), paths) if paths else None
         below = self.catalog.view(view.views[placeholder])
         return self.delta_of(below)
 
-    def _placed(self, stream: Stream, paths: list[str]) -> DataFrame:
+    def _rows(self, view: View, stream: Stream, fields: tuple[Field, ...], paths: list[str]) -> DataFrame:
+        """New rows of a stream; a view that is being filled starts with one of them, maybe."""
+        return read.since_start(view, stream, fields, lambda columns: self.core.frames.parquet(paths, columns))
+
+    def _placed(self, view: View, stream: Stream, paths: list[str]) -> DataFrame:
         """Rows with their places in the order in which they came. Rows of homes that numbered none are all in one."""
         columns = [quote_name(field.name) for field in stream.fields]
-        rows = self.core.frames.parquet(paths, stream.row_fields)
+        rows = self._rows(view, stream, stream.row_fields, paths)
         return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}")
 
     def delta_of(self, view: View) -> DataFrame | None:
@@ -465,7 +461,7 @@ class Maintainer:
             return
         below = self.catalog.view(view.views[placeholder])
         copied = "LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
-        signs = (1,) if self.only_grows(below) else (1, -1)
+        signs = (1,) if append_only(below, self.catalog) else (1, -1)
         for sign in signs:
             condition = "_diff > 0" if sign > 0 else "_diff < 0"
             text = f"SELECT {', '.join(self._names(below))} FROM `@new` {copied} WHERE {condition}"
@@ -486,9 +482,9 @@ class Maintainer:
         fields = stream.seen_as(placeholder)
         low, high = within or (None, None)
         if stream.time is None or (low is None and high is None):
-            return self.core.table_frame(stream.rows_table, fields, snapshot)
+            return read.kept_rows(self.core, view, stream, fields, snapshot)
         beyond = None if high is None else high + 1
-        rows = self.core.table_frame(stream.rows_table, fields, snapshot, low, beyond)
+        rows = read.kept_rows(self.core, view, stream, fields, snapshot, low, beyond)
         time = quote_name(stream.time)
         if low is not None:
             rows = rows.where(f"{time} >= timestamp_micros({low})")
@@ -543,7 +539,7 @@ class Maintainer:
         for touch in view.touches:
             new = self.delta(view, touch.input)
             if new is not None:
-                parts.append(self._keyed(view, self._touching(view, touch, touch.text, new)))
+                parts.append(self.keys_of(view, touch, new))
         if not parts:
             return None
         touched = parts[0]
@@ -555,6 +551,10 @@ class Maintainer:
             return touched
         keys = touched.toArrow()
         return self.core.spark.createDataFrame(keys) if keys.num_rows else None
+
+    def keys_of(self, view: View, touch: Touch, rows: DataFrame) -> DataFrame:
+        """The keys that rows of an input touch, with their types."""
+        return self._keyed(view, self._touching(view, touch, touch.text, rows))
 
     def _touching(self, view: View, touch: Touch, text: str, new: DataFrame) -> DataFrame:
         """The keys of new rows, whatever their sign."""
@@ -581,12 +581,31 @@ class Maintainer:
         try:
             within = self.nearby(view)
             if not within:
-                return self._minus_shown(view, self.fresh(view, touched), touched)
+                return self.minus_shown(view, self.fresh(view, touched), touched)
             after, before = (self.fresh(view, touched, within=within, at=at) for at in (self.after, self.before))
             return self._write(view, self._minus(view, after, self._signed(before)))
         finally:
             if touched is not None:
                 touched.unpersist()
+
+    def closed_difference(self, view: View, touched: DataFrame) -> tuple[DataFile, ...]:
+        """What a view that waits for windows shows now of some keys, and did not, and the other way round."""
+        touched = touched.persist()
+        try:
+            return self.minus_shown(view, closing.closed(self, view, self.fresh(view, touched)), touched)
+        finally:
+            touched.unpersist()
+
+    def difference_within(self, view: View, spans: Spans) -> tuple[DataFile, ...]:
+        """What a node shows now of the sessions that rows touch, and did not, and the other way round."""
+        if spans.touched is None:
+            return ()
+        touched = spans.touched.persist()
+        try:
+            fresh = closing.closed(self, view, self.fresh(view, touched, spans=spans))
+            return self.minus_shown(view, fresh, touched, spans.during)
+        finally:
+            touched.unpersist()
 
     def fresh(
         self,
@@ -596,13 +615,16 @@ class Maintainer:
         counted: DataFrame | None = None,
         within: Mapping[str, Range] | None = None,
         at: Snapshot | None = None,
+        spans: Spans | None = None,
     ) -> DataFrame:
         """What a node is to show now, for the touched keys; with rows of its own for what a trigger counts.
 
-        Of streams, the rows whose event time is `within` bounds; `at` a snapshot, if not now.
+        Of streams, the rows whose event time is `within` bounds, or in the sessions of `spans`; `at` a snapshot, if not
+        now.
         """
         narrows = {each.input: each.columns for each in view.narrows}
         at = at or self.after
+        within = spans.within if spans is not None else within
 
         def narrow(placeholder: str, frame: DataFrame) -> DataFrame:
             if within is not None and placeholder not in view.tables:
@@ -613,17 +635,25 @@ class Maintainer:
                 return frame
             columns = narrows.get(placeholder)
             pairs = [(name, f"k{index}") for index, name in enumerate(columns or ()) if name is not None]
-            return self._semi(frame, touched, pairs) if pairs else frame
+            during = spans.time if spans is not None and placeholder == spans.input else None
+            return self._semi(frame, touched, pairs, during)
 
         whole = read.view_query(self.core, self.catalog, view, at, narrow=narrow, hidden=True, takes=takes)
         if touched is None:
             return whole
         return self._semi(whole, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
 
-    def _minus_shown(self, view: View, fresh: DataFrame, touched: DataFrame | None) -> tuple[DataFile, ...]:
+    def minus_shown(
+        self, view: View, fresh: DataFrame, touched: DataFrame | None, during: str | None = None
+    ) -> tuple[DataFile, ...]:
+        """What is to be shown now of touched keys and was not, and the other way round, as changes of a view.
+
+        `during` is the time of a row that was shown, where a key is touched between two times only.
+        """
         shown = read.changes_frame(self.core, self.catalog, view, self.before)
         if touched is not None:
-            shown = self._semi(shown, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
+            pairs = [(key.name, f"k{index}") for index, key in enumerate(view.keys)]
+            shown = self._semi(shown, touched, pairs, during)
         return self._write(view, self._minus(view, fresh, shown))
 
     def _minus(self, view: View, fresh: DataFrame, shown: DataFrame) -> DataFrame:
@@ -632,11 +662,15 @@ class Maintainer:
         both = f"(SELECT {columns}, 1 AS _diff FROM `@fresh` UNION ALL SELECT {columns}, -_diff FROM `@shown`)"
         return self.core.frames.sql(net_sql(columns, both), {"@fresh": fresh, "@shown": shown})
 
-    def _semi(self, frame: DataFrame, touched: DataFrame, pairs: list[tuple[str, str]]) -> DataFrame:
-        """The rows of a frame that have a touched key; NULL is a key like any other."""
-        if not pairs:
+    def _semi(
+        self, frame: DataFrame, touched: DataFrame, pairs: list[tuple[str, str]], during: str | None = None
+    ) -> DataFrame:
+        """The rows of a frame that have a touched key; NULL is a key like any other. `during`: and that time of it."""
+        same = [f"__r.{quote_name(name)} <=> __t.{key}" for name, key in pairs]
+        same += [f"{during} BETWEEN __t.low AND __t.high"] if during is not None else []
+        if not same:
             return frame
-        on = " AND ".join(f"__r.{quote_name(name)} <=> __t.{key}" for name, key in pairs)
+        on = " AND ".join(same)
         text = f"SELECT __r.* FROM `@rows` AS __r LEFT SEMI JOIN `@touched` AS __t ON {on}"
         return self.core.frames.sql(text, {"@rows": frame, "@touched": touched})
 

@@ -19,6 +19,7 @@ from anabranch.engine.ask import Key, Question, as_lists
 from anabranch.engine.tables import net_sql
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ASKED, Ask, Field, Table, View
+from anabranch.plan.describe import append_only
 from anabranch.sources.lookup import arrow_schema
 from anabranch.sql.lexer import quote_name
 
@@ -62,7 +63,7 @@ def _only_grows(maintainer: Maintainer, view: View) -> bool:
     """Whether no row that asks can be one that is taken back."""
     if maintainer.filling or view.inputs[0] in view.streams:
         return True
-    return maintainer.only_grows(maintainer.catalog.view(view.views[view.inputs[0]]))
+    return append_only(maintainer.catalog.view(view.views[view.inputs[0]]), maintainer.catalog)
 
 
 def _keyed(maintainer: Maintainer, view: View, new: DataFrame) -> DataFrame:

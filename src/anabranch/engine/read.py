@@ -17,7 +17,7 @@ from anabranch.errors import AnabranchError, SourceError
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Reference
 from anabranch.plan.build import PLACE, TAKES
-from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
+from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
 from anabranch.plan.strategy import by_difference
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, Source
@@ -119,6 +119,33 @@ def stream_frame(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame:
     )
 
 
+def kept_rows(
+    core: Core,
+    view: View,
+    stream: Stream,
+    fields: tuple[Field, ...],
+    snapshot: Snapshot,
+    low: int | None = None,
+    high: int | None = None,
+) -> DataFrame:
+    """The rows that a stream keeps, as a view has them: from the one on that it starts with."""
+    paths = snapshot.table_paths(core.ledger, stream.rows_table, low, high)
+    return since_start(view, stream, fields, lambda columns: core.frames.parquet(paths, columns))
+
+
+def since_start(
+    view: View,
+    stream: Stream,
+    fields: tuple[Field, ...],
+    rows: Callable[[tuple[Field, ...]], DataFrame],
+) -> DataFrame:
+    """Of rows with these columns, those that a view starts with and all after them."""
+    if stream.id not in view.begins:
+        return rows(fields)
+    since = rows(stream.row_fields).where(f"coalesce({ROW_NUM}, 0) >= {view.begins[stream.id][1]}")
+    return since.select(*(quote_name(field.name) for field in fields))
+
+
 def rows_frame(core: Core, stream: Stream, placeholder: str, snapshot: Snapshot) -> DataFrame:
     """The rows of a stream behind a placeholder of a view; with their numbers, where it asks for them."""
     if stream.seen_as(placeholder) == stream.fields:
@@ -169,7 +196,11 @@ def view_query(
         paths = snapshot.table_paths(core.ledger, use.panes)
         relations[use.placeholder] = pane_frame(core, catalog.panes(use.panes), use, paths, closed_by)
     for placeholder, id in view.streams.items():
-        relations[placeholder] = rows_frame(core, catalog.stream(id), placeholder, snapshot)
+        stream = catalog.stream(id)
+        if id in view.begins:
+            relations[placeholder] = kept_rows(core, view, stream, stream.seen_as(placeholder), snapshot)
+        else:
+            relations[placeholder] = rows_frame(core, stream, placeholder, snapshot)
     relations |= static_frames(core, catalog, view)
     for placeholder, id in view.views.items():
         below = catalog.view(id)
@@ -216,26 +247,27 @@ def pane_frame(core: Core, panes: Panes, use: BlockUse, paths: list[str], closed
     id = f"({{}} - {use.window_zero}) div {windows.slide} AS window_id".format
     if use.numbers:
         starts = starts_sql(panes, windows, "spark")
-        bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}", number=True)
+        bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}", windows.size, number=True)
         bounds += f", {id('__starts.start')}"
         source = f"`@panes` LATERAL VIEW explode({starts}) __starts AS start"
     elif windows.tumbling and panes.grain == windows.size:
         # The pane is the window: its start stays a plain column, so that Spark can push filters on it into the files.
         bounds = (
             f"{PANE} AS window_start, timestamp_micros({pane} + {windows.size}) AS window_end,"
-            f" timestamp_micros({pane} + {window_time(windows.size)}) AS window_time, {id(pane)}"
+            f" timestamp_micros({pane} + {window_time(windows.size, windows.size)}) AS window_time, {id(pane)}"
         )
         source = "`@panes`"
     elif windows.tumbling:
         start = last_window_sql(pane, windows, panes.grain, "spark")
-        bounds = f"{bounds_sql(start, f'{start} + {windows.size}')}, {id(start)}"
+        bounds = f"{bounds_sql(start, f'{start} + {windows.size}', windows.size)}, {id(start)}"
         source = "`@panes`"
     elif by_difference(panes, use):
-        bounds = f"{bounds_sql('__start', f'__start + {windows.size}')}, {id('__start')}"
+        bounds = f"{bounds_sql('__start', f'__start + {windows.size}', windows.size)}, {id('__start')}"
         source = f"({sliding_text(panes, use, windows)})"
     else:
         starts = starts_sql(panes, windows, "spark")
-        bounds = f"{bounds_sql('__starts.start', f'__starts.start + {windows.size}')}, {id('__starts.start')}"
+        bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}", windows.size)
+        bounds += f", {id('__starts.start')}"
         source = f"`@panes` LATERAL VIEW explode({starts}) __starts AS start"
     return core.frames.sql(f"SELECT * FROM (SELECT {columns}, {bounds} FROM {source}){where}", {"@panes": frame})
 

@@ -334,20 +334,19 @@ def emit_changes(
     only: frozenset[str] | None = None,
     renewed: frozenset[str] = frozenset(),
     taken: Mapping[str, int] | None = None,
-    corrects: bool = False,
 ) -> Outcome:
     """Add the changes of every view whose changes are kept to the tables of a commit.
 
     `made` are new views: they are filled, and no other view changes. `only` are all that can change. `renewed` are
-    compared as a whole, whatever the commit brings. `taken` says how many rows it brings, by stream. One that `corrects`
-    takes rows back of any view. The result says what that does to the bounds of views.
+    compared as a whole, whatever the commit brings. `taken` says how many rows it brings, by stream. The result says
+    what that does to the bounds of views.
     """
     kept = [view for view in catalog.in_order() if view.kept and catalog.sources_of(view) & set(moves)]
     if made or only is not None:
         kept = [view for view in kept if view.id in (made or only or ())]
     if not kept:
         return Outcome()
-    maintainer = Maintainer(core, catalog, snapshot, dict(added), moves, core.now(), taken or {}, corrects)
+    maintainer = Maintainer(core, catalog, snapshot, dict(added), moves, core.now(), taken or {})
     for view in kept:
         if view.node:
             if view.id in renewed:

@@ -12,7 +12,7 @@ from anabranch.engine.frames import arrow_schema
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import Field, Sink, Stream, Table, View
-from anabranch.plan.describe import append_only, keys_of, kind_of, tables_of
+from anabranch.plan.describe import append_only, keys_of, kind_of, reason_of, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -226,7 +226,7 @@ def _nodes(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         owner = catalog.view(view.owner).name if view.owner is not None else view.name
         kept = figures.held(snapshot, tables_of(view))
         keys = list(keys_of(view, catalog))
-        rows.append((owner, view.name, kind_of(view), keys, append_only(view, catalog), view.reason or None, *kept))
+        rows.append((owner, view.name, kind_of(view), keys, append_only(view, catalog), reason_of(view) or None, *kept))
     return sorted(rows, key=lambda row: row[0])
 
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from anabranch.algebra.plane import Behind
+from anabranch.algebra.windows import time_before_end
 from anabranch.plan.catalog import WINDOW_COLUMNS
 from anabranch.plan.distances import Apart, Column, differences, follow
 from anabranch.plan.keys import INNER, Input
-from anabranch.sql.durations import MILLISECOND
+from anabranch.plan.windows import shortest
 from anabranch.sql.lexer import Token
 from anabranch.sql.syntax import Select
 
@@ -154,8 +155,9 @@ def _of_windows(index: int, each: Input, times: frozenset[str]) -> Iterator[tupl
     yield time, start, 0
     yield time, end, window.size
     yield end, time, -1
-    yield last, end, MILLISECOND
-    yield end, last, -MILLISECOND
+    before = time_before_end(shortest(window))
+    yield last, end, before
+    yield end, last, -before
     if window.kind != "cumulate":
         yield start, end, window.size
         yield end, start, -window.size

@@ -13,6 +13,7 @@ from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
 from anabranch.plan.catalog import NUMBERED, WINDOW_COLUMNS, Catalog, Field, Stream, Table, View
 from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, partitioned, windowed_sql
 from anabranch.sql.calls import Chain, aggregate_calls, chains
+from anabranch.sql.columns import check_window
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.syntax import NEWEST, Item, Opaque, Query, Relation, Select, SetOperation, Watermark, WindowSpec
@@ -326,10 +327,17 @@ class Binder:
     def _check_window(self, relation: Relation, window: WindowSpec, reference: Reference | None) -> None:
         if reference is not None and reference.kind == "stream":
             self.window_of(relation)  # it has a column to lie along, or says that it has none
+        target = self.catalog.objects.get(reference.target) if reference is not None else None
+        if isinstance(target, Stream | Table | View) and target.fields:
+            self.check_window(window, target.fields)
         if needs_numbers(window) and (reference is None or reference.kind != "stream"):
             what = "the time of arrival is" if window.attribute == "arrival_ts" else "the order of arrival is"
             message = f"{what} known of the rows of a stream only"
             raise refuse(self.text, window.time_span, message, "read a stream here, without a query around it")
+
+    def check_window(self, window: WindowSpec, fields: Sequence[Field]) -> None:
+        """Refuse a window along a column that is not there, or whose type does not fit: no row could be put into it."""
+        check_window(self.text, window, {field.name: field.type for field in fields})
 
     def _check_watermark(self, relation: Relation, mark: Watermark) -> None:
         """A watermark function stands for a stream that declares this very watermark."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from anabranch.plan.buckets import SAME, spread
 from anabranch.plan.catalog import (
     ASKED,
     WINDOW_COLUMNS,
+    Ends,
     Field,
     Narrow,
     Side,
@@ -113,6 +114,7 @@ class Build:
             shown = ", ".join(quote_name(field.name) for field in node.fields if field.name != ASKED)
             source = f"(SELECT {shown} FROM {source})"
         if relation.window is not None:
+            self.binder.check_window(relation.window, node.fields)
             source = self.binder.windowed(source, relation, node.fields)
         name = relation.exposed
         if name is None:
@@ -165,7 +167,8 @@ class Build:
                     self.edits.append(Edit(query.span, f"SELECT * FROM {source}"))  # brackets around it stay
                     touches.append((list(self.views)[-1], self.edits[-1].text))
                     names = [each.name for each in node.fields]
-                    known = {names.index(name): (name.lower(), node.times[name]) for name in bounded(node)}
+                    shown = [name for name in bounded(node) if name in names]  # a key may be hidden
+                    known = {names.index(name): (name.lower(), node.times[name]) for name in shown}
                     times.append((touches[-1][0], known))
         for select in rows:
             for relation in select.relations:
@@ -230,6 +233,7 @@ class Build:
         view = self._with_progress(select, inputs, keying, view)
         if partial:
             return replace(view, partial=True)
+        view = replace(view, ends=self._ends(select, inputs, view, keying) if view.node else None)
         if view.node == "join":
             view = replace(view, spread=self._spread(select, inputs, view))
         if self.tree.splits is not None and worth_it(select, self.query, inputs, view):
@@ -295,6 +299,7 @@ class Build:
             through=below.through,
             sides=below.sides,
             meets=through(view.meets, below.meets),
+            ends=self._passed_ends(select, view, below),
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
             narrows=below.narrows,
@@ -303,6 +308,12 @@ class Build:
             views=below.views,
             statics_at=below.statics_at,
         )
+
+    def _passed_ends(self, select: Select, view: View, below: View) -> Ends | None:
+        """When the windows of the node below end, as this one shows it."""
+        if below.ends is None:
+            return None
+        return below.ends.renamed(lambda column: self._passed_through(select, view, column))
 
     def _passed_through(self, select: Select, view: View, column: str) -> str | None:
         """The output column that is a column of the only relation as it stands."""
@@ -474,7 +485,7 @@ class Build:
         for relation in select.relations:
             fields, static = self._fields(relation, placed)
             names = [each.name for each in fields]
-            if relation.alias_columns:
+            if relation.alias_columns and fields:  # those of a query that reads nothing that changes are not known
                 names = [*relation.alias_columns, *names[len(relation.alias_columns) :]]
             columns = {name.lower(): field.type for name, field in zip(names, fields, strict=True)}
             if relation.window is not None:
@@ -620,8 +631,23 @@ class Build:
     def _read(self) -> list[str]:
         """The streams, views and tables that the query reads, at whatever depth."""
         relations = [relation for select, _ in self.query.selects() for relation in select.relations]
-        found = [self.binder.resolve(relation) for relation in relations]
-        return [reference.target for reference in found if reference is not None]
+        around = [node for relation in relations if (node := self._around(relation)) is not None]
+        found = [self.binder.resolve(relation) for relation in relations if self._around(relation) is None]
+        targets = [reference.target for reference in found if reference is not None]
+        return [*targets, *(id for node in around for id in self._read_by(node))]
+
+    def _around(self, relation: Relation) -> View | None:
+        """The node of a common table expression that the queries around this one have."""
+        name = relation.name.last.lower() if relation.name is not None and len(relation.name.parts) == 1 else ""
+        return self.ctes.get(name) if name not in self.binder.ctes else None
+
+    def _read_by(self, node: View) -> Iterator[str]:
+        """What a node that is being made reads, at whatever depth."""
+        below = {each.id: each for each in self.tree.nodes}
+        yield from node.streams.values()
+        yield from (self.tree.placer.panes[use.panes].stream for use in node.blocks)
+        for id in node.views.values():
+            yield from self._read_by(below[id]) if id in below else (id,)
 
     def _schemas(self, references: Mapping[str, Any]) -> dict[str, tuple[Field, ...]]:
         schemas: dict[str, tuple[Field, ...]] = {p: view.fields for p, view in self.views.items()}
@@ -668,7 +694,7 @@ class Build:
             columns = [quote_name(block[0].keys[part.position].name) for part in keying.parts]
             return (Touch(use.placeholder, f"SELECT DISTINCT {items(columns)} FROM {quote_name(use.placeholder)}"),)
         live = [index for index, each in enumerate(inputs) if not each.static]
-        if len(live) == 1:
+        if len(live) == 1 and (_by_row(inputs[live[0]]) or self.counted is not None):
             placeholder = self._live_placeholder(inputs[live[0]].relation)
             if keying.every_column:
                 bound = Binder(self.text, self.tree.catalog, self.query).bind(select.span, extra=self.edits)
@@ -689,7 +715,7 @@ class Build:
             relation = inputs[index].relation
             placeholder = self._live_placeholder(relation)
             source = quote_name(placeholder)
-            if relation.window is not None:
+            if relation.window is not None and _by_row(inputs[index]):
                 source = self.binder.windowed(source, relation, self._fields(relation, True)[0])
             columns = [f"__d.{quote_name(part.columns[index] or '')}" for part in keying.parts]
             touches.append(Touch(placeholder, f"SELECT DISTINCT {items(columns)} FROM {source} AS __d"))
@@ -771,6 +797,34 @@ class Build:
                 return shift
         return None
 
+    def _ends(self, select: Select, inputs: Sequence[Input], view: View, keying: Keying) -> Ends | None:
+        """When the windows of a node end, where other rows than a row's own make them and event time closes them."""
+        live = [each for each in inputs if not each.static]
+        if len(live) != 1 or _by_row(live[0]) or view.clock != "event" or view.blocks:
+            return None
+        relation = live[0].relation
+        window = self.binder.window_of(relation)
+        shift = closing_shift(window, "window_end")
+        if shift is None or window.rows or relation.alias_columns or not self._progresses(relation):
+            return None
+        found = Ends(self._live_placeholder(relation), window.time_column or "", window.size + shift)
+        if window.kind == "session":
+            apart = tuple(name.last for name in window.partition)
+            found = replace(found, gap=window.size, apart=apart, single=keying.single)
+        elif window.kind == "slide_by_row":
+            found = replace(found, after=shift)
+        else:
+            every = window.slide if window.kind == "landmark" else window.size
+            found = replace(found, after=0, every=every, origin=window.offset)
+        shown = [
+            (name, tokens[-1].name.lower())
+            for name, tokens in columns_shown(select, inputs, view.fields)
+            if tokens[-1].is_name
+            and (len(tokens) == 1 or (len(tokens) == 3 and tokens[0].name.lower() == live[0].exposed))
+        ]
+        ends = [name for name, column in shown if column in ("window_end", "window_time") and name in view.times]
+        return replace(found, columns=tuple(ends), starts=tuple(n for n, column in shown if column == "window_start"))
+
     def _clock(self, inputs: Sequence[Input]) -> str:
         """What the windows of a node close by."""
         for each in inputs:
@@ -828,6 +882,11 @@ class Build:
             node = known if isinstance(known, View) else None
         times = node.times if node is not None else {}
         return next((shift for name, shift in times.items() if name.lower() == column), None)
+
+
+def _by_row(each: Input) -> bool:
+    """Whether a new row tells its own windows: otherwise no window is to be looked for among new rows alone."""
+    return each.relation.window is None or each.relation.window.by_row
 
 
 def _own_column(part: KeyPart, index: int, each: Input) -> str | None:

@@ -3,12 +3,12 @@ JSON form; the ledger stores them, ids never change and names in the ledger are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from anabranch.algebra.plane import Behind, Distances
-from anabranch.algebra.progress import Delay, Percentile, Policy
+from anabranch.algebra.progress import END, Delay, Percentile, Policy
 from anabranch.algebra.reach import Near, needed, needed_around
 from anabranch.algebra.rules import Rule, rule_from_json, rule_to_json
 from anabranch.algebra.smoothing import Budget
@@ -284,6 +284,50 @@ class Meets:
 
 
 @dataclass(frozen=True)
+class Ends:
+    """When windows end that other rows than a row's own make, by the event times of the one input that has them.
+
+    A window ends `after` the time of its last row; or, with `every`, where so much has gone by since `origin`, whatever
+    rows there are. With a `gap` these are sessions: rows of one value of the columns `apart` that are not further from
+    each other; `single`: each row of the answer is from one of them. `columns` of the answer show the end, `starts` the
+    start of a session.
+    """
+
+    input: str
+    time: str
+    after: int
+    every: int = 0
+    origin: int = 0
+    gap: int = 0
+    apart: tuple[str, ...] = ()
+    single: bool = False
+    columns: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> bool:
+        """Whether a row of the answer tells the session that it is from."""
+        return self.single and bool(self.columns or self.starts)
+
+    def renamed(self, name: Callable[[str], str | None]) -> Ends:
+        """The same under other names; None: a column that is not shown any more."""
+        columns, starts = (
+            tuple(new for old in names if (new := name(old)) is not None) for names in (self.columns, self.starts)
+        )
+        return replace(self, columns=columns, starts=starts)
+
+    def passed(self, bound: int | None) -> int | None:
+        """A bound rounded down to where a row can be in a window that has ended by then: all earlier ones are late.
+
+        >>> Ends("@s:s", "ts", 0, every=60).passed(119), Ends("@s:s", "ts", 6, gap=5).passed(119)
+        (60, 119)
+        """
+        if bound is None or bound == END or not self.every:
+            return bound
+        return self.origin + (bound - self.origin) // self.every * self.every
+
+
+@dataclass(frozen=True)
 class Ask:
     """A table outside that each row asks for its matches: by which columns, and by what of a row named `of`."""
 
@@ -356,6 +400,12 @@ class View:
     through: Mapping[str, str] = field(default_factory=dict)
     sides: tuple[Side, ...] = ()  # of a join, all inputs that change
     partial: bool = False  # a join that gives what the new pairs of each run add up to, and not the pairs
+    #: By stream, the first run and the number of the first row that it has; streams that are not here it has from the
+    #: beginning.
+    begins: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    corrected: bool = False  # its query was another one once, and rows of that were taken back
+    included: tuple[str, ...] = ()  # the ids of views whose queries are part of its own
+    ends: Ends | None = None  # when its windows end, where other rows than a row's own make them
 
     kind = "view"
 
@@ -468,7 +518,7 @@ def from_json(values: Mapping[str, Any]) -> Object:
         nested = Field if name == "keys" and cls is View else _NESTED.get(name)
         if name == "emit" and value == "changes":
             value = "read"  # as homes made before changes could be kept have it
-        if name == "statics_at":
+        if name in ("statics_at", "begins"):
             value = {table: tuple(at) for table, at in value.items()}
         if name == "cuts":
             value = tuple(tuple(each) for each in value)
@@ -476,6 +526,8 @@ def from_json(values: Mapping[str, Any]) -> Object:
             value = tuple(nested(**_tuples(each)) for each in value)
         elif isinstance(value, dict) and name == "meets":
             value = Meets.from_json(value)
+        elif isinstance(value, dict) and name == "ends":
+            value = Ends(**_tuples(value))
         elif isinstance(value, list):
             value = tuple(value)
         arguments[name] = value
@@ -559,7 +611,7 @@ class Catalog:
         """The views that read a stream, table or view, and the sinks that a view goes to."""
         found: list[View | Sink] = [sink for sink in self.of(Sink) if sink.view == id]
         for view in self.of(View):
-            used = {*view.streams.values(), *view.tables.values(), *view.views.values()}
+            used = {*view.streams.values(), *view.tables.values(), *view.views.values(), *view.included}
             for block in view.blocks:
                 panes = self.panes(block.panes)
                 used |= {panes.stream, *panes.statics.values()}

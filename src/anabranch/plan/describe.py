@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from anabranch.algebra.progress import Delay, Lagging, Percentile, Punctuation, Rule
-from anabranch.plan.catalog import Ask, BlockUse, Catalog, Panes, Rows, Stream, Table, View
+from anabranch.plan.catalog import ROW_NUM, Ask, BlockUse, Catalog, Panes, Rows, Stream, Table, View
 from anabranch.plan.memory import in_memory, unbounded, words
 from anabranch.plan.plane import key_of_progress
 from anabranch.plan.strategy import BY_DIFFERENCE, PANES, by_difference, cost_words
+from anabranch.plan.windows import partitioned, type_of
 from anabranch.sources.lookup import Asking
 from anabranch.sql.durations import duration_text
+from anabranch.sql.syntax import Query, WindowSpec
 
 #: Policies under which rows that come late leave alone what was shown.
 LEFT_ALONE = ("drop", "archive", "fail")
@@ -86,13 +88,26 @@ def kind_of(view: View) -> str:
         return "lookup"
     if view.blocks and not view.streams:
         return "partial"
+    if by_session(view):
+        return "keyed"
     return view.node if view.node in ("keyed", "join") else "recomputed"
 
 
+def by_session(view: View) -> bool:
+    """Whether only the sessions that new rows touch are computed anew."""
+    return view.ends is not None and view.ends.told and bool(view.streams) and view.emit != "triggers"
+
+
+def reason_of(view: View) -> str:
+    """Why a view is computed as a whole, if it is."""
+    return "" if by_session(view) else view.reason
+
+
 def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
-    """The columns that tell which of its answers new rows touch."""
+    """The columns that tell which of its answers new rows touch; a session is told by none."""
     if view.node:
-        return tuple(_shown_key(view, index) for index in range(len(view.keys)))
+        columns = tuple(_shown_key(view, index) for index in range(len(view.keys)))
+        return (*columns, "session") if by_session(view) else columns
     found: dict[str, None] = {}
     for use in view.blocks if not view.streams else ():
         if use.windowed:
@@ -102,7 +117,9 @@ def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
 
 
 def append_only(view: View, catalog: Catalog) -> bool:
-    """Whether no row of a view is ever taken back."""
+    """Whether no row of a view is ever taken back, nor was when its query was changed."""
+    if view.corrected:
+        return False
     if kind_of(view) in ("stateless", "join"):
         below = [catalog.view(id) for id in view.views.values()]
         # Rows of a stream meet a static table once; those of a view meet it again when it is refreshed.
@@ -183,6 +200,19 @@ def _shown_key(view: View, index: int) -> str:
     return next((each.columns[index] or key.name for each in view.narrows if each.columns[index]), key.name)
 
 
+def waiting(view: View, catalog: Catalog) -> list[str]:
+    """What there is to say of a view whose windows no row will ever close."""
+    if not waits_for_windows(view) or view.clock != "event":
+        return []
+    ids = dict.fromkeys([*(catalog.panes(use.panes).stream for use in view.blocks), *view.streams.values()])
+    return [
+        f"stream {stream.name} has no WATERMARK: windows of {view.name} close at its end, or by ADVANCE STREAM"
+        f" {stream.name}"
+        for stream in map(catalog.stream, ids)
+        if stream.rule is None
+    ]
+
+
 def _comparison(column: str, sign: str, expression: str) -> str:
     return f"{expression} LIKE {column}" if sign == "LIKED BY" else f"{column} {sign} {expression}"
 
@@ -256,7 +286,7 @@ class _Describer:
             tuple(view.times),
             self._progress(inputs) + (", up to the last window shown" if view.budget is not None else ""),
             _emits(view),
-            view.reason or self.reasons.get(view.id, ""),
+            reason_of(view) or self.reasons.get(view.id, ""),
             tuple(self._state(view)),
             tuple(self._how(view)),
             " ".join(view.sql.split()) if view.owner is not None else "",
@@ -269,7 +299,7 @@ class _Describer:
         return f"the least of {words(names)}" if names else ""
 
     def _how(self, view: View) -> list[str]:
-        lines: list[str] = []
+        lines = _context_lines(view) if view.owner is None else []
         for use in view.blocks:
             lines += self._panes_lines(view, use, self.catalog.panes(use.panes))
         kind = kind_of(view)
@@ -289,15 +319,21 @@ class _Describer:
             lines.append(f"each new row of {words(read)} meets the rows of the others that are there: each pair once")
             if view.partial:
                 lines.append("what the new pairs of a run add up to is kept, and added up for what reads it")
-        elif view.node == "keyed":
+        elif view.node == "keyed" or by_session(view):
             where = "in memory, on the driver" if view.direct and view.emit == "feed" else "by Spark"
             nearby = ", from the rows near them in time" if view.nearby else ""
-            lines.append(f"after a run, the keys that its rows touch are computed anew{nearby}, {where}")
+            nearby = ", from the rows of the sessions they are in" if by_session(view) else nearby
+            touched = "have late rows or windows that close" if view.closing and view.ends else "its rows touch"
+            lines.append(f"after a run, the keys that {touched} are computed anew{nearby}, {where}")
         elif view.nearby:
             lines.append("after a run, the rows near its own in time are joined anew, with it and without it")
         else:
             when = "when it fires, and only then" if view.emit == "triggers" else "after a run that touches it"
             lines.append(f"{when}, its whole answer is computed anew and compared with the last")
+        for id in view.included:
+            lines.append(
+                f"view {self.catalog.view(id).name} is part of it: the rows of its stream are counted one by one"
+            )
         lines += self._static_lines(view)
         lines += [*in_memory(view, self.catalog), *unbounded(view)]
         by_key = key_of_progress(self.catalog, view) if waits_for_windows(view) else None
@@ -341,12 +377,12 @@ class _Describer:
         windows = use.sliding
         if windows is not None:
             kind = "TUMBLE" if windows.tumbling else "HOP"
-            slide = "" if windows.tumbling else f" every {duration_text(windows.slide)}"
+            slide = "" if windows.tumbling else f" every {_length(windows.slide, use, panes)}"
             count = windows.size // panes.grain
-            kept = f"pane {duration_text(panes.grain)}, {count} pane{'' if count == 1 else 's'} a window"
+            kept = f"pane {_length(panes.grain, use, panes)}, {count} pane{'' if count == 1 else 's'} a window"
             if panes.spanned:
                 kept = "of each run, large groups by window, small ones by span (all windows of a row together)"
-            lines.append(f"{kind} {duration_text(windows.size)}{slide}; {kept}")
+            lines.append(f"{kind} {_length(windows.size, use, panes)}{slide}; {kept}")
         if use.bins is not None:
             size = f"{use.bins[0]:,}" if use.numbers else duration_text(use.bins[0])
             lines.append(f"a row comes in with the windows that end at it or behind it, and goes out {size} later")
@@ -404,6 +440,37 @@ class _Describer:
         if kind_of(view) == "partial":
             return "one row a key; bounded by the number of keys", True
         return "its rows; as many as its answer has", False
+
+
+_CONTEXTS = {
+    "CF": "by the row alone",
+    "FCF": "by the row and those before it",
+    "FCA": "by the rows around it, those still to come among them",
+}
+
+
+def _context_lines(view: View) -> list[str]:
+    """What has to be known to tell the windows of a row, for each kind of windows that a view's query has."""
+    from anabranch.sql.parser import parse  # which has to know of plans itself
+
+    query = next((getattr(each, "query", None) for each in parse(view.sql)), None)
+    found = [each.window for each in query.relations() if each.window is not None] if isinstance(query, Query) else []
+    return list(dict.fromkeys(f"{_name(each)}: windows told {_CONTEXTS[type_of(each).context]}" for each in found))
+
+
+def _name(window: WindowSpec) -> str:
+    """The function that makes windows of a kind."""
+    rows = " of each key's rows" if partitioned(window) else ""
+    return f"{window.kind.upper()}{rows}"
+
+
+def _length(value: int, use: BlockUse, panes: Panes) -> str:
+    """A length along what windows lie along: a time, a number of rows, or a plain number."""
+    if not use.numbers:
+        return duration_text(value)
+    if panes.time is not None and ROW_NUM in panes.time:
+        return f"{value:,} row{'' if value == 1 else 's'}"
+    return f"{value:,}"
 
 
 def because(reason: str) -> str:

@@ -33,6 +33,7 @@ from anabranch.sql.calls import (
     generators,
     occurrences,
     split_commas,
+    window_calls,
 )
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.cursor import MAX_QUERIES
@@ -142,6 +143,8 @@ class _Sets:
         if not 1 < len(self.sets) <= MAX_SETS or not any(self.sets):
             raise Unfit
         self.keys = self._distinct(each for members in self.sets for each in members)
+        if any(any(window_calls(each)) for each in self.keys):
+            raise Unfit
         if any(self._overlaps(one, other) for one in self.keys for other in self.keys if one is not other):
             raise Unfit
         self.places = [item.tokens for item in select.items]

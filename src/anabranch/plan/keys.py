@@ -6,6 +6,8 @@ run that brings rows for some values can only change the answer for those:
     one stream      what it groups by, or what every window function is partitioned by
     several         columns that are equal in all of them (a.id = b.auction), and grouped or partitioned by as well
     DISTINCT        all of its columns
+    windows that other rows make (sessions, counts of the rows of a key)
+                    columns that keep these windows apart (PARTITION BY), and grouped or partitioned by as well
 
 Without such columns the whole answer is computed anew and compared. Two kinds of queries need no key at all, for each
 row of theirs comes from one row of each input: those of one stream (`stateless`) and inner joins of several (`join`).
@@ -17,12 +19,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.plan.blocks import aggregates_in, grouped_tokens
+from anabranch.plan.catalog import WINDOW_COLUMNS
 from anabranch.sql.calls import chains, closing, conjuncts, session_calls, split_commas
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
 
 INNER = ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")
+DEPENDS = "its windows depend on other rows than a row's own"
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -58,6 +62,7 @@ class Keying:
     reason: str = ""
     every_column: bool = False  # the key is the whole row
     pairs: bool = False  # rows of several inputs only meet: nothing is grouped, ranked or made distinct
+    single: bool = False  # each row of the answer comes from one of the windows that other rows make
 
 
 @dataclass
@@ -78,13 +83,14 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, 
     if found is not None:
         return Keying("whole", reason=found)
     search = _Search(select, owner, inputs, text)
+    together = any(not columns for columns in search.apart.values())
     live = [index for index, each in enumerate(inputs) if not each.static]
     partitions = search.partitions()
     if partitions is None:
         return Keying("whole", reason="a window function in it has no PARTITION BY")
     aggregated = bool(select.group) or bool(aggregates_in(select, owner))
     pairs = False
-    if not aggregated and not partitions and not select.distinct:
+    if not aggregated and not partitions and not select.distinct and not search.apart:
         if len(live) == 1:
             return Keying("stateless")
         pairs = not by_key and not search.epochs
@@ -95,15 +101,16 @@ def find_keys(select: Select, owner: Query, inputs: Sequence[Input], text: str, 
     if aggregated and not select.group:
         return Keying("whole", reason="it aggregates everything into one row")
     groups = [grouped_tokens(group, select, search.names) for group in select.group]
-    if select.distinct and not groups and not partitions and len(live) == 1:
+    if select.distinct and not groups and not partitions and len(live) == 1 and not search.apart:
         return Keying("keyed", every_column=True)
     parts = search.of_one(groups, partitions, live[0]) if len(live) == 1 else search.of_several(groups, partitions)
     if select.distinct:
         parts = [part for part in parts if part.shown is not None]
+    single = search.single(groups, partitions, live, len(parts))
     if not parts:
         reason = "no column is equal in all of its streams and grouped by" if len(live) > 1 else "nothing keys it"
-        return Keying("whole", reason=reason, pairs=pairs)
-    return Keying("keyed", tuple(parts), pairs=pairs)
+        return Keying("whole", reason=DEPENDS if together else reason, pairs=pairs, single=single)
+    return Keying("keyed", tuple(parts), pairs=pairs, single=single)
 
 
 def joined_by_equals(select: Select, owner: Query, inputs: Sequence[Input], text: str) -> bool:
@@ -122,15 +129,15 @@ def _obstacle(select: Select, owner: Query, inputs: Sequence[Input]) -> str | No
     if limited(owner):
         return "LIMIT looks at all rows"
     if select.subqueries:
-        return "it has a subquery in an expression"
+        return _of_subquery(select)
     if not select.group_plain:
         return "it groups by several sets of columns"
     if any(each.relation.reshaped for each in inputs):
         return "it reshapes its rows"
     if any("NATURAL" in each.relation.join or "LATERAL" in each.relation.join for each in inputs):
         return "it has a NATURAL or LATERAL join"
-    if any(each.relation.window is not None and not each.relation.window.by_row for each in inputs):
-        return "its windows depend on other rows than a row's own"
+    if any(_depends(each) and not _apart(each) and not _plain_sessions(each) for each in inputs):
+        return DEPENDS
     statics = [each for each in inputs if each.static]
     if statics and not all(each.relation.join in INNER for each in inputs):
         first_is_live = not inputs[0].static
@@ -138,6 +145,40 @@ def _obstacle(select: Select, owner: Query, inputs: Sequence[Input]) -> str | No
         if not (first_is_live and lefts):
             return "a row of a static table without a partner depends on all rows"
     return None
+
+
+def _of_subquery(select: Select) -> str:
+    """Why a subquery that could not be made a join stands in the way."""
+    tokens = select.where.tokens if select.where is not None else ()
+    inside = {inner.span.start for inner in select.subqueries}
+    pieces = list(conjuncts(tokens)) or [tokens]
+    for piece in pieces:
+        opened = next((i for i, token in enumerate(piece) if token.start in inside), 0)
+        words = [token.upper for token in piece[: max(opened - 1, 0)]]
+        if words[-1:] == ["IN"] and "NOT" in (words[0], *words[-2:-1]):
+            return (
+                "NOT IN looks at all rows of its subquery, for one NULL in it leaves nothing; where no NULL can be, "
+                "x IS NOT NULL AND x NOT IN (SELECT y ... WHERE y IS NOT NULL) says so"
+            )
+    return "it has a subquery in an expression that no equation ties to its rows"
+
+
+def _depends(each: Input) -> bool:
+    """Whether the windows of an input are made by other rows than a row's own."""
+    return each.relation.window is not None and not each.relation.window.by_row
+
+
+def _plain_sessions(each: Input) -> bool:
+    """Whether the windows of an input are sessions of all rows together: these are apart by time alone."""
+    return each.relation.window is not None and each.relation.window.kind == "session"
+
+
+def _apart(each: Input) -> frozenset[str]:
+    """The columns that keep windows apart which other rows make: those of one value say nothing of another's."""
+    window = each.relation.window
+    if window is None or window.filled or window.pairs != "none" or each.relation.alias_columns:
+        return frozenset()
+    return frozenset(name.last.lower() for name in window.partition) - set(WINDOW_COLUMNS)
 
 
 class _Search:
@@ -151,6 +192,8 @@ class _Search:
         # Where any row of an epoch tells whether it is one, no other column keeps the answers apart.
         windows = [each.relation.window for each in inputs if each.relation.window is not None]
         self.epochs = any(window.pairs == "every" for window in windows)
+        #: Of the inputs whose windows other rows make, what keeps these apart.
+        self.apart = {index: _apart(each) for index, each in enumerate(inputs) if _depends(each)}
 
     # ---- names
 
@@ -210,6 +253,8 @@ class _Search:
     def of_one(
         self, groups: list[tuple[Token, ...]], partitions: list[list[tuple[Token, ...]]], live: int
     ) -> list[KeyPart]:
+        if live in self.apart:
+            return self._of_apart(groups, partitions, live)
         candidates = groups or partitions[0]
         parts = []
         for position, tokens in enumerate(candidates):
@@ -225,6 +270,35 @@ class _Search:
             expression = Span(tokens[0].start, tokens[-1].end).of(self.text)
             parts.append(KeyPart(expression, self.shown({form}), tuple(columns), position))
         return parts
+
+    def _of_apart(
+        self, groups: list[tuple[Token, ...]], partitions: list[list[tuple[Token, ...]]], live: int
+    ) -> list[KeyPart]:
+        """Columns that keep the windows of the one stream apart, and that nothing above brings together."""
+        parts = []
+        for column in sorted(self.apart[live]):
+            looked_at = [*([groups] if groups else []), *partitions]
+            if not all(any(self.resolve(tokens) == (live, column) for tokens in by) for by in looked_at):
+                continue
+            own = tuple(column if index == live else None for index in range(len(self.inputs)))
+            grouped = [tokens for tokens in groups if self.resolve(tokens) == (live, column)]
+            expression = Span(grouped[0][0].start, grouped[0][-1].end).of(self.text) if grouped else ""
+            shown = self.shown({f"#{live}.{column}"})
+            parts.append(KeyPart(expression or self._qualified(live, column), shown, own))
+        return parts
+
+    def single(
+        self,
+        groups: list[tuple[Token, ...]],
+        partitions: list[list[tuple[Token, ...]]],
+        live: Sequence[int],
+        keys: int,
+    ) -> bool:
+        """Whether each row of the answer comes from one window of the one stream, whose windows other rows make."""
+        if len(live) != 1 or partitions or keys != len(self.apart.get(live[0], ())):
+            return False
+        bounds = {(live[0], column) for column in WINDOW_COLUMNS}
+        return not groups or any(self.resolve(tokens) in bounds for tokens in groups)
 
     # ---- several streams
 
@@ -245,7 +319,10 @@ class _Search:
                 continue
             own: list[str | None] = [None] * len(self.inputs)
             for index, column in sorted(members):
-                own[index] = own[index] or column
+                if column in self.apart.get(index, (column,)):
+                    own[index] = own[index] or column
+            if any(own[index] is None for index in self.apart):
+                continue
             types = {self.inputs[index].columns[column] for index, column in members}
             if len(types) > 1 and not types <= set(INTEGERS):
                 continue

@@ -13,14 +13,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from anabranch.algebra.windows import MILLISECOND
+from anabranch.algebra.windows import time_before_end
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, items
-from anabranch.plan.catalog import Catalog, Field, Narrow, Panes, Rows, Stream, Touch, View
+from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.flat import flat
 from anabranch.plan.grouping_sets import without_grouping_sets
 from anabranch.plan.hints import with_hints
 from anabranch.plan.in_full import in_full
+from anabranch.plan.included import include_views
 from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.local import local_text
 from anabranch.plan.memory import bounded
@@ -48,13 +49,29 @@ def plan(
     text, query = in_full(text, query, catalog)
     if feed or asks(text, catalog, query) or query.emits:
         text, query = _with_keys(text, query, catalog, world)
-    text, query = flat(text, query, catalog)
+    text, query, included = include_views(*flat(text, query, catalog), catalog)
     raised = raise_joins(text, query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
         catalog=catalog, world=world, feed=feed,
     )  # fmt: skip
-    return replace(planned, reasons=raised.reasons) if raised.reasons else planned
+    planned = replace(planned, view=replace(planned.view, included=included)) if included else planned
+    planned = replace(planned, reasons=raised.reasons) if raised.reasons else planned
+    return _begun(planned, catalog, world)
+
+
+def _begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:
+    """A plan whose views know with which row of each stream they start, where that is not the first."""
+    states = {**catalog.objects, **{each.id: each for each in planned.objects}}
+
+    def begun(view: View) -> View:
+        tables = [states[id] for id in (*(use.panes for use in view.blocks), *filter(None, (view.rows,)))]
+        ids = {*view.streams.values(), *(each.stream for each in tables if isinstance(each, Panes | Rows))}
+        found = {id: world.begins(catalog.stream(id)) for id in sorted(ids)}
+        return replace(view, begins={id: begin for id, begin in found.items() if begin is not None})
+
+    objects = tuple(begun(each) if isinstance(each, View) else each for each in planned.objects)
+    return replace(planned, view=begun(planned.view), objects=objects)
 
 
 def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -> tuple[str, Query]:
@@ -141,7 +158,7 @@ def _window_columns(view: View) -> dict[str, int]:
     windows = view.blocks[0].sliding if view.blocks else None
     if windows is None:
         return {}
-    shifts = {"window_start": windows.size, "window_end": 0, "window_time": MILLISECOND}
+    shifts = {"window_start": windows.size, "window_end": 0, "window_time": time_before_end(windows.size)}
     return {output.name: shifts[output.kind] for output in view.direct if output.kind in shifts}
 
 
@@ -180,7 +197,7 @@ class Tree:
             for id in view.streams.values():
                 stream = self.catalog.stream(id)
                 if stream.kept_since is None:
-                    kept[id] = replace(stream, kept_since=self.world.first_run(stream))
+                    kept[id] = replace(stream, kept_since=self.world.kept_since(stream))
         reasons = tuple(view.reason for view in (*nodes, root) if view.reason)
         rows = tuple(stream.rows_table for stream in kept.values())
         objects: tuple[Panes | Rows | Stream | View, ...] = (*self.placer.panes.values(), *kept.values(), *nodes)
@@ -252,9 +269,13 @@ class Tree:
             # Windows of its own are waited for here, and what stands below them has none that would close.
             if emission.mode == "close" and not (own and closing) and self._hand_down(view, emission, query):
                 return view
-            if emission.mode == "close" and closing is not None and emission.late == "correct":
-                self._refuse_budget(emission, "the whole answer of this query is computed whenever a window closes")
-                return replace(view, emit="close", closing=closing)
+            if emission.mode == "close" and closing is not None:
+                ends = view.ends if view.ends is not None and closing in view.ends.columns else None
+                self._refuse_late(emission, ends)
+                self._refuse_budget(
+                    emission, "what closes is looked for in the whole answer of this query, or of a key"
+                )
+                return replace(view, emit="close", closing=closing, ends=ends)
             raise refuse(
                 self.text,
                 emission.span,
@@ -290,6 +311,22 @@ class Tree:
                 f"AT MOST has nothing to spread here: {reason}",
                 "leave AT MOST out, or GROUP BY window_start, window_end over TUMBLE or HOP of the event time",
             )
+
+    def _refuse_late(self, emission: Emission, ends: Ends | None) -> None:
+        """Refuse what cannot be done with late rows of windows whose ends are looked for in the answer."""
+        if emission.late == "correct" or (emission.late == "fail" and ends is not None):
+            return
+        said = f"LATE {emission.late.upper()}"
+        if ends is None:
+            problem = f"{said} has to know which rows are late, and the windows of this query do not tell"
+            hint = f"leave {said} out: late rows then correct what was shown"
+        else:
+            problem = (
+                f"{said} keeps what was shown of a window as it is, and these windows depend on other rows: a late row"
+                " can make one longer, or one of two"
+            )
+            hint = "leave it out: late rows then correct what was shown; or say LATE FAIL: a run that brings some fails"
+        raise refuse(self.text, emission.span, problem, hint)
 
     def _hand_down(self, view: View, emission: Emission, query: Query) -> bool:
         """Let the nodes below wait for their windows, where every row of this one comes through such a node."""
@@ -331,7 +368,8 @@ def _renamed(view: View, fields: tuple[Field, ...]) -> View:
             {names.get(name, name): each for name, each in known.items()} for known in (meets.behind, meets.closes)
         )
         meets = replace(meets, behind=behind, closes=closes, ends=tuple(names.get(name, name) for name in meets.ends))
-    return replace(view, fields=fields, keys=keys, times=times, direct=direct, meets=meets)
+    ends = view.ends.renamed(lambda name: names.get(name, name)) if view.ends is not None else None
+    return replace(view, fields=fields, keys=keys, times=times, direct=direct, meets=meets, ends=ends)
 
 
 def _by_live_keys(view: View) -> View:

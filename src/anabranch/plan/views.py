@@ -71,6 +71,12 @@ class Surroundings:
     table_at: Callable[[str], tuple[int, int]]  # the version at which a static table is read now
     new_id: Callable[[str], str]
     loads: Loads  # what the last run brought to a stream or a pane table
+    #: The first run and row of a stream that a new view can see, where it does not start at the beginning.
+    begins: Callable[[Stream], tuple[int, int] | None] = lambda _: None
+
+    def kept_since(self, stream: Stream) -> int:
+        """From which run on a stream that starts to keep its rows has them: all that can be read again are there."""
+        return 0 if stream.source is not None else self.first_run(stream)
 
 
 @dataclass(frozen=True)
@@ -175,7 +181,7 @@ def plan_view(
     for stream_id in set(streams.values()):
         stream = catalog.stream(stream_id)
         if stream.kept_since is None:
-            kept.append(replace(stream, kept_since=world.first_run(stream)))
+            kept.append(replace(stream, kept_since=world.kept_since(stream)))
     fill_rows = tuple(stream.rows_table for stream in kept)
     return Planned(view, (*planner.panes.values(), *kept), planner.filled(), fill_rows, tuple(reasons))
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.algebra.windows import (
-    MILLISECOND,
     Chunks,
     CumulatingWindows,
     Landmark,
@@ -17,6 +16,7 @@ from anabranch.algebra.windows import (
     SlidingWindows,
     WindowType,
     last_window_sql,
+    time_before_end,
     window_starts_sql,
 )
 from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM
@@ -150,7 +150,7 @@ def filled_sql(rows: str, window: WindowSpec, *, with_id: bool = False) -> str:
     """A relation of tumbling windows with a row for those without any between the first and the last: all NULL."""
     start = "window_start" if window.rows else "unix_micros(window_start)"
     every = f"sequence(min({start}), max({start}), CAST({window.size} AS BIGINT))"
-    bounds = bounds_sql("start", f"start + {window.size}", number=window.rows)
+    bounds = bounds_sql("start", f"start + {window.size}", window.size, number=window.rows)
     if with_id:
         bounds += f", (start - {_sliding(window).first_start}) div {window.size} AS {ID}"
     windows = f"SELECT {bounds} FROM (SELECT explode({every}) AS start FROM {rows})"
@@ -166,10 +166,10 @@ def _plain(source: str, windows: SlidingWindows, value: str, but: str) -> str:
     """The relation of the most common windows, with as little around it as can be."""
     if windows.tumbling:
         start = last_window_sql(value, windows, 1, "spark")
-        bounds = bounds_sql(start, f"{start} + {windows.size}")
+        bounds = bounds_sql(start, f"{start} + {windows.size}", windows.size)
         return f"(SELECT __rows.*{but}, {bounds} FROM {source} AS __rows WHERE {value} IS NOT NULL)"
     starts = window_starts_sql(value, windows, 1, "spark")
-    bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}")
+    bounds = bounds_sql("__starts.start", f"__starts.start + {windows.size}", windows.size)
     return f"(SELECT __rows.*{but}, {bounds} FROM {source} AS __rows LATERAL VIEW explode({starts}) __starts AS start)"
 
 
@@ -177,7 +177,7 @@ def window_columns_sql(window: WindowSpec, start: str, end: str) -> str:
     """The three columns of a window. One that ends at a row shows that row's value as its end, and holds it."""
     if window.kind == "slide_by_row":
         return ending_columns_sql(f"{start} - 1", f"{end} - 1", number=window.rows)
-    return bounds_sql(start, end, number=window.rows)
+    return bounds_sql(start, end, shortest(window), number=window.rows)
 
 
 def ending_columns_sql(start: str, end: str, *, number: bool) -> str:
@@ -188,13 +188,18 @@ def ending_columns_sql(start: str, end: str, *, number: bool) -> str:
     )
 
 
-def bounds_sql(start: str, end: str, *, number: bool = False) -> str:
-    """The three columns of a window, from its start and its end in microseconds; or of windows of numbers."""
+def shortest(window: WindowSpec) -> int:
+    """How short a window can be: one that grows starts with a step."""
+    return window.slide if window.kind in ("cumulate", "landmark") else window.size
+
+
+def bounds_sql(start: str, end: str, size: int, *, number: bool = False) -> str:
+    """The three columns of a window of a size, from its start and its end in microseconds; or of windows of numbers."""
     if number:
         return f"{start} AS window_start, {end} AS window_end, {end} - 1 AS window_time"
     return (
         f"timestamp_micros({start}) AS window_start, timestamp_micros({end}) AS window_end,"
-        f" timestamp_micros({end} - {MILLISECOND}) AS window_time"
+        f" timestamp_micros({end} - {time_before_end(size)}) AS window_time"
     )
 
 
@@ -207,7 +212,7 @@ def closing_shift(window: WindowSpec, column: str) -> int | None:
     if column == "window_end":
         return after
     if column == "window_time":
-        return 1 if window.rows or window.kind == "slide_by_row" else MILLISECOND + after
+        return 1 if window.rows or window.kind == "slide_by_row" else time_before_end(shortest(window)) + after
     if column == "window_start" and isinstance(type_of(window), SlidingWindows):
         return window.size
     return None

@@ -93,7 +93,7 @@ class Pick:
 def picked(call: Call) -> Pick | None:
     """What a call picks a row by; None if it is no such call."""
     name, _, nulls = call.name.partition(" ")
-    if call.distinct or call.order or nulls not in ("", "ignore nulls", "respect nulls"):
+    if call.distinct or call.order or nulls not in ("", "ignore nulls"):
         return None
     if name in _BY and len(call.arguments) == 2 and not nulls:
         return Pick(name, call.arguments[0], call.arguments[1], call.arguments[1])

@@ -38,6 +38,8 @@ GENERATORS = words(
     """explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple variant_explode
     variant_explode_outer"""
 )
+#: Aggregates that leave NULLs out unless they are told to respect them; others are told to ignore them.
+_WITHOUT_NULLS = words("collect_list array_agg collect_set")
 _WITHOUT_BRACKETS = frozenset({"current_timestamp", "current_date", "localtimestamp", "current_time"})
 #: Those of the session without brackets. A column may well be called user.
 _BARE_SESSION = SESSION - {"user"}
@@ -115,7 +117,9 @@ def aggregate_calls(tokens: Sequence[Token]) -> Iterator[Call]:
             inside = inside[1:]
         star = len(inside) == 1 and inside[0].text == "*"
         arguments = () if star else tuple(tuple(part) for part in split_commas(inside))
-        name = token.text.lower() + (" within group" if order else "") + nulls
+        name = token.text.lower() + (" within group" if order else "")
+        if nulls and nulls != ("ignore" if token.text.lower() in _WITHOUT_NULLS else "respect"):
+            name += f" {nulls} nulls"
         span = Span(token.start, tokens[last].end)
         yield Call(name, span, token.span, distinct, arguments, condition, order)
         index = last + 1
@@ -124,7 +128,7 @@ def aggregate_calls(tokens: Sequence[Token]) -> Iterator[Call]:
 def _behind(tokens: Sequence[Token], end: int) -> tuple[int, tuple[Token, ...], tuple[Token, ...] | None, str]:
     """What belongs to a call behind its bracket: WITHIN GROUP (...), FILTER (...), IGNORE NULLS.
 
-    Gives the index of its last token, the order, the condition, and the words about nulls as part of a name.
+    Gives the index of its last token, the order, the condition, and what it says of nulls: "ignore", "respect" or "".
     """
     order: tuple[Token, ...] = ()
     condition: tuple[Token, ...] | None = None
@@ -136,7 +140,7 @@ def _behind(tokens: Sequence[Token], end: int) -> tuple[int, tuple[Token, ...], 
         start, end = end + 4, closing(tokens, end + 2)  # past the word WHERE
         condition = tuple(tokens[start:end])
     if _word(tokens, end + 1) in ("IGNORE", "RESPECT") and _word(tokens, end + 2) == "NULLS":
-        nulls = f" {_word(tokens, end + 1).lower()} nulls"
+        nulls = _word(tokens, end + 1).lower()
         end += 2
     return end, order, condition, nulls
 
@@ -232,8 +236,13 @@ def generators(tokens: Sequence[Token]) -> Iterator[Token]:
 
 def session_calls(tokens: Sequence[Token]) -> Iterator[Token]:
     """Calls of session_window: what it is of a row, other rows say."""
+    return (token for token in window_calls(tokens) if token.upper == "SESSION_WINDOW")
+
+
+def window_calls(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Calls of window and session_window, whose value has a name of its own in the query around them."""
     for index, token in enumerate(tokens):
-        if _calls(tokens, index, frozenset({"session_window"})):
+        if _calls(tokens, index, frozenset({"window", "session_window"})):
             yield token
 
 

@@ -73,6 +73,46 @@ class Scope:
 _ANYTHING = Scope((), open=True)
 
 
+def check_window(text: str, window: WindowSpec, columns: Columns) -> None:
+    """The columns of a window have to be there, and the one it lies along to fit its figures."""
+    for column in window.partition:
+        _found(text, column.last, column.span, columns)
+    if window.time_column is None:
+        return
+    found = _found(text, window.time_column, window.time_span, columns)
+    type = (columns[found] or "").lower()
+    if not type or window.kind == "chunks":
+        return
+    timed = type.startswith("timestamp") or type == "date"
+    message, hint = None, None
+    if window.rows and type not in _INTEGERS:
+        message = f"{found} is a {type.upper()}, and windows of numbers need a whole number"
+        hint = "write lengths of time, as in INTERVAL 1 MINUTE" if timed else "declare it as INT or BIGINT"
+        hint += ", or count rows: DESCRIPTOR(row_num)"
+    elif not window.rows and not timed and not type.startswith("decimal") and type not in _NUMBERS:
+        message = f"{found} is a {type.upper()}, and windows need a TIMESTAMP"
+        hint = f"declare {found} as TIMESTAMP, or as a number of seconds since 1970"
+        if type.startswith("struct"):
+            hint = f"the time of a window is window_time({found}): put a query around it that shows that as a column"
+    if message is not None:
+        span = window.time_span
+        raise WrongType(message, text=text, start=span.start, end=span.end, hint=hint)
+
+
+def _found(text: str, name: str, span: Span, columns: Columns) -> str:
+    """A column as it is spelt where it comes from."""
+    found = next((column for column in columns if column.lower() == name.lower()), None)
+    if found is None:
+        raise _unknown(text, name, span, columns)
+    return found
+
+
+def _unknown(text: str, name: str, span: Span, known: Sequence[str] | Columns, hint: str | None = None) -> UnknownName:
+    shown = [each for each in known if not each.rpartition(".")[2].startswith("__")]
+    hint = hint or did_you_mean(name, shown)
+    return UnknownName(f"there is no column {name}", text=text, start=span.start, end=span.end, hint=hint)
+
+
 @dataclass
 class Resolver:
     """Walks a query with the columns of the objects it may read."""
@@ -137,41 +177,13 @@ class Resolver:
             name = str(relation.name).lower()
             columns = self.ctes[name] if name in self.ctes else self.objects.get(name)
         if relation.window is not None and columns is not None:
-            self._window(relation.window, columns)
+            check_window(self.text, relation.window, columns)
             bounds = dict.fromkeys(WINDOW_COLUMNS, "bigint") if relation.window.rows else WINDOW_COLUMNS
             columns = {**columns, **bounds, **({"window_id": "bigint"} if "window_id" in self.text.lower() else {})}
             columns = {**columns, **({NEWEST: "boolean"} if relation.window.pairs != "none" else {})}
         if relation.provisional and columns is not None:
             columns = {**columns, "_final": "boolean"}
         return _renamed(columns, relation.alias_columns)
-
-    def _window(self, window: WindowSpec, columns: Columns) -> None:
-        """The columns of a window have to be there, and the one it lies along to fit its figures."""
-        for column in window.partition:
-            self._found(column.last, column.span, columns)
-        if window.time_column is None:
-            return
-        found = self._found(window.time_column, window.time_span, columns)
-        type = columns[found]
-        if type is None or window.kind == "chunks":
-            return
-        message, hint = None, None
-        if window.rows and type.lower() not in _INTEGERS:
-            message = f"{found} is a {type.upper()}, and windows of rows or numbers need a whole number"
-            hint = "write lengths of time, as in INTERVAL 1 MINUTE, or count rows: DESCRIPTOR(row_num)"
-        elif not window.rows and not type.lower().startswith(("timestamp", "decimal")) and type.lower() not in _NUMBERS:
-            message = f"{found} is a {type.upper()}, and windows need a TIMESTAMP"
-            hint = f"declare {found} as TIMESTAMP, or as a number of seconds since 1970"
-        if message is not None:
-            span = window.time_span
-            raise WrongType(message, text=self.text, start=span.start, end=span.end, hint=hint)
-
-    def _found(self, name: str, span: Span, columns: Columns) -> str:
-        """A column as it is spelt where it comes from."""
-        found = next((column for column in columns if column.lower() == name.lower()), None)
-        if found is None:
-            raise self.unknown(name, span, columns)
-        return found
 
     def _output(self, select: Select, relations: list[tuple[str | None, Columns | None]]) -> Columns | None:
         result: dict[str, str | None] = {}
@@ -253,13 +265,7 @@ class Resolver:
                 raise self.unknown(".".join(parts[:2]), span, [f"{parts[0]}.{column}" for column in columns])
 
     def unknown(self, name: str, span: Span, known: Sequence[str] | Columns, hint: str | None = None) -> UnknownName:
-        return UnknownName(
-            f"there is no column {name}",
-            text=self.text,
-            start=span.start,
-            end=span.end,
-            hint=hint or did_you_mean(name, [each for each in known if not each.rpartition(".")[2].startswith("__")]),
-        )
+        return _unknown(self.text, name, span, known, hint)
 
 
 def names_in(tokens: Sequence[Token]) -> Iterator[Chain]:

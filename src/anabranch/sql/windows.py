@@ -186,6 +186,10 @@ def _along(call: Call[Figure]) -> list[Figure]:
 def _check_units(text: str, call: Call[Figure], attribute: str) -> None:
     """Lengths of time go along times, rows along row numbers, and all of one call are alike."""
     figures = _along(call)
+    mixed = [figure for figure in figures if (figure.unit == "time") != (figures[0].unit == "time")]
+    if mixed:
+        hint = "SLIDE_BY_ROW (RATTR and SATTR in brackets) has windows of a length that move by rows"
+        raise _wrong(text, mixed[0].span, "the figures of a window are all lengths of time, or all numbers", hint)
     for figure in figures:
         timed = figure.unit == "time"
         if timed and attribute == "row_num":
@@ -194,9 +198,13 @@ def _check_units(text: str, call: Call[Figure], attribute: str) -> None:
             what = "ARRIVAL_TS is a time" if attribute == "arrival_ts" else "event time is a time"
             hint = "name ROW_NUM to count rows: DESCRIPTOR(row_num)"
             raise _wrong(text, figure.span, f"{what}, and its windows have lengths of time", hint)
-        if timed != (figures[0].unit == "time"):
-            hint = "SLIDE_BY_ROW (RATTR and SATTR in brackets) has windows of a length that move by rows"
-            raise _wrong(text, figure.span, "the figures of a window are all lengths of time, or all numbers", hint)
+        if figure.unit == "rows" and attribute == "column":
+            column = call.time.last if call.time is not None else "the event time"
+            hint = (
+                "name ROW_NUM to count rows: DESCRIPTOR(row_num), WA row-num;"
+                " a column of times wants a length of time, as in 5 SECONDS, one of numbers a plain number, as in 5"
+            )
+            raise _wrong(text, figure.span, f"rows are counted by ROW_NUM, and {column} is a column", hint)
     every = call.figures.get("every")
     if every is not None and every.unit == "time":
         raise _wrong(text, every.span, "SLIDE_BY_ROW moves by rows", "as in 5 ROWS")

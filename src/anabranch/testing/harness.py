@@ -28,6 +28,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -35,6 +36,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from anabranch.engine.live import hashable
 from anabranch.errors import UsageError
 from anabranch.ledger.crash import VARIABLE
 from anabranch.session import Session, connect
@@ -194,12 +196,15 @@ class Harness:
 
     def emitted(self, view: str) -> list[Row]:
         """The changes of a view added up: what a reader of them holds."""
-        counts: dict[Row, int] = {}
+        counts: Counter[Row] = Counter()
+        rows: dict[Row, Row] = {}
         for change in self.changes(view):
-            counts[change.row] = counts.get(change.row, 0) + change.diff
-        negative = [row for row, count in counts.items() if count < 0]
+            key = tuple(hashable(value) for value in change.row)
+            counts[key] += change.diff
+            rows.setdefault(key, change.row)
+        negative = [rows[key] for key, count in counts.items() if count < 0]
         assert not negative, f"{view} took back rows that it had not shown: {negative}"
-        return sorted_rows(row for row, count in counts.items() for _ in range(count))
+        return sorted_rows(rows[key] for key, count in counts.items() for _ in range(count))
 
     def batch(self, text: str, /, **streams: Iterable[Given]) -> list[Row]:
         """The oracle: a SELECT run by Spark as one batch query over the given rows of each stream.

@@ -19,6 +19,7 @@ from anabranch.algebra.windows.sliding import (
     last_window_sql,
     pane_start_sql,
     shared_grain,
+    time_before_end,
     window_starts_sql,
     window_time,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "ranks",
     "sessions",
     "shared_grain",
+    "time_before_end",
     "window_starts_sql",
     "window_time",
 ]

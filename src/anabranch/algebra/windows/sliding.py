@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 from anabranch.algebra.windows.base import Context, Row, Rows, WindowType
 from anabranch.algebra.windows.sql import Engine, modulo, multiple, operand, shifted
 
-#: `window_time` is the last millisecond inside a window.
+#: `window_time` is the last millisecond inside a window, the last microsecond of one that is no longer than that.
 MILLISECOND = 1_000
 
 
@@ -131,9 +131,18 @@ def shared_grain(windows: Sequence[SlidingWindows]) -> tuple[int, int]:
     return grain, origin % grain
 
 
-def window_time(end: int) -> int:
-    """The event time of a window's result: the last millisecond before its end."""
-    return end - MILLISECOND
+def window_time(end: int, size: int) -> int:
+    """The event time of the result of a window of a size: the last millisecond before its end, if that is inside it.
+
+    >>> window_time(60_000_000, 60_000_000), window_time(1_500, 500)
+    (59999000, 1499)
+    """
+    return end - time_before_end(size)
+
+
+def time_before_end(size: int) -> int:
+    """How long before its end the event time of a window lies."""
+    return MILLISECOND if size > MILLISECOND else 1
 
 
 def pane_start_sql(micros: str, grain: int, origin: int, engine: Engine) -> str:

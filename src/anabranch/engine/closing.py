@@ -1,0 +1,216 @@
+"""Views that wait for windows which other rows than a row's own make: sessions, windows that end at rows, landmarks.
+
+What has closed is looked for in the answer, row by row. An answer is computed only where there is something to show:
+for keys that have a window which ends between the progress before a commit and the progress after it, and for those
+that have late rows. Other rows change windows that are still open, and these are not shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from anabranch.algebra.progress import END
+from anabranch.engine import read, sessions
+from anabranch.engine.emit import EARLIEST, Closing
+from anabranch.engine.late import LateRows
+from anabranch.engine.moves import key_bounds
+from anabranch.ledger import DataFile
+from anabranch.plan.catalog import Ends, View
+from anabranch.plan.windows import micros_sql
+from anabranch.sql.lexer import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from anabranch.engine.maintain import Maintainer
+
+#: The bounds of keys that are further than their stream, for Spark.
+MARKS = "@marks"
+
+
+def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...]:
+    """The changes of a view that waits for such windows."""
+    if view.ends is None:
+        if not maintainer.touches(view) and maintainer.progress(view, 0) == maintainer.progress(view, 1):
+            return ()
+        return _whole(maintainer, view)
+    return _Wait(maintainer, view, view.ends).changes()
+
+
+def closed(maintainer: Maintainer, view: View, frame: DataFrame) -> DataFrame:
+    """The rows of an answer whose windows have closed, where a view waits for that; `frame` has the whole key."""
+    if not view.closing:
+        return frame
+    bounds = bounds_of(maintainer, view)
+    if bounds.after == END:
+        return frame
+    type = next(field.type for field in view.fields if field.name == view.closing)
+    column = f"__r.{quote_name(view.closing)}"
+    end = f"unix_micros({column})" if type == "timestamp" else column
+    _, after, marks = _spark_bounds(bounds, view.keys[bounds.keys.index].name if bounds.keys is not None else "")
+    text = f"SELECT __r.* FROM `@rows` AS __r{marks} WHERE {end} + {view.times[view.closing]} <= {after}"
+    return maintainer.core.frames.sql(text, {"@rows": frame, **_marks(maintainer, bounds)})
+
+
+def bounds_of(maintainer: Maintainer, view: View) -> Closing:
+    """Up to where the windows of a view had closed and have closed, those of some keys further than the others."""
+    keys = key_bounds(maintainer.core, maintainer.catalog, view, maintainer.before, maintainer.moves)
+    return Closing(maintainer.progress(view, 0), maintainer.progress(view, 1), keys)
+
+
+def _whole(maintainer: Maintainer, view: View) -> tuple[DataFile, ...]:
+    return maintainer.minus_shown(view, closed(maintainer, view, maintainer.fresh(view)), None)
+
+
+def _marks(maintainer: Maintainer, bounds: Closing) -> dict[str, DataFrame]:
+    if bounds.keys is None:
+        return {}
+    return {MARKS: maintainer.core.spark.createDataFrame(bounds.marks())}
+
+
+def _spark_bounds(bounds: Closing, column: str) -> tuple[str, str, str]:
+    """For a row __r with a key: its bounds before and after, and what to join for them."""
+    before, after = (str(EARLIEST if bound is None else bound) for bound in (bounds.before, bounds.after))
+    if bounds.keys is None:
+        return before, after, ""
+    part = f"coalesce('=' || CAST(__r.{quote_name(column)} AS STRING), '')"
+    return (
+        f"greatest({before}, coalesce(__m.before, {before}))",
+        f"greatest({after}, coalesce(__m.after, {after}))",
+        f" LEFT JOIN `{MARKS}` AS __m ON __m.part = {part}",
+    )
+
+
+class _Wait:
+    """A view that waits, in one commit."""
+
+    def __init__(self, maintainer: Maintainer, view: View, ends: Ends) -> None:
+        self.maintainer = maintainer
+        self.view = view
+        self.ends = ends
+        self.bounds = bounds_of(maintainer, view)
+        #: The stream that is read, where its files tell which event times they hold.
+        self.stream = sessions.stream_of(maintainer, view)
+
+    def changes(self) -> tuple[DataFile, ...]:
+        maintainer, view, late = self.maintainer, self.view, self._late()
+        if self.ends.every:
+            # A row can have windows before it that had none: whatever comes, all of them are looked at.
+            passed = [self.ends.passed(bound) for bound in (self.bounds.before, self.bounds.after)]
+            if passed[0] == passed[1] and not maintainer.touches(view):
+                return ()
+            return _whole(maintainer, view)
+        parts = [rows for rows in (late, self._closing()) if rows is not None]
+        if not parts:
+            return ()
+        columns = [quote_name(each) for each in parts[-1].columns if each != "_diff"]
+        rows = reduce(lambda one, other: one.unionAll(other), (each.select(*columns) for each in parts))
+        found = sessions.spans(maintainer, view, rows)
+        if found is not None:
+            return maintainer.difference_within(view, found)
+        if view.node != "keyed":
+            return () if rows.isEmpty() else _whole(maintainer, view)
+        keys = self._keys(rows).toArrow()
+        if not keys.num_rows:
+            return ()
+        return maintainer.closed_difference(view, maintainer.core.spark.createDataFrame(keys))
+
+    def _keys(self, rows: DataFrame) -> DataFrame:
+        """The keys of rows of the input, with their types."""
+        touch = next(each for each in self.view.touches if each.input == self.ends.input)
+        return self.maintainer.keys_of(self.view, touch, rows)
+
+    # ---- rows that came late
+
+    def _late(self) -> DataFrame | None:
+        """The new rows that can be in windows that had closed; None for none. They are counted, and can fail a run."""
+        bound = self.ends.passed(self.bounds.furthest_before)
+        if bound is None or not self._any_before(bound):
+            return None
+        new = self.maintainer.delta(self.view, self.ends.input)
+        if new is None:
+            return None
+        before, _, marks = _spark_bounds(self.bounds, self._key())
+        if self.ends.every:
+            before = str(bound)
+        text = f"SELECT __r.* FROM `@rows` AS __r{marks} WHERE {self._time('__r.')} < {before}"
+        late = self.maintainer.core.frames.sql(text, {"@rows": new, **_marks(self.maintainer, self.bounds)})
+        came, gone = "count(*)", "0"
+        if "_diff" in late.columns:  # what is taken back corrects what was shown, and is no row that came
+            came, gone = (f"coalesce(sum(abs(_diff)) FILTER (WHERE _diff {sign} 0), 0)" for sign in "><")
+        ((rows, taken),) = late.selectExpr(came, gone).collect()
+        if not rows and not taken:
+            return None
+        found = LateRows(self.view, None, None, rows)
+        if not self.maintainer.corrects:
+            replace(found, rows=rows + taken).check()
+        self.maintainer.late += [found] if rows else []
+        return late
+
+    def _any_before(self, bound: int) -> bool:
+        """Whether new rows may have earlier event times, as far as their files tell."""
+        if self.stream is None:
+            return True
+        files = self.maintainer.added.get(self.stream.rows_table, ())
+        return any(file.low is None or file.low < bound for file in files)
+
+    # ---- windows that close
+
+    def _closing(self) -> DataFrame | None:
+        """The rows that windows end with which close in this commit; None for none."""
+        least, most = self.bounds.furthest_before, self.bounds.furthest_after
+        if most is None or all(before == after for before, after in self.bounds.moves()):
+            return None
+        if self.bounds.keys is not None:
+            least = self.bounds.before
+        low = None if least is None else least - self.ends.after + 1
+        high = None if most == END else most - self.ends.after + 1
+        rows = self._between(low, None if high is None else high + self.ends.gap)
+        if rows is None:
+            return None
+        before, after, marks = _spark_bounds(self.bounds, self._key())
+        time = self._time("__r.")
+        last = "true"
+        if self.ends.gap:
+            # The last row of a session: none comes behind it within the gap.
+            apart = ", ".join(f"__r.{quote_name(name)}" for name in self.ends.apart)
+            by = f"PARTITION BY {apart} " if apart else ""
+            last = f"coalesce(lead({time}) OVER ({by}ORDER BY {time}) - {time} > {self.ends.gap}, true)"
+        end = f"__time + {self.ends.after}"
+        text = (
+            f"SELECT * EXCEPT (__time, __last, __before, __after) FROM (SELECT __r.*, {time} AS __time,"
+            f" {last} AS __last, {before} AS __before, {after} AS __after FROM `@rows` AS __r{marks})"
+            f" WHERE __last AND {end} > __before AND {end} <= __after"
+        )
+        return self.maintainer.core.frames.sql(text, {"@rows": rows, **_marks(self.maintainer, self.bounds)})
+
+    def _between(self, low: int | None, high: int | None) -> DataFrame | None:
+        """All rows of the input with event times in [low, high); None where no file has any."""
+        maintainer, after = self.maintainer, self.maintainer.after
+        if self.stream is not None:
+            table, fields = self.stream.rows_table, self.stream.seen_as(self.ends.input)
+            if not after.table_paths(maintainer.core.ledger, table, low, high):
+                return None
+            rows = maintainer.core.table_frame(table, fields, after, low, high)
+        elif self.ends.input in self.view.streams:
+            stream = maintainer.catalog.stream(self.view.streams[self.ends.input])
+            rows = read.rows_frame(maintainer.core, stream, self.ends.input, after)
+        else:
+            below = maintainer.catalog.view(self.view.views[self.ends.input])
+            rows = read.view_frame(maintainer.core, maintainer.catalog, below, after)
+        time = self._time()
+        rows = rows.where(f"{time} >= {low}") if low is not None else rows
+        return rows.where(f"{time} < {high}") if high is not None else rows.where(f"{time} IS NOT NULL")
+
+    def _time(self, row: str = "") -> str:
+        return micros_sql(f"{row}{quote_name(self.ends.time)}")
+
+    def _key(self) -> str:
+        """The column of the input's rows that progress goes by, where each of its values has its own."""
+        keys = self.bounds.keys
+        if keys is None:
+            return ""
+        narrow = next(each for each in self.view.narrows if each.input == self.ends.input)
+        return narrow.columns[keys.index] or ""

@@ -1,0 +1,159 @@
+"""Which sessions new rows touch: the event times between which all rows lie that these sessions are made of.
+
+A session is a chain of rows of one key, none further than the gap from the next. From the rows of a commit the chain is
+followed to both sides, over the rows that the stream has, as far as it goes; no row beyond its ends has a say in it.
+New rows that join two sessions are links of one chain like any others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from anabranch.algebra.reach import Range
+from anabranch.duck import path_list, quoted, timestamp
+from anabranch.plan.catalog import Ends, Stream, View
+from anabranch.plan.windows import micros_sql
+from anabranch.sql.lexer import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from anabranch.engine.maintain import Maintainer
+
+#: How many gaps far rows are looked at first, how much further each time, and how often.
+FIRST, FURTHER, TIMES = 8, 16, 4
+#: Of more keys than this, all rows are read.
+MOST_KEYS = 200_000
+SEEDS = "_seeds"
+#: A column that is the same for all keys: sessions without any are those of one key.
+ALL = "one"
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The keys that rows touch, k0 and so on, each with the times `low` and `high` of the first and the last row of
+    what they touch; None for no rows. `within` has all of these; `input` the rows, in which `time` is the event time. A
+    row of the answer is from the session that has a row at the time `during`."""
+
+    touched: DataFrame | None
+    within: dict[str, Range]
+    input: str
+    time: str
+    during: str
+
+
+def spans(maintainer: Maintainer, view: View, rows: DataFrame) -> Spans | None:
+    """The sessions that rows of the input of a view touch; None where the whole keys have to be computed."""
+    import duckdb
+
+    ends, stream = view.ends, stream_of(maintainer, view)
+    if ends is None or stream is None or not ends.told:
+        return None
+    seeds = _seeds(view, ends, rows).limit(MOST_KEYS + 1).toArrow()
+    if seeds.num_rows > MOST_KEYS:
+        return None
+    nothing = Spans(None, {}, ends.input, micros_sql(f"__r.{quote_name(ends.time)}"), _during(view, ends))
+    if not seeds.num_rows:
+        return nothing
+    try:
+        found = _followed(maintainer, view, ends, stream, seeds)
+    except duckdb.Error:  # a type that it does not compare as Spark does, say
+        return None
+    if found is None:
+        return None
+    low, high = (_most(found.column(name), name) for name in ("low", "high"))
+    return replace(nothing, touched=maintainer.core.spark.createDataFrame(found), within={ends.input: (low, high)})
+
+
+def _during(view: View, ends: Ends) -> str:
+    """When the first or the last row of the session was that a row of the answer is from."""
+    if ends.starts:
+        return f"unix_micros(__r.{quote_name(ends.starts[0])})"
+    end = ends.columns[0]
+    return f"unix_micros(__r.{quote_name(end)}) + {view.times[end] - ends.after}"
+
+
+def stream_of(maintainer: Maintainer, view: View) -> Stream | None:
+    """The stream that has the windows of a view, where the files of its rows are all of them and tell their times."""
+    ends = view.ends
+    id = view.streams.get(ends.input) if ends is not None else None
+    stream = maintainer.catalog.stream(id) if id is not None else None
+    if ends is None or stream is None or (stream.time or "").lower() != ends.time.lower():
+        return None
+    if stream.kept_since != 0 and stream.source is not None:
+        return None  # what came before is read from its source
+    return stream if any(each.name == stream.time and each.type == "timestamp" for each in stream.fields) else None
+
+
+def _columns(view: View, ends: Ends) -> list[str]:
+    """The columns of the rows of the input that hold the key."""
+    columns = next((each.columns for each in view.narrows if each.input == ends.input), ())
+    return [column or "" for column in columns]
+
+
+def _seeds(view: View, ends: Ends, rows: DataFrame) -> DataFrame:
+    """The keys of rows, with the first and the last event time of each."""
+    from pyspark.sql.functions import expr
+
+    keys = zip(_columns(view, ends), view.keys, strict=True)
+    items = [f"CAST({quote_name(column)} AS {key.type}) AS k{index}" for index, (column, key) in enumerate(keys)]
+    by = [f"k{index}" for index in range(len(items))] + [ALL]
+    items += [f"1 AS {ALL}", f"{micros_sql(quote_name(ends.time))} AS __time"]
+    timed = rows.selectExpr(*items).where("__time IS NOT NULL")
+    return timed.groupBy(*by).agg(expr("min(__time) AS low"), expr("max(__time) AS high"))
+
+
+def _followed(maintainer: Maintainer, view: View, ends: Ends, stream: Stream, seeds: Any) -> Any:
+    """Keys with the first and the last time of the chains that their rows are in, followed further and further."""
+    from anabranch.engine.emit import FAR, connection
+
+    duck, after = connection(), maintainer.after
+    low, high = (_most(seeds.column(name), name) for name in ("low", "high"))
+    time, far = quoted(stream.time or ""), FIRST * ends.gap
+    duck.register(SEEDS, seeds)
+    try:
+        for _ in range(TIMES):
+            paths = after.table_paths(maintainer.core.ledger, stream.rows_table, low - far, high + far + 1)
+            if not paths:
+                return None
+            files = f"read_parquet({path_list(paths)}, union_by_name = true)"
+            since, until = (timestamp(str(each)) for each in (max(low - far, -FAR), min(high + far, FAR)))
+            near = f"{time} BETWEEN {since} AND {until}"
+            rows = f"(SELECT *, epoch_us({time}) AS __t FROM {files} WHERE {near})"
+            found: Any = duck.sql(chains_sql(rows, _columns(view, ends), ends.gap, far)).to_arrow_table()
+            if all(found.column("whole").to_pylist()):
+                return found.drop_columns(["whole"])
+            far *= FURTHER
+    finally:
+        duck.unregister(SEEDS)
+    return None
+
+
+def chains_sql(rows: str, columns: Sequence[str], gap: int, far: int) -> str:
+    """For each key of `_seeds`, the first and the last time `__t` of the chain of rows that goes from its low to its
+    high; no further than `far` to each side, and whether that is the `whole` of it."""
+    same = [f"r.{quoted(column)} IS NOT DISTINCT FROM s.k{index}" for index, column in enumerate(columns)]
+    keys = ", ".join([*(f"k{index}" for index in range(len(columns))), ALL])
+    links = (
+        f"SELECT s.*, r.__t AS t FROM {rows} r JOIN {SEEDS} s ON {' AND '.join(same) or 'true'}"
+        f" WHERE r.__t BETWEEN s.low - {far} AND s.high + {far}"
+        f" UNION ALL SELECT *, low FROM {SEEDS} UNION ALL SELECT *, high FROM {SEEDS}"
+    )
+    steps = (
+        "SELECT *, t - lag(t) OVER chain AS behind, lead(t) OVER chain - t AS ahead"
+        f" FROM ({links}) WINDOW chain AS (PARTITION BY {keys} ORDER BY t)"
+    )
+    first = f"max(t) FILTER (WHERE t <= low AND (behind IS NULL OR behind > {gap}))"
+    last = f"min(t) FILTER (WHERE t >= high AND (ahead IS NULL OR ahead > {gap}))"
+    return (
+        f"SELECT {keys}, first AS low, last AS high, first - {gap} >= low - {far} AND last + {gap} <= high + {far}"
+        f" AS whole FROM (SELECT {keys}, low, high, {first} AS first, {last} AS last FROM ({steps}) GROUP BY ALL)"
+    )
+
+
+def _most(column: Any, name: str) -> int:
+    import pyarrow.compute as pc
+
+    return int((pc.min if name == "low" else pc.max)(column).as_py())
