@@ -70,6 +70,7 @@ class Build:
         self.cut = cut
         self.inline = inline
         self.binder = Binder(tree.text, tree.catalog, query)
+        self.binder.ctes = {**{name: tree.named[name] for name in ctes}, **self.binder.ctes}
         self.views: dict[str, View] = {}  # placeholder -> node below, or a view of the catalog
         self.edits: list[Edit] = []
         self.blocks: list[tuple[Block, Placed]] = []

@@ -177,6 +177,7 @@ class Tree:
         self.placed = 0
         self.joined: list[Span] = []  # the tables outside that are asked
         self.by_key = False  # whether what is being made shows its answers key by key
+        self.named: dict[str, Query] = {}  # the common table expressions that what is being made can name
         self.whole: Query | None = None
         self.splits: list[Edit] | None = None  # what makes two nodes of one that groups a join; None: nothing does
         self.pairs: list[str] = []  # and what the one below is called then
@@ -209,9 +210,11 @@ class Tree:
         ctes = dict(ctes)
         emission = said(query)
         outside, self.by_key = self.by_key, self.by_key or (emission is not None and emission.by_key)
+        around, self.named = self.named, dict(self.named)
         cut = emit != "read"
         inline: list[tuple[str, Query]] = []
         for (name, inner), columns in zip(query.ctes, query.cte_columns, strict=True):
+            self.named[name.lower()] = inner
             if self.reads_live(inner, ctes) and (cut or inner.emits):
                 node = self.below(inner, ctes)
                 if columns:
@@ -223,7 +226,7 @@ class Tree:
                 ctes.pop(name.lower(), None)
         build = Build(self, query, ctes, cut, inline)
         view = build.view(emit, counted=emission is not None and emission.counting is not None)
-        self.by_key = outside
+        self.by_key, self.named = outside, around
         if emission is not None:
             view = self._with_emission(view, emission, query)
         return view
