@@ -17,7 +17,6 @@ from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Stream, Table, View
-from anabranch.plan.describe import append_only
 from anabranch.plan.keys import INTEGERS
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
@@ -258,8 +257,6 @@ class _Query:
             return file_rows([], below.fields)
         columns = _columns(below.fields)
         changed = self.warm.relation(below.changes_table, snapshot, (*below.fields, Field("_diff", "bigint")))
-        if append_only(below, self.catalog):
-            return f"(SELECT {columns} FROM (SELECT *, unnest(range(_diff)) FROM {changed}))"
         net = f"SELECT {columns}, sum(_diff) AS _n FROM {changed} GROUP BY {columns} HAVING sum(_diff) > 0"
         return f"(SELECT {columns} FROM (SELECT *, unnest(range(CAST(_n AS BIGINT))) FROM ({net})))"
 
