@@ -8,6 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.reach import Near, chained
+from anabranch.algebra.windows import MILLISECOND
 from anabranch.plan.bands import find_bands
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
@@ -366,14 +367,16 @@ class Build:
         One that comes from n inputs is at most n - 1 steps from each row that says whether it does.
         """
         placeholders = self._apart(inputs)
-        found = find_bands(select, inputs, [frozenset(self._own_times(each)) for each in inputs], self.text)
-        near = tuple(
-            Near(placeholders[one[0]], placeholders[other[0]], least, most)
-            for one, other, least, most in found
-            if all(self._passes(self._known(inputs[index].relation)) for index in (one[0], other[0]))
-        )
+        near: list[Near] = []
+        for one, other, least, most in find_bands(select, inputs, list(map(self._row_times, inputs)), self.text):
+            known = [self._known(inputs[index].relation) for index in (one[0], other[0])]
+            if all(map(self._passes, known)):
+                # The time of a window that is no longer than that is as near to its rows.
+                wider = MILLISECOND * sum(isinstance(each, View) for each in known)
+                least, most = (None if least is None else least - wider), (None if most is None else most + wider)
+                near.append(Near(placeholders[one[0]], placeholders[other[0]], least, most))
         live = [name for name in placeholders if name]
-        return near, 2 * (len(live) - 1) if chained(near, live) else 0
+        return tuple(near), 2 * (len(live) - 1) if chained(near, live) else 0
 
     def _apart(self, inputs: Sequence[Input]) -> list[str]:
         """The placeholders of inputs, each one of its own though some read the same; none for static tables."""
@@ -442,6 +445,16 @@ class Build:
         if isinstance(known, Stream):
             return [known.time.lower()] if known.time is not None else []
         return [name.lower() for name in known.times] if isinstance(known, View) else []
+
+    def _row_times(self, each: Input) -> frozenset[str]:
+        """The event times of an input that are those of its rows, and not bounds of windows that a query put them into."""
+        known = self._known(each.relation)
+        own = self._own_times(each)
+        if isinstance(known, View):
+            own = [
+                name for name in own if any(shift == 1 for time, shift in known.times.items() if time.lower() == name)
+            ]
+        return frozenset(own)
 
     def _known(self, relation: Relation) -> object:
         """The stream, view or table behind a relation."""
