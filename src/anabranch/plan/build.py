@@ -447,14 +447,11 @@ class Build:
         return [name.lower() for name in known.times] if isinstance(known, View) else []
 
     def _row_times(self, each: Input) -> frozenset[str]:
-        """The event times of an input that are those of its rows, and not bounds of windows that a query put them into."""
+        """The event times of an input that are those of its rows, not bounds of windows that a query put them into."""
         known = self._known(each.relation)
-        own = self._own_times(each)
-        if isinstance(known, View):
-            own = [
-                name for name in own if any(shift == 1 for time, shift in known.times.items() if time.lower() == name)
-            ]
-        return frozenset(own)
+        own = frozenset(self._own_times(each))
+        bounds = {name.lower() for name, shift in known.times.items() if shift != 1} if isinstance(known, View) else ()
+        return own.difference(bounds)
 
     def _known(self, relation: Relation) -> object:
         """The stream, view or table behind a relation."""
