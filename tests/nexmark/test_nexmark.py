@@ -142,7 +142,7 @@ def mixed_runs() -> list[tuple[str, list[Row]]]:
     for stream in STREAMS:
         mixed = shuffled(rows(stream)[1][THERE:], chance)
         while mixed:
-            size = chance.randint(1, 40)
+            size = chance.randint(1, 20)
             runs.append((stream, mixed[:size]))
             mixed = mixed[size:]
     return shuffled(runs, chance)
