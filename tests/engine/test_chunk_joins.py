@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -83,6 +84,82 @@ def test_the_queries_as_printed(home: Harness) -> None:
         """SELECT later.id, earlier.id FROM CDRS later JOIN CDRS earlier USING (caller, callee)
            WHERE later.t_s - earlier.t_s < 0.2 AND (later.t_s, later.id) > (earlier.t_s, earlier.id)"""
     )) == [(2, 1), (3, 2), (5, 4), (6, 4), (6, 5), (7, 5), (7, 6), (9, 8)]  # fmt: skip
+
+
+def test_what_each_epoch_of_a_self_join_adds(home: Harness) -> None:
+    """The newest chunk meets the twelve newest: a pair of two chunks comes in one direction, and never again."""
+    home.sql("CREATE STREAM calls (caller STRING, callee STRING, ts TIMESTAMP, id INT, WATERMARK FOR ts AS ts)")
+    pairs = ("SELECT {} a.id AS x, b.id AS y, window_end AS e"
+             " FROM STREAM(calls, 'CUT ON ts BY 5 SECS', 'BLOCK', 1) a,"
+             " STREAM(calls, 'CUT ON ts BY 5 SECS', 'BLOCK', 12) b"
+             " WHERE a.caller = b.caller AND a.callee = b.callee")  # fmt: skip
+    near = "{0}.ts > {1}.ts AND {0}.ts < {1}.ts + INTERVAL 200 MILLISECONDS"
+    doubled = f"{pairs.format('DISTINCT')} AND (({near.format('a', 'b')}) OR ({near.format('b', 'a')}))"
+    home.sql(f"CREATE VIEW doubled AS {doubled} EMIT ON WINDOW CLOSE")
+    calls = [(caller, callee, at(float(seconds)), id) for caller, callee, seconds, id in CALLS]
+    ended = {}
+    for epoch, rows in ((None, calls[:4]), (0, calls[4:9]), (1, [("A", "B", at(55), 11)]), (11, calls[9:])):
+        home.insert("calls", rows)
+        ended[home.session.version] = epoch  # which one these rows end
+    # Calls 1 and 3 are 200 ms apart, and so are 4 and 7; 4 is of an older chunk, which the newest one looks back at.
+    second = [(5, 4), (5, 6), (5, 7), (6, 4), (6, 5), (6, 7), (7, 5), (7, 6)]
+    expected = {0: [(1, 2), (2, 1), (2, 3), (3, 2)], 1: second, 11: []}
+    changes = home.changes("doubled")
+    assert all((change.diff, label(change.row[2], 5)) == (1, ended[change.version]) for change in changes)
+    for epoch, added in expected.items():
+        assert sorted(change.row[:2] for change in changes if ended[change.version] == epoch) == added
+    met = home.query(f"{pairs.format('')} AND a.caller = 'A' AND a.id > 3")
+    seen = [(11, 11, 1), (11, 11, 2), (11, 11, 3), (11, 11, 11), (12, 10, 10), (12, 10, 11)]
+    assert sorted((label(end, 5), x, y) for x, y, end in met) == seen  # in epoch 12 chunk 0 is the thirteenth
+
+
+#: The newest chunks kept of each side, and how many pairs of equal values epochs 0 to 3 give, in both ways.
+COUNTS = [
+    (1, 1, [1, 1, 1, 0], [1, 1, 1, 0]),
+    (2, 1, [1, 3, 1, 1], [1, 3, 1, 1]),
+    (1, 2, [1, 2, 2, 0], [1, 2, 2, 0]),
+    (1, 4, [1, 2, 2, 2], [1, 2, 2, 2]),
+    (2, 2, [1, 5, 3, 2], [1, 4, 2, 1]),
+    (4, 4, [1, 5, 7, 11], [1, 4, 2, 4]),
+]
+#: The pairs of two with two chunks: the value, and the chunks it is in.
+PAIRS = {
+    "EVERY EPOCH": ["b00", "a01 b00 b01 b10 b11", "a21 b11 c22", "a23 c22"],
+    "ONCE": ["b00", "a01 b01 b10 b11", "a21 c22", "a23"],
+}
+
+
+def test_how_many_pairs_each_epoch_gives(home: Harness) -> None:
+    """Each epoch comes whole when it ends, and what it gives is that of the windows of chunks that it sees."""
+    chunks = {"s": ["ab", "b", "ca", "b"], "t": ["b", "ab", "c", "a"]}
+    for stream in chunks:
+        home.sql(f"CREATE STREAM {stream} (v STRING, l INT, ts TIMESTAMP, WATERMARK FOR ts AS ts)")
+    query = ("SELECT a.v AS v, a.l AS i, b.l AS j, window_end AS e"
+             " FROM STREAM(s, 'CUT ON ts BY 10 SECS', 'BLOCK', {}, '{}') a,"
+             " STREAM(t, 'CUT ON ts BY 10 SECS', 'BLOCK', {}) b WHERE a.v = b.v")  # fmt: skip
+    for mode in PAIRS:
+        home.sql(f"CREATE VIEW in_{mode[:4]} AS {query.format(2, mode, 2)} EMIT ON WINDOW CLOSE")
+    ended = []
+    for number in range(4):
+        for stream, values in chunks.items():
+            home.insert(stream, [(value, number, at(10 * number + 5)) for value in values[number]])
+        ended.append(home.session.version)
+    for stream in chunks:
+        home.advance(stream, at(40))
+    ended = [*ended[1:], home.session.version]
+    for mode, expected in PAIRS.items():
+        changes = home.changes(f"in_{mode[:4]}")
+        assert all((change.diff, change.version) == (1, ended[label(change.row[3], 10)]) for change in changes)
+        given = [[change.row[:3] for change in changes if change.version == version] for version in ended]
+        assert [" ".join(sorted(f"{v}{i}{j}" for v, i, j in rows)) for rows in given] == expected
+    cases = [(m, n, mode) for m, n, *_ in COUNTS for mode in PAIRS]
+    found = Counter(home.query(" UNION ALL ".join(
+        f"SELECT {m} AS m, {n} AS n, '{mode}' AS mode, e FROM ({query.format(m, mode, n)})" for m, n, mode in cases
+    )))  # fmt: skip
+    for m, n, *counts in COUNTS:
+        for mode, each in zip(PAIRS, counts, strict=True):
+            assert [found[m, n, mode, at(10 * epoch + 10)] for epoch in range(4)] == each, f"{m} with {n}, {mode}"
+    assert found.total() == sum(sum(every) + sum(once) for _, _, every, once in COUNTS)
 
 
 def test_an_epoch_closes_with_the_slower_stream_and_late_rows_correct_it(home: Harness) -> None:
