@@ -22,7 +22,7 @@ from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import Analyze, grouped_tokens
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.keys import limited
-from anabranch.plan.rewriting import rewritten
+from anabranch.plan.rewriting import rewritten_throughout
 from anabranch.plan.scope import Scope, Unfit, span_of, types_of
 from anabranch.sql.calls import (
     Call,
@@ -36,7 +36,6 @@ from anabranch.sql.calls import (
     window_calls,
 )
 from anabranch.sql.columns import names_in, of_the_language
-from anabranch.sql.cursor import MAX_QUERIES
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import Expression, Query, Select
@@ -50,12 +49,11 @@ _Tokens = tuple[Token, ...]
 
 def without_grouping_sets(text: str, query: Query, catalog: Catalog, analyze: Analyze) -> tuple[str, Query]:
     """The query with its sets of groups as unions."""
-    for _ in range(MAX_QUERIES):
-        edits = _next(text, query, Binder(text, catalog, query), analyze)
-        if not edits:
-            break
-        text, query = rewritten(text, query, edits)
-    return text, query
+
+    def step(text: str, query: Query) -> list[Edit]:
+        return _next(text, query, Binder(text, catalog, query), analyze)
+
+    return rewritten_throughout(text, query, step)
 
 
 def _next(text: str, query: Query, binder: Binder, analyze: Analyze) -> list[Edit]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from anabranch.errors import Rewritten
+from anabranch.sql.cursor import MAX_QUERIES
 from anabranch.sql.lexer import Span
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Edit, splice
@@ -22,3 +23,13 @@ def rewritten(text: str, query: Query, edits: Iterable[Edit]) -> tuple[str, Quer
     (statement,) = parse(Rewritten(made.text, text, place))
     assert isinstance(statement, SelectStatement)
     return statement.text, statement.query
+
+
+def rewritten_throughout(text: str, query: Query, step: Callable[[str, Query], Sequence[Edit]]) -> tuple[str, Query]:
+    """The query with the edits of one step after the other made, until there are none."""
+    for _ in range(MAX_QUERIES):
+        edits = step(text, query)
+        if not edits:
+            break
+        text, query = rewritten(text, query, edits)
+    return text, query

@@ -27,11 +27,10 @@ from anabranch.plan.blocks import Analyze, aggregates_in
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.keys import INNER, INTEGERS
 from anabranch.plan.outside import asked_table
-from anabranch.plan.rewriting import rewritten
+from anabranch.plan.rewriting import rewritten_throughout
 from anabranch.plan.scope import Scope, Unfit, span_of, types_of
 from anabranch.sql.calls import aggregate_calls, chains, clock_calls, closing, conjuncts, generators, split_commas
 from anabranch.sql.columns import names_in, of_the_language
-from anabranch.sql.cursor import MAX_QUERIES
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name, words
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import Query, Relation, Select, SetOperation
@@ -48,12 +47,11 @@ _SEMI, _ANTI, _LEFT = "LEFT SEMI JOIN", "LEFT ANTI JOIN", "LEFT JOIN"
 
 def without_subqueries(text: str, query: Query, catalog: Catalog, analyze: Analyze) -> tuple[str, Query]:
     """The query with such subqueries made joins."""
-    for _ in range(MAX_QUERIES):
-        edits = _next(text, query, Binder(text, catalog, query), analyze)
-        if not edits:
-            break
-        text, query = rewritten(text, query, edits)
-    return text, query
+
+    def step(text: str, query: Query) -> list[Edit]:
+        return _next(text, query, Binder(text, catalog, query), analyze)
+
+    return rewritten_throughout(text, query, step)
 
 
 def _next(text: str, query: Query, binder: Binder, analyze: Analyze) -> list[Edit]:
