@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from anabranch.testing import FakeClock, Harness
+from anabranch.engine import core
+from anabranch.sources.base import Stretch
+from anabranch.sources.rate import RateSource
+from anabranch.testing import FakeClock, Harness, assert_same_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -106,6 +109,72 @@ def test_rows_far_ahead_of_the_clock_do_not_move_progress(live: Harness) -> None
     live.sql("CREATE VIEW v AS SELECT count(*) AS c FROM r")
     assert live.table("v") == [(1000,)]  # they count all the same
     assert progress(live) == after(300 - 2)
+
+
+Runs = list[list[float]]
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Runs of a live source that brings what a test says: the event times of each, in seconds after noon."""
+    told: Runs = []
+
+    class Told(RateSource):
+        def next(self, position: Any, max_rows: int | None) -> Stretch | None:
+            run = 0 if position is None else position["run"] + 1
+            return Stretch({"run": run}, run, 16) if run < len(told) else None
+
+        def read(self, captured: list[Any]) -> DataFrame:
+            rows = [(int(second * 1_000_000), run) for run in captured for second in told[run]]
+            start = f"unix_micros(TIMESTAMP '{NOON}')"
+            return self.spark().createDataFrame(rows, "micros BIGINT, value BIGINT").selectExpr(
+                f"timestamp_micros({start} + micros) AS timestamp", "value",
+                "CAST(NULL AS STRING) AS _corrupt", "'told' AS _origin", "'0' AS _partition",
+            )  # fmt: skip
+
+    monkeypatch.setattr(core, "RateSource", Told)
+    return told
+
+
+FAR = 365 * 24 * 3600.0
+TENS = """SELECT window_start, count(*) AS c FROM TUMBLE(r, timestamp, INTERVAL 10 SECONDS)
+          GROUP BY window_start, window_end"""
+COUNTS = "SELECT progress, rows, late_rows, ahead_rows FROM sys.progress WHERE kind = 'stream'"
+
+
+def test_one_row_far_ahead_makes_no_honest_row_late(live: Harness, clock: FakeClock, runs: Runs) -> None:
+    live.sql(STREAM.format("rows_per_second => 1"))
+    live.sql(f"CREATE VIEW v AS {TENS} EMIT ON WINDOW CLOSE")
+    for run, bound in (([1, 8], 6), ([7, FAR, 9], 7), ([FAR], 7), ([8, 11], 9), ([9.5, 14], 12)):
+        runs.append([float(second) for second in run])
+        assert live.query(COUNTS)[0][0] == after(bound), run
+        clock.forward(5)
+    assert live.query(COUNTS) == [(after(12), 10, 0, 2)]
+    assert live.table("v") == [(after(0), 6)]
+    live.advance("r")
+    rows = [(after(second), index) for index, run in enumerate(runs) for second in run]
+    assert_same_rows(live.table("v"), live.batch(TENS, r=rows), "the row ahead counts all the same, in its own window")
+    assert live.query("SELECT * FROM sys.late_rows") == []
+
+
+def test_three_runs_of_nothing_but_rows_ahead_count(live: Harness, runs: Runs) -> None:
+    live.sql(STREAM.format("rows_per_second => 1"))
+    live.sql(f"CREATE VIEW v AS {TENS} EMIT ON WINDOW CLOSE")
+    ahead = [FAR, FAR + 3]
+    for run, bound in (([1.0], -1), (ahead, -1), (ahead, -1), ([2.0, FAR], 0), (ahead, 0), (ahead, 0)):
+        runs.append(run)
+        assert live.query(COUNTS)[0][0] == after(bound), "an honest row in between, and the count begins anew"
+    assert live.table("v") == []
+    live.reopen()
+    runs.append(ahead)
+    assert live.query(COUNTS) == [(after(FAR + 1), 13, 0, 11)], "the runs are counted across a restart"
+    assert live.table("v") == [(after(0), 2)]
+    runs.append([3.0])
+    assert live.table("v") == [(after(0), 3)], "now it is the clock's rows that are late, and they correct"
+    assert live.query(COUNTS) == [(after(FAR + 1), 14, 1, 11)]
+    live.advance("r")
+    rows = [(after(second), index) for index, run in enumerate(runs) for second in run]
+    assert_same_rows(live.table("v"), live.batch(TENS, r=rows))
 
 
 def test_a_stream_without_a_watermark_advances_by_hand_only(home: Harness) -> None:

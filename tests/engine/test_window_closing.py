@@ -249,3 +249,23 @@ def test_views_above_follow_what_windows_emit(home: Harness) -> None:
     assert home.table("at_read") == [(1, 3)], "a read has the rows of the archive"
     home.sql("CREATE VIEW later AS SELECT k, sum(c) AS c FROM v_archive GROUP BY k EMIT CHANGES")
     assert home.table("later") == [(1, 2)], "a view made late is the same as one made early"
+
+
+def test_a_sum_that_is_too_large_when_its_window_closes_is_told_by_spark(home: Harness) -> None:
+    """The sum of each run fits, and that of all runs does not: nothing is shown or taken in, until it fits again."""
+    windows = "HOP(s, ts, INTERVAL 5 SECONDS, INTERVAL 10 SECONDS)"
+    home.sql("CREATE STREAM s (k STRING, n BIGINT, ts TIMESTAMP, WATERMARK FOR ts ORDERED)")
+    home.sql(f"CREATE VIEW v AS SELECT sum(n) AS n FROM {windows} GROUP BY window_start, window_end, k"
+             " EMIT ON WINDOW CLOSE")  # fmt: skip
+    for second in (5, 6, 7):
+        home.insert("s", [("a", 2**62, at(second))])
+    with pytest.raises(QueryFailed, match="overflow"):
+        home.insert("s", [("b", 1, at(30))])
+    assert shown(home, "v") == []
+    home.insert("s", [("a", -(2**62), at(7)), ("a", -(2**62), at(8))])
+    home.insert("s", [("b", 1, at(30))])
+    assert shown(home, "v") == [(2**62,), (2**62,)]
+    with pytest.raises(QueryFailed, match="overflow"):
+        home.insert("s", [("a", 2**62, at(8))])  # late, and the sum that was shown is to be corrected
+    assert shown(home, "v") == [(2**62,), (2**62,)]
+    assert [run["late_rows"] for run in home.runs("s") if run["kind"] == "insert"] == [0] * 5

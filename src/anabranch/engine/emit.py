@@ -20,6 +20,7 @@ from anabranch.algebra.progress import END
 from anabranch.algebra.rules import highest
 from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_time
 from anabranch.duck import connect, counting_all, path_list, quoted, quoted_text, timestamp
+from anabranch.engine import read
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import Held, KeyBounds, Moves, hold, key_bounds, progress, shown_before
@@ -68,7 +69,22 @@ def changes(
     closing = Closing(before, after, key_bounds(core, catalog, view, snapshot, moves))
     if closing.furthest_after is None or not _anything_to_do(view, closing, added):
         return ()
-    return _by_duckdb(core, catalog, view, snapshot, closing, added, late)
+    import duckdb
+
+    try:
+        return _by_duckdb(core, catalog, view, snapshot, closing, added, late)
+    except duckdb.DataError:
+        _ask_spark(core, catalog, view, snapshot, closing, added)
+        raise
+
+
+def _ask_spark(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, closing: Closing, added: Added) -> None:
+    """Let Spark compute the windows that DuckDB has no value for: it tells of an overflow, say, in its own words."""
+    from anabranch.engine.maintain import overlaid
+
+    after = overlaid(snapshot, added)
+    whole = read.view_query(core, catalog, view, after, closed_by=closing.furthest_after)
+    whole.write.format("noop").mode("overwrite").save()
 
 
 def _within_budget(
