@@ -28,7 +28,7 @@ from anabranch.errors import (
     did_you_mean,
 )
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
-from anabranch.plan.bind import Binder, Bound
+from anabranch.plan.bind import Binder, Bound, refuse
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, to_json
 from anabranch.plan.describe import because, waiting
 from anabranch.plan.explain import unbounded_joins
@@ -802,12 +802,11 @@ def _refuse_start(text: str, query: Query, bound: Bound, start: str | int) -> No
         if reference.kind == "view":
             at = "NOW" if start == "now" else f"VERSION {start}"
             span = reference.relation.span if reference.relation is not None else query.span
-            raise NotSupported(
+            raise refuse(
+                text,
+                span,
                 f"START AT {at} is about the rows of streams, and this is a view, which is read as a whole",
-                text=text,
-                start=span.start,
-                end=span.end,
-                hint="say START AT where that view is made, or put a condition on the event time here",
+                "say START AT where that view is made, or put a condition on the event time here",
             )
 
 

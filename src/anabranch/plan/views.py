@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from anabranch.duck import quoted
-from anabranch.errors import NotSupported
 from anabranch.plan.bind import Binder, Bound, refuse
 from anabranch.plan.blocks import (
     STREAM,
@@ -221,22 +220,20 @@ def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
     tokens = [token for token in tokenize(text) if query.span.start <= token.start < query.span.end]
     for token in volatile_calls(tokens):
         what = "names who asks" if token.text.lower() in SESSION else "gives another value each time"
-        raise NotSupported(
+        raise refuse(
+            text,
+            Span(token.start, token.end),
             f"{token.text} {what}, so a view of it has no lasting answer",
-            text=text,
-            start=token.start,
-            end=token.end,
-            hint="compute it where the rows are made, or leave it out of the view and use it when reading the view",
+            "compute it where the rows are made, or leave it out of the view and use it when reading the view",
         )
     if not kept and not query.emits:
         return
     for name, span in clock_calls(tokens):
-        raise NotSupported(
+        raise refuse(
+            text,
+            span,
             f"{name} changes the answer without a row, and the changes of a view are those that rows make",
-            text=text,
-            start=span.start,
-            end=span.end,
-            hint="without a clause, a view of the clock is computed when it is read; or use the clock in that read",
+            "without a clause, a view of the clock is computed when it is read; or use the clock in that read",
         )
 
 
