@@ -40,7 +40,7 @@ from anabranch.engine.moves import (
     resting,
     shown_before,
     state_of,
-)  # fmt: skip
+)
 from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records, table_of

@@ -28,6 +28,7 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Analyze, aggregates_in, grouped_tokens, stream_and_tables
 from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Field, Stream, Table
 from anabranch.plan.rewriting import rewritten
+from anabranch.plan.scope import span_of
 from anabranch.plan.windows import ID, needs_numbers, partitioned
 from anabranch.sql.calls import Call, Chain, aggregate_calls, chains, clock_calls, closing, conjuncts, occurrences
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
@@ -203,7 +204,7 @@ class _Join:
             return "it reads columns of the query around it"
         below = self.below
         keys = [quote_name(name) for name in below.columns]
-        texts = [_span(tokens).of(self.text) for tokens, _ in below.computed]
+        texts = [span_of(tokens).of(self.text) for tokens, _ in below.computed]
         items = [*keys, *(f"{text} AS {name}" for text, (_, name) in zip(texts, below.computed, strict=True))]
         if not items:
             self._partial("count(*)")
@@ -267,7 +268,7 @@ class _Join:
         """Have an expression over the stream computed below, if it is one; a column is itself."""
         own = self._stream_columns(tokens)
         named = list(chains(tokens))
-        if not own or not self._is_below(tokens) or (len(named) == 1 and named[0].span == _span(tokens)):
+        if not own or not self._is_below(tokens) or (len(named) == 1 and named[0].span == span_of(tokens)):
             return False
         if not any(_same(tokens, known) for known, _ in self.below.computed):
             self.below.computed.append((tokens, quote_name(f"{self.prefix}k{len(self.below.computed)}")))
@@ -299,12 +300,12 @@ class _Join:
         pieces = _pieces(where.tokens)
         down = [piece for piece in pieces if self._is_below(piece)]
         up = [piece for piece in pieces if not self._is_below(piece)]
-        self.below.where = [f"({_span(piece).of(self.text)})" for piece in down]
+        self.below.where = [f"({span_of(piece).of(self.text)})" for piece in down]
         if not up:
             self.changes.append(Edit(Span(self.select.from_span.end, where.span.end), ""))
             return
         for piece in down:  # true for every row that is left
-            self.changes.append(Edit(_span(piece), "true"))
+            self.changes.append(Edit(span_of(piece), "true"))
         for piece in up:
             self._stays(piece)
 
@@ -358,7 +359,7 @@ class _Join:
     def _calls(self) -> None:
         calls = aggregates_in(self.select, self.owner)
         types = self._types(
-            [_span(argument).of(self.text) for call in calls for argument in call.arguments]
+            [span_of(argument).of(self.text) for call in calls for argument in call.arguments]
             + [call.span.of(self.text) for call in calls]
         )
         given, results = iter(types), types[len(types) - len(calls) :]
@@ -376,7 +377,7 @@ class _Join:
         written = call.span.of(self.text)
         below = [piece for piece in _pieces(call.condition or ()) if self._is_below(piece)]
         above = [piece for piece in _pieces(call.condition or ()) if not self._is_below(piece)]
-        arguments = [_span(argument).of(self.text) for argument in call.arguments]
+        arguments = [span_of(argument).of(self.text) for argument in call.arguments]
         one_sided = all(self._is_below(argument) for argument in call.arguments)
         aggregate = aggregates.find(call.name, distinct=call.distinct, argument_types=types)
         if aggregate is not None and not aggregate.raised:
@@ -389,8 +390,8 @@ class _Join:
             return None
         if aggregate is None:
             raise _Unfit(f"{written} cannot be merged from partials")
-        asked = " AND ".join(f"({_span(piece).of(self.text)})" for piece in below) or None
-        condition = " AND ".join(f"({_span(piece).of(self.text)})" for piece in above) or None
+        asked = " AND ".join(f"({span_of(piece).of(self.text)})" for piece in below) or None
+        condition = " AND ".join(f"({span_of(piece).of(self.text)})" for piece in above) or None
         for piece in above:
             self._need(piece)
         if one_sided:
@@ -415,7 +416,7 @@ class _Join:
         others = [each for each in factors if not self._stream_columns(each)]
         if not own or not others or not all(map(self._is_below, own)):
             return None
-        one, other = (" * ".join(_span(each).of(self.text) for each in side) for side in (own, others))
+        one, other = (" * ".join(span_of(each).of(self.text) for each in side) for side in (own, others))
         filtered = "" if asked is None else f" FILTER (WHERE {asked})"
         kinds = self._types([one, other, f"sum({one})", f"sum({one}) * max({other})"])
         if not _same_product(type, *kinds):
@@ -516,10 +517,6 @@ def stands_alone(tokens: Sequence[Token], span: Span) -> bool:
         token is None or (token.text in fine if token.kind == "symbol" else token.upper not in _BINDING)
         for token in (before, after)
     )
-
-
-def _span(tokens: Sequence[Token]) -> Span:
-    return Span(tokens[0].start, tokens[-1].end)
 
 
 def _same(one: Sequence[Token], other: Sequence[Token]) -> bool:

@@ -29,6 +29,7 @@ from anabranch.plan.catalog import View
 from anabranch.plan.keys import INNER, Input, limited
 from anabranch.plan.late_joins import stands_alone
 from anabranch.plan.memory import bounded, unbounded
+from anabranch.plan.scope import span_of
 from anabranch.sql.calls import Call, chains, generators, occurrences
 from anabranch.sql.columns import names_in
 from anabranch.sql.lexer import Span, Token, quote_name
@@ -148,7 +149,7 @@ class _Pairs:
         columns = {name for each in self.inputs for name in each.columns}
         for group in self.select.group:
             tokens = grouped_tokens(group, self.select, columns)
-            name = self.inside.key(_span(tokens).of(self.text))
+            name = self.inside.key(span_of(tokens).of(self.text))
             place = self._place(tokens)
             if place is not None:
                 self.places[place] = name
@@ -158,7 +159,7 @@ class _Pairs:
 
     def _calls(self, calls: Sequence[Call]) -> None:
         """Aggregates become those of partials; what one with DISTINCT looks at becomes a key."""
-        arguments = [_span(argument).of(self.text) for call in calls for argument in call.arguments]
+        arguments = [span_of(argument).of(self.text) for call in calls for argument in call.arguments]
         types = self.types([*arguments, *(call.span.of(self.text) for call in calls)])
         given, results = iter(types), types[len(arguments) :]
         for call, result in zip(calls, results, strict=True):
@@ -167,13 +168,13 @@ class _Pairs:
                 raise _Unfit
             if call.distinct:
                 for part in (*call.arguments, *([call.condition] if call.condition is not None else [])):
-                    self.done.append(Edit(_span(part), self.inside.key(_span(part).of(self.text))))
+                    self.done.append(Edit(span_of(part), self.inside.key(span_of(part).of(self.text))))
                 continue
             aggregate = aggregates.find(call.name, distinct=False, argument_types=kinds)
             if aggregate is None:
                 raise _Unfit
-            texts = [_span(argument).of(self.text) for argument in call.arguments]
-            condition = None if call.condition is None else _span(call.condition).of(self.text)
+            texts = [span_of(argument).of(self.text) for argument in call.arguments]
+            condition = None if call.condition is None else span_of(call.condition).of(self.text)
             columns = {part.suffix: self.inside.partial(part.partial_sql(texts, condition)) for part in aggregate.parts}
             self.done.append(Edit(call.span, f"CAST({merged(aggregate, columns, None)} AS {result})"))
 
@@ -182,7 +183,7 @@ class _Pairs:
         if alias is not None:
             return
         named = list(chains(tokens))
-        if len(named) == 1 and named[0].span == _span(tokens):
+        if len(named) == 1 and named[0].span == span_of(tokens):
             self.done.append(Edit(Span(span.end, span.end), f" AS {quote_name(named[0].parts[-1])}"))
         elif not self.outermost:  # what Spark calls it would be another name
             raise _Unfit
@@ -208,13 +209,9 @@ class _Pairs:
 
     def _place(self, tokens: Sequence[Token]) -> Place | None:
         named = list(chains(tokens))
-        if len(named) != 1 or named[0].span != _span(tokens):
+        if len(named) != 1 or named[0].span != span_of(tokens):
             return None
         return place_of(tuple(part.lower() for part in named[0].parts), self.inputs)
-
-
-def _span(tokens: Sequence[Token]) -> Span:
-    return Span(tokens[0].start, tokens[-1].end)
 
 
 def _within(span: Span, others: Sequence[Span]) -> bool:
