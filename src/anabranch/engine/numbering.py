@@ -7,7 +7,7 @@ partitions makes no difference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +91,23 @@ def past_rows(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame | Non
         whole = whole.unionByName(number_frame(rows, (), first, when))
         first += count
     return whole
+
+
+def stretches(core: Core, streams: Collection[str], snapshot: Snapshot) -> dict[str, list[tuple[int, int]]]:
+    """The order in which the rows of several streams came: for each, the numbers of the rows with which stretches of it
+    begin that no other one has rows in, and the places of these."""
+    found: dict[str, list[tuple[int, int]]] = {id: [(0, 0)] for id in streams}
+    counts = dict.fromkeys(streams, 0)
+    last, place = "", 0
+    for record in core.ledger.records(1, snapshot.version):
+        for id, run in record.streams.items():
+            if id not in counts or not run.rows:
+                continue
+            if id != last:
+                last, place = id, place + 1
+                found[id].append((counts[id], place))
+            counts[id] += run.rows
+    return found
 
 
 def _runs(core: Core, stream: Stream, snapshot: Snapshot) -> list[tuple[int, int]]:

@@ -29,7 +29,7 @@ from anabranch.sql.syntax import Query, Relation, Select
 
 def flat(text: str, query: Query, catalog: Catalog) -> tuple[str, Query]:
     """The query with such aggregates made one with what they read."""
-    before = _read(query)
+    before = read_names(query)
     changed = False
     for _ in range(MAX_QUERIES):
         edits = _next(text, query, Binder(text, catalog, query))
@@ -37,14 +37,19 @@ def flat(text: str, query: Query, catalog: Catalog) -> tuple[str, Query]:
             break
         text, query = rewritten(text, query, edits)
         changed = True
-    # What nobody reads any more reads nothing either.
-    unread = before - _read(query) if changed else set()
+    return without_unread(text, query, before) if changed else (text, query)
+
+
+def without_unread(text: str, query: Query, before: set[str]) -> tuple[str, Query]:
+    """The query with common table expressions that read nothing, where nobody reads them any more."""
+    unread = before - read_names(query)
     edits = [Edit(inner.span, "SELECT 1") for each in query.queries() for name, inner in each.ctes
              if name.lower() in unread]  # fmt: skip
     return rewritten(text, query, edits) if edits else (text, query)
 
 
-def _read(query: Query) -> set[str]:
+def read_names(query: Query) -> set[str]:
+    """The names of all relations that are read."""
     return {each.name.last.lower() for each in query.relations() if each.name is not None}
 
 
