@@ -124,6 +124,10 @@ CASES = {
         lambda events: joined("ab", lambda a, b: same(a, b) and b[2] != 5, lambda a, b: (a[1], b[2]), events),
         "CREATE VIEW met AS SELECT a.k, b.v FROM a JOIN b ON a.id = b.id;",
     ),
+    "everything": Case(
+        "SELECT 'all' AS k, count(*) AS n, sum(b.v) AS v FROM a JOIN b ON a.id = b.id",
+        lambda events: joined("ab", same, lambda a, b: ("all", b[2]), events),
+    ),
     "static": Case(
         "SELECT label, count(*) AS n, sum(v * w) AS v FROM a JOIN t ON a.id = t.id GROUP BY label", of_table, TABLE
     ),
@@ -144,13 +148,11 @@ def values(records: Records, n: int) -> dict[Any, list[tuple[Any, int, int]]]:
 
 def some_events(chance: random.Random, count: int) -> list[tuple[str, Row]]:
     start = datetime(2026, 1, 1)
+    times = [start + timedelta(seconds=chance.randrange(30)) for _ in range(count)]
     return [
-        (
-            chance.choice("aabbc"),
-            (chance.randrange(3), chance.choice("xy"), chance.randrange(10), start + timedelta(seconds=chance.randrange(30))),
-        )
-        for _ in range(count)
-    ]  # fmt: skip
+        (chance.choice("aabbc"), (chance.randrange(3), chance.choice("xy"), chance.randrange(10), time))
+        for time in times
+    ]
 
 
 def play(home: Harness, chance: random.Random, events: Events) -> None:
@@ -169,20 +171,49 @@ def play(home: Harness, chance: random.Random, events: Events) -> None:
             home.reopen()
 
 
-@pytest.mark.parametrize(("names", "seed"), [(("pairs", "twice", "union"), 1), (("three", "mixed", "static"), 2)])
+@pytest.mark.parametrize(
+    ("names", "seed"),
+    [(("pairs", "twice", "union"), 1), (("three", "mixed", "everything"), 2), (("band", "through", "static"), 3)],
+)
 def test_records_of_joins_and_unions_are_counted_one_by_one(home: Harness, names: tuple[str, ...], seed: int) -> None:
     chance = random.Random(seed)
-    n = chance.choice((2, 3))
-    events = some_events(chance, 12)
+    events = some_events(chance, 14)
+    # Many rows of one stream behind many of another: runs that make several records of a key.
+    events = sorted(events[:10], key=lambda each: each[0]) + events[10:]
     home.sql(STREAMS + "".join(CASES[name].below for name in names))
     for name in names:
-        home.sql(f"CREATE VIEW {name} AS {CASES[name].query} TRIGGER COUNTING {n}")
+        home.sql(f"CREATE VIEW {name} AS {CASES[name].query} TRIGGER COUNTING 3")
     play(home, chance, events)
     for name in names:
-        home.sql(f"CREATE VIEW {name}_behind AS {CASES[name].query} TRIGGER COUNTING {n}")
-        expected = values(CASES[name].records(events), n)
+        home.sql(f"CREATE VIEW {name}_behind AS {CASES[name].query} TRIGGER COUNTING 3")
+        expected = values(CASES[name].records(events), 3)
         last = sorted(shown[-1] for shown in expected.values())
-        assert home.table(name) == last, name
+        assert last and home.table(name) == last, name
         assert home.table(f"{name}_behind") == last, name
         given = [change.row for change in home.changes(name) if change.diff > 0]
         assert set(given) <= {each for shown in expected.values() for each in shown}, name
+
+
+def moment(second: int) -> datetime:
+    return datetime(2026, 1, 1, 0, 0, second)
+
+
+def test_windows_of_a_join_are_counted_and_close(home: Harness) -> None:
+    """Whichever trigger fires first: the second record, and the end of the window with the third."""
+    streams = "".join(
+        f"CREATE STREAM {name} (id INT, ts TIMESTAMP, WATERMARK FOR ts AS ts);" for name in "ab"
+    )  # fmt: skip
+    home.sql(
+        f"{streams} CREATE VIEW v AS SELECT a.window_end, count(*) AS n, min(a.ts) AS low, max(a.ts) AS high"
+        " FROM TUMBLE(a, ts, INTERVAL 10 SECONDS) JOIN TUMBLE(b, ts, INTERVAL 10 SECONDS)"
+        " ON a.window_end = b.window_end AND a.id = b.id GROUP BY a.window_end TRIGGER COUNTING 2, ON WATERMARK"
+    )
+    home.insert("a", [(1, moment(3)), (1, moment(1)), (1, moment(2))])
+    home.insert("b", [(1, moment(5))])
+    two = (moment(10), 2, moment(1), moment(3))
+    assert home.table("v") == [two]
+    home.insert("a", [(1, moment(12))])
+    home.insert("b", [(2, moment(11))])
+    three = (moment(10), 3, moment(1), moment(3))
+    assert home.table("v") == [three]
+    assert [(change.diff, change.row) for change in home.changes("v")] == [(1, two), (-1, two), (1, three)]

@@ -50,7 +50,7 @@ from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import PLACE
 from anabranch.plan.catalog import NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
 from anabranch.plan.describe import append_only, waits_for_windows
-from anabranch.plan.records import order_sql, parts_of
+from anabranch.plan.parts import order_sql, parts_of
 from anabranch.plan.windows import changes_sql
 from anabranch.plan.winners import orderable
 from anabranch.sql.lexer import quote_name

@@ -39,8 +39,8 @@ from anabranch.plan.keys import (
 from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.pairs import PAIRS, added_up, worth_it
+from anabranch.plan.parts import gives_records, parts_of
 from anabranch.plan.plane import bounded
-from anabranch.plan.records import gives_records, parts_of
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
 from anabranch.plan.windows import closing_shift, sliding

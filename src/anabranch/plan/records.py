@@ -9,54 +9,34 @@ is planned as
        FROM a JOIN b ON a.id = b.id) AS `__records`
     GROUP BY `__r0` TRIGGER COUNTING 3
 
-so that each record is a row of the query inside, and knows the numbers of the rows that it is made of: it comes when the
-last of them comes. Common table expressions, and views that show all records of their streams, are put in their places.
-Whatever gives a row and takes it back, or makes one of several, has no such records, and the query stays as it is.
+so that each record is a row of the query inside, and knows the numbers of the rows that it is made of: it comes when
+the last of them does. Common table expressions, and views that show all records of their streams, are put in their
+places. Whatever gives a row and takes it back, or makes one of several, has no such records, and the query stays as
+it is.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 
 from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Binder, Reference
 from anabranch.plan.blocks import Analyze, aggregates_in
-from anabranch.plan.catalog import ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Rows, Stream, Table, View
+from anabranch.plan.catalog import ROW_NUM, Catalog, Field, Rows, Stream, Table, View
 from anabranch.plan.flat import read_names, without_unread
+from anabranch.plan.inside import Body, Inside, columns_of, qualified, relations_under, using
 from anabranch.plan.keys import INNER, limited
+from anabranch.plan.parts import PART
 from anabranch.plan.rewriting import rewritten
-from anabranch.plan.scope import Unfit, span_of
-from anabranch.plan.windows import ID, needs_numbers
-from anabranch.plan.winners import LISTS, event_times, picked
-from anabranch.sql.calls import aggregate_calls, chains, clock_calls, generators
-from anabranch.sql.columns import names_in, of_the_language
+from anabranch.plan.scope import Unfit
+from anabranch.plan.windows import needs_numbers
+from anabranch.sql.calls import aggregate_calls, clock_calls, generators
 from anabranch.sql.cursor import MAX_QUERIES
-from anabranch.sql.lexer import Span, Token, quote_name, tokenize
+from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Edit
-from anabranch.sql.syntax import CreateView, Item, Opaque, Query, Relation, Select, SelectStatement, SetOperation
-
-#: The query inside, and its columns: what the one around it reads, and the numbers of rows with the streams they are of.
-RECORDS, READ, PART = "__records", "__r{}", "__part{}_{}"
-_PART = re.compile(r"__part\d+_(.+)")
-
-Body = Select | SetOperation | Query | Opaque
-
-
-def parts_of(names: Sequence[str]) -> dict[str, str]:
-    """The columns that hold the numbers of rows, and the ids of their streams.
-
-    >>> parts_of(["__r0", "__part0_bids", "__part1_asks"])
-    {'__part0_bids': 'bids', '__part1_asks': 'asks'}
-    """
-    return {name: found[1] for name in names if (found := _PART.fullmatch(name)) is not None}
-
-
-def gives_records(select: Select) -> bool:
-    """Whether a SELECT is one whose rows are counted."""
-    return bool(parts_of([item.alias for item in select.items if item.alias is not None]))
+from anabranch.sql.syntax import CreateView, Item, Query, Relation, Select, SelectStatement, SetOperation
 
 
 def count_records(
@@ -71,7 +51,7 @@ def count_records(
         try:
             made = _Counting(text, query, index, catalog)
             _check(made, analyze, fields)
-        except Unfit:
+        except (Unfit, AnabranchError):  # what is wrong with the query itself is found where it is planned
             continue
         text, query = made.text, made.query
         included += made.included
@@ -101,7 +81,7 @@ class _Counting:
                 break
             self._rewrite(edits)
         if len(self.select.relations) > 1:
-            self._rewrite(_Around(self).edits())
+            self._rewrite(Inside(self.select, self.owner, self.binder).edits())
         self._rewrite(_Parts(self).edits())
         self.text, self.query = without_unread(self.text, self.query, before)
 
@@ -140,7 +120,7 @@ class _Counting:
     def _named(self, select: Select) -> Iterator[Edit]:
         """The queries behind the names of common table expressions and views, in their places."""
         binder = self.binder
-        for relation in _relations(select):
+        for relation in relations_under(select):
             _check_plain(relation)
             if relation.kind != "name" or relation.name is None:
                 continue
@@ -151,10 +131,10 @@ class _Counting:
                 inner = self._view(reference)
             else:
                 continue
-            if relation.window is not None:
-                raise Unfit
+            # A window function stands around the name, and its windows are called like what they are of.
             name = f" AS {quote_name(relation.exposed or '')}" if relation.alias is None else ""
-            yield Edit(relation.span, f"({inner}){name}", relation.span)
+            yield Edit(relation.name.span, f"({inner})", relation.span)
+            yield Edit(Span(relation.span.end, relation.span.end), name, relation.span)
 
     def _cte(self, name: str) -> str:
         named = [
@@ -182,24 +162,11 @@ class _Counting:
         assert isinstance(statement, CreateView | SelectStatement)
         query = statement.query
         taken = self.query.cte_names()
-        if query.ctes or any(each.name is not None and each.name.last.lower() in taken for each in query.relations()):
+        names = {each.name.last.lower() for each in query.relations() if each.name is not None}
+        if query.ctes or query.order is not None or names & taken:
             raise Unfit
         self.included.append(view.id)
-        return query.body.span.of(statement.text) if query.order is None else ""
-
-
-def _relations(body: Body) -> Iterator[Relation]:
-    """The relations that records come from, at whatever depth."""
-    if isinstance(body, Query):
-        yield from _relations(body.body)
-    elif isinstance(body, SetOperation):
-        for operand in body.operands:
-            yield from _relations(operand)
-    elif isinstance(body, Select):
-        for relation in body.relations:
-            yield relation
-            if relation.subquery is not None:
-                yield from _relations(relation.subquery)
+        return query.body.span.of(statement.text)
 
 
 def _check_plain(relation: Relation) -> None:
@@ -209,131 +176,6 @@ def _check_plain(relation: Relation) -> None:
     window = relation.window
     if window is not None and (not window.by_row or needs_numbers(window) or window.pairs != "none" or window.block):
         raise Unfit
-
-
-def _using(relations: Sequence[Relation]) -> set[str]:
-    """The columns that joins are USING."""
-    tokens = [each.condition_tokens for each in relations if each.condition_tokens]
-    return {token.name.lower() for each in tokens if each[0].upper == "USING" for token in each[1:] if token.is_name}
-
-
-def _columns(relation: Relation, binder: Binder) -> list[str]:
-    """The names of the columns of a relation."""
-    names = binder.columns_of(relation)
-    if not names or not all(names):
-        raise Unfit
-    if relation.window is not None:
-        own = [column for column in WINDOW_COLUMNS if column != ID or binder.asks_for_id]
-        names = [*(name for name in names if name.lower() not in own), *own]
-    return names
-
-
-def _qualified(relation: Relation, column: str) -> str:
-    return (f"{quote_name(relation.exposed)}." if relation.exposed is not None else "") + quote_name(column)
-
-
-class _Around:
-    """The query around the records of a join, whose columns are those of the query inside."""
-
-    def __init__(self, counting: _Counting) -> None:
-        self.text = counting.text
-        self.select = counting.select
-        self.owner = counting.owner
-        self.outermost = counting.owner is counting.query
-        binder = counting.binder
-        self.columns = [_columns(each, binder) for each in self.select.relations]
-        self.using = _using(self.select.relations)
-        self.aliases = {item.alias.lower(): item for item in self.select.items if item.alias is not None}
-        self.read: dict[str, str] = {}  # columns of the relations, and their names inside
-        streams = (binder.resolve(each) for each in _relations(self.select) if each.kind == "name")
-        self.times = event_times(binder.catalog, [each.target for each in streams if each is not None])
-
-    def edits(self) -> Iterator[Edit]:
-        select = self.select
-        assert select.from_span is not None
-        calls = aggregates_in(select, self.owner)
-        if any(picked(call) is not None or call.name in LISTS for call in calls):
-            self._read_all()
-        for item in select.items:
-            yield from self._item(item)
-        for group in select.group:
-            yield from self._names(group.tokens)
-        behind = [select.having.tokens] if select.having is not None else []
-        for tokens in [*behind, *([self.owner.order_tokens] if self.owner.body is select else [])]:
-            yield from self._names(tokens, behind=True)
-        where = "" if select.where is None else f" WHERE {select.where.span.of(self.text)}"
-        span = Span(select.from_span.start, (select.where.span if select.where is not None else select.from_span).end)
-        # The parts of the records come behind: there is always something to select.
-        items = ", ".join(f"{column} AS {name}" for column, name in self.read.items()) or f"1 AS {READ.format(0)}"
-        inner = f"SELECT {items} FROM {select.from_span.of(self.text)}{where}"
-        yield Edit(span, f"({inner}) AS {quote_name(RECORDS)}", select.from_span)
-
-    def _read_all(self) -> None:
-        """Have all columns inside, event times first: they tell which of several rows is the first or the last."""
-        found = [
-            (each, name)
-            for each, names in zip(self.select.relations, self.columns, strict=True)
-            for name in names
-        ]  # fmt: skip
-        for relation, name in sorted(found, key=lambda each: each[1].lower() not in self.times):
-            # Lists are in the order of the first event time, which is known by its name.
-            keeps = not self.read and name.lower() in self.times
-            self.read[_qualified(relation, name)] = quote_name(name) if keeps else self._next()
-
-    def _next(self) -> str:
-        return quote_name(READ.format(len(self.read)))
-
-    def _item(self, item: Item) -> Iterator[Edit]:
-        edits = list(self._names(item.tokens))
-        yield from edits
-        if item.alias is not None or not edits:
-            return
-        named = list(chains(item.tokens))
-        if len(named) == 1 and named[0].span == span_of(item.tokens):
-            yield Edit(Span(item.span.end, item.span.end), f" AS {quote_name(named[0].parts[-1])}", item.span)
-        elif not self.outermost:  # what Spark calls it would be another name
-            raise Unfit
-
-    def _names(self, tokens: Sequence[Token], *, behind: bool = False) -> Iterator[Edit]:
-        """The columns of the query inside, in place of those of its relations. Behind groups, aliases come first."""
-        if any(token.upper == "STRUCT" for token in tokens):  # its fields are called like what is in them
-            raise Unfit
-        first = {token.start: index for index, token in enumerate(tokens)}
-        for chain in names_in(tokens):
-            parts, index = [part.lower() for part in chain.parts], first[chain.span.start]
-            found = self._column(parts)
-            given = self.aliases.get(parts[0]) if behind else None
-            if given is not None:
-                if found is not None and [token.name.lower() for token in given.tokens[-1:]] != [parts[0]]:
-                    raise Unfit
-                continue
-            if found is None:
-                continue
-            column, length = found
-            if length == 1 and of_the_language(tokens[index]):
-                raise Unfit
-            name = self.read.setdefault(column, self._next())
-            yield Edit(Span(chain.span.start, tokens[index + 2 * (length - 1)].end), name, chain.span)
-
-    def _column(self, parts: Sequence[str]) -> tuple[str, int] | None:
-        """The column that a name begins with, and with how many of its parts; None for other words."""
-        relations = self.select.relations
-        lower = [[name.lower() for name in names] for names in self.columns]
-        named = [i for i, each in enumerate(relations) if (each.exposed or "").lower() == parts[0]]
-        if len(parts) > 1 and named:
-            if parts[1] not in lower[named[0]]:
-                raise Unfit
-            return _qualified(relations[named[0]], self.columns[named[0]][lower[named[0]].index(parts[1])]), 2
-        owners = [i for i, names in enumerate(lower) if parts[0] in names]
-        if len(owners) > 1:
-            if parts[0] not in self.using:
-                raise Unfit
-            return quote_name(parts[0]), 1
-        if owners:
-            return _qualified(relations[owners[0]], self.columns[owners[0]][lower[owners[0]].index(parts[0])]), 1
-        if named or len(parts) > 1:  # a whole row, or a column of a query around this one
-            raise Unfit
-        return None
 
 
 class _Parts:
@@ -421,10 +263,8 @@ class _Parts:
                 elif relation.span.start in self.streams:
                     row = f"{quote_name(relation.exposed or '')}.{ROW_NUM}"
                     sources[self.streams[relation.span.start]] = row
-            items = [
-                f"{sources.get(name, quote_name(name)) if name in own else 'CAST(NULL AS BIGINT)'} AS {quote_name(name)}"
-                for name in wanted
-            ]
+            found = [sources.get(name, quote_name(name)) if name in own else "CAST(NULL AS BIGINT)" for name in wanted]
+            items = [f"{row} AS {quote_name(name)}" for row, name in zip(found, wanted, strict=True)]
             for item in body.items[:-1]:
                 if item.star:
                     yield Edit(item.span, self._starred(item, body), item.span)
@@ -437,15 +277,15 @@ class _Parts:
 
     def _starred(self, item: Item, select: Select) -> str:
         """The columns that * stands for, one by one: what is added is none of them."""
-        if _using(select.relations):
+        if using(select.relations):
             raise Unfit
         star = next(index for index, token in enumerate(item.tokens) if token.text == "*")
         qualifier = item.tokens[0].name.lower() if star else None
         found = [
-            _qualified(relation, name)
+            qualified(relation, name)
             for relation in select.relations
             if qualifier is None or (relation.exposed or "").lower() == qualifier
-            for name in _columns(relation, self.binder)
+            for name in columns_of(relation, self.binder)
             if name.lower() not in item.left_out
         ]
         if not found:
@@ -462,36 +302,5 @@ def _check(made: _Counting, analyze: Analyze, fields: Sequence[Field]) -> None:
         if not isinstance(found, Stream | Table | View):
             raise Unfit
         schemas[placeholder] = found.seen_as(placeholder) if isinstance(found, Stream) else found.fields
-    try:
-        types = [field.type for field in analyze(bound.text.text, schemas)]
-    except AnabranchError:
-        raise Unfit from None
-    if types != [field.type for field in fields]:
+    if [field.type for field in analyze(bound.text.text, schemas)] != [field.type for field in fields]:
         raise Unfit
-
-
-def order_sql(parts: Mapping[str, str], starts: Mapping[str, Sequence[tuple[int, int]]]) -> list[str]:
-    """What sorts records by when they came: the place of the last row of each, then the numbers of all.
-
-    `starts` has, for each stream, the numbers of rows with which stretches of it begin, and the places of these among
-    those of all streams.
-    """
-    places = [
-        f"CASE WHEN {quote_name(name)} IS NOT NULL THEN named_struct('at', {place_sql(quote_name(name), starts[stream])},"
-        f" 'row', {quote_name(name)}) END"
-        for name, stream in parts.items()
-    ]
-    return [f"array_max(array({', '.join(places)}))", *(f"{quote_name(name)} NULLS LAST" for name in parts)]
-
-
-def place_sql(row: str, starts: Sequence[tuple[int, int]]) -> str:
-    """The place of the stretch that a row is in, by its number.
-
-    >>> place_sql("n", [(0, 1), (5, 3), (9, 4)])
-    'CASE WHEN n < 5 THEN 1 ELSE CASE WHEN n < 9 THEN 3 ELSE 4 END END'
-    """
-    if len(starts) == 1:
-        return str(starts[0][1])
-    middle = len(starts) // 2
-    low, high = place_sql(row, starts[:middle]), place_sql(row, starts[middle:])
-    return f"CASE WHEN {row} < {starts[middle][0]} THEN {low} ELSE {high} END"
