@@ -310,9 +310,12 @@ class Maintainer:
     def _taken(self, stream: str, which: int) -> int:
         if state_of(self.core, self.before, self.moves, stream, which).bound == END:
             return END
+        return self._first(stream) + (self.taken.get(stream, 0) if which else 0)
+
+    def _first(self, stream: str) -> int:
+        """The number of the first row that this commit can bring to a stream."""
         state = self.before.streams.get(stream)
-        before = state.rows if state is not None else 0
-        return before + (self.taken.get(stream, 0) if which else 0)
+        return state.rows if state is not None else 0
 
     def _chunks_closed(self, view: View, which: int) -> int:
         """How many chunks of the streams of a view are over, of the one with the fewest: another one has begun."""
@@ -440,8 +443,7 @@ class Maintainer:
             if new is None:
                 return None
             rows = self._copies(view, new, 1).where(self._is_new(view))
-            streams = list(self.taken)
-            first = {id: [(self._taken(id, 0), place)] for place, id in enumerate(streams, 1)}
+            first = {id: [(self._first(id), place)] for place, id in enumerate(self.taken, 1)}
             starts = {id: [(0, 0), *first.get(id, [])] for id in parts.values()}
         others = [quote_name(each.name) for each in view.fields if each.name not in parts and orderable(each.type)]
         order = ", ".join([*order_sql(parts, starts), *others])
@@ -451,7 +453,7 @@ class Maintainer:
     def _is_new(self, view: View) -> str:
         """What holds for records that this commit brings: one of the rows that they are made of is new."""
         found = [
-            f"coalesce({quote_name(name)} >= {self._taken(stream, 0)}, false)"
+            f"coalesce({quote_name(name)} >= {self._first(stream)}, false)"
             for name, stream in parts_of([field.name for field in view.fields]).items()
             if stream in self.taken
         ]

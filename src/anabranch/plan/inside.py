@@ -136,12 +136,9 @@ class Inside:
         first = {token.start: index for index, token in enumerate(tokens)}
         for chain in names_in(tokens):
             parts, index = [part.lower() for part in chain.parts], first[chain.span.start]
-            found = self._column(parts)
-            given = self.aliases.get(parts[0]) if behind else None
-            if given is not None:
-                if found is not None and [token.name.lower() for token in given.tokens[-1:]] != [parts[0]]:
-                    raise Unfit
+            if behind and self._is_alias(parts):
                 continue
+            found = self._column(parts)
             if found is None:
                 continue
             column, length = found
@@ -149,6 +146,18 @@ class Inside:
                 raise Unfit
             name = self.read.setdefault(column, self._next())
             yield Edit(Span(chain.span.start, tokens[index + 2 * (length - 1)].end), name, chain.span)
+
+    def _is_alias(self, parts: Sequence[str]) -> bool:
+        """Whether a name behind the groups is one that the SELECT list gives: then it is not to be a column as well."""
+        item = self.aliases.get(parts[0])
+        if item is None or (
+            len(parts) > 1 and any((r.exposed or "").lower() == parts[0] for r in self.select.relations)
+        ):
+            return False
+        owners = sum(parts[0] in (name.lower() for name in names) for names in self.columns)
+        if owners == 1 and item.tokens[-1].name.lower() != parts[0]:
+            raise Unfit
+        return True
 
     def _column(self, parts: Sequence[str]) -> tuple[str, int] | None:
         """The column that a name begins with, and with how many of its parts; None for other words."""
