@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import duckdb
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
-from anabranch.plan.parts import place_sql
 from anabranch.plan.records import count_records
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import SelectStatement
@@ -125,11 +121,3 @@ def test_views_whose_records_are_counted_are_part_of_the_query() -> None:
 )  # fmt: skip
 def test_what_has_no_records_in_order_stays_as_it_is(text: str) -> None:
     assert planned(text) == (text, ())
-
-
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=9), st.integers(0, 60))
-def test_the_place_of_a_row_is_that_of_its_stretch(lengths: list[int], row: int) -> None:
-    starts = [(sum(lengths[:index]), index * 2) for index in range(len(lengths))]
-    expected = max(place for first, place in starts if first <= row)
-    ((found,),) = duckdb.sql(f"SELECT {place_sql(str(row), starts)}").fetchall()
-    assert found == expected

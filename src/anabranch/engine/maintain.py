@@ -41,7 +41,7 @@ from anabranch.engine.moves import (
     shown_before,
     state_of,
 )
-from anabranch.engine.numbering import stretches
+from anabranch.engine.numbering import RUN, with_places
 from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records, table_of
@@ -437,16 +437,22 @@ class Maintainer:
         parts = parts_of(names)
         if self.filling:
             rows = read.view_frame(self.core, self.catalog, view, self.after, emitted=True)
-            starts = stretches(self.core, set(parts.values()), self.before)
+            rows = with_places(self.core, rows, parts, self.before)
+            places = [RUN.format(index) for index in range(len(parts))]
         else:
             new = self.delta_of(view)
             if new is None:
                 return None
             rows = self._copies(view, new, 1).where(self._is_new(view))
-            first = {id: [(self._first(id), place)] for place, id in enumerate(self.taken, 1)}
-            starts = {id: [(0, 0), *first.get(id, [])] for id in parts.values()}
+            streams = list(self.taken)
+            places = [
+                f"CASE WHEN {quote_name(name)} >= {self._first(id)} THEN {streams.index(id)} ELSE -1 END"
+                if id in streams
+                else "-1"
+                for name, id in parts.items()
+            ]
         others = [quote_name(each.name) for each in view.fields if each.name not in parts and orderable(each.type)]
-        order = ", ".join([*order_sql(parts, starts), *others])
+        order = ", ".join([*order_sql(list(parts), places), *others])
         place = f"CAST(row_number() OVER (ORDER BY {order}) AS BIGINT) AS {PLACE}"
         return rows.selectExpr(*map(quote_name, names), place)
 

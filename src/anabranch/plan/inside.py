@@ -150,9 +150,8 @@ class Inside:
     def _is_alias(self, parts: Sequence[str]) -> bool:
         """Whether a name behind the groups is one that the SELECT list gives: then it is not to be a column as well."""
         item = self.aliases.get(parts[0])
-        if item is None or (
-            len(parts) > 1 and any((r.exposed or "").lower() == parts[0] for r in self.select.relations)
-        ):
+        named = {(each.exposed or "").lower() for each in self.select.relations}
+        if item is None or (len(parts) > 1 and parts[0] in named):
             return False
         owners = sum(parts[0] in (name.lower() for name in names) for names in self.columns)
         if owners == 1 and item.tokens[-1].name.lower() != parts[0]:

@@ -7,7 +7,7 @@ have the lowest numbers, in the order in which the query names their streams.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Select
@@ -31,28 +31,14 @@ def gives_records(select: Select) -> bool:
     return bool(parts_of([item.alias for item in select.items if item.alias is not None]))
 
 
-def order_sql(parts: Mapping[str, str], starts: Mapping[str, Sequence[tuple[int, int]]]) -> list[str]:
+def order_sql(parts: Sequence[str], places: Sequence[str]) -> list[str]:
     """What sorts records by when they came: the place of the last row of each, then the numbers of all.
 
-    `starts` has, for each stream, the numbers of rows with which stretches of it begin, and the places of these among
-    those of all streams.
+    `places` are those of the runs that the rows of each part came with, among the runs of all streams.
     """
-    rows = [(quote_name(name), starts[stream]) for name, stream in parts.items()]
-    places = [
-        f"CASE WHEN {row} IS NOT NULL THEN named_struct('at', {place_sql(row, known)}, 'row', {row}) END"
-        for row, known in rows
+    rows = [quote_name(name) for name in parts]
+    found = [
+        f"CASE WHEN {row} IS NOT NULL THEN named_struct('run', {place}, 'row', {row}) END"
+        for row, place in zip(rows, places, strict=True)
     ]
-    return [f"array_max(array({', '.join(places)}))", *(f"{row} NULLS LAST" for row, _ in rows)]
-
-
-def place_sql(row: str, starts: Sequence[tuple[int, int]]) -> str:
-    """The place of the stretch that a row is in, by its number.
-
-    >>> place_sql("n", [(0, 1), (5, 3), (9, 4)])
-    'CASE WHEN n < 5 THEN 1 ELSE CASE WHEN n < 9 THEN 3 ELSE 4 END END'
-    """
-    if len(starts) == 1:
-        return str(starts[0][1])
-    middle = len(starts) // 2
-    low, high = place_sql(row, starts[:middle]), place_sql(row, starts[middle:])
-    return f"CASE WHEN {row} < {starts[middle][0]} THEN {low} ELSE {high} END"
+    return [f"array_max(array({', '.join(found)}))", *(f"{row} NULLS LAST" for row in rows)]
