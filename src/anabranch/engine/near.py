@@ -130,7 +130,7 @@ def partials_text(stream: Stream, panes: Panes) -> str | None:
     if panes.spanned:
         items += [f"{text} AS {name}" for text, name in zip(place, (PANE, COUNT), strict=True)]
     elif place:
-        items.append(f"{timestamp(place[0])} AS {PANE}")
+        items.append(f"{place[0]} AS {PANE}")
     for column in panes.columns:
         text, kind = local_text(column.partial, _nothing), duckdb_type(column.type)
         if text is None or kind is None or not column.duckdb:
@@ -155,7 +155,10 @@ def partials_text(stream: Stream, panes: Panes) -> str | None:
     if source is None:
         return None
     text = f"SELECT {', '.join(items)} FROM {source} WHERE {where}{having}"
-    return settle_sql(panes, panes.columns, f"({text})", "duckdb") if panes.spanned else text
+    if panes.spanned:
+        return settle_sql(panes, panes.columns, f"({text})", "duckdb")
+    # A number for each row, and a time for each pane: there are fewer of them.
+    return f"SELECT * REPLACE ({timestamp(PANE)} AS {PANE}) FROM ({text})" if place else text
 
 
 def selected_text(stream: Stream, rows: Rows) -> str | None:
