@@ -2,8 +2,8 @@
 
 One curve goes with how many windows a row is in. Two figures are the case of a few rows a pane and a few panes a
 window, where panes have the least to save: as it is, and less what it takes to scan the same rows for one group, which
-both have to pay and which is what those who first measured panes left out; the target is theirs. The other curve and the
-other figures are how many partials the ledger holds where groups are of very unequal size, in the mixtures of
+both have to pay and which is what those who first measured panes left out; the target is theirs. The other curve and
+the other figures are how many partials the ledger holds where groups are of very unequal size, in the mixtures of
 `disorder`, which counts what models hold.
 """
 
