@@ -80,6 +80,11 @@ def planned(text: str) -> tuple[str, tuple[str, ...]]:
             " CAST(NULL AS BIGINT) AS `__part0_a`, CAST(NULL AS BIGINT) AS `__part1_b`, `c`._row_num AS `__part2_c`"
             " FROM c) AS `u` GROUP BY u.k",
         ),
+        (
+            "SELECT k, count(*) AS n FROM HOP(a, ts, INTERVAL 5 SECONDS, INTERVAL 10 SECONDS) GROUP BY k",
+            "SELECT `__r0` AS `k`, count(*) AS n FROM (SELECT `a`.`k` AS `__r0`, `a`._row_num AS `__part0_a` FROM"
+            " HOP(a, ts, INTERVAL 5 SECONDS, INTERVAL 10 SECONDS)) AS `__records` GROUP BY `__r0`",
+        ),
         (  # what is first tells the event time, and then all columns
             "SELECT first(t.label) AS l FROM a JOIN t ON a.id = t.id",
             "SELECT first(`__r5`) AS l FROM (SELECT `a`.`ts` AS `ts`, `a`.`id` AS `__r1`, `a`.`k` AS `__r2`,"
@@ -103,6 +108,7 @@ def test_views_whose_records_are_counted_are_part_of_the_query() -> None:
     "text",
     [
         "SELECT k, count(*) AS n FROM a GROUP BY k",  # its rows are counted as they are
+        "SELECT window_end, count(*) AS n FROM HOP(a, ts, INTERVAL 5 SECONDS, INTERVAL 10 SECONDS) GROUP BY window_end",
         "SELECT a.k, b.v FROM a JOIN b ON a.id = b.id",  # each record is an answer of its own
         "SELECT a.k, count(*) AS n FROM a LEFT JOIN b ON a.id = b.id GROUP BY a.k",
         "SELECT a.k, count(*) AS n FROM a LEFT SEMI JOIN b ON a.id = b.id GROUP BY a.k",

@@ -23,7 +23,7 @@ from itertools import count
 from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Binder, Reference
 from anabranch.plan.blocks import Analyze, aggregates_in
-from anabranch.plan.catalog import ROW_NUM, Catalog, Field, Rows, Stream, Table, View
+from anabranch.plan.catalog import ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Rows, Stream, Table, View
 from anabranch.plan.flat import read_names, without_unread
 from anabranch.plan.inside import Body, Inside, columns_of, qualified, relations_under, using
 from anabranch.plan.keys import INNER, limited
@@ -80,7 +80,7 @@ class _Counting:
             if not edits:
                 break
             self._rewrite(edits)
-        if len(self.select.relations) > 1:
+        if len(self.select.relations) > 1 or self.select.relations[0].subquery is None:
             self._rewrite(Inside(self.select, self.owner, self.binder).edits())
         self._rewrite(_Parts(self).edits())
         self.text, self.query = without_unread(self.text, self.query, before)
@@ -112,7 +112,7 @@ class _Counting:
             raise Unfit
         if len(select.relations) == 1:
             reference = self.binder.resolve(select.relations[0])
-            if reference is not None and reference.kind != "view":
+            if reference is not None and reference.kind != "view" and not _in_several_windows(select):
                 raise Unfit  # the rows of one stream are in their order anyway
 
     # ---- names of queries
@@ -167,6 +167,13 @@ class _Counting:
             raise Unfit
         self.included.append(view.id)
         return query.body.span.of(statement.text)
+
+
+def _in_several_windows(select: Select) -> bool:
+    """Whether a row of a stream can be in a group more than once: windows that overlap do not keep groups apart."""
+    (relation,) = select.relations
+    grouped = {token.name.lower() for group in select.group for token in group.tokens if token.is_name}
+    return relation.window is not None and relation.window.kind != "tumble" and not grouped & set(WINDOW_COLUMNS)
 
 
 def _check_plain(relation: Relation) -> None:
