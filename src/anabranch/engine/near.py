@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.windows.spans import COUNT, WEIGHT
+from anabranch.algebra.windows.spans import COUNT, WEIGHT, Judging
 from anabranch.duck import quoted, timestamp
 from anabranch.engine.emit import connection
 from anabranch.engine.frames import arrow_schema
@@ -30,8 +30,8 @@ from anabranch.sql.lexer import quote_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What a query of this module reads.
-ROWS = "__near"
+#: What a query of this module reads: rows, and what is known of their groups, where that is asked for.
+ROWS, KNOWN = "__near", "__known"
 
 #: Columns of the rows of a run (None: all) that are at hand without a Spark job; None where they are not.
 AtHand = Callable[[Collection[str] | None], "pa.Table | None"]
@@ -72,14 +72,14 @@ class Near:
             values |= {"low": ends["min"].as_py(), "high": ends["max"].as_py(), "late": late or 0}
         return values
 
-    def query(self, text: str, fields: tuple[Field, ...]) -> Any:
+    def query(self, text: str, fields: tuple[Field, ...], known: Any = None) -> Any:
         """What a text of this module gives; None if that is Spark's to say."""
         import duckdb
         import pyarrow as pa
 
         numbered = ROW_NUM in text or ARRIVAL_TS in text
         try:
-            with _bound(self.rows if numbered else self.plain, text, fields) as made:
+            with _bound(self.rows if numbered else self.plain, text, fields, known) as made:
                 if made is None:
                     return None
                 found = made.to_arrow_table().rename_columns([field.name for field in fields])
@@ -89,27 +89,34 @@ class Near:
 
 
 @lru_cache(maxsize=256)
-def means_the_same(columns: tuple[Field, ...], text: str, fields: tuple[Field, ...]) -> bool:
-    """Whether DuckDB understands a text of this module over rows with some columns, and gives `fields` for it."""
+def means_the_same(columns: tuple[Field, ...], text: str, fields: tuple[Field, ...], known: Any = None) -> bool:
+    """Whether DuckDB understands a text of this module over rows with some columns, and gives `fields` for it.
+
+    `known` is the schema of what is known of their groups.
+    """
     import duckdb
 
     try:
-        with _bound(arrow_schema(columns).empty_table(), text, fields) as made:
+        groups = known.empty_table() if known is not None else None
+        with _bound(arrow_schema(columns).empty_table(), text, fields, groups) as made:
             return made is not None
     except duckdb.Error:
         return False
 
 
 @contextmanager
-def _bound(rows: Any, text: str, fields: tuple[Field, ...]) -> Iterator[Any]:
+def _bound(rows: Any, text: str, fields: tuple[Field, ...], known: Any) -> Iterator[Any]:
     """A text over rows that DuckDB has understood, and gives these columns for; None if it gives others."""
     duck = connection()
-    duck.register(ROWS, rows)
+    relations = {ROWS: rows} if known is None else {ROWS: rows, KNOWN: known}
+    for name, relation in relations.items():
+        duck.register(name, relation)
     try:
         made = duck.sql(text)
         yield made if len(made.columns) == len(fields) and all(map(_alike, made.types, fields)) else None
     finally:
-        duck.unregister(ROWS)
+        for name in relations:
+            duck.unregister(name)
 
 
 def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
@@ -119,7 +126,7 @@ def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
     return named or [stream.fields[0].name]
 
 
-def partials_text(stream: Stream, panes: Panes) -> str | None:
+def partials_text(stream: Stream, panes: Panes, judging: Judging | None = None) -> str | None:
     """What rows add to a pane table, as a query over them; None if that is Spark's to say."""
     keys = [local_text(key.expression, _nothing) for key in panes.keys]
     along = _along(stream, panes)
@@ -155,7 +162,7 @@ def partials_text(stream: Stream, panes: Panes) -> str | None:
     if source is None:
         return None
     text = f"SELECT {', '.join(items)} FROM {source} WHERE {where}{having}"
-    return settle_sql(panes, panes.columns, f"({text})", "duckdb") if panes.spanned else text
+    return settle_sql(panes, panes.columns, f"({text})", "duckdb", judging, KNOWN) if panes.spanned else text
 
 
 def selected_text(stream: Stream, rows: Rows) -> str | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.windows.spans import WEIGHT
 from anabranch.engine.core import Core
 from anabranch.engine.places import place_sql, settle_sql
+from anabranch.engine.standing import Standing
 from anabranch.engine.tables import PANE, place_fields
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import Catalog, Panes, PartialColumn, Rows, Stream, Table
@@ -29,14 +30,24 @@ class StreamPart:
         self._columns: dict[Any, tuple[list[Any], list[Any]]] = {}
 
     def partials(
-        self, panes: Panes, catalog: Catalog, good: DataFrame, columns: tuple[str, ...] | None = None
+        self,
+        panes: Panes,
+        catalog: Catalog,
+        good: DataFrame,
+        columns: tuple[str, ...] | None = None,
+        standing: Standing | None = None,
     ) -> DataFrame:
-        """The stream part of the views on a pane table: one row a pane and key."""
+        """The stream part of the views on a pane table: one row a pane and key. `standing` is that of its groups before
+        these rows, where it decides how they are kept."""
         wanted = [column for column in panes.columns if columns is None or column.name in columns]
         keys = list(zip(_keys(panes), _key_names(panes), strict=True))
-        if panes.spanned:
-            entries = self._entries(panes, catalog, good, keys, wanted)
-            return self.core.frames.sql(settle_sql(panes, wanted, "`@entries`", "spark"), {"@entries": entries})
+        if standing is not None:
+            relations = {"@entries": self._entries(panes, catalog, good, keys, wanted)}
+            known = None
+            if standing.known.num_rows:
+                known, relations["@known"] = "`@known`", self.core.spark.createDataFrame(standing.known)
+            text = settle_sql(panes, wanted, "`@entries`", "spark", standing.judging, known)
+            return self.core.frames.sql(text, relations)
         outer = [quote_name(key.name) for key in panes.keys]
         if panes.time is not None:
             outer.append(f"timestamp_micros({PANE}) AS {PANE}")
