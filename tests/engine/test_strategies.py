@@ -174,6 +174,45 @@ def test_a_group_grows_large_over_small_runs_and_small_again_when_its_windows_cl
     assert sorted(home.query("SELECT * FROM v")) == sorted(expected)
 
 
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+def test_any_rows_cuts_restarts_and_failures_give_the_batch_answer(
+    home: Harness, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Groups grow and shrink, rows come late, commits fail on the way: what is kept by span or by window adds up."""
+    dice = Random(seed)
+    items = "count(*) AS c, sum(n) AS n, max(n) AS m"
+    home.sql("CREATE STREAM s (k STRING, n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 3 SECONDS)")
+    queries = {name: query(windows, "adaptive", items=items) for name, windows in WINDOWS.items()}
+    queries["spark"] = query(WINDOWS["odd"], "adaptive", "initcap(k)", items)
+    for name, text in queries.items():
+        home.sql(f"CREATE VIEW {name} AS {text}{' EMIT CHANGES' if name == 'hop' else ''}")
+    rows = []
+    for number in range(160):
+        key = dice.choice(["burst" if number % 60 < 30 else None, "a", f"g{number}", f"g{dice.randrange(40)}"])
+        at = max(0.0, number / 5 - dice.choice([0, 0, 0, 1, 2, 20]))
+        rows.append((key, dice.choice([None, *range(9)]), EPOCH + timedelta(seconds=at)))
+    at, grown = 0, 0
+    while at < len(rows):
+        run = rows[at : at + dice.choice([3, 12, 20])]
+        if dice.random() < 0.3:
+            with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="as asked"):
+                patch.setattr("anabranch.engine.run.reach", fail)
+                home.insert("s", run)
+        home.insert("s", run)
+        at += len(run)
+        grown += any(form % 2 for *_, form in partials(home, "hop") if form is not None)
+        if dice.random() < 0.15:
+            dice.choice([home.reopen, home.compact])()
+    assert grown
+    for name, text in queries.items():
+        assert home.table(name) == home.batch(text, s=rows), name
+
+
+def fail(point: str) -> None:
+    if point == "after-changes":
+        raise RuntimeError("as asked")
+
+
 def feed(home: str, runs: list[list[tuple[str, datetime]]]) -> None:
     """What the process that dies does, in the JVM of the one that does not."""
     with Harness(home, attach()) as harness:
