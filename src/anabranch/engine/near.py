@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from anabranch.algebra.rules import Computed, Punctuation
 from anabranch.algebra.windows.spans import COUNT, WEIGHT, Judging
 from anabranch.duck import quoted, timestamp
 from anabranch.engine.emit import connection
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.numbering import number_table
 from anabranch.engine.places import place_sql, settle_sql
+from anabranch.engine.read import punctuation_sql
 from anabranch.engine.tables import PANE
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Panes, Rows, Stream
@@ -30,30 +32,36 @@ from anabranch.sql.lexer import quote_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What a query of this module reads: rows, and what is known of their groups, where that is asked for.
-ROWS, KNOWN = "__near", "__known"
+#: What a query of this module reads: rows, and what is known of their groups, where that is asked for. And where a row
+#: stands among the rows.
+ROWS, KNOWN, _PLACE = "__near", "__known", "__place"
 
 #: Columns of the rows of a run (None: all) that are at hand without a Spark job; None where they are not.
 AtHand = Callable[[Collection[str] | None], "pa.Table | None"]
 
 
 class Near:
-    """The rows of one run, all of them good."""
+    """The rows of one run, all of them good; and what is to be known for progress besides."""
 
-    def __init__(self, stream: Stream, plain: Any, first: int, at: int) -> None:
+    def __init__(self, stream: Stream, plain: Any, first: int, at: int, told: dict[str, Any]) -> None:
         self.stream = stream
         self.plain = plain
         self._first, self._at = first, at
+        self._told = told
 
     @classmethod
     def of(cls, stream: Stream, at_hand: AtHand, first: int, at: int, columns: Collection[str] | None) -> Near | None:
         """Columns of the rows of a run, if they are at hand and no figure is needed that only Spark gives."""
-        if stream.live or not stream.policy.simple:
+        value = value_text(stream)
+        if stream.live or stream.policy.keyed or value is None:
             return None
         rows = at_hand(columns)
         if rows is None or (stream.time is not None and rows.column(stream.time).null_count):
             return None
-        return cls(stream, rows, first, at)
+        if not value:
+            return cls(stream, rows, first, at, {})
+        apart = _apart(stream, rows, value)
+        return None if apart is None else cls(stream, apart[0], first, at, apart[1])
 
     @cached_property
     def rows(self) -> Any:
@@ -70,7 +78,13 @@ class Near:
             ends = compute.min_max(times)
             late = compute.sum(compute.less(times, bound)).as_py() if bound is not None else 0
             values |= {"low": ends["min"].as_py(), "high": ends["max"].as_py(), "late": late or 0}
-        return values
+        return values | self._told
+
+    @property
+    def times(self) -> list[int]:
+        """The event times of the rows in the order in which they came."""
+        times: list[int] = self.plain.column(self.stream.time).cast("int64").to_pylist()
+        return times
 
     def query(self, text: str, fields: tuple[Field, ...], known: Any = None) -> Any:
         """What a text of this module gives; None if that is Spark's to say."""
@@ -86,6 +100,42 @@ class Near:
                 return found.cast(arrow_schema(fields))
         except (duckdb.Error, pa.ArrowInvalid):
             return None  # an overflow, say: Spark tells of it in its own words
+
+
+def value_text(stream: Stream) -> str | None:
+    """What the rule of a stream has computed of each row, as DuckDB is asked for it; nothing, or None if Spark must."""
+    if isinstance(stream.rule, Computed):
+        text = local_text(stream.rule.expression, _nothing)
+        return None if text is None else f"__same({text}, {timestamp('0')})"
+    marks = punctuation_sql(stream)
+    return "" if marks is None else local_text(marks, _nothing)
+
+
+def _apart(stream: Stream, rows: Any, value: str) -> tuple[Any, dict[str, Any]] | None:
+    """The rows that are data, and what is seen of all; None if that is Spark's to say."""
+    import duckdb
+    import pyarrow as pa
+
+    assert stream.time is not None
+    marked = isinstance(stream.rule, Punctuation)
+    micros = f"epoch_us({quoted(stream.time)})"
+    numbered = rows.append_column(_PLACE, pa.array(range(rows.num_rows), pa.int64()))
+    found = f"max({micros}) FILTER ({value}), list({_PLACE}) FILTER ({value})" if marked else f"max(epoch_us({value}))"
+    duck = connection()
+    duck.register(ROWS, numbered)
+    try:
+        highest, reached, *marks = duck.sql(f"SELECT max({micros}), {found} FROM {ROWS}").fetchall()[0]
+    except duckdb.Error:
+        return None
+    finally:
+        duck.unregister(ROWS)
+    told = {"highest_0": highest, "rows_0": rows.num_rows, "highest_value_0": reached}
+    if marks and marks[0]:
+        data = [True] * rows.num_rows
+        for place in marks[0]:
+            data[place] = False
+        rows = rows.filter(pa.array(data))
+    return rows, told
 
 
 @lru_cache(maxsize=256)
@@ -137,7 +187,7 @@ def partials_text(stream: Stream, panes: Panes, judging: Judging | None = None) 
     if panes.spanned:
         items += [f"{text} AS {name}" for text, name in zip(place, (PANE, COUNT), strict=True)]
     elif place:
-        items.append(f"{timestamp(place[0])} AS {PANE}")
+        items.append(f"{place[0]} AS {PANE}")
     for column in panes.columns:
         text, kind = local_text(column.partial, _nothing), duckdb_type(column.type)
         if text is None or kind is None or not column.duckdb:
@@ -162,7 +212,10 @@ def partials_text(stream: Stream, panes: Panes, judging: Judging | None = None) 
     if source is None:
         return None
     text = f"SELECT {', '.join(items)} FROM {source} WHERE {where}{having}"
-    return settle_sql(panes, panes.columns, f"({text})", "duckdb", judging, KNOWN) if panes.spanned else text
+    if panes.spanned:
+        return settle_sql(panes, panes.columns, f"({text})", "duckdb", judging, KNOWN)
+    # A number for each row, and a time for each pane: there are fewer of them.
+    return f"SELECT * REPLACE ({timestamp(PANE)} AS {PANE}) FROM ({text})" if place else text
 
 
 def selected_text(stream: Stream, rows: Rows) -> str | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, EVERY_KEY, MOST_KEYS, Computed, ProgressState, Seen, own_bounds
 from anabranch.engine.core import Core, Stopwatch
-from anabranch.engine.near import AtHand, Near, columns_named, means_the_same
+from anabranch.engine.near import AtHand, Near, columns_named, means_the_same, value_text
 from anabranch.engine.numbering import number_frame, number_table
 from anabranch.engine.read import good_rows, parsed_rows, punctuation_sql
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
@@ -163,7 +163,7 @@ class Scan:
         near = None
         if len(parts) == 1 and (self._small or self._all_near):
             near = Near.of(self.stream, self.incoming.at_hand, self.first, self.at, self._columns)
-        tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned)
+        tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned, parts[0])
         kept = len(tasks) > 1 and not self.incoming.cheap
         if kept:
             self.rows.persist()
@@ -211,11 +211,15 @@ class Scan:
     def _columns(self) -> list[str] | None:
         """The columns that are needed of rows at hand; None if that is all of them."""
         texts = [output.near for output in self.outputs if output.near is not None]
-        return None if self._small or len(texts) < len(self.outputs) else columns_named(self.stream, texts)
+        if self._small or len(texts) < len(self.outputs):
+            return None
+        return columns_named(self.stream, [*texts, value_text(self.stream) or ""])
 
-    def _by_hand(self, near: Near, scanned: Scanned) -> list[Callable[[], None]]:
+    def _by_hand(self, near: Near, scanned: Scanned, part: str) -> list[Callable[[], None]]:
         """Write what needs no Spark; what is left to do."""
         self.values = near.figures(self.state.bound)
+        if self.stream.rule is not None and self.stream.rule.in_order:
+            self.times = {part: near.times}
         left: list[Output] = []
         for output in self.outputs:
             table = near.rows if output.table == self.stream.rows_table else None

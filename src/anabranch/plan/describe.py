@@ -472,6 +472,8 @@ def _context_lines(view: View) -> list[str]:
 
 def _name(window: WindowSpec) -> str:
     """The function that makes windows of a kind."""
+    if window.own is not None:
+        return str(window.own.function)
     rows = " of each key's rows" if partitioned(window) else ""
     return f"{window.kind.upper()}{rows}"
 
