@@ -7,11 +7,12 @@ that is bad, is left to Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from anabranch.algebra.progress import EVERY_KEY, MOST_KEYS
 from anabranch.algebra.rules import Computed, Punctuation
 from anabranch.algebra.windows.spans import COUNT, WEIGHT, Judging
 from anabranch.duck import quoted, timestamp
@@ -32,9 +33,12 @@ from anabranch.sql.lexer import quote_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What a query of this module reads: rows, and what is known of their groups, where that is asked for. And where a row
-#: stands among the rows.
-ROWS, KNOWN, _PLACE = "__near", "__known", "__place"
+#: What a query of this module reads, where a row stands in it, and the bounds of keys.
+ROWS, _PLACE, _BOUNDS = "__near", "__place", "__bounds"
+#: Types whose values are the same text in DuckDB as in Spark; days of far years, say, are not.
+_SAME_AS_TEXT = ("string", "boolean", *INTEGERS)
+#: What is known of the groups of its rows, where a query asks for it.
+KNOWN = "__known"
 
 #: Columns of the rows of a run (None: all) that are at hand without a Spark job; None where they are not.
 AtHand = Callable[[Collection[str] | None], "pa.Table | None"]
@@ -43,8 +47,9 @@ AtHand = Callable[[Collection[str] | None], "pa.Table | None"]
 class Near:
     """The rows of one run, all of them good; and what is to be known for progress besides."""
 
-    def __init__(self, stream: Stream, plain: Any, first: int, at: int, told: dict[str, Any]) -> None:
+    def __init__(self, stream: Stream, came: Any, plain: Any, first: int, at: int, told: dict[str, Any]) -> None:
         self.stream = stream
+        self.came = came  # with those that mark progress
         self.plain = plain
         self._first, self._at = first, at
         self._told = told
@@ -53,15 +58,15 @@ class Near:
     def of(cls, stream: Stream, at_hand: AtHand, first: int, at: int, columns: Collection[str] | None) -> Near | None:
         """Columns of the rows of a run, if they are at hand and no figure is needed that only Spark gives."""
         value = value_text(stream)
-        if stream.live or stream.policy.keyed or value is None:
+        if stream.live or value is None or (stream.key is not None and _type_of_key(stream) not in _SAME_AS_TEXT):
             return None
         rows = at_hand(columns)
         if rows is None or (stream.time is not None and rows.column(stream.time).null_count):
             return None
         if not value:
-            return cls(stream, rows, first, at, {})
+            return cls(stream, rows, rows, first, at, {})
         apart = _apart(stream, rows, value)
-        return None if apart is None else cls(stream, apart[0], first, at, apart[1])
+        return None if apart is None else cls(stream, rows, apart[0], first, at, apart[1])
 
     @cached_property
     def rows(self) -> Any:
@@ -80,11 +85,42 @@ class Near:
             values |= {"low": ends["min"].as_py(), "high": ends["max"].as_py(), "late": late or 0}
         return values | self._told
 
-    @property
-    def times(self) -> list[int]:
-        """The event times of the rows in the order in which they came."""
+    def times(self, part: str) -> dict[str, list[int]]:
+        """The event times of the rows as they came: of the one part that there is, or of each key."""
         times: list[int] = self.plain.column(self.stream.time).cast("int64").to_pylist()
-        return times
+        if self.stream.key is None:
+            return {part: times}
+        found: dict[str, list[int]] = {}
+        for value, time in zip(self.plain.column(self.stream.key).cast("string").to_pylist(), times, strict=True):
+            found.setdefault("" if value is None else f"={value}", []).append(time)
+        return found
+
+    def keys(self, bound: int, own: Mapping[str, int]) -> dict[str, Mapping[str, Any]]:
+        """What is seen of each key; late are rows below a bound, or below that of their key."""
+        import pyarrow as pa
+
+        value, time = value_text(self.stream) or "", f"epoch_us({quoted(self.stream.time or '')})"
+        marked = isinstance(self.stream.rule, Punctuation)
+        data, key = f"NOT ({value})" if marked else "true", quoted(self.stream.key or "")
+        part = f"coalesce('=' || CAST({key} AS VARCHAR), '')"
+        if marked:
+            part = f"CASE WHEN {key} IS NULL AND {value} THEN '{EVERY_KEY}' ELSE {part} END"
+        reached = f"CASE WHEN {value} THEN {time} END" if marked else f"epoch_us({value})" if value else "NULL"
+        bounds = pa.table({"__part": pa.array(own, pa.string()), "__own": pa.array(own.values(), pa.int64())})
+        duck = connection()
+        duck.register(ROWS, self.came)
+        duck.register(_BOUNDS, bounds)
+        try:
+            groups = duck.sql(
+                f"WITH came AS (SELECT {part} AS __part, {time} AS t, {reached} AS reached, {data} AS data FROM {ROWS})"
+                " SELECT __part AS key, max(t) AS highest, count(*) AS rows, max(reached) AS highest_value,"
+                f" count(*) FILTER (data AND t < coalesce(__own, {bound})) AS late"
+                f" FROM came LEFT JOIN {_BOUNDS} USING (__part) GROUP BY __part LIMIT {MOST_KEYS + 2}"
+            ).to_arrow_table()
+        finally:
+            duck.unregister(ROWS)
+            duck.unregister(_BOUNDS)
+        return {group.pop("key"): group for group in groups.to_pylist()}
 
     def query(self, text: str, fields: tuple[Field, ...], known: Any = None) -> Any:
         """What a text of this module gives; None if that is Spark's to say."""
@@ -109,6 +145,10 @@ def value_text(stream: Stream) -> str | None:
         return None if text is None else f"__same({text}, {timestamp('0')})"
     marks = punctuation_sql(stream)
     return "" if marks is None else local_text(marks, _nothing)
+
+
+def _type_of_key(stream: Stream) -> str:
+    return next(field.type for field in stream.fields if field.name == stream.key)
 
 
 def _apart(stream: Stream, rows: Any, value: str) -> tuple[Any, dict[str, Any]] | None:
