@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import EVERY_KEY, MOST_KEYS
 from anabranch.algebra.rules import Computed, Punctuation
-from anabranch.algebra.windows.spans import COUNT, WEIGHT
+from anabranch.algebra.windows.spans import COUNT, WEIGHT, Judging
 from anabranch.duck import quoted, timestamp
 from anabranch.engine.emit import connection
 from anabranch.engine.frames import arrow_schema
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 ROWS, _PLACE, _BOUNDS = "__near", "__place", "__bounds"
 #: Types whose values are the same text in DuckDB as in Spark; days of far years, say, are not.
 _SAME_AS_TEXT = ("string", "boolean", *INTEGERS)
+#: What is known of the groups of its rows, where a query asks for it.
+KNOWN = "__known"
 
 #: Columns of the rows of a run (None: all) that are at hand without a Spark job; None where they are not.
 AtHand = Callable[[Collection[str] | None], "pa.Table | None"]
@@ -120,14 +122,14 @@ class Near:
             duck.unregister(_BOUNDS)
         return {group.pop("key"): group for group in groups.to_pylist()}
 
-    def query(self, text: str, fields: tuple[Field, ...]) -> Any:
+    def query(self, text: str, fields: tuple[Field, ...], known: Any = None) -> Any:
         """What a text of this module gives; None if that is Spark's to say."""
         import duckdb
         import pyarrow as pa
 
         numbered = ROW_NUM in text or ARRIVAL_TS in text
         try:
-            with _bound(self.rows if numbered else self.plain, text, fields) as made:
+            with _bound(self.rows if numbered else self.plain, text, fields, known) as made:
                 if made is None:
                     return None
                 found = made.to_arrow_table().rename_columns([field.name for field in fields])
@@ -177,27 +179,34 @@ def _apart(stream: Stream, rows: Any, value: str) -> tuple[Any, dict[str, Any]] 
 
 
 @lru_cache(maxsize=256)
-def means_the_same(columns: tuple[Field, ...], text: str, fields: tuple[Field, ...]) -> bool:
-    """Whether DuckDB understands a text of this module over rows with some columns, and gives `fields` for it."""
+def means_the_same(columns: tuple[Field, ...], text: str, fields: tuple[Field, ...], known: Any = None) -> bool:
+    """Whether DuckDB understands a text of this module over rows with some columns, and gives `fields` for it.
+
+    `known` is the schema of what is known of their groups.
+    """
     import duckdb
 
     try:
-        with _bound(arrow_schema(columns).empty_table(), text, fields) as made:
+        groups = known.empty_table() if known is not None else None
+        with _bound(arrow_schema(columns).empty_table(), text, fields, groups) as made:
             return made is not None
     except duckdb.Error:
         return False
 
 
 @contextmanager
-def _bound(rows: Any, text: str, fields: tuple[Field, ...]) -> Iterator[Any]:
+def _bound(rows: Any, text: str, fields: tuple[Field, ...], known: Any) -> Iterator[Any]:
     """A text over rows that DuckDB has understood, and gives these columns for; None if it gives others."""
     duck = connection()
-    duck.register(ROWS, rows)
+    relations = {ROWS: rows} if known is None else {ROWS: rows, KNOWN: known}
+    for name, relation in relations.items():
+        duck.register(name, relation)
     try:
         made = duck.sql(text)
         yield made if len(made.columns) == len(fields) and all(map(_alike, made.types, fields)) else None
     finally:
-        duck.unregister(ROWS)
+        for name in relations:
+            duck.unregister(name)
 
 
 def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
@@ -207,7 +216,7 @@ def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
     return named or [stream.fields[0].name]
 
 
-def partials_text(stream: Stream, panes: Panes) -> str | None:
+def partials_text(stream: Stream, panes: Panes, judging: Judging | None = None) -> str | None:
     """What rows add to a pane table, as a query over them; None if that is Spark's to say."""
     keys = [local_text(key.expression, _nothing) for key in panes.keys]
     along = _along(stream, panes)
@@ -244,7 +253,7 @@ def partials_text(stream: Stream, panes: Panes) -> str | None:
         return None
     text = f"SELECT {', '.join(items)} FROM {source} WHERE {where}{having}"
     if panes.spanned:
-        return settle_sql(panes, panes.columns, f"({text})", "duckdb")
+        return settle_sql(panes, panes.columns, f"({text})", "duckdb", judging, KNOWN)
     # A number for each row, and a time for each pane: there are fewer of them.
     return f"SELECT * REPLACE ({timestamp(PANE)} AS {PANE}) FROM ({text})" if place else text
 

@@ -72,6 +72,7 @@ class Output:
     numbered: bool = False  # its rows carry their numbers
     carrier: Panes | None = None  # sees every row: the figures of the run can be added up from its groups
     near: str | None = None  # what to write of rows at hand, as DuckDB is asked for it; None if that is Spark's to say
+    known: Any = None  # what is known of its groups, where that decides how they are kept
 
 
 @dataclass
@@ -199,9 +200,13 @@ class Scan:
             return False
         return all(
             output.table == self.stream.rows_table
-            or (output.near is not None and means_the_same(self.stream.row_fields, output.near, output.fields))
+            or (output.near is not None and self._means_the_same(output, output.near))
             for output in self.outputs
         )
+
+    def _means_the_same(self, output: Output, text: str) -> bool:
+        known = output.known.schema if output.known is not None else None
+        return means_the_same(self.stream.row_fields, text, output.fields, known)
 
     @property
     def _columns(self) -> list[str] | None:
@@ -224,7 +229,7 @@ class Scan:
         for output in self.outputs:
             table = near.rows if output.table == self.stream.rows_table else None
             if output.near is not None:
-                table = near.query(output.near, output.fields)
+                table = near.query(output.near, output.fields, output.known)
             if table is None:
                 left.append(output)
                 continue
