@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.plan.bind import Binder, refuse
-from anabranch.plan.catalog import ASKED, Ask, Catalog, Field, Stream, Table, View
+from anabranch.plan.catalog import ASKED, Ask, Catalog, Field, Stream, Table, View, leading_time
 from anabranch.plan.keys import INNER, Input
 from anabranch.plan.questions import Found, Questions, shared_names
 from anabranch.plan.windows import needs_numbers
@@ -197,6 +197,7 @@ class _Placing:
             f"{relation.exposed or known.name} with {', '.join(table.name for table in named.values())}",
             f"SELECT * FROM {quote_name(placeholder)}", (*known.fields, Field(ASKED, "bigint"), *lists), (), None,
             streams, tables, views, "feed", tree.start, node="lookup", owner="?", times=times, clock=clock, asks=asked,
+            time=leading_time(known.fields, times),
         )  # fmt: skip
         tree.nodes.append(view)
         return view
