@@ -68,7 +68,6 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     try:
         warm = maintainer.core.warm
         warm.settle(maintainer.after)
-        warm.let_go(view.id, maintainer.needed(view))
         text = query.text()
         if text is None:
             return ()

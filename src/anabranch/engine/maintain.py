@@ -150,6 +150,8 @@ class Maintainer:
             return self._fire(view)
         if view.closing:
             return closing.changes(self, view)
+        if self.core.warm.keeps(view.id):  # whether or not it has anything to do in this commit
+            self.core.warm.let_go(view.id, self.needed(view))
         if not self.touches(view):
             return ()
         if view.asks:

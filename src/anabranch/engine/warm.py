@@ -167,12 +167,21 @@ class Warm:
             parts.append(f"SELECT {columns} FROM {file_rows(paths, fields)}{_where(share.time, low, most)}")
         return f"({' UNION ALL '.join(parts)})"
 
+    def keeps(self, view: str) -> bool:
+        """Whether rows are in memory for the join of a view."""
+        return any(key[2] == view for key in self._tables)
+
     def let_go(self, view: str, needed: Mapping[str, int]) -> None:
         """Drop from memory what no row that comes in time can meet any more of the inputs of a join."""
-        for key, warm in self._tables.items():
+        import duckdb
+
+        for key, warm in list(self._tables.items()):
             since = needed.get(key[3]) if key[2] == view else None
             if since is not None and warm.time and (warm.since is None or warm.since < since):
-                self._let_go(warm, since)
+                try:
+                    self._let_go(warm, since)
+                except duckdb.Error:  # it is all in the ledger
+                    self._forget(key)
 
     def rows_of(self, view: str) -> int:
         """How many rows are in memory for the join of a view."""
