@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 
 from anabranch.algebra.progress import combine
 from anabranch.algebra.windows.base import Row
-from anabranch.algebra.windows.costs import eager_above
+from anabranch.algebra.windows.costs import Thresholds
 from anabranch.algebra.windows.sliding import SlidingWindows
 from anabranch.algebra.windows.strategies import (
     COUNT,
@@ -322,7 +322,7 @@ def unequal_groups(stretches: int) -> dict[str, list[Held]]:
     A hundred groups live in each stretch of 10 s, with their rows anywhere in it, and others in the next.
     """
     windows = SlidingWindows(10 * SECOND, SECOND)
-    up = eager_above(partial=1, row=1, duration=windows.size, slide=windows.slide)
+    limits = Thresholds.of(windows)
     found: dict[str, list[Held]] = {PANES: [], EAGER: [], ADAPTIVE: []}
     for shares in SHARES.values():
         chance = random.Random(1)
@@ -343,7 +343,7 @@ def unequal_groups(stretches: int) -> dict[str, list[Held]]:
         # Until the first groups have gone, there are fewer than there will be.
         since = windows.size
         found[EAGER].append(hold(ByWindow(windows, fold), arrivals, since))
-        found[ADAPTIVE].append(hold(Adaptive(windows, fold, up, 0.8 * up), arrivals, since))
+        found[ADAPTIVE].append(hold(Adaptive(windows, fold, limits.up, limits.down), arrivals, since))
         found[PANES].append(hold(ByPane(windows, fold), arrivals, since))
     for ways in zip(*found.values(), strict=True):
         for one, other in pairwise(ways):

@@ -7,13 +7,14 @@ that is bad, is left to Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from anabranch.algebra.progress import EVERY_KEY, MOST_KEYS
 from anabranch.algebra.rules import Computed, Punctuation
-from anabranch.algebra.windows.spans import COUNT, WEIGHT
+from anabranch.algebra.windows.spans import COUNT, WEIGHT, Judging
 from anabranch.duck import quoted, timestamp
 from anabranch.engine.emit import connection
 from anabranch.engine.frames import arrow_schema
@@ -32,8 +33,12 @@ from anabranch.sql.lexer import quote_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What a query of this module reads, and where a row stands in it.
-ROWS, _PLACE = "__near", "__place"
+#: What a query of this module reads, where a row stands in it, and the bounds of keys.
+ROWS, _PLACE, _BOUNDS = "__near", "__place", "__bounds"
+#: Types whose values are the same text in DuckDB as in Spark; days of far years, say, are not.
+_SAME_AS_TEXT = ("string", "boolean", *INTEGERS)
+#: What is known of the groups of its rows, where a query asks for it.
+KNOWN = "__known"
 
 #: Columns of the rows of a run (None: all) that are at hand without a Spark job; None where they are not.
 AtHand = Callable[[Collection[str] | None], "pa.Table | None"]
@@ -42,8 +47,9 @@ AtHand = Callable[[Collection[str] | None], "pa.Table | None"]
 class Near:
     """The rows of one run, all of them good; and what is to be known for progress besides."""
 
-    def __init__(self, stream: Stream, plain: Any, first: int, at: int, told: dict[str, Any]) -> None:
+    def __init__(self, stream: Stream, came: Any, plain: Any, first: int, at: int, told: dict[str, Any]) -> None:
         self.stream = stream
+        self.came = came  # with those that mark progress
         self.plain = plain
         self._first, self._at = first, at
         self._told = told
@@ -52,15 +58,15 @@ class Near:
     def of(cls, stream: Stream, at_hand: AtHand, first: int, at: int, columns: Collection[str] | None) -> Near | None:
         """Columns of the rows of a run, if they are at hand and no figure is needed that only Spark gives."""
         value = value_text(stream)
-        if stream.live or stream.policy.keyed or value is None:
+        if stream.live or value is None or (stream.key is not None and _type_of_key(stream) not in _SAME_AS_TEXT):
             return None
         rows = at_hand(columns)
         if rows is None or (stream.time is not None and rows.column(stream.time).null_count):
             return None
         if not value:
-            return cls(stream, rows, first, at, {})
+            return cls(stream, rows, rows, first, at, {})
         apart = _apart(stream, rows, value)
-        return None if apart is None else cls(stream, apart[0], first, at, apart[1])
+        return None if apart is None else cls(stream, rows, apart[0], first, at, apart[1])
 
     @cached_property
     def rows(self) -> Any:
@@ -79,20 +85,51 @@ class Near:
             values |= {"low": ends["min"].as_py(), "high": ends["max"].as_py(), "late": late or 0}
         return values | self._told
 
-    @property
-    def times(self) -> list[int]:
-        """The event times of the rows in the order in which they came."""
+    def times(self, part: str) -> dict[str, list[int]]:
+        """The event times of the rows as they came: of the one part that there is, or of each key."""
         times: list[int] = self.plain.column(self.stream.time).cast("int64").to_pylist()
-        return times
+        if self.stream.key is None:
+            return {part: times}
+        found: dict[str, list[int]] = {}
+        for value, time in zip(self.plain.column(self.stream.key).cast("string").to_pylist(), times, strict=True):
+            found.setdefault("" if value is None else f"={value}", []).append(time)
+        return found
 
-    def query(self, text: str, fields: tuple[Field, ...]) -> Any:
+    def keys(self, bound: int, own: Mapping[str, int]) -> dict[str, Mapping[str, Any]]:
+        """What is seen of each key; late are rows below a bound, or below that of their key."""
+        import pyarrow as pa
+
+        value, time = value_text(self.stream) or "", f"epoch_us({quoted(self.stream.time or '')})"
+        marked = isinstance(self.stream.rule, Punctuation)
+        data, key = f"NOT ({value})" if marked else "true", quoted(self.stream.key or "")
+        part = f"coalesce('=' || CAST({key} AS VARCHAR), '')"
+        if marked:
+            part = f"CASE WHEN {key} IS NULL AND {value} THEN '{EVERY_KEY}' ELSE {part} END"
+        reached = f"CASE WHEN {value} THEN {time} END" if marked else f"epoch_us({value})" if value else "NULL"
+        bounds = pa.table({"__part": pa.array(own, pa.string()), "__own": pa.array(own.values(), pa.int64())})
+        duck = connection()
+        duck.register(ROWS, self.came)
+        duck.register(_BOUNDS, bounds)
+        try:
+            groups = duck.sql(
+                f"WITH came AS (SELECT {part} AS __part, {time} AS t, {reached} AS reached, {data} AS data FROM {ROWS})"
+                " SELECT __part AS key, max(t) AS highest, count(*) AS rows, max(reached) AS highest_value,"
+                f" count(*) FILTER (data AND t < coalesce(__own, {bound})) AS late"
+                f" FROM came LEFT JOIN {_BOUNDS} USING (__part) GROUP BY __part LIMIT {MOST_KEYS + 2}"
+            ).to_arrow_table()
+        finally:
+            duck.unregister(ROWS)
+            duck.unregister(_BOUNDS)
+        return {group.pop("key"): group for group in groups.to_pylist()}
+
+    def query(self, text: str, fields: tuple[Field, ...], known: Any = None) -> Any:
         """What a text of this module gives; None if that is Spark's to say."""
         import duckdb
         import pyarrow as pa
 
         numbered = ROW_NUM in text or ARRIVAL_TS in text
         try:
-            with _bound(self.rows if numbered else self.plain, text, fields) as made:
+            with _bound(self.rows if numbered else self.plain, text, fields, known) as made:
                 if made is None:
                     return None
                 found = made.to_arrow_table().rename_columns([field.name for field in fields])
@@ -108,6 +145,10 @@ def value_text(stream: Stream) -> str | None:
         return None if text is None else f"__same({text}, {timestamp('0')})"
     marks = punctuation_sql(stream)
     return "" if marks is None else local_text(marks, _nothing)
+
+
+def _type_of_key(stream: Stream) -> str:
+    return next(field.type for field in stream.fields if field.name == stream.key)
 
 
 def _apart(stream: Stream, rows: Any, value: str) -> tuple[Any, dict[str, Any]] | None:
@@ -138,27 +179,34 @@ def _apart(stream: Stream, rows: Any, value: str) -> tuple[Any, dict[str, Any]] 
 
 
 @lru_cache(maxsize=256)
-def means_the_same(columns: tuple[Field, ...], text: str, fields: tuple[Field, ...]) -> bool:
-    """Whether DuckDB understands a text of this module over rows with some columns, and gives `fields` for it."""
+def means_the_same(columns: tuple[Field, ...], text: str, fields: tuple[Field, ...], known: Any = None) -> bool:
+    """Whether DuckDB understands a text of this module over rows with some columns, and gives `fields` for it.
+
+    `known` is the schema of what is known of their groups.
+    """
     import duckdb
 
     try:
-        with _bound(arrow_schema(columns).empty_table(), text, fields) as made:
+        groups = known.empty_table() if known is not None else None
+        with _bound(arrow_schema(columns).empty_table(), text, fields, groups) as made:
             return made is not None
     except duckdb.Error:
         return False
 
 
 @contextmanager
-def _bound(rows: Any, text: str, fields: tuple[Field, ...]) -> Iterator[Any]:
+def _bound(rows: Any, text: str, fields: tuple[Field, ...], known: Any) -> Iterator[Any]:
     """A text over rows that DuckDB has understood, and gives these columns for; None if it gives others."""
     duck = connection()
-    duck.register(ROWS, rows)
+    relations = {ROWS: rows} if known is None else {ROWS: rows, KNOWN: known}
+    for name, relation in relations.items():
+        duck.register(name, relation)
     try:
         made = duck.sql(text)
         yield made if len(made.columns) == len(fields) and all(map(_alike, made.types, fields)) else None
     finally:
-        duck.unregister(ROWS)
+        for name in relations:
+            duck.unregister(name)
 
 
 def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
@@ -168,7 +216,7 @@ def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
     return named or [stream.fields[0].name]
 
 
-def partials_text(stream: Stream, panes: Panes) -> str | None:
+def partials_text(stream: Stream, panes: Panes, judging: Judging | None = None) -> str | None:
     """What rows add to a pane table, as a query over them; None if that is Spark's to say."""
     keys = [local_text(key.expression, _nothing) for key in panes.keys]
     along = _along(stream, panes)
@@ -205,7 +253,7 @@ def partials_text(stream: Stream, panes: Panes) -> str | None:
         return None
     text = f"SELECT {', '.join(items)} FROM {source} WHERE {where}{having}"
     if panes.spanned:
-        return settle_sql(panes, panes.columns, f"({text})", "duckdb")
+        return settle_sql(panes, panes.columns, f"({text})", "duckdb", judging, KNOWN)
     # A number for each row, and a time for each pane: there are fewer of them.
     return f"SELECT * REPLACE ({timestamp(PANE)} AS {PANE}) FROM ({text})" if place else text
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, EVERY_KEY, MOST_KEYS, Computed, ProgressState, Seen, own_bounds
+from anabranch.duck import quoted
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.near import AtHand, Near, columns_named, means_the_same, value_text
 from anabranch.engine.numbering import number_frame, number_table
@@ -71,6 +72,7 @@ class Output:
     numbered: bool = False  # its rows carry their numbers
     carrier: Panes | None = None  # sees every row: the figures of the run can be added up from its groups
     near: str | None = None  # what to write of rows at hand, as DuckDB is asked for it; None if that is Spark's to say
+    known: Any = None  # what is known of its groups, where that decides how they are kept
 
 
 @dataclass
@@ -198,9 +200,13 @@ class Scan:
             return False
         return all(
             output.table == self.stream.rows_table
-            or (output.near is not None and means_the_same(self.stream.row_fields, output.near, output.fields))
+            or (output.near is not None and self._means_the_same(output, output.near))
             for output in self.outputs
         )
+
+    def _means_the_same(self, output: Output, text: str) -> bool:
+        known = output.known.schema if output.known is not None else None
+        return means_the_same(self.stream.row_fields, text, output.fields, known)
 
     @property
     def _columns(self) -> list[str] | None:
@@ -208,18 +214,22 @@ class Scan:
         texts = [output.near for output in self.outputs if output.near is not None]
         if self._small or len(texts) < len(self.outputs):
             return None
-        return columns_named(self.stream, [*texts, value_text(self.stream) or ""])
+        key = "" if self.stream.key is None else quoted(self.stream.key)
+        return columns_named(self.stream, [*texts, value_text(self.stream) or "", key])
 
     def _by_hand(self, near: Near, scanned: Scanned, part: str) -> list[Callable[[], None]]:
         """Write what needs no Spark; what is left to do."""
         self.values = near.figures(self.state.bound)
         if self.stream.rule is not None and self.stream.rule.in_order:
-            self.times = {part: near.times}
+            self.times = near.times(part)
+        if self.stream.key is not None:
+            own = own_bounds(self.stream.policy, self.state)
+            self.keys = near.keys(-END if self.state.bound is None else self.state.bound, own)
         left: list[Output] = []
         for output in self.outputs:
             table = near.rows if output.table == self.stream.rows_table else None
             if output.near is not None:
-                table = near.query(output.near, output.fields)
+                table = near.query(output.near, output.fields, output.known)
             if table is None:
                 left.append(output)
                 continue
