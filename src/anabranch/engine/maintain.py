@@ -34,6 +34,7 @@ from anabranch.engine.moves import (
     PairBounds,
     held_back,
     hold,
+    input_bounds,
     key_bounds,
     pair_bounds,
     progress,
@@ -45,7 +46,7 @@ from anabranch.engine.numbering import RUN, with_places
 from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records, table_of
-from anabranch.engine.writing import SMALL_ROWS, write_frame
+from anabranch.engine.writing import SMALL_ROWS, without_time, write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import PLACE
 from anabranch.plan.catalog import NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
@@ -152,6 +153,8 @@ class Maintainer:
             return self._fire(view)
         if view.closing:
             return closing.changes(self, view)
+        if self.core.warm.keeps(view.id):  # whether or not it has anything to do in this commit
+            self.core.warm.let_go(view.id, self.needed(view))
         if not self.touches(view):
             return ()
         if view.asks:
@@ -520,11 +523,13 @@ class Maintainer:
         return self.core.frames.sql(text, {"@new": changed})
 
     def _partners(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None) -> DataFrame:
-        """What an input of a join had at a snapshot; of a stream, the rows whose event time is within bounds."""
+        """What an input of a join had at a snapshot; where it has event times, the rows with those within bounds."""
         if placeholder in view.views:
             below = self.catalog.view(view.views[placeholder])
-            if within is None or placeholder not in view.through:
+            if within is None or placeholder not in {**view.through, **view.timed}:
                 return read.view_frame(self.core, self.catalog, below, snapshot, emitted=True)
+            if below.kept:
+                return read.shown_frame(self.core, self.catalog, below, snapshot, within=within)
 
             def nearby(inner: str, frame: DataFrame) -> DataFrame:
                 return frame if inner in below.tables else self._partners(below, inner, snapshot, within)
@@ -537,16 +542,13 @@ class Maintainer:
             return read.kept_rows(self.core, view, stream, fields, snapshot)
         beyond = None if high is None else high + 1
         rows = read.kept_rows(self.core, view, stream, fields, snapshot, low, beyond)
-        time = quote_name(stream.time)
-        if low is not None:
-            rows = rows.where(f"{time} >= timestamp_micros({low})")
-        return rows if high is None else rows.where(f"{time} <= timestamp_micros({high})")
+        return read.in_range(rows, stream.time, (low, high))
 
     def partners(self, view: View, placeholder: str) -> dict[str, Range]:
         """Between which event times the rows of the other inputs lie that new rows of one can meet."""
-        stream = view.streams.get(placeholder) or view.through.get(placeholder)
-        times = self._new_times(stream) if stream is not None else None
-        if times is None or None in times:
+        below = view.met.get(placeholder)
+        times = self._new_times(below) if below is not None else None
+        if times is None:
             return {}
         found = reach(view.near, placeholder, *times)
         if view.late == "drop":
@@ -556,9 +558,9 @@ class Maintainer:
 
     def needed(self, view: View) -> dict[str, int]:
         """From which event time on rows of the inputs of a join can still meet a row that is to come, and in time."""
-        if not view.near or not view.of_streams:
+        if not view.near or not view.in_time:
             return {}
-        bounds = {name: state_of(self.core, self.before, self.moves, id, 0).bound for name, id in view.met.items()}
+        bounds = input_bounds(self.core, self.catalog, view, self.before, self.moves)
         found: dict[str, int] = {}
         for name, since in view.needed(bounds).items():
             input = name if name in view.inputs else name.partition("#")[0]
@@ -569,9 +571,10 @@ class Maintainer:
         """Between which event times all rows lie that say what an outer join shows of new ones; nothing: anywhere."""
         if not view.nearby:
             return {}
-        new = {name: self._new_times(stream) for name, stream in view.met.items()}
+        new = {name: self._new_times(below) for name, below in view.met.items()}
         starts = {name: times for name, times in new.items() if times is not None}
-        if any(None in times for times in starts.values()):
+        # A row of a view that has no time is near no other, and comes out of an outer join all the same.
+        if any(None in times for times in starts.values()) or any(map(self._without_time, set(view.timed.values()))):
             return {}
         found: dict[str, Range] = {}
         for name, times in around(view.near, starts, view.nearby).items():
@@ -579,11 +582,18 @@ class Maintainer:
             found[placeholder] = hull(found.get(placeholder, times), times)
         return found
 
-    def _new_times(self, stream: str) -> Range | None:
-        """From the lowest to the highest event time of the new rows of a stream, where that is known; None: no rows."""
-        files = self.added.get(self.catalog.stream(stream).rows_table, ())
+    def _new_times(self, id: str) -> Range | None:
+        """From the lowest to the highest event time of the new rows of a stream or view, where that is known; None for
+        no rows."""
+        files = self.added.get(self.catalog.rows_of(id)[0], ())
         ranges = [(file.low, file.high) for file in files]
         return reduce(hull, ranges) if ranges else None
+
+    def _without_time(self, id: str) -> bool:
+        """Whether some of the new rows of a view have no event time."""
+        table, time = self.catalog.rows_of(id)
+        folder = self.core.ledger.table_folder(table)
+        return any(without_time(folder / file.path, time or "") for file in self.added.get(table, ()))
 
     def touched(self, view: View) -> DataFrame | None:
         """The keys that new rows touch, each once; None for none."""
@@ -742,7 +752,9 @@ class Maintainer:
         )
         small = self.new_rows(view) <= SMALL_ROWS
         staged: list[Path] = []
-        files = write_frame(self.core.ledger, view.changes_table, stamped, small=small, time=None, staged=staged)
+        files = write_frame(
+            self.core.ledger, view.changes_table, stamped, small=small, time=view.time or None, staged=staged
+        )
         for folder in staged:
             shutil.rmtree(folder, ignore_errors=True)
         self.added[view.changes_table] = files

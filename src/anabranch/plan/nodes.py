@@ -102,7 +102,8 @@ def _planned(
         if emission is None:
             return planned
         if view.direct and view.blocks[0].windows is not None and _on_event_time(planned, catalog):
-            shown = replace(view, late=emission.late, times=_window_columns(view), budget=_budget(emission))
+            start = next((each.name for each in view.direct if each.kind == "window_start"), "")
+            shown = replace(view, late=emission.late, times=_window_columns(view), budget=_budget(emission), time=start)
             return replace(planned, view=shown)
     emit = "feed" if feed or emission is not None else "read"
     tree = Tree(text, catalog, world, id, name, start)
@@ -255,7 +256,7 @@ class Tree:
                     "leave LATE DROP out: what comes late finds its partners in the ledger; or join without OUTER,"
                     " SEMI and ANTI",
                 )
-            if emission.late == "drop" and not (view.node == "join" and bounded(view)):
+            if emission.late == "drop" and not (view.node == "join" and view.of_streams and bounded(view)):
                 raise refuse(
                     self.text,
                     emission.span,
@@ -372,7 +373,8 @@ def _renamed(view: View, fields: tuple[Field, ...]) -> View:
         )
         meets = replace(meets, behind=behind, closes=closes, ends=tuple(names.get(name, name) for name in meets.ends))
     ends = view.ends.renamed(lambda name: names.get(name, name)) if view.ends is not None else None
-    return replace(view, fields=fields, keys=keys, times=times, direct=direct, meets=meets, ends=ends)
+    time = names.get(view.time, view.time)
+    return replace(view, fields=fields, keys=keys, times=times, direct=direct, meets=meets, ends=ends, time=time)
 
 
 def _by_live_keys(view: View) -> View:
