@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, Punctuation
 from anabranch.algebra.windows import last_window_sql, window_time
-from anabranch.engine import system
+from anabranch.engine import left_out, system
 from anabranch.engine.core import Core
 from anabranch.engine.differences import bins_text, sliding_text
 from anabranch.engine.moves import progress
@@ -181,11 +181,12 @@ def view_query(
     hidden: bool = False,
     takes: DataFrame | None = None,
     emitted: bool = False,
+    late: bool = False,
 ) -> DataFrame:
     """The upper part over consolidated partials; with `closed_by`, over the windows that have closed only.
 
     `narrow` may leave out rows of an input that do not matter; with `hidden`, the whole key is shown. `takes` are the
-    last places of a run that keys of a counting view may show.
+    last places of a run that keys of a counting view may show. With `late`, rows that came too late count too.
     """
     if view.rows is not None:
         rows = catalog[view.rows]
@@ -205,6 +206,9 @@ def view_query(
     for placeholder, id in view.views.items():
         below = catalog.view(id)
         relations[placeholder] = view_frame(core, catalog, below, snapshot, emitted=emitted or view.kept)
+    for placeholder in () if late else view.leaves_out:
+        there = relations[placeholder]
+        relations[placeholder] = left_out.without(core, catalog, view, placeholder, there, snapshot)
     relations = {placeholder: narrow(placeholder, frame) for placeholder, frame in relations.items()}
     if view.counted is not None:
         counted = relations[view.counted]
@@ -294,7 +298,7 @@ def stream_of_changes(core: Core, catalog: Catalog, view: View, snapshot: Snapsh
 
 def provisional_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
     """The answer over all rows there are, and of each row whether it is one that has fired."""
-    fresh = view_query(core, catalog, view, snapshot)
+    fresh = view_query(core, catalog, view, snapshot, late=view.late == "archive")
     if view.emit in ("read", "feed"):
         return fresh.selectExpr("*", "true AS _final")
     shown = shown_frame(core, catalog, view, snapshot)
@@ -319,11 +323,11 @@ def archive_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) 
         return core.frames.empty(view.fields)
     if not view.node:
         return view_query(core, catalog, view, snapshot, closed_by=bound)
-    timed = [key.name for key in view.keys if key.name in view.times]
-    ends = (view.meets.ends if view.meets is not None else ()) or timed[:1]
+    timed = [view.closing] if view.closing else [key.name for key in view.keys if key.name in view.times]
+    ends = (view.meets.ends if view.meets is not None and not view.closing else ()) or timed[:1]
     passed = (f"unix_micros({quote_name(key)}) + {view.times[key]} <= {min(bound, END)}" for key in ends)
     closed = " AND ".join(passed)
-    frame = view_query(core, catalog, view, snapshot, hidden=True).where(closed)
+    frame = view_query(core, catalog, view, snapshot, hidden=True, late=True).where(closed)
     return frame.select(*(quote_name(field.name) for field in view.fields))
 
 

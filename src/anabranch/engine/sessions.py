@@ -1,4 +1,5 @@
-"""Which sessions new rows touch: the event times between which all rows lie that these sessions are made of.
+"""Which sessions new rows touch: the event times between which all rows lie that these sessions are made of. And which
+of them come too late for theirs.
 
 A session is a chain of rows of one key, none further than the gap from the next. From the rows of a commit the chain is
 followed to both sides, over the rows that the stream has, as far as it goes; no row beyond its ends has a say in it.
@@ -150,6 +151,46 @@ def chains_sql(rows: str, columns: Sequence[str], gap: int, far: int) -> str:
     return (
         f"SELECT {keys}, first AS low, last AS high, first - {gap} >= low - {far} AND last + {gap} <= high + {far}"
         f" AS whole FROM (SELECT {keys}, low, high, {first} AS first, {last} AS last FROM ({steps}) GROUP BY ALL)"
+    )
+
+
+def late_sql(ends: Ends, came: str) -> str:
+    """The new rows below progress that come too late for sessions, of `@new`; `@there` are those that were there.
+
+    Both have the columns `__time` and `__before`, the progress before them. A session had closed if the gap behind its
+    last row is over by then. A row is late if it is within the gap of a row of one that had, or if its own has, made of
+    what is left: rows of open sessions, and those that came with it. `came` holds for new rows that are not taken back;
+    one that is taken back is late if it is not in an open session.
+    """
+    keys = [f"a{index}" for index in range(len(ends.apart))]
+    apart = "".join(f"{quote_name(name)} AS {key}, " for key, name in zip(keys, ends.apart, strict=True))
+    by = ", ".join([*keys, ALL])
+
+    def closed(rows: str) -> str:
+        """Rows, and whether the chain that each is in ends so early that it had closed."""
+        chains = f"SELECT *, lag(t) OVER (PARTITION BY {by} ORDER BY t) AS last FROM ({rows})"
+        chains = f"SELECT *, CAST(coalesce(t - last > {ends.gap}, true) AS INT) AS first FROM ({chains})"
+        chains = f"SELECT *, sum(first) OVER (PARTITION BY {by} ORDER BY t) AS chain FROM ({chains})"
+        over = f"max(t) OVER (PARTITION BY {by}, chain) + {ends.after} <= p"
+        return f"SELECT * EXCEPT (last, first, chain), {over} AS closed FROM ({chains})"
+
+    columns = f"{apart}1 AS {ALL}, __time AS t, __before AS p"
+    there = closed(f"SELECT DISTINCT {columns}, false AS new FROM `@there`")
+    both = f"{there} UNION ALL SELECT DISTINCT {columns}, true, false FROM `@new` WHERE {came}"
+    shut = "CASE WHEN closed THEN t END"
+    window = f"OVER (PARTITION BY {by} ORDER BY t RANGE BETWEEN"
+    behind = f"t - max({shut}) {window} UNBOUNDED PRECEDING AND CURRENT ROW) <= {ends.gap}"
+    ahead = f"min({shut}) {window} CURRENT ROW AND UNBOUNDED FOLLOWING) - t <= {ends.gap}"
+    near = f"SELECT *, coalesce({behind}, false) OR coalesce({ahead}, false) AS near FROM ({both})"
+    left = closed(f"SELECT {by}, t, p, new FROM near WHERE NOT near")
+    late = f"SELECT {by}, t, new FROM near WHERE near UNION ALL SELECT {by}, t, new FROM ({left}) WHERE closed"
+    same = " AND ".join([f"__n.{quote_name(name)} <=> {{0}}.{key}" for key, name in zip(keys, ends.apart, strict=True)]
+                        + ["__n.__time = {0}.t"])  # fmt: skip
+    return (
+        f"WITH near AS ({near}), late AS (SELECT DISTINCT {by}, t FROM ({late}) WHERE new), open AS (SELECT DISTINCT"
+        f" {by}, t FROM near WHERE NOT new AND NOT closed)"
+        f" SELECT __n.*, CASE WHEN {came} THEN late.t IS NOT NULL ELSE open.t IS NULL END AS __late FROM `@new` AS __n"
+        f" LEFT JOIN late ON {same.format('late')} LEFT JOIN open ON {same.format('open')}"
     )
 
 

@@ -140,6 +140,7 @@ def tables_of(view: View) -> tuple[str, ...]:
         found.append(view.changes_table)
     if view.emit == "triggers":
         found.append(view.pending_table)
+    found += [view.left_out_table(input) for input in view.leaves_out]
     return tuple(dict.fromkeys(found))
 
 
@@ -420,6 +421,8 @@ class _Describer:
         if view.emit == "triggers":
             bound = "grows with time" if view.times else "bounded by the number of keys"
             yield State(view.pending_table, f"what waits to fire: one row a key; {bound}", not view.times)
+        for input in view.leaves_out:
+            yield State(view.left_out_table(input), "the late rows that were left out; grows with them", False)
 
     def _shown(self, view: View) -> State:
         """What a view shows is kept as its changes; where nobody reads the changes as such, they are added up."""
