@@ -131,7 +131,7 @@ class _Wait:
         if rows is None:
             return None
         came, taken = ("_diff > 0", "_diff < 0") if "_diff" in rows.columns else ("true", "false")
-        ((low, gone),) = rows.selectExpr("min(__time)", f"count_if({taken})").collect()
+        low, gone = self._first(rows, taken)
         if low is None:
             return None
         rows = self._judged(rows, low, came) if self.ends.gap else rows.selectExpr("*", "true AS __late")
@@ -163,6 +163,15 @@ class _Wait:
             return None
         new = self.maintainer.delta(self.view, self.ends.input)
         return None if new is None else self._timed(new, str(bound) if self.ends.every else None)
+
+    def _first(self, rows: DataFrame, taken: str) -> tuple[int | None, int]:
+        """The first event time of new rows below progress, and how many of them are taken back."""
+        if self.stream is not None and self.bounds.keys is None:
+            lows = [file.low for file in self.maintainer.added.get(self.stream.rows_table, ())]
+            if None not in lows:
+                return min(each for each in lows if each is not None), 0
+        ((low, gone),) = rows.selectExpr("min(__time)", f"count_if({taken})").collect()
+        return low, gone
 
     def _timed(self, rows: DataFrame, bound: str | None = None) -> DataFrame:
         """Rows of the input below a bound, or the progress before this commit."""

@@ -47,3 +47,11 @@ def without_sql(rows: str, left_out: str, columns: list[str]) -> str:
     """The same for DuckDB, of columns of rows that only come: which copy of a row is left out makes no difference."""
     items = ", ".join(quoted(each) for each in columns)
     return f"(SELECT {items} FROM {rows} EXCEPT ALL SELECT {items} FROM {left_out})"
+
+
+def came(paths: list[str]) -> int:
+    """How many rows files have that came, and were not taken back."""
+    from pyarrow import parquet
+
+    counts = (parquet.read_table(path, columns=[DIFF.name]).column(DIFF.name).to_pylist() for path in paths)
+    return sum(each for column in counts for each in column if each > 0)

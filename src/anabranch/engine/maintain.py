@@ -428,11 +428,7 @@ class Maintainer:
         self.added[table] = write_frame(self.core.ledger, table, rows, small=small, time=None, staged=staged)
         for folder in staged:
             shutil.rmtree(folder, ignore_errors=True)
-        if not self.added[table]:
-            return 0
-        written = self.core.frames.parquet(self.paths(table), fields)
-        ((count,),) = written.selectExpr("coalesce(sum(_diff) FILTER (WHERE _diff > 0), 0)").collect()
-        return int(count)
+        return left_out.came(self.paths(table))
 
     # ---- new rows
 

@@ -163,7 +163,7 @@ def view_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *, 
     """
     if view.stream:
         return stream_of_changes(core, catalog, view, snapshot)
-    if view.late == "archive" and not emitted:
+    if view.late == "archive" and view.clock == "event" and not emitted:  # nothing else can come late
         return archive_frame(core, catalog, view, snapshot)
     if view.kept and not (view.ordered and view.emit == "feed"):
         return shown_frame(core, catalog, view, snapshot)
@@ -205,7 +205,8 @@ def view_query(
     relations |= static_frames(core, catalog, view)
     for placeholder, id in view.views.items():
         below = catalog.view(id)
-        relations[placeholder] = view_frame(core, catalog, below, snapshot, emitted=emitted or view.kept)
+        above = emitted or (view.kept and not (late and view.emit == "feed"))  # else it reads what waits below it
+        relations[placeholder] = view_frame(core, catalog, below, snapshot, emitted=above)
     for placeholder in () if late else view.leaves_out:
         there = relations[placeholder]
         relations[placeholder] = left_out.without(core, catalog, view, placeholder, there, snapshot)
@@ -323,6 +324,8 @@ def archive_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) 
         return core.frames.empty(view.fields)
     if not view.node:
         return view_query(core, catalog, view, snapshot, closed_by=bound)
+    if view.emit == "feed":  # it does not wait itself
+        return view_query(core, catalog, view, snapshot, late=True)
     timed = [view.closing] if view.closing else [key.name for key in view.keys if key.name in view.times]
     ends = (view.meets.ends if view.meets is not None and not view.closing else ()) or timed[:1]
     passed = (f"unix_micros({quote_name(key)}) + {view.times[key]} <= {min(bound, END)}" for key in ends)
