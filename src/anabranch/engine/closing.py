@@ -134,7 +134,10 @@ class _Wait:
         low, gone = self._first(rows, taken)
         if low is None:
             return None
-        rows = self._judged(rows, low, came) if self.ends.gap else rows.selectExpr("*", "true AS __late")
+        judged = self._judged(rows, low, came, taken) if self.ends.gap else rows.selectExpr("*", "true AS __late")
+        if judged is None:
+            return None
+        rows = judged
         plain = [quote_name(name) for name in rows.columns if name not in ("__time", "__before", "__late")]
         if not self.view.leaves_out:
             return self._counted(rows.where(f"__late OR {taken}").select(*plain))
@@ -182,12 +185,32 @@ class _Wait:
         )
         return self.maintainer.core.frames.sql(text, {"@rows": rows, **_marks(self.maintainer, self.bounds)})
 
-    def _judged(self, new: DataFrame, low: int, came: str) -> DataFrame:
-        """New rows below progress, and whether each is late for the session that it would be in."""
-        most = self.bounds.furthest_before
-        there = self._between(low - self.ends.gap, None if most == END else most, self.maintainer.before)
-        relations = {"@new": new, "@there": self._timed(there) if there is not None else new.where("false")}
-        return self.maintainer.core.frames.sql(sessions.late_sql(self.ends, came), relations)
+    def _judged(self, new: DataFrame, low: int, came: str, taken: str) -> DataFrame | None:
+        """New rows below progress, and whether each is late for the session that it would be in; None if none is.
+
+        What is taken back is late if it is not in an open session: it was left out, or is part of what was shown.
+        """
+        core, ends, before = self.maintainer.core, self.ends, self.bounds.furthest_before
+        assert before is not None
+        known = sessions.late_times(self.maintainer, self.view, low, before) if self.bounds.keys is None else None
+        if known is not None and not known.num_rows:
+            return None
+        on = [f"__n.{quote_name(name)} <=> {{0}}.a{index}" for index, name in enumerate(ends.apart)]
+        same = " AND ".join([*on, "__n.__time = {0}.t"])
+        if known is not None:
+            text = f"SELECT __n.*, l.t IS NOT NULL AS __late FROM `@new` AS __n LEFT JOIN `@late` AS l ON {same}"
+            return core.frames.sql(text.format("l"), {"@new": new, "@late": core.spark.createDataFrame(known)})
+        there = self._between(low - ends.gap, None if before == END else before, self.maintainer.before)
+        times = f"(SELECT {sessions.apart_items(ends, quote_name)}, __time AS t, __before AS p FROM `@{{}}`)".format
+        late = sessions.late_sql(ends, f"(SELECT * FROM {times('came')})", times("there"))
+        is_open = f"SELECT DISTINCT * FROM ({sessions.judged_sql(ends, times('there'))}) WHERE NOT closed"
+        text = (
+            f"SELECT __n.*, CASE WHEN {taken} THEN o.t IS NULL ELSE l.t IS NOT NULL END AS __late FROM `@new` AS __n"
+            f" LEFT JOIN ({late}) AS l ON {same.format('l')} LEFT JOIN ({is_open}) AS o ON {same.format('o')}"
+        )
+        found = {"@new": new, "@came": new.where(came)}
+        found["@there"] = self._timed(there) if there is not None else new.where("false")
+        return core.frames.sql(text, found)
 
     def _any_before(self, bound: int) -> bool:
         """Whether new rows may have earlier event times, as far as their files tell."""

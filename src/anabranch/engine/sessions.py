@@ -8,7 +8,7 @@ New rows that join two sessions are links of one chain like any others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -154,44 +154,81 @@ def chains_sql(rows: str, columns: Sequence[str], gap: int, far: int) -> str:
     )
 
 
-def late_sql(ends: Ends, came: str) -> str:
-    """The new rows below progress that come too late for sessions, of `@new`; `@there` are those that were there.
+def apart_items(ends: Ends, quote: Callable[[str], str]) -> str:
+    """What rows of sessions are kept apart by, a0 and so on."""
+    return "".join(f"{quote(name)} AS a{index}, " for index, name in enumerate(ends.apart)) + f"1 AS {ALL}"
 
-    Both have the columns `__time` and `__before`, the progress before them. A session had closed if the gap behind its
-    last row is over by then. A row is late if it is within the gap of a row of one that had, or if its own has, made of
-    what is left: rows of open sessions, and those that came with it. `came` holds for new rows that are not taken back;
-    one that is taken back is late if it is not in an open session.
+
+def late_sql(ends: Ends, new: str, there: str) -> str:
+    """The times t of new rows that come too late for sessions, for Spark and DuckDB; `there` are those that were there.
+
+    Both have what they are kept apart by, times below the progress p before them, and p. A session had closed if the
+    gap behind its last row was over by then. A row is late if it is within the gap of a row of one that had, or if its
+    own had, made of what is left: rows of open sessions, and those that came with it.
     """
-    keys = [f"a{index}" for index in range(len(ends.apart))]
-    apart = "".join(f"{quote_name(name)} AS {key}, " for key, name in zip(keys, ends.apart, strict=True))
-    by = ", ".join([*keys, ALL])
-
-    def closed(rows: str) -> str:
-        """Rows, and whether the chain that each is in ends so early that it had closed."""
-        chains = f"SELECT *, lag(t) OVER (PARTITION BY {by} ORDER BY t) AS last FROM ({rows})"
-        chains = f"SELECT *, CAST(coalesce(t - last > {ends.gap}, true) AS INT) AS first FROM ({chains})"
-        chains = f"SELECT *, sum(first) OVER (PARTITION BY {by} ORDER BY t) AS chain FROM ({chains})"
-        over = f"max(t) OVER (PARTITION BY {by}, chain) + {ends.after} <= p"
-        return f"SELECT * EXCEPT (last, first, chain), {over} AS closed FROM ({chains})"
-
-    columns = f"{apart}1 AS {ALL}, __time AS t, __before AS p"
-    there = closed(f"SELECT DISTINCT {columns}, false AS new FROM `@there`")
-    both = f"{there} UNION ALL SELECT DISTINCT {columns}, true, false FROM `@new` WHERE {came}"
+    by = _by(ends)
+    both = f"{judged_sql(ends, there)} UNION ALL SELECT DISTINCT {by}, t, p, true AS new, false AS closed FROM {new}"
     shut = "CASE WHEN closed THEN t END"
     window = f"OVER (PARTITION BY {by} ORDER BY t RANGE BETWEEN"
     behind = f"t - max({shut}) {window} UNBOUNDED PRECEDING AND CURRENT ROW) <= {ends.gap}"
     ahead = f"min({shut}) {window} CURRENT ROW AND UNBOUNDED FOLLOWING) - t <= {ends.gap}"
     near = f"SELECT *, coalesce({behind}, false) OR coalesce({ahead}, false) AS near FROM ({both})"
-    left = closed(f"SELECT {by}, t, p, new FROM near WHERE NOT near")
-    late = f"SELECT {by}, t, new FROM near WHERE near UNION ALL SELECT {by}, t, new FROM ({left}) WHERE closed"
-    same = " AND ".join([f"__n.{quote_name(name)} <=> {{0}}.{key}" for key, name in zip(keys, ends.apart, strict=True)]
-                        + ["__n.__time = {0}.t"])  # fmt: skip
+    left = _closed(ends, f"SELECT {by}, t, p, new FROM near WHERE NOT near")
     return (
-        f"WITH near AS ({near}), late AS (SELECT DISTINCT {by}, t FROM ({late}) WHERE new), open AS (SELECT DISTINCT"
-        f" {by}, t FROM near WHERE NOT new AND NOT closed)"
-        f" SELECT __n.*, CASE WHEN {came} THEN late.t IS NOT NULL ELSE open.t IS NULL END AS __late FROM `@new` AS __n"
-        f" LEFT JOIN late ON {same.format('late')} LEFT JOIN open ON {same.format('open')}"
+        f"WITH near AS ({near}) SELECT {by}, t FROM near WHERE near AND new"
+        f" UNION SELECT {by}, t FROM ({left}) WHERE closed AND new"
     )
+
+
+def judged_sql(ends: Ends, there: str) -> str:
+    """The times of rows that were there, and whether the session of each had closed."""
+    return _closed(ends, f"SELECT DISTINCT {_by(ends)}, t, p, false AS new FROM {there}")
+
+
+def _closed(ends: Ends, rows: str) -> str:
+    """Times, and whether the chain that each is in ends so early that it had closed."""
+    by = _by(ends)
+    steps = f"SELECT *, t - lag(t) OVER (PARTITION BY {by} ORDER BY t) AS step FROM ({rows})"
+    first = f"CASE WHEN step <= {ends.gap} THEN 0 ELSE 1 END"
+    chains = f"SELECT *, sum({first}) OVER (PARTITION BY {by} ORDER BY t) AS chain FROM ({steps})"
+    over = f"max(t) OVER (PARTITION BY {by}, chain) + {ends.after} <= p"
+    return f"SELECT {by}, t, p, new, {over} AS closed FROM ({chains})"
+
+
+def _by(ends: Ends) -> str:
+    return ", ".join([*(f"a{index}" for index in range(len(ends.apart))), ALL])
+
+
+def late_times(maintainer: Maintainer, view: View, low: int, before: int) -> Any:
+    """The times of new rows that come too late for sessions, from the first new one on, as an Arrow table; None where
+    DuckDB cannot tell from the files."""
+    import duckdb
+
+    from anabranch.engine.emit import FAR, connection
+
+    ends, stream = view.ends, stream_of(maintainer, view)
+    if ends is None or stream is None or view.begins:
+        return None
+    time, ledger = quoted(stream.time or ""), maintainer.core.ledger
+    columns = f"{apart_items(ends, quoted)}, epoch_us({time}) AS t"
+
+    def rows(paths: list[str]) -> str:
+        if not paths:
+            return f"SELECT {columns} FROM {added} WHERE false"
+        return f"SELECT {columns} FROM read_parquet({path_list(paths)}, union_by_name = true)"
+
+    added = f"read_parquet({path_list(maintainer.paths(stream.rows_table))}, union_by_name = true)"
+    since = low - ends.gap
+    there = rows(maintainer.before.table_paths(ledger, stream.rows_table, since, before))
+    if view.leaves_out:
+        there += f" EXCEPT ALL {rows(maintainer.before.table_paths(ledger, view.left_out_table(ends.input)))}"
+    bound = min(before, FAR)
+    given = f"(SELECT *, CAST({bound} AS BIGINT) AS p FROM (SELECT {columns} FROM {added}) WHERE t < {bound})"
+    there = f"(SELECT *, CAST({bound} AS BIGINT) AS p FROM ({there}) WHERE t >= {since} AND t < {bound})"
+    try:
+        return connection().sql(late_sql(ends, given, there)).to_arrow_table()
+    except duckdb.Error:  # a type that it does not compare as Spark does, say
+        return None
 
 
 def _most(column: Any, name: str) -> int:
