@@ -41,6 +41,7 @@ from anabranch.engine.moves import (
     shown_before,
     state_of,
 )
+from anabranch.engine.numbering import RUN, with_places
 from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import DIFF, change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records, table_of
@@ -49,7 +50,9 @@ from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import PLACE
 from anabranch.plan.catalog import NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
 from anabranch.plan.describe import append_only, waits_for_windows
+from anabranch.plan.parts import order_sql, parts_of
 from anabranch.plan.windows import changes_sql
+from anabranch.plan.winners import orderable
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -309,9 +312,12 @@ class Maintainer:
     def _taken(self, stream: str, which: int) -> int:
         if state_of(self.core, self.before, self.moves, stream, which).bound == END:
             return END
+        return self._first(stream) + (self.taken.get(stream, 0) if which else 0)
+
+    def _first(self, stream: str) -> int:
+        """The number of the first row that this commit can bring to a stream."""
         state = self.before.streams.get(stream)
-        before = state.rows if state is not None else 0
-        return before + (self.taken.get(stream, 0) if which else 0)
+        return state.rows if state is not None else 0
 
     def _chunks_closed(self, view: View, which: int) -> int:
         """How many chunks of the streams of a view are over, of the one with the fewest: another one has begun."""
@@ -358,13 +364,20 @@ class Maintainer:
         rows = [(*key, place) for key, place in fired.upto.items()]
         takes = self.core.spark.createDataFrame(table_of(read.take_fields(view), rows))
         new = self.delta(view, view.counted)
-        stream = self.catalog.stream(view.streams[view.counted])
         assert new is not None
         if self.filling:
             return self.fresh(view, touched, takes, new)
-        old = read.kept_rows(self.core, view, stream, stream.fields, self.before)
-        both = old.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}").unionByName(new)
-        return self.fresh(view, touched, takes, both)
+        both = self._counted_before(view, view.counted).selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
+        return self.fresh(view, touched, takes, both.unionByName(new))
+
+    def _counted_before(self, view: View, placeholder: str) -> DataFrame:
+        """The rows that a trigger has counted before this commit."""
+        if placeholder in view.streams:
+            stream = self.catalog.stream(view.streams[placeholder])
+            return read.kept_rows(self.core, view, stream, stream.fields, self.before)
+        below = self.catalog.view(view.views[placeholder])
+        rows = read.view_frame(self.core, self.catalog, below, self.after, emitted=True)
+        return rows.where(f"NOT ({self._is_new(below)})")
 
     def _late(self, view: View, end: int, count: int) -> None:
         size = max((shift for name, shift in view.times.items() if name in {key.name for key in view.keys}), default=0)
@@ -446,7 +459,7 @@ class Maintainer:
                 return self._placed(view, stream, paths) if paths else None
             return self._rows(view, stream, stream.seen_as(placeholder), paths) if paths else None
         below = self.catalog.view(view.views[placeholder])
-        return self.delta_of(below)
+        return self._in_order(below) if placeholder == view.counted else self.delta_of(below)
 
     def _rows(self, view: View, stream: Stream, fields: tuple[Field, ...], paths: list[str]) -> DataFrame:
         """New rows of a stream; a view that is being filled starts with one of them, maybe."""
@@ -457,6 +470,41 @@ class Maintainer:
         columns = [quote_name(field.name) for field in stream.fields]
         rows = self._rows(view, stream, stream.row_fields, paths)
         return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}")
+
+    def _in_order(self, view: View) -> DataFrame | None:
+        """The new records of a node with their places in the order in which they came. Records that one row brings with
+        the same others, of a static table, come in the order of their columns."""
+        names = [field.name for field in view.fields]
+        parts = parts_of(names)
+        if self.filling:
+            rows = read.view_frame(self.core, self.catalog, view, self.after, emitted=True)
+            rows = with_places(self.core, rows, parts, self.before)
+            places = [RUN.format(index) for index in range(len(parts))]
+        else:
+            new = self.delta_of(view)
+            if new is None:
+                return None
+            rows = self._copies(view, new, 1).where(self._is_new(view))
+            streams = list(self.taken)
+            places = [
+                f"CASE WHEN {quote_name(name)} >= {self._first(id)} THEN {streams.index(id)} ELSE -1 END"
+                if id in streams
+                else "-1"
+                for name, id in parts.items()
+            ]
+        others = [quote_name(each.name) for each in view.fields if each.name not in parts and orderable(each.type)]
+        order = ", ".join([*order_sql(list(parts), places), *others])
+        place = f"CAST(row_number() OVER (ORDER BY {order}) AS BIGINT) AS {PLACE}"
+        return rows.selectExpr(*map(quote_name, names), place)
+
+    def _is_new(self, view: View) -> str:
+        """What holds for records that this commit brings: one of the rows that they are made of is new."""
+        found = [
+            f"coalesce({quote_name(name)} >= {self._first(stream)}, false)"
+            for name, stream in parts_of([field.name for field in view.fields]).items()
+            if stream in self.taken
+        ]
+        return " OR ".join(found) or "false"
 
     def delta_of(self, view: View) -> DataFrame | None:
         """The changes of a view in this commit: those it keeps, or what a stateless one passes on."""
@@ -501,12 +549,16 @@ class Maintainer:
             yield 1, new
             return
         below = self.catalog.view(view.views[placeholder])
-        copied = "LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
         signs = (1,) if append_only(below, self.catalog) else (1, -1)
         for sign in signs:
-            condition = "_diff > 0" if sign > 0 else "_diff < 0"
-            text = f"SELECT {', '.join(self._names(below))} FROM `@new` {copied} WHERE {condition}"
-            yield sign, self.core.frames.sql(text, {"@new": new})
+            yield sign, self._copies(below, new, sign)
+
+    def _copies(self, view: View, changed: DataFrame, sign: int) -> DataFrame:
+        """The rows that changes of a view give (1) or take back (-1), each as often as they do."""
+        copied = "LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
+        condition = "_diff > 0" if sign > 0 else "_diff < 0"
+        text = f"SELECT {', '.join(self._names(view))} FROM `@new` {copied} WHERE {condition}"
+        return self.core.frames.sql(text, {"@new": changed})
 
     def _partners(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None) -> DataFrame:
         """What an input of a join had at a snapshot; of a stream, the rows whose event time is within bounds."""
@@ -604,7 +656,8 @@ class Maintainer:
     def _touching(self, view: View, touch: Touch, text: str, new: DataFrame) -> DataFrame:
         """The keys of new rows, whatever their sign."""
         if touch.input in view.views:
-            new = new.select(*self._names(self.catalog.view(view.views[touch.input])))
+            names = self._names(self.catalog.view(view.views[touch.input]))
+            new = new.select(*names, *([PLACE] if touch.input == view.counted else []))
         return self.core.frames.sql(text, {touch.input: new, **read.static_frames(self.core, self.catalog, view)})
 
     def _names(self, view: View) -> list[str]:

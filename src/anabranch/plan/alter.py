@@ -172,6 +172,7 @@ def _renamed(view: View, ids: Mapping[str, str]) -> View:
         view,
         text=_swapped(view.text, names),
         views={names.get(placeholder, placeholder): ids.get(id, id) for placeholder, id in view.views.items()},
+        counted=names.get(view.counted or "", view.counted),
         touches=tuple(Touch(names.get(t.input, t.input), _swapped(t.text, names)) for t in view.touches),
         narrows=tuple(Narrow(names.get(n.input, n.input), n.columns, n.times) for n in view.narrows),
         rows=rows,

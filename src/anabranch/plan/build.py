@@ -39,6 +39,7 @@ from anabranch.plan.keys import (
 from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.pairs import PAIRS, added_up, worth_it
+from anabranch.plan.parts import gives_records, parts_of
 from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
@@ -215,7 +216,8 @@ class Build:
             self.names_inside(inner)
         place_lookups(self, select, self._inputs(select, placed=True))
         inputs = self._inputs(select, placed=True)
-        keying = find_keys(select, self.query, inputs, self.text, by_key=self.tree.by_key)
+        by_key = self.tree.by_key and not gives_records(select)
+        keying = find_keys(select, self.query, inputs, self.text, by_key=by_key)
         if not any(not each.static for each in inputs):
             keying = Keying("whole", reason="its FROM clause reads no stream")
         partial = select.span in self.tree.partial
@@ -462,10 +464,11 @@ class Build:
     def _count_rows(self, select: Select, inputs: Sequence[Input], keying: Keying) -> None:
         """Let the node leave out rows of a run that came behind the one that fired, by their place in it."""
         live = [each for each in inputs if not each.static]
-        reference = self.binder.resolve(live[0].relation) if len(live) == 1 else None
-        if reference is None or reference.kind != "stream" or not (select.group or keying.kind == "whole"):
+        known = self._known(live[0].relation) if len(live) == 1 else None
+        records = isinstance(known, View) and bool(parts_of([field.name for field in known.fields]))
+        if not (isinstance(known, Stream) or records) or not (select.group or keying.kind == "whole"):
             return
-        self.counted = reference.placeholder
+        self.counted = self._live_placeholder(live[0].relation)
         same = " AND ".join(f"__t.__k{i} <=> ({part.expression})" for i, part in enumerate(keying.parts)) or "true"
         shown = f"coalesce({PLACE} <= (SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same}), true)"
         self.guard = with_condition(select, shown)

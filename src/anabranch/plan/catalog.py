@@ -383,7 +383,7 @@ class View:
     late: str = "correct"
     stream: bool = False  # a read shows the changes themselves
     times: Mapping[str, int] = field(default_factory=dict)  # column -> what to add to it for the end of its window
-    counted: str | None = None  # the placeholder of the stream whose rows a trigger counts one by one
+    counted: str | None = None  # the placeholder of the stream, or of the records, that a trigger counts one by one
     remade: int = 0  # how often its own tables were begun anew, because their columns had changed
     #: What its windows close by: event time, the number of "rows" or of "chunks", or the time of "arrival".
     clock: str = "event"
