@@ -289,7 +289,7 @@ class _Change:
     def _fill_nodes(self) -> None:
         """The first changes of the new nodes and of the view, as if it had shown nothing so far."""
         made = frozenset(each.id for each in (*self.attempt.compared.made, self.view))
-        own = (self.view.changes_table, self.view.pending_table)
+        own = {*self.view.own_tables, *self.old.own_tables}
         blank = replace(
             self.snapshot, files={table: files for table, files in self.snapshot.files.items() if table not in own}
         )
@@ -391,12 +391,10 @@ class _Change:
     # ---- what is gone
 
     def _drop(self) -> None:
-        gone = [table for node in self.attempt.compared.gone for table in (node.changes_table, node.pending_table)]
+        gone = [table for node in self.attempt.compared.gone for table in node.own_tables]
         gone += [id for id in self.attempt.catalog.objects if id not in self.catalog.objects]
         gone += [
-            table
-            for table in (self.old.changes_table, self.old.pending_table)
-            if table not in (self.view.changes_table, self.view.pending_table)
+            table for table in self.old.own_tables if table not in (self.view.changes_table, self.view.pending_table)
         ]
         if self.view.triggers is None:
             gone.append(self.old.pending_table)

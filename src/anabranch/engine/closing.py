@@ -12,11 +12,11 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END
-from anabranch.engine import read, sessions
+from anabranch.engine import left_out, read, sessions
 from anabranch.engine.emit import EARLIEST, Closing
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import key_bounds
-from anabranch.ledger import DataFile
+from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Ends, View
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.lexer import quote_name
@@ -125,20 +125,30 @@ class _Wait:
     # ---- rows that came late
 
     def _late(self) -> DataFrame | None:
-        """The new rows that can be in windows that had closed; None for none. They are counted, and can fail a run."""
-        bound = self.ends.passed(self.bounds.furthest_before)
-        if bound is None or not self._any_before(bound):
+        """The new rows that change windows which had closed; None for none. Those that came are counted, and can fail a
+        run, or stay out of the view for ever."""
+        rows = self._below_progress()
+        if rows is None:
             return None
-        new = self.maintainer.delta(self.view, self.ends.input)
-        if new is None:
+        came, taken = ("_diff > 0", "_diff < 0") if "_diff" in rows.columns else ("true", "false")
+        low, gone = self._first(rows, taken)
+        if low is None:
             return None
-        before, _, marks = _spark_bounds(self.bounds, self._key())
-        if self.ends.every:
-            before = str(bound)
-        text = f"SELECT __r.* FROM `@rows` AS __r{marks} WHERE {self._time('__r.')} < {before}"
-        late = self.maintainer.core.frames.sql(text, {"@rows": new, **_marks(self.maintainer, self.bounds)})
+        judged = self._judged(rows, low, came, taken) if self.ends.gap else rows.selectExpr("*", "true AS __late")
+        if judged is None:
+            return None
+        rows = judged
+        plain = [quote_name(name) for name in rows.columns if name not in ("__time", "__before", "__late")]
+        if not self.view.leaves_out:
+            return self._counted(rows.where(f"__late OR {taken}").select(*plain))
+        late = self.maintainer.leave_out(self.view, self.ends.input, rows.where("__late").select(*plain))
+        self.maintainer.late += [LateRows(self.view, None, None, late)] if late else []
+        return rows.where(f"NOT __late AND {taken}").select(*plain) if gone else None
+
+    def _counted(self, late: DataFrame) -> DataFrame | None:
+        """Late rows, counted; None for none. What is taken back corrects what was shown, and is no row that came."""
         came, gone = "count(*)", "0"
-        if "_diff" in late.columns:  # what is taken back corrects what was shown, and is no row that came
+        if "_diff" in late.columns:
             came, gone = (f"coalesce(sum(abs(_diff)) FILTER (WHERE _diff {sign} 0), 0)" for sign in "><")
         ((rows, taken),) = late.selectExpr(came, gone).collect()
         if not rows and not taken:
@@ -148,6 +158,59 @@ class _Wait:
             replace(found, rows=rows + taken).check()
         self.maintainer.late += [found] if rows else []
         return late
+
+    def _below_progress(self) -> DataFrame | None:
+        """The new rows below what windows had closed by, with their `__time`, and that of theirs as `__before`."""
+        bound = self.ends.passed(self.bounds.furthest_before)
+        if bound is None or not self._any_before(bound):
+            return None
+        new = self.maintainer.delta(self.view, self.ends.input)
+        return None if new is None else self._timed(new, str(bound) if self.ends.every else None)
+
+    def _first(self, rows: DataFrame, taken: str) -> tuple[int | None, int]:
+        """The first event time of new rows below progress, and how many of them are taken back."""
+        if self.stream is not None and self.bounds.keys is None:
+            lows = [file.low for file in self.maintainer.added.get(self.stream.rows_table, ())]
+            if None not in lows:
+                return min(each for each in lows if each is not None), 0
+        ((low, gone),) = rows.selectExpr("min(__time)", f"count_if({taken})").collect()
+        return low, gone
+
+    def _timed(self, rows: DataFrame, bound: str | None = None) -> DataFrame:
+        """Rows of the input below a bound, or the progress before this commit."""
+        before, _, marks = _spark_bounds(self.bounds, self._key())
+        text = (
+            f"SELECT * FROM (SELECT __r.*, {self._time('__r.')} AS __time, {bound or before} AS __before"
+            f" FROM `@rows` AS __r{marks}) WHERE __time < __before"
+        )
+        return self.maintainer.core.frames.sql(text, {"@rows": rows, **_marks(self.maintainer, self.bounds)})
+
+    def _judged(self, new: DataFrame, low: int, came: str, taken: str) -> DataFrame | None:
+        """New rows below progress, and whether each is late for the session that it would be in; None if none is.
+
+        What is taken back is late if it is not in an open session: it was left out, or is part of what was shown.
+        """
+        core, ends, before = self.maintainer.core, self.ends, self.bounds.furthest_before
+        assert before is not None
+        known = sessions.late_times(self.maintainer, self.view, low, before) if self.bounds.keys is None else None
+        if known is not None and not known.num_rows:
+            return None
+        on = [f"__n.{quote_name(name)} <=> {{0}}.a{index}" for index, name in enumerate(ends.apart)]
+        same = " AND ".join([*on, "__n.__time = {0}.t"])
+        if known is not None:
+            text = f"SELECT __n.*, l.t IS NOT NULL AS __late FROM `@new` AS __n LEFT JOIN `@late` AS l ON {same}"
+            return core.frames.sql(text.format("l"), {"@new": new, "@late": core.spark.createDataFrame(known)})
+        there = self._between(low - ends.gap, None if before == END else before, self.maintainer.before)
+        times = f"(SELECT {sessions.apart_items(ends, quote_name)}, __time AS t, __before AS p FROM `@{{}}`)".format
+        late = sessions.late_sql(ends, f"(SELECT * FROM {times('came')})", times("there"))
+        is_open = f"SELECT DISTINCT * FROM ({sessions.judged_sql(ends, times('there'))}) WHERE NOT closed"
+        text = (
+            f"SELECT __n.*, CASE WHEN {taken} THEN o.t IS NULL ELSE l.t IS NOT NULL END AS __late FROM `@new` AS __n"
+            f" LEFT JOIN ({late}) AS l ON {same.format('l')} LEFT JOIN ({is_open}) AS o ON {same.format('o')}"
+        )
+        found = {"@new": new, "@came": new.where(came)}
+        found["@there"] = self._timed(there) if there is not None else new.where("false")
+        return core.frames.sql(text, found)
 
     def _any_before(self, bound: int) -> bool:
         """Whether new rows may have earlier event times, as far as their files tell."""
@@ -167,7 +230,7 @@ class _Wait:
             least = self.bounds.before
         low = None if least is None else least - self.ends.after + 1
         high = None if most == END else most - self.ends.after + 1
-        rows = self._between(low, None if high is None else high + self.ends.gap)
+        rows = self._between(low, None if high is None else high + self.ends.gap, self.maintainer.after)
         if rows is None:
             return None
         before, after, marks = _spark_bounds(self.bounds, self._key())
@@ -186,23 +249,28 @@ class _Wait:
         )
         return self.maintainer.core.frames.sql(text, {"@rows": rows, **_marks(self.maintainer, self.bounds)})
 
-    def _between(self, low: int | None, high: int | None) -> DataFrame | None:
-        """All rows of the input with event times in [low, high); None where no file has any."""
-        maintainer, after = self.maintainer, self.maintainer.after
-        if self.stream is not None:
-            table, fields = self.stream.rows_table, self.stream.seen_as(self.ends.input)
-            if not after.table_paths(maintainer.core.ledger, table, low, high):
+    def _between(self, low: int | None, high: int | None, at: Snapshot) -> DataFrame | None:
+        """The rows of the input with event times in [low, high), at a snapshot; None where no file has any."""
+        maintainer, view, input = self.maintainer, self.view, self.ends.input
+        if input in view.streams:
+            stream = maintainer.catalog.stream(view.streams[input])
+            if self.stream is not None and not at.table_paths(maintainer.core.ledger, stream.rows_table, low, high):
                 return None
-            rows = maintainer.core.table_frame(table, fields, after, low, high)
-        elif self.ends.input in self.view.streams:
-            stream = maintainer.catalog.stream(self.view.streams[self.ends.input])
-            rows = read.rows_frame(maintainer.core, stream, self.ends.input, after)
+            if self.stream is not None or stream.id in view.begins:
+                rows = read.kept_rows(maintainer.core, view, stream, stream.seen_as(input), at, *self._files(low, high))
+            else:
+                rows = read.rows_frame(maintainer.core, stream, input, at)
         else:
-            below = maintainer.catalog.view(self.view.views[self.ends.input])
-            rows = read.view_frame(maintainer.core, maintainer.catalog, below, after)
+            below = maintainer.catalog.view(view.views[input])
+            rows = read.view_frame(maintainer.core, maintainer.catalog, below, at, emitted=True)
+        rows = left_out.without(maintainer.core, maintainer.catalog, view, input, rows, at)
         time = self._time()
         rows = rows.where(f"{time} >= {low}") if low is not None else rows
         return rows.where(f"{time} < {high}") if high is not None else rows.where(f"{time} IS NOT NULL")
+
+    def _files(self, low: int | None, high: int | None) -> tuple[int | None, int | None]:
+        """Between which times files are looked for: anywhere, where they do not tell."""
+        return (low, high) if self.stream is not None else (None, None)
 
     def _time(self, row: str = "") -> str:
         return micros_sql(f"{row}{quote_name(self.ends.time)}")

@@ -592,7 +592,7 @@ class Definer:
         for each in doomed.values():
             own = [each.id] if isinstance(each, Table) else []
             own += [each.rows_table] if isinstance(each, Stream) else []
-            own += [each.changes_table, each.pending_table] if isinstance(each, View) else []
+            own += each.own_tables if isinstance(each, View) else []
             for table in own:
                 tables[table] = TableChange(drop=True)
         tables = {id: change for id, change in tables.items() if id in snapshot.files}

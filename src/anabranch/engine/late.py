@@ -47,7 +47,7 @@ LATE_ROW_FIELDS = (
 class LateRows:
     """Rows of one commit that came for a window of a view after it was shown; without an end, for some of them.
 
-    Where other rows make the windows, a row is late if it is below what they had closed by.
+    Where other rows make the windows, it is not told for which one.
     """
 
     view: View
@@ -61,9 +61,7 @@ class LateRows:
             of = "for a window that was shown" if self.end is not None else "below what its windows had closed by"
             raise QueryFailed(
                 f"view {self.view.name}: {self.rows:,} late row{'' if self.rows == 1 else 's'} {of}",
-                hint="the view was made with LATE FAIL; "
-                + ("LATE CORRECT, ARCHIVE or DROP let" if self.end is not None else "LATE CORRECT lets")
-                + " such rows in",
+                hint="the view was made with LATE FAIL; LATE CORRECT, ARCHIVE or DROP let such rows in",
             )
 
 

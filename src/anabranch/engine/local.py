@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from anabranch.algebra.reach import Range
 from anabranch.duck import ANOTHER_TYPE, WHOLE, counting_all, quoted, timestamp
 from anabranch.engine.emit import copy_to_table, window_rows
+from anabranch.engine.left_out import input_fields, without_sql
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
@@ -223,6 +224,18 @@ class _Query:
 
         `kept_by` is the join that keeps them, and its input, where they come to it through another query.
         """
+        rows = self._all_rows(view, placeholder, snapshot, within, kept_by)
+        if rows is None or placeholder not in view.leaves_out:
+            return rows
+        table = view.left_out_table(placeholder)
+        if not snapshot.files.get(table):
+            return rows
+        fields = input_fields(self.catalog, view, placeholder)
+        return without_sql(rows, self.warm.relation(table, snapshot, fields), [field.name for field in fields])
+
+    def _all_rows(
+        self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None, kept_by: tuple[View, str] | None
+    ) -> str | None:
         ledger = self.maintainer.core.ledger
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
-from anabranch.engine import closing, local, outside, outside_local, read, sessions
+from anabranch.engine import closing, left_out, local, outside, outside_local, read, sessions
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows, rows_before
 from anabranch.engine.moves import (
@@ -44,7 +44,7 @@ from anabranch.engine.moves import (
 )
 from anabranch.engine.numbering import RUN, with_places
 from anabranch.engine.sessions import Spans
-from anabranch.engine.tables import change_fields, net_sql
+from anabranch.engine.tables import DIFF, change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records, table_of
 from anabranch.engine.writing import SMALL_ROWS, without_time, write_frame
 from anabranch.ledger import DataFile, Snapshot
@@ -161,6 +161,8 @@ class Maintainer:
             return self._ask(view)
         if view.node == "join" and view.late == "drop":
             self._count_dropped(view)
+        elif view.leaves_out:
+            self._leave_out_late(view)
         if not (view.node == "keyed" and view.direct):
             files = local.changes(self, view)
             if files is not None:
@@ -405,6 +407,45 @@ class Maintainer:
             if count:
                 self.late.append(LateRows(view, None, end, count))
 
+    def _leave_out_late(self, view: View) -> None:
+        """Leave new rows of a join out that are below what it still needs of their own input."""
+        held = self.needed(view)
+        for input in view.leaves_out:
+            since, stream = held.get(input), self.catalog.stream({**view.streams, **view.through}[input])
+            files = self.added.get(stream.rows_table, ())
+            if since is None or not any(file.low is None or file.low < since for file in files):
+                continue
+            count = self.leave_out(view, input, self._before(view, input, since))
+            if count:
+                self.late.append(LateRows(view, None, since, count))
+
+    def _before(self, view: View, placeholder: str, time: int) -> DataFrame:
+        """The new rows behind a placeholder that are before a moment, by the event time of the stream they are from."""
+        new = self.delta(view, placeholder)
+        assert new is not None
+        if placeholder in view.streams:
+            stream = self.catalog.stream(view.streams[placeholder])
+            return new.where(f"{quote_name(stream.time or '')} < timestamp_micros({time})")
+        below = self.catalog.view(view.views[placeholder])
+        rows = self._before(below, below.inputs[0], time)
+        relations = {below.inputs[0]: rows, **read.static_frames(self.core, self.catalog, below)}
+        return self.core.frames.sql(below.spread or below.text, relations).toDF(*(each.name for each in below.fields))
+
+    def leave_out(self, view: View, input: str, rows: DataFrame) -> int:
+        """Leave new rows of an input out of a view for ever; how many came, beside those taken back."""
+        table = view.left_out_table(input)
+        fields = left_out.left_out_fields(self.catalog, view, input)
+        rows = rows if DIFF.name in rows.columns else self._signed(rows)
+        rows = rows.selectExpr(
+            *(f"CAST({quote_name(each.name)} AS {each.type}) AS {quote_name(each.name)}" for each in fields)
+        )
+        small = self.new_rows(view) <= SMALL_ROWS
+        staged: list[Path] = []
+        self.added[table] = write_frame(self.core.ledger, table, rows, small=small, time=None, staged=staged)
+        for folder in staged:
+            shutil.rmtree(folder, ignore_errors=True)
+        return left_out.came(self.paths(table))
+
     # ---- new rows
 
     def delta(self, view: View, placeholder: str) -> DataFrame | None:
@@ -524,6 +565,10 @@ class Maintainer:
 
     def _partners(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None) -> DataFrame:
         """What an input of a join had at a snapshot; where it has event times, the rows with those within bounds."""
+        rows = self._rows_within(view, placeholder, snapshot, within)
+        return left_out.without(self.core, self.catalog, view, placeholder, rows, snapshot)
+
+    def _rows_within(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None) -> DataFrame:
         if placeholder in view.views:
             below = self.catalog.view(view.views[placeholder])
             if within is None or placeholder not in {**view.through, **view.timed}:

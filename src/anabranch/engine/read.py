@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import END, Punctuation
 from anabranch.algebra.reach import Range
 from anabranch.algebra.windows import last_window_sql, window_time
-from anabranch.engine import system
+from anabranch.engine import left_out, system
 from anabranch.engine.core import Core
 from anabranch.engine.differences import bins_text, sliding_text
 from anabranch.engine.moves import progress
@@ -164,7 +164,7 @@ def view_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *, 
     """
     if view.stream:
         return stream_of_changes(core, catalog, view, snapshot)
-    if view.late == "archive" and not emitted:
+    if view.late == "archive" and view.clock == "event" and not emitted:  # nothing else can come late
         return archive_frame(core, catalog, view, snapshot)
     if view.kept and not (view.ordered and view.emit == "feed"):
         return shown_frame(core, catalog, view, snapshot)
@@ -182,11 +182,12 @@ def view_query(
     hidden: bool = False,
     takes: DataFrame | None = None,
     emitted: bool = False,
+    late: bool = False,
 ) -> DataFrame:
     """The upper part over consolidated partials; with `closed_by`, over the windows that have closed only.
 
     `narrow` may leave out rows of an input that do not matter; with `hidden`, the whole key is shown. `takes` are the
-    last places of a run that keys of a counting view may show.
+    last places of a run that keys of a counting view may show. With `late`, rows that came too late count too.
     """
     if view.rows is not None:
         rows = catalog[view.rows]
@@ -205,7 +206,11 @@ def view_query(
     relations |= static_frames(core, catalog, view)
     for placeholder, id in view.views.items():
         below = catalog.view(id)
-        relations[placeholder] = view_frame(core, catalog, below, snapshot, emitted=emitted or view.kept)
+        above = emitted or (view.kept and not (late and view.emit == "feed"))  # else it reads what waits below it
+        relations[placeholder] = view_frame(core, catalog, below, snapshot, emitted=above)
+    for placeholder in () if late else view.leaves_out:
+        there = relations[placeholder]
+        relations[placeholder] = left_out.without(core, catalog, view, placeholder, there, snapshot)
     relations = {placeholder: narrow(placeholder, frame) for placeholder, frame in relations.items()}
     if view.counted is not None:
         counted = relations[view.counted]
@@ -310,7 +315,7 @@ def stream_of_changes(core: Core, catalog: Catalog, view: View, snapshot: Snapsh
 
 def provisional_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
     """The answer over all rows there are, and of each row whether it is one that has fired."""
-    fresh = view_query(core, catalog, view, snapshot)
+    fresh = view_query(core, catalog, view, snapshot, late=view.late == "archive")
     if view.emit in ("read", "feed"):
         return fresh.selectExpr("*", "true AS _final")
     shown = shown_frame(core, catalog, view, snapshot)
@@ -335,11 +340,13 @@ def archive_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) 
         return core.frames.empty(view.fields)
     if not view.node:
         return view_query(core, catalog, view, snapshot, closed_by=bound)
-    timed = [key.name for key in view.keys if key.name in view.times]
-    ends = (view.meets.ends if view.meets is not None else ()) or timed[:1]
+    if view.emit == "feed":  # it does not wait itself
+        return view_query(core, catalog, view, snapshot, late=True)
+    timed = [view.closing] if view.closing else [key.name for key in view.keys if key.name in view.times]
+    ends = (view.meets.ends if view.meets is not None and not view.closing else ()) or timed[:1]
     passed = (f"unix_micros({quote_name(key)}) + {view.times[key]} <= {min(bound, END)}" for key in ends)
     closed = " AND ".join(passed)
-    frame = view_query(core, catalog, view, snapshot, hidden=True).where(closed)
+    frame = view_query(core, catalog, view, snapshot, hidden=True, late=True).where(closed)
     return frame.select(*(quote_name(field.name) for field in view.fields))
 
 

@@ -17,6 +17,7 @@ from anabranch.algebra.progress import ProgressState, own_bounds
 from anabranch.engine import emit, late
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema, translate
+from anabranch.engine.left_out import left_out_fields
 from anabranch.engine.maintain import Maintainer
 from anabranch.engine.moves import Moves, Outcome, anything_waits, bounds_after
 from anabranch.engine.near import partials_text, selected_text
@@ -370,6 +371,12 @@ def emit_changes(
             tables[view.pending_table] = TableChange(add=pending)
             if view.pending_table not in snapshot.files:
                 schemas[view.pending_table] = arrow_schema(pending_fields(view))
+        for input in view.leaves_out:
+            table = view.left_out_table(input)
+            if maintainer.added.get(table):
+                tables[table] = TableChange(add=maintainer.added[table])
+                if table not in snapshot.files:
+                    schemas[table] = arrow_schema(left_out_fields(catalog, view, input))
         if files or view.id in made:
             tables[view.changes_table] = TableChange(add=files)
             panes = catalog.panes(view.blocks[0].panes) if view.blocks else None

@@ -1,4 +1,5 @@
-"""Which sessions new rows touch: the event times between which all rows lie that these sessions are made of.
+"""Which sessions new rows touch: the event times between which all rows lie that these sessions are made of. And which
+of them come too late for theirs.
 
 A session is a chain of rows of one key, none further than the gap from the next. From the rows of a commit the chain is
 followed to both sides, over the rows that the stream has, as far as it goes; no row beyond its ends has a say in it.
@@ -7,7 +8,7 @@ New rows that join two sessions are links of one chain like any others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -151,6 +152,83 @@ def chains_sql(rows: str, columns: Sequence[str], gap: int, far: int) -> str:
         f"SELECT {keys}, first AS low, last AS high, first - {gap} >= low - {far} AND last + {gap} <= high + {far}"
         f" AS whole FROM (SELECT {keys}, low, high, {first} AS first, {last} AS last FROM ({steps}) GROUP BY ALL)"
     )
+
+
+def apart_items(ends: Ends, quote: Callable[[str], str]) -> str:
+    """What rows of sessions are kept apart by, a0 and so on."""
+    return "".join(f"{quote(name)} AS a{index}, " for index, name in enumerate(ends.apart)) + f"1 AS {ALL}"
+
+
+def late_sql(ends: Ends, new: str, there: str) -> str:
+    """The times t of new rows that come too late for sessions, for Spark and DuckDB; `there` are those that were there.
+
+    Both have what they are kept apart by, times below the progress p before them, and p. A session had closed if the
+    gap behind its last row was over by then. A row is late if it is within the gap of a row of one that had, or if its
+    own had, made of what is left: rows of open sessions, and those that came with it.
+    """
+    by = _by(ends)
+    both = f"{judged_sql(ends, there)} UNION ALL SELECT DISTINCT {by}, t, p, true AS new, false AS closed FROM {new}"
+    shut = "CASE WHEN closed THEN t END"
+    window = f"OVER (PARTITION BY {by} ORDER BY t RANGE BETWEEN"
+    behind = f"t - max({shut}) {window} UNBOUNDED PRECEDING AND CURRENT ROW) <= {ends.gap}"
+    ahead = f"min({shut}) {window} CURRENT ROW AND UNBOUNDED FOLLOWING) - t <= {ends.gap}"
+    near = f"SELECT *, coalesce({behind}, false) OR coalesce({ahead}, false) AS near FROM ({both})"
+    left = _closed(ends, f"SELECT {by}, t, p, new FROM near WHERE NOT near")
+    return (
+        f"WITH near AS ({near}) SELECT {by}, t FROM near WHERE near AND new"
+        f" UNION SELECT {by}, t FROM ({left}) WHERE closed AND new"
+    )
+
+
+def judged_sql(ends: Ends, there: str) -> str:
+    """The times of rows that were there, and whether the session of each had closed."""
+    return _closed(ends, f"SELECT DISTINCT {_by(ends)}, t, p, false AS new FROM {there}")
+
+
+def _closed(ends: Ends, rows: str) -> str:
+    """Times, and whether the chain that each is in ends so early that it had closed."""
+    by = _by(ends)
+    steps = f"SELECT *, t - lag(t) OVER (PARTITION BY {by} ORDER BY t) AS step FROM ({rows})"
+    first = f"CASE WHEN step <= {ends.gap} THEN 0 ELSE 1 END"
+    chains = f"SELECT *, sum({first}) OVER (PARTITION BY {by} ORDER BY t) AS chain FROM ({steps})"
+    over = f"max(t) OVER (PARTITION BY {by}, chain) + {ends.after} <= p"
+    return f"SELECT {by}, t, p, new, {over} AS closed FROM ({chains})"
+
+
+def _by(ends: Ends) -> str:
+    return ", ".join([*(f"a{index}" for index in range(len(ends.apart))), ALL])
+
+
+def late_times(maintainer: Maintainer, view: View, low: int, before: int) -> Any:
+    """The times of new rows that come too late for sessions, from the first new one on, as an Arrow table; None where
+    DuckDB cannot tell from the files."""
+    import duckdb
+
+    from anabranch.engine.emit import FAR, connection
+
+    ends, stream = view.ends, stream_of(maintainer, view)
+    if ends is None or stream is None or view.begins:
+        return None
+    time, ledger = quoted(stream.time or ""), maintainer.core.ledger
+    columns = f"{apart_items(ends, quoted)}, epoch_us({time}) AS t"
+
+    def rows(paths: list[str]) -> str:
+        if not paths:
+            return f"SELECT {columns} FROM {added} WHERE false"
+        return f"SELECT {columns} FROM read_parquet({path_list(paths)}, union_by_name = true)"
+
+    added = f"read_parquet({path_list(maintainer.paths(stream.rows_table))}, union_by_name = true)"
+    since = low - ends.gap
+    there = rows(maintainer.before.table_paths(ledger, stream.rows_table, since, before))
+    if view.leaves_out:
+        there += f" EXCEPT ALL {rows(maintainer.before.table_paths(ledger, view.left_out_table(ends.input)))}"
+    bound = min(before, FAR)
+    given = f"(SELECT *, CAST({bound} AS BIGINT) AS p FROM (SELECT {columns} FROM {added}) WHERE t < {bound})"
+    there = f"(SELECT *, CAST({bound} AS BIGINT) AS p FROM ({there}) WHERE t >= {since} AND t < {bound})"
+    try:
+        return connection().sql(late_sql(ends, given, there)).to_arrow_table()
+    except duckdb.Error:  # a type that it does not compare as Spark does, say
+        return None
 
 
 def _most(column: Any, name: str) -> int:

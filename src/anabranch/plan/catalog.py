@@ -428,6 +428,24 @@ class View:
         return f"{self.id}.pending{self._remade}"
 
     @property
+    def leaves_out(self) -> tuple[str, ...]:
+        """The inputs whose rows stay out of what it emits, for ever, if they come too late: windows that other rows
+        make, and joins that show rows without partners, are one answer, and have a row or have it not."""
+        if self.closing:
+            return (self.ends.input,) if self.late in ("drop", "archive") and self.ends is not None else ()
+        return self.inputs if self.late == "drop" and self.emit == "feed" and self.nearby else ()
+
+    def left_out_table(self, input: str) -> str:
+        """The table of the rows of an input that were left out."""
+        return f"{self.id}.left_out{self.inputs.index(input)}{self._remade}"
+
+    @property
+    def own_tables(self) -> tuple[str, ...]:
+        """All tables of the ledger that are its own and no other's, whether they are there or not."""
+        left_out = (self.left_out_table(input) for input in self.leaves_out)
+        return (self.changes_table, self.pending_table, *left_out)
+
+    @property
     def _remade(self) -> str:
         return f"_{self.remade}" if self.remade else ""
 

@@ -39,10 +39,16 @@ def in_memory(view: View, catalog: Catalog) -> list[str]:
             behind = f"{duration_text(since)} ahead of"
         lines.append(
             f"rows of {names[input]} are in memory if they are {behind} the progress of "
-            f"{others} at the most; a row that is later than that finds "
-            + ("none (LATE DROP)" if view.late == "drop" else "its partners in the ledger")
+            f"{others} at the most; a row that is later than that " + _late(view)
         )
     return lines
+
+
+def _late(view: View) -> str:
+    """What becomes of a row that comes when its partners are let go."""
+    if view.leaves_out:
+        return "is left out (LATE DROP)"
+    return "finds none (LATE DROP)" if view.late == "drop" else "finds its partners in the ledger"
 
 
 def unbounded(view: View) -> list[str]:

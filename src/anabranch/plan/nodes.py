@@ -248,15 +248,7 @@ class Tree:
         if emission.first and timed:
             view = _coarser(view, timed)
         if emission.mode == "feed":
-            if emission.late == "drop" and view.nearby:
-                raise refuse(
-                    self.text,
-                    emission.span,
-                    "whether a row has no partner, all rows say that came, late ones too: none of them can be left out",
-                    "leave LATE DROP out: what comes late finds its partners in the ledger; or join without OUTER,"
-                    " SEMI and ANTI",
-                )
-            if emission.late == "drop" and not (view.node == "join" and view.of_streams and bounded(view)):
+            if emission.late == "drop" and not (view.of_streams and bounded(view)):
                 raise refuse(
                     self.text,
                     emission.span,
@@ -275,7 +267,7 @@ class Tree:
                 return view
             if emission.mode == "close" and closing is not None:
                 ends = view.ends if view.ends is not None and closing in view.ends.columns else None
-                self._refuse_late(emission, ends)
+                self._refuse_late(view, emission, ends)
                 self._refuse_budget(
                     emission, "what closes is looked for in the whole answer of this query, or of a key"
                 )
@@ -316,21 +308,18 @@ class Tree:
                 "leave AT MOST out, or GROUP BY window_start, window_end over TUMBLE or HOP of the event time",
             )
 
-    def _refuse_late(self, emission: Emission, ends: Ends | None) -> None:
+    def _refuse_late(self, view: View, emission: Emission, ends: Ends | None) -> None:
         """Refuse what cannot be done with late rows of windows whose ends are looked for in the answer."""
-        if emission.late == "correct" or (emission.late == "fail" and ends is not None):
+        counted = view.clock != "event" and len({*view.streams.values(), *view.views.values()}) == 1
+        if emission.late == "correct" or ends is not None or counted:  # nothing that is counted comes late
             return
         said = f"LATE {emission.late.upper()}"
-        if ends is None:
-            problem = f"{said} has to know which rows are late, and the windows of this query do not tell"
-            hint = f"leave {said} out: late rows then correct what was shown"
-        else:
-            problem = (
-                f"{said} keeps what was shown of a window as it is, and these windows depend on other rows: a late row"
-                " can make one longer, or one of two"
-            )
-            hint = "leave it out: late rows then correct what was shown; or say LATE FAIL: a run that brings some fails"
-        raise refuse(self.text, emission.span, problem, hint)
+        raise refuse(
+            self.text,
+            emission.span,
+            f"{said} has to know which rows are late, and the windows of this query do not tell",
+            f"leave {said} out: late rows then correct what was shown",
+        )
 
     def _hand_down(self, view: View, emission: Emission, query: Query) -> bool:
         """Let the nodes below wait for their windows, where every row of this one comes through such a node."""
