@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from anabranch.ledger import files
 from anabranch.ledger.commit import checked
 from anabranch.ledger.records import DataFile, Record, check_table_id
-from anabranch.ledger.tables import DeltaTables, plain_schema
+from anabranch.ledger.tables import DeltaTables, plain_schema, with_statistics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +53,8 @@ class Arrivals:
         def write(path: Path) -> Written:
             plain = table.cast(plain_schema(table.schema), safe=False)
             # Without Arrow's own copy of the schema: every reader sees the types that Parquet has.
-            parquet.write_table(plain, path, compression="zstd", store_schema=False)
+            known = with_statistics(plain.schema)
+            parquet.write_table(plain, path, compression="zstd", store_schema=False, write_statistics=known)
             return table.num_rows, low, high
 
         return self.write(table_id, write)

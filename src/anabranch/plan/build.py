@@ -565,7 +565,8 @@ class Build:
         ties = self._ties(schemas)
         if self.counted is not None:
             schemas[self.counted] = (*schemas[self.counted], Field(PLACE, "bigint"))
-            takes = [Field(f"__k{index}", "string") for index in range(len(keying.parts))]
+            # Their types are known once this is analysed; a column without one can be compared with any.
+            takes = [Field(f"__k{index}", "void") for index in range(len(keying.parts))]
             schemas[TAKES] = (*takes, Field("__upto", "bigint"))
         fields = tuple(self.tree.world.analyze(plain.text.text, schemas))
         text, ties = checked(
@@ -584,6 +585,8 @@ class Build:
         if keying.every_column:
             names = [each.name for each in fields]
         keys = tuple(Field(name, typed[name]) for name in names)
+        if emit != "read":
+            refuse_keys(self.text, self.query, keys)
         references = plain.references
 
         def of(kind: str) -> dict[str, str]:
@@ -909,6 +912,18 @@ def _own_column(part: KeyPart, index: int, each: Input) -> str | None:
 
 def items(expressions: Sequence[str]) -> str:
     return ", ".join(f"{expression} AS `k{index}`" for index, expression in enumerate(expressions))
+
+
+def refuse_keys(text: str, query: Query, keys: Sequence[Field]) -> None:
+    """What was shown is found again by its keys: they have to be equal to themselves, in a file too."""
+    for key in keys:
+        if "map<" in key.type:
+            what, hint = f"is a map ({key.type}), and maps cannot be compared", "use map_entries(...) or to_json(...) of it"
+        elif " collate " in key.type:
+            what, hint = f"has a collation ({key.type}), which files do not keep", "use lower(...) of the text"
+        else:
+            continue
+        raise refuse(text, query.span, f"the changes of this query cannot be kept: its key {key.name} {what}", hint)
 
 
 def _told_apart(text: str, placeholders: Iterable[str]) -> tuple[str, dict[str, str]]:

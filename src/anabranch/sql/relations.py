@@ -94,7 +94,7 @@ def take_relation(cursor: Cursor, join: str) -> Relation:
     else:
         raise cursor.problem("expected a stream, view, table or path")
     relation = _as_of(cursor, relation)
-    if cursor.at("TABLESAMPLE") or cursor.at("PIVOT") or cursor.at("UNPIVOT"):
+    while cursor.at("TABLESAMPLE") or cursor.at("PIVOT") or cursor.at("UNPIVOT"):
         cursor.advance()
         while cursor.current.text != "(" and not cursor.at_end:
             cursor.advance()
