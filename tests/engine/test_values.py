@@ -85,5 +85,5 @@ def test_keys_that_cannot_be_found_again_are_refused(key: str, home: Harness) ->
     home.sql(f"CREATE VIEW v AS SELECT {key} AS key, count(*) AS c FROM s GROUP BY {key}")
     home.insert_runs("s", [[row("a", 0.5, 1)], [row("a", 0.5, 2)]])
     assert [each[-1] for each in home.table("v")] == [2]
-    with pytest.raises(NotSupported, match="its key key .* (cannot be compared|files do not keep)"):
+    with pytest.raises(NotSupported, match=r"its key key .* (cannot be compared|files do not keep)"):
         home.sql(f"CREATE VIEW w AS SELECT {key} AS key, count(*) AS c FROM s GROUP BY {key} EMIT CHANGES")

@@ -270,8 +270,8 @@ def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
 def with_statistics(schema: pa.Schema) -> list[str]:
     """The columns of which a Parquet file may say the lowest and the highest value.
 
-    Arrow leaves out of these what is not a number (NaN), which is higher than any number; a reader that goes by them skips
-    the rows that have it.
+    Arrow leaves out of these what is not a number (NaN), which is higher than any number; a reader that goes by them
+    skips the rows that have it.
     """
     import pyarrow as pa
 
