@@ -87,3 +87,17 @@ def test_keys_that_cannot_be_found_again_are_refused(key: str, home: Harness) ->
     assert [each[-1] for each in home.table("v")] == [2]
     with pytest.raises(NotSupported, match=r"its key key .* (cannot be compared|files do not keep)"):
         home.sql(f"CREATE VIEW w AS SELECT {key} AS key, count(*) AS c FROM s GROUP BY {key} EMIT CHANGES")
+
+
+def test_what_fails_for_null_is_not_tried_where_there_are_no_rows(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS SELECT map(k, x) AS m FROM s EMIT CHANGES")
+    assert home.table("v") == []
+    home.insert("s", [row("a", 0.5, 1)])
+    assert home.table("v") == home.emitted("v") == [([("a", 0.5)],)]
+
+
+@pytest.mark.parametrize("name", ["_diff", "_Version", "_at", "_k0"])
+def test_names_of_what_is_kept_with_a_change_are_taken(name: str, home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS SELECT k, count(*) AS {name} FROM s GROUP BY k")
+    with pytest.raises(NotSupported, match=f"the name {name} is taken"):
+        home.sql(f"CREATE VIEW w AS SELECT k, count(*) AS {name} FROM s GROUP BY k EMIT CHANGES")

@@ -69,7 +69,8 @@ class Frames:
         key = tuple(fields)
         if key not in self._empty:
             items = ", ".join(f"CAST(NULL AS {field.type}) AS {quote_name(field.name)}" for field in key)
-            self._empty[key] = self.spark.sql(f"SELECT {items} WHERE false") if key else self.spark.range(0).select()
+            # Not WHERE false: Spark would try what is made of these columns on NULL, and some of it fails for that.
+            self._empty[key] = self.spark.sql(f"SELECT {items} LIMIT 0") if key else self.spark.range(0).select()
         return self._empty[key]
 
     def analyze(self, text: str, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
