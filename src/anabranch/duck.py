@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,9 +40,11 @@ TYPED_VALUES = {
 
 
 def connect(spill: Path | None = None, memory: str = MEMORY) -> duckdb.DuckDBPyConnection:
-    """A DuckDB in memory; what does not fit goes to the folder `spill`."""
+    """A DuckDB in memory; what does not fit goes to the folder `spill`, or to one of its own among temporary files."""
     import duckdb
 
+    # DuckDB would put it into the folder that the user happens to be in. It makes the folder when it needs it.
+    spill = spill or Path(tempfile.gettempdir()) / f"anabranch-spill-{os.getpid()}"
     duck = duckdb.connect(":memory:")
     for setting in (
         "TimeZone = 'UTC'",
@@ -48,7 +52,7 @@ def connect(spill: Path | None = None, memory: str = MEMORY) -> duckdb.DuckDBPyC
         f"memory_limit = {quoted_text(memory)}",
         "autoinstall_known_extensions = false",
         "default_null_order = 'nulls_first_on_asc_last_on_desc'",  # as in Spark
-        *([f"temp_directory = {quoted_text(str(spill))}"] if spill is not None else []),
+        f"temp_directory = {quoted_text(str(spill))}",
     ):
         duck.execute(f"SET {setting}")
     for name, text in (SPARK_FUNCTIONS | TYPED_VALUES).items():

@@ -11,6 +11,7 @@ from anabranch.algebra.windows.costs import (
     Choice,
     Coefficients,
     Source,
+    Thresholds,
     choose,
     eager_above,
     eager_memory,
@@ -77,6 +78,18 @@ def test_sources_that_are_behind_have_not_brought_their_rows() -> None:
     assert held_rows(sources, duration=7) == 38
     assert lazy_memory(10, sources, duration=7) == 380
     assert eager_above(partial=16, row=8, duration=7, slide=2, sources=sources) == 7 + 4
+
+
+def test_a_group_becomes_large_above_one_threshold_and_small_below_another() -> None:
+    limits = Thresholds.of(SlidingWindows(5, 1))
+    assert (limits.up, limits.down) == (5, 4)
+    assert Thresholds.of(SlidingWindows(5, 1), partial=16, row=40).up == 2
+    assert Thresholds.of(SlidingWindows(5, 2), spread=2, partial=16, row=8).up == 7
+    assert [limits.large(False, before, 1) for before in (4, 5)] == [False, True]
+    assert [limits.large(True, before, 0) for before in (3, 4, 5)] == [False, True, True]
+    assert not limits.large(False, 5, 6, touched=11) and limits.large(False, 5, 7, touched=11)
+    with pytest.raises(ValueError, match="large above 1 rows and small below 2"):
+        Thresholds(1, 2)
 
 
 @pytest.mark.parametrize("seed", range(50))

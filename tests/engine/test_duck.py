@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from anabranch.duck import connect, counting_all
@@ -18,3 +21,20 @@ def test_what_is_added_up_over_an_outer_join_with_nothing_on_one_side(join: str)
     )
     with counting_all(duck, text):
         assert duck.execute(text).fetchall() == [(3, 1), (4, 1)]
+
+
+def test_what_does_not_fit_into_memory_is_not_put_where_the_user_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, aside = tmp_path / "here", tmp_path / "aside"
+    here.mkdir()
+    aside.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(tempfile, "tempdir", str(aside))
+    duck = connect(memory="60MB")
+    assert duck.sql("SELECT count(*) FROM (SELECT DISTINCT i, hash(i) FROM range(4000000) AS t(i))").fetchall() == [
+        (4_000_000,)
+    ]
+    assert not list(here.iterdir()) and [each.name.startswith("anabranch-spill-") for each in aside.iterdir()] == [True]
+    duck.close()
+    assert not list(aside.iterdir())

@@ -171,3 +171,57 @@ def test_a_question_is_analysed_once(home: Harness, monkeypatch: pytest.MonkeyPa
     home.sql("SET spark.sql.caseSensitive = true")
     with pytest.raises(AnabranchError, match="there is no column Y"):
         ask()
+
+
+RULES = {
+    "marks": ("FROM PUNCTUATION WHERE k = '' OR n > 1", True),
+    "computed": ("AS CASE WHEN ts < '2026-01-01 00:00:05' THEN ts ELSE ts - INTERVAL 3 SECONDS END", True),
+    "of_spark": ("AS greatest(ts, TIMESTAMP '2026-01-01 00:00:01') - INTERVAL 1 SECOND", False),
+    "percentile": ("PERCENTILE 80 OF 5 ROWS EVERY 2 ROWS", True),
+    "lagging": ("LAGGING 7 ROWS", True),
+    "by key": ("AS ts - INTERVAL 2 SECONDS PER KEY k", True),
+    "by number": ("AS ts PER KEY n", True),
+    "marks by key": ("FROM PUNCTUATION WHERE n > 1 PER KEY k", True),
+    "percentile by key": ("PERCENTILE 80 OF 3 ROWS PER KEY b", True),
+    "by day": ("AS ts PER KEY d", False),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_progress_is_the_same_by_duckdb(home: Harness, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Rules that look at every row, or at the order of rows: bounds, late rows and answers after each run."""
+    rule, by_duckdb = RULES[name]
+    found: list[near.Near | None] = []
+    of = near.Near.of.__func__  # type: ignore[attr-defined]
+
+    def asked(cls: type[near.Near], stream: Any, *given: Any) -> near.Near | None:
+        if stream.name == "other":
+            return None
+        found.append(of(cls, stream, *given))
+        return found[-1]
+
+    monkeypatch.setattr(near.Near, "of", classmethod(asked))
+    columns = "k STRING, n INT, b BOOLEAN, d DATE, ts TIMESTAMP"
+    for stream in ("s", "other"):
+        home.sql(f"CREATE STREAM {stream} ({columns}, WATERMARK FOR ts {rule})")
+        windows = f"TUMBLE({stream}, ts, INTERVAL 2 SECONDS)"
+        query = f"SELECT window_end, count(*) AS c, sum(n) AS n FROM {windows} GROUP BY window_start, window_end"
+        home.sql(f"CREATE VIEW of_{stream} AS {query} EMIT ON WINDOW CLOSE LATE DROP")
+    chance = random.Random(11)
+    for _ in range(6):
+        rows = [
+            (each["k"], None if each["n"] is None else each["n"] % 3, each["b"], each["ts"].date(), each["ts"])
+            for each in some_rows(chance, chance.randrange(1, 9))
+        ]
+        told = []
+        for stream in ("s", "other"):
+            home.insert(stream, rows)
+            told.append(
+                home.query(
+                    "SELECT kind, partition, progress, high, late_rows, disorder FROM sys.progress"
+                    f" WHERE kind <> 'view' AND stream = '{stream}' ORDER BY kind, partition"
+                )
+                + sorted(home.query(f"SELECT * FROM of_{stream}"))
+            )
+        assert told[0] == told[1]
+    assert found and all((each is not None) == by_duckdb for each in found)

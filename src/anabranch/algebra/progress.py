@@ -86,11 +86,6 @@ class Policy:
                 raise ValueError(f"the {name} of a progress policy must not be negative, but is {value}")
 
     @property
-    def simple(self) -> bool:
-        """Whether the highest event time of a run is all that has to be known of its rows."""
-        return not self.keyed and (self.rule is None or isinstance(self.rule, Delay))
-
-    @property
     def follows_rows(self) -> bool:
         """Whether rows move the bound, and not declarations alone."""
         return self.rule is not None

@@ -4,7 +4,7 @@
     anabranch bench --only live,smoothing
     anabranch bench --only nexmark --events 20000
     anabranch bench --only joins,epochs
-    anabranch bench --only disorder
+    anabranch bench --only policies,disorder
 
 Nothing heavy is imported before the options are known to be right.
 """
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 #: Those on bids have letters; the others bring their own rows.
 ON_BIDS = "abcdef"
-WITH_SPARK = (*ON_BIDS, "live", "smoothing", "nexmark", "strategies", "joins", "epochs")
+WITH_SPARK = (*ON_BIDS, "live", "smoothing", "nexmark", "strategies", "policies", "joins", "epochs")
 MEASURES = (*WITH_SPARK, "disorder")
 ROWS, QUICK_ROWS, FILES, REPEAT = 10_000_000, 1_000_000, 40, 3
 EVENTS, QUICK_EVENTS, FEWEST_EVENTS = 1_000_000, 100_000, 5_000
-ALL = "a to f, live, smoothing, nexmark, strategies, joins, epochs and disorder"
+ALL = "a to f, live, smoothing, nexmark, strategies, policies, joins, epochs and disorder"
 
 
 def main(arguments: list[str]) -> int:
@@ -108,7 +108,19 @@ def _say(text: str) -> None:
 
 
 def measures() -> dict[str, Measure]:
-    from anabranch.bench import epochs, joins, late, live, nexmark, reading, smoothing, strategies, views, windows
+    from anabranch.bench import (
+        epochs,
+        joins,
+        late,
+        live,
+        nexmark,
+        policies,
+        reading,
+        smoothing,
+        strategies,
+        views,
+        windows,
+    )
 
     return {
         "a": windows.tumbling,
@@ -121,6 +133,7 @@ def measures() -> dict[str, Measure]:
         "smoothing": smoothing.one_burst,
         "nexmark": nexmark.five_queries,
         "strategies": strategies.strategies,
+        "policies": policies.policies,
         "joins": joins.joins,
         "epochs": epochs.epochs,
     }

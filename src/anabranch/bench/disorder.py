@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 
 from anabranch.algebra.progress import combine
 from anabranch.algebra.windows.base import Row
-from anabranch.algebra.windows.costs import eager_above
+from anabranch.algebra.windows.costs import Thresholds
 from anabranch.algebra.windows.sliding import SlidingWindows
 from anabranch.algebra.windows.strategies import (
     COUNT,
@@ -72,8 +72,8 @@ def disorder(brief: bool, say: Say) -> Outcome:
             ),
         ),
         pictures=(
-            _picture_of(AVERAGES, averages),
-            _picture_of(COUNTS, counts),
+            picture_of(AVERAGES, averages, AVERAGES.name, MODEL),
+            picture_of(COUNTS, counts, COUNTS.name, MODEL),
             _picture_of_sources(sources),
             _picture_of_groups(groups),
         ),
@@ -98,6 +98,34 @@ class Question:
     arrive: Callable[[list[Given]], Iterable[Arrival]]
     average: bool
     slacks: tuple[float, ...]
+
+    def given(self, windows: int, density: float = 1) -> Asked:
+        """Rows for so many windows that are judged, as they come, and what is right."""
+        judge_until = self.windows.size + windows * self.windows.slide
+        # Rows go on after the last window that is judged, so that every policy gets to close it.
+        rows = at_random(judge_until + 3 * self.windows.size, density * self.rows_a_second)
+        arrivals = list(self.arrive(rows))
+        steps, numbers = _steps(arrivals)
+        fold: Fold[Any] = _average(numbers) if self.average else COUNT
+        value: Callable[[Any], float] = _quotient if self.average else float
+        told = [step for _, step in steps if isinstance(step, Row)]
+        truth = {
+            wid: value(found)
+            for (wid, _), found in answers(self.windows, told, fold).items()
+            if wid >= 0 and self.windows.bounds(wid)[1] <= judge_until
+        }
+        return Asked(arrivals, steps, fold, value, truth)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a question is asked of: what comes, the same as strategies take it, how to add it up, and what is right."""
+
+    arrivals: list[Arrival]
+    steps: list[tuple[float, Row | Punctuation]]
+    fold: Fold[Any]
+    value: Callable[[Any], float]
+    truth: dict[int, float]
 
 
 AVERAGES = Question(
@@ -132,41 +160,34 @@ class Judged:
     delay: float
 
 
+def compared(truth: dict[int, float], found: dict[int, tuple[float, float]]) -> Judged:
+    """Answers, each with its delay, beside those that are right."""
+    errors = [abs(right - found[wid][0]) / right if wid in found else 1.0 for wid, right in truth.items()]
+    delays = [found[wid][1] for wid in truth if wid in found]
+    wrong = sum(error > 1e-9 for error in errors)
+    return Judged(_percent(sum(errors), len(errors)), _percent(wrong, len(errors)), _mean(delays))
+
+
 def judged(question: Question, windows: int, density: float = 1) -> dict[str, list[Judged]]:
     """Each policy on the same rows, at each slack; punctuation knows no slack, and comes to the same for all."""
-    size, slide = question.windows.size, question.windows.slide
-    judge_until = size + windows * slide
-    # Rows go on after the last window that is judged, so that every policy gets to close it.
-    rows = _at_random(judge_until + 3 * size, density * question.rows_a_second)
-    arrivals = list(question.arrive(rows))
-    steps, numbers = _steps(arrivals)
-    rows_alone = [(at, step) for at, step in steps if isinstance(step, Row)]
-    fold: Fold[Any] = _average(numbers) if question.average else COUNT
-    value: Callable[[Any], float] = _quotient if question.average else float
-    truth = {
-        wid: value(found)
-        for (wid, _), found in answers(question.windows, [row for _, row in rows_alone], fold).items()
-        if wid >= 0 and question.windows.bounds(wid)[1] <= judge_until
-    }
+    given = question.given(windows, density)
+    rows_alone = [(at, step) for at, step in given.steps if isinstance(step, Row)]
 
     def policy(strategy: Strategy[Any], told: Sequence[tuple[float, Row | Punctuation]]) -> Judged:
-        found: dict[Any, tuple[float, float]] = {}
+        found: dict[int, tuple[float, float]] = {}
         for at, step in told:
             closed = strategy.add(step) if isinstance(step, Row) else strategy.punctuate(step)
             for (wid, _), answer in closed.items():
-                found[wid] = (value(answer), (at - question.windows.bounds(wid)[1]) / SECOND)
-        errors = [abs(right - found[wid][0]) / right if wid in found else 1.0 for wid, right in truth.items()]
-        delays = [found[wid][1] for wid in truth if wid in found]
-        wrong = sum(error > 1e-9 for error in errors)
-        return Judged(_percent(sum(errors), len(errors)), _percent(wrong, len(errors)), _mean(delays))
+                found[wid] = (given.value(answer), (at - question.windows.bounds(wid)[1]) / SECOND)
+        return compared(given.truth, found)
 
     def slack(late: Late) -> list[Judged]:
         return [
-            policy(Buffering(question.windows, fold, round(seconds * SECOND), late), rows_alone)
+            policy(Buffering(question.windows, given.fold, round(seconds * SECOND), late), rows_alone)
             for seconds in question.slacks
         ]
 
-    exact = policy(ByWindow(question.windows, fold), steps)
+    exact = policy(ByWindow(question.windows, given.fold), given.steps)
     if exact.wrong:
         raise AssertionError(f"with punctuation {exact.wrong} % of the windows are wrong")
     return {
@@ -176,34 +197,36 @@ def judged(question: Question, windows: int, density: float = 1) -> dict[str, li
     }
 
 
-def least_exact(question: Question, found: dict[str, list[Judged]]) -> tuple[float, Judged]:
+def least_exact(question: Question, slacks: list[Judged]) -> tuple[float, Judged]:
     """The least slack with which no window is wrong, and what it came to."""
-    pairs = zip(question.slacks, found[GENEROUS], strict=True)
+    pairs = zip(question.slacks, slacks, strict=True)
     return next((seconds, each) for seconds, each in pairs if not each.wrong)
 
 
 def _delay(question: Question, found: dict[str, list[Judged]]) -> Figure:
-    seconds, slack = least_exact(question, found)
+    seconds, slack = least_exact(question, found[GENEROUS])
     what = f"delay of {'averages' if question.average else 'counts'} with punctuation"
     return Figure(
         "disorder", what, f"slack of {seconds:g} s", found[PUNCTUATION][0].delay, slack.delay, "s", note=MODEL
     )
 
 
-def _picture_of(question: Question, found: dict[str, list[Judged]]) -> Picture:
+def picture_of(question: Question, found: dict[str, list[Judged]], name: str, who: str) -> Picture:
+    """How much is wrong, and how late it is, over the slack."""
+
     def curve(measure: str, title: str, unit: str) -> Curve:
         lines = {
             side: [(x, getattr(each, measure)) for x, each in zip(question.slacks, policies, strict=True)]
             for side, policies in found.items()
         }
-        if lines[GENEROUS] == lines[CONSISTENT]:
+        if GENEROUS in lines and lines[GENEROUS] == lines[CONSISTENT]:
             lines = {PUNCTUATION: lines[PUNCTUATION], "slack, either way": lines[GENEROUS]}
-        return Curve(f"{question.name}-{measure}", title, "slack in seconds", unit, lines, steps=True)
+        return Curve(f"{name}-{measure}", title, "slack in seconds", unit, lines, steps=True)
 
     return Picture(
-        question.name,
+        name,
         question.title,
-        f"mean of the windows; {MODEL}",
+        f"mean of the windows; {who}",
         (
             curve("error", "Mean error", "%"),
             curve("wrong", "Wrong windows", "%"),
@@ -216,6 +239,7 @@ def _picture_of(question: Question, found: dict[str, list[Judged]]) -> Picture:
 
 SKEWS = tuple(range(0, 41, 5))
 PARTIALS, IN_ORDER = "partials of windows", "rows in order"
+MINUTES = SlidingWindows(60 * SECOND, 60 * SECOND)
 
 
 class InOrder(Strategy[P]):
@@ -244,13 +268,12 @@ class InOrder(Strategy[P]):
 
 def two_sources(rate: int, groups: int) -> dict[str, list[float]]:
     """The most that is held by a count per minute and group, for each length of time that one source is behind."""
-    windows = SlidingWindows(60 * SECOND, 60 * SECOND)
-    rows = _at_random(150 * SECOND, 2 * rate, groups)
+    rows = at_random(150 * SECOND, 2 * rate, groups)
     peaks: dict[str, list[float]] = {PARTIALS: [], IN_ORDER: []}
     for seconds in SKEWS:
         behind = {"one": 0, "other": seconds * SECOND}
         arrivals = list(skewed(rows, 1, behind, time=operator.itemgetter(0), punctuate=SECOND))
-        ours, theirs = hold(ByWindow(windows, COUNT), arrivals), hold(InOrder(ByWindow(windows, COUNT)), arrivals)
+        ours, theirs = hold(ByWindow(MINUTES, COUNT), arrivals), hold(InOrder(ByWindow(MINUTES, COUNT)), arrivals)
         _check_same(ours, theirs)
         peaks[PARTIALS].append(ours.peak)
         peaks[IN_ORDER].append(theirs.peak)
@@ -299,7 +322,7 @@ def unequal_groups(stretches: int) -> dict[str, list[Held]]:
     A hundred groups live in each stretch of 10 s, with their rows anywhere in it, and others in the next.
     """
     windows = SlidingWindows(10 * SECOND, SECOND)
-    up = eager_above(partial=1, row=1, duration=windows.size, slide=windows.slide)
+    limits = Thresholds.of(windows)
     found: dict[str, list[Held]] = {PANES: [], EAGER: [], ADAPTIVE: []}
     for shares in SHARES.values():
         chance = random.Random(1)
@@ -320,7 +343,7 @@ def unequal_groups(stretches: int) -> dict[str, list[Held]]:
         # Until the first groups have gone, there are fewer than there will be.
         since = windows.size
         found[EAGER].append(hold(ByWindow(windows, fold), arrivals, since))
-        found[ADAPTIVE].append(hold(Adaptive(windows, fold, up, 0.8 * up), arrivals, since))
+        found[ADAPTIVE].append(hold(Adaptive(windows, fold, limits.up, limits.down), arrivals, since))
         found[PANES].append(hold(ByPane(windows, fold), arrivals, since))
     for ways in zip(*found.values(), strict=True):
         for one, other in pairwise(ways):
@@ -377,7 +400,8 @@ def _check_same(one: Held, other: Held) -> None:
         raise AssertionError("two ways to compute the same windows have given different answers")
 
 
-def _at_random(until: int, rows_a_second: float, groups: int = 1) -> list[Given]:
+def at_random(until: int, rows_a_second: float, groups: int = 1) -> list[Given]:
+    """Rows anywhere in the time from 0 to an end."""
     chance = random.Random(1)
     count = round(until / SECOND * rows_a_second)
     return [(chance.randrange(until), chance.randrange(groups), chance.randrange(1, 200)) for _ in range(count)]

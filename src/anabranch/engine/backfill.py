@@ -12,6 +12,7 @@ from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.moves import bounds_after
 from anabranch.engine.run import emit_changes
+from anabranch.engine.standing import at_once
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import PANE, pane_fields
 from anabranch.engine.writing import write_frame
@@ -98,7 +99,9 @@ def fill(
             table, fields, time = each.id, pane_fields(each), PANE if each.time is not None else None
             columns = planned.fill_columns.get(each.id, ())
             rows = history(each) if columns else None
-            frame = None if rows is None else stream_part.partials(each, catalog, rows, columns)
+            # Rows that are here for columns made later were counted when they came.
+            standing = at_once(each, counted=len(columns) == len(each.columns)) if each.spanned else None
+            frame = None if rows is None else stream_part.partials(each, catalog, rows, columns, standing)
         schemas[table] = arrow_schema(fields)
         files[table] = ()
         if frame is not None:

@@ -25,7 +25,7 @@ from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import Held, KeyBounds, Moves, hold, key_bounds, progress, shown_before
 from anabranch.engine.places import starts_sql
-from anabranch.engine.tables import PANE, change_fields, hidden_keys, place_fields
+from anabranch.engine.tables import PANE, change_fields, hidden_keys, place_fields, standing_fields
 from anabranch.engine.writing import footer_range
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.ledger.arrivals import Written
@@ -382,7 +382,7 @@ def window_text(kind: str, use: BlockUse) -> str:
 def pane_source(panes: Panes, columns: Iterable[str], paths: list[str]) -> str:
     """Files of a pane table as a DuckDB relation. A column that none of them has yet is there all the same, as NULL."""
     shape = [(key.name, duckdb_type(key.type)) for key in panes.keys]
-    shape += [(field.name, duckdb_type(field.type)) for field in place_fields(panes)]
+    shape += [(field.name, duckdb_type(field.type)) for field in (*place_fields(panes), *standing_fields(panes))]
     shape += [(name, duckdb_type(panes.column(name).type)) for name in columns]
     empty = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in shape)
     files = f"read_parquet({path_list(paths)}, union_by_name = true)"

@@ -8,9 +8,10 @@ from dataclasses import replace
 from anabranch.algebra.progress import END
 from anabranch.engine.core import Core
 from anabranch.engine.moves import progress
+from anabranch.engine.standing import groups_now
 from anabranch.ledger import Record, Snapshot
 from anabranch.plan.catalog import Stream, View
-from anabranch.plan.describe import Figures, PlanNode, tables_of
+from anabranch.plan.describe import Figures, Groups, PlanNode, tables_of
 from anabranch.plan.plane import bounds_of
 
 #: So many records are read at a time, from the newest back.
@@ -29,7 +30,8 @@ def of_nodes(core: Core, nodes: Iterable[PlanNode], snapshot: Snapshot) -> dict[
         if isinstance(known, Stream | View):
             waiting[node.id] = known
             tables = [known.rows_table] if isinstance(known, Stream) else tables_of(known)
-            found[node.id] = Figures(None, 0, None, *held(snapshot, tables), *_bounds(core, snapshot, known))
+            figures = Figures(None, 0, None, *held(snapshot, tables), *_bounds(core, snapshot, known))
+            found[node.id] = replace(figures, groups=_groups(core, snapshot, known))
     for record in _newest_first(core, snapshot.version):
         for id, each in list(waiting.items()):
             last = _in_stream(each, record) if isinstance(each, Stream) else _in_view(each, record)
@@ -62,6 +64,16 @@ def _bounds(core: Core, snapshot: Snapshot, each: Stream | View) -> tuple[int | 
         )
     ended = bound == END
     return None if ended else bound, {} if ended else columns
+
+
+def _groups(core: Core, snapshot: Snapshot, each: Stream | View) -> Groups | None:
+    """The groups of a view that keeps them by their size."""
+    catalog = core.catalog(snapshot)
+    for use in each.blocks if isinstance(each, View) else ():
+        panes = catalog.panes(use.panes)
+        if panes.spanned:
+            return groups_now(core, catalog.stream(panes.stream), panes, snapshot)
+    return None
 
 
 def held(snapshot: Snapshot, tables: Iterable[str]) -> tuple[int, int]:

@@ -7,17 +7,20 @@ that is bad, is left to Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.windows.spans import COUNT, WEIGHT
+from anabranch.algebra.progress import EVERY_KEY, MOST_KEYS
+from anabranch.algebra.rules import Computed, Punctuation
+from anabranch.algebra.windows.spans import COUNT, WEIGHT, Judging
 from anabranch.duck import quoted, timestamp
 from anabranch.engine.emit import connection
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.numbering import number_table
 from anabranch.engine.places import place_sql, settle_sql
+from anabranch.engine.read import punctuation_sql
 from anabranch.engine.tables import PANE
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Panes, Rows, Stream
@@ -30,30 +33,40 @@ from anabranch.sql.lexer import quote_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What a query of this module reads.
-ROWS = "__near"
+#: What a query of this module reads, where a row stands in it, and the bounds of keys.
+ROWS, _PLACE, _BOUNDS = "__near", "__place", "__bounds"
+#: Types whose values are the same text in DuckDB as in Spark; days of far years, say, are not.
+_SAME_AS_TEXT = ("string", "boolean", *INTEGERS)
+#: What is known of the groups of its rows, where a query asks for it.
+KNOWN = "__known"
 
 #: Columns of the rows of a run (None: all) that are at hand without a Spark job; None where they are not.
 AtHand = Callable[[Collection[str] | None], "pa.Table | None"]
 
 
 class Near:
-    """The rows of one run, all of them good."""
+    """The rows of one run, all of them good; and what is to be known for progress besides."""
 
-    def __init__(self, stream: Stream, plain: Any, first: int, at: int) -> None:
+    def __init__(self, stream: Stream, came: Any, plain: Any, first: int, at: int, told: dict[str, Any]) -> None:
         self.stream = stream
+        self.came = came  # with those that mark progress
         self.plain = plain
         self._first, self._at = first, at
+        self._told = told
 
     @classmethod
     def of(cls, stream: Stream, at_hand: AtHand, first: int, at: int, columns: Collection[str] | None) -> Near | None:
         """Columns of the rows of a run, if they are at hand and no figure is needed that only Spark gives."""
-        if stream.live or not stream.policy.simple:
+        value = value_text(stream)
+        if stream.live or value is None or (stream.key is not None and _type_of_key(stream) not in _SAME_AS_TEXT):
             return None
         rows = at_hand(columns)
         if rows is None or (stream.time is not None and rows.column(stream.time).null_count):
             return None
-        return cls(stream, rows, first, at)
+        if not value:
+            return cls(stream, rows, rows, first, at, {})
+        apart = _apart(stream, rows, value)
+        return None if apart is None else cls(stream, rows, apart[0], first, at, apart[1])
 
     @cached_property
     def rows(self) -> Any:
@@ -70,16 +83,53 @@ class Near:
             ends = compute.min_max(times)
             late = compute.sum(compute.less(times, bound)).as_py() if bound is not None else 0
             values |= {"low": ends["min"].as_py(), "high": ends["max"].as_py(), "late": late or 0}
-        return values
+        return values | self._told
 
-    def query(self, text: str, fields: tuple[Field, ...]) -> Any:
+    def times(self, part: str) -> dict[str, list[int]]:
+        """The event times of the rows as they came: of the one part that there is, or of each key."""
+        times: list[int] = self.plain.column(self.stream.time).cast("int64").to_pylist()
+        if self.stream.key is None:
+            return {part: times}
+        found: dict[str, list[int]] = {}
+        for value, time in zip(self.plain.column(self.stream.key).cast("string").to_pylist(), times, strict=True):
+            found.setdefault("" if value is None else f"={value}", []).append(time)
+        return found
+
+    def keys(self, bound: int, own: Mapping[str, int]) -> dict[str, Mapping[str, Any]]:
+        """What is seen of each key; late are rows below a bound, or below that of their key."""
+        import pyarrow as pa
+
+        value, time = value_text(self.stream) or "", f"epoch_us({quoted(self.stream.time or '')})"
+        marked = isinstance(self.stream.rule, Punctuation)
+        data, key = f"NOT ({value})" if marked else "true", quoted(self.stream.key or "")
+        part = f"coalesce('=' || CAST({key} AS VARCHAR), '')"
+        if marked:
+            part = f"CASE WHEN {key} IS NULL AND {value} THEN '{EVERY_KEY}' ELSE {part} END"
+        reached = f"CASE WHEN {value} THEN {time} END" if marked else f"epoch_us({value})" if value else "NULL"
+        bounds = pa.table({"__part": pa.array(own, pa.string()), "__own": pa.array(own.values(), pa.int64())})
+        duck = connection()
+        duck.register(ROWS, self.came)
+        duck.register(_BOUNDS, bounds)
+        try:
+            groups = duck.sql(
+                f"WITH came AS (SELECT {part} AS __part, {time} AS t, {reached} AS reached, {data} AS data FROM {ROWS})"
+                " SELECT __part AS key, max(t) AS highest, count(*) AS rows, max(reached) AS highest_value,"
+                f" count(*) FILTER (data AND t < coalesce(__own, {bound})) AS late"
+                f" FROM came LEFT JOIN {_BOUNDS} USING (__part) GROUP BY __part LIMIT {MOST_KEYS + 2}"
+            ).to_arrow_table()
+        finally:
+            duck.unregister(ROWS)
+            duck.unregister(_BOUNDS)
+        return {group.pop("key"): group for group in groups.to_pylist()}
+
+    def query(self, text: str, fields: tuple[Field, ...], known: Any = None) -> Any:
         """What a text of this module gives; None if that is Spark's to say."""
         import duckdb
         import pyarrow as pa
 
         numbered = ROW_NUM in text or ARRIVAL_TS in text
         try:
-            with _bound(self.rows if numbered else self.plain, text, fields) as made:
+            with _bound(self.rows if numbered else self.plain, text, fields, known) as made:
                 if made is None:
                     return None
                 found = made.to_arrow_table().rename_columns([field.name for field in fields])
@@ -88,28 +138,75 @@ class Near:
             return None  # an overflow, say: Spark tells of it in its own words
 
 
+def value_text(stream: Stream) -> str | None:
+    """What the rule of a stream has computed of each row, as DuckDB is asked for it; nothing, or None if Spark must."""
+    if isinstance(stream.rule, Computed):
+        text = local_text(stream.rule.expression, _nothing)
+        return None if text is None else f"__same({text}, {timestamp('0')})"
+    marks = punctuation_sql(stream)
+    return "" if marks is None else local_text(marks, _nothing)
+
+
+def _type_of_key(stream: Stream) -> str:
+    return next(field.type for field in stream.fields if field.name == stream.key)
+
+
+def _apart(stream: Stream, rows: Any, value: str) -> tuple[Any, dict[str, Any]] | None:
+    """The rows that are data, and what is seen of all; None if that is Spark's to say."""
+    import duckdb
+    import pyarrow as pa
+
+    assert stream.time is not None
+    marked = isinstance(stream.rule, Punctuation)
+    micros = f"epoch_us({quoted(stream.time)})"
+    numbered = rows.append_column(_PLACE, pa.array(range(rows.num_rows), pa.int64()))
+    found = f"max({micros}) FILTER ({value}), list({_PLACE}) FILTER ({value})" if marked else f"max(epoch_us({value}))"
+    duck = connection()
+    duck.register(ROWS, numbered)
+    try:
+        highest, reached, *marks = duck.sql(f"SELECT max({micros}), {found} FROM {ROWS}").fetchall()[0]
+    except duckdb.Error:
+        return None
+    finally:
+        duck.unregister(ROWS)
+    told = {"highest_0": highest, "rows_0": rows.num_rows, "highest_value_0": reached}
+    if marks and marks[0]:
+        data = [True] * rows.num_rows
+        for place in marks[0]:
+            data[place] = False
+        rows = rows.filter(pa.array(data))
+    return rows, told
+
+
 @lru_cache(maxsize=256)
-def means_the_same(columns: tuple[Field, ...], text: str, fields: tuple[Field, ...]) -> bool:
-    """Whether DuckDB understands a text of this module over rows with some columns, and gives `fields` for it."""
+def means_the_same(columns: tuple[Field, ...], text: str, fields: tuple[Field, ...], known: Any = None) -> bool:
+    """Whether DuckDB understands a text of this module over rows with some columns, and gives `fields` for it.
+
+    `known` is the schema of what is known of their groups.
+    """
     import duckdb
 
     try:
-        with _bound(arrow_schema(columns).empty_table(), text, fields) as made:
+        groups = known.empty_table() if known is not None else None
+        with _bound(arrow_schema(columns).empty_table(), text, fields, groups) as made:
             return made is not None
     except duckdb.Error:
         return False
 
 
 @contextmanager
-def _bound(rows: Any, text: str, fields: tuple[Field, ...]) -> Iterator[Any]:
+def _bound(rows: Any, text: str, fields: tuple[Field, ...], known: Any) -> Iterator[Any]:
     """A text over rows that DuckDB has understood, and gives these columns for; None if it gives others."""
     duck = connection()
-    duck.register(ROWS, rows)
+    relations = {ROWS: rows} if known is None else {ROWS: rows, KNOWN: known}
+    for name, relation in relations.items():
+        duck.register(name, relation)
     try:
         made = duck.sql(text)
         yield made if len(made.columns) == len(fields) and all(map(_alike, made.types, fields)) else None
     finally:
-        duck.unregister(ROWS)
+        for name in relations:
+            duck.unregister(name)
 
 
 def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
@@ -119,7 +216,7 @@ def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
     return named or [stream.fields[0].name]
 
 
-def partials_text(stream: Stream, panes: Panes) -> str | None:
+def partials_text(stream: Stream, panes: Panes, judging: Judging | None = None) -> str | None:
     """What rows add to a pane table, as a query over them; None if that is Spark's to say."""
     keys = [local_text(key.expression, _nothing) for key in panes.keys]
     along = _along(stream, panes)
@@ -130,7 +227,7 @@ def partials_text(stream: Stream, panes: Panes) -> str | None:
     if panes.spanned:
         items += [f"{text} AS {name}" for text, name in zip(place, (PANE, COUNT), strict=True)]
     elif place:
-        items.append(f"{timestamp(place[0])} AS {PANE}")
+        items.append(f"{place[0]} AS {PANE}")
     for column in panes.columns:
         text, kind = local_text(column.partial, _nothing), duckdb_type(column.type)
         if text is None or kind is None or not column.duckdb:
@@ -155,7 +252,10 @@ def partials_text(stream: Stream, panes: Panes) -> str | None:
     if source is None:
         return None
     text = f"SELECT {', '.join(items)} FROM {source} WHERE {where}{having}"
-    return settle_sql(panes, panes.columns, f"({text})", "duckdb") if panes.spanned else text
+    if panes.spanned:
+        return settle_sql(panes, panes.columns, f"({text})", "duckdb", judging, KNOWN)
+    # A number for each row, and a time for each pane: there are fewer of them.
+    return f"SELECT * REPLACE ({timestamp(PANE)} AS {PANE}) FROM ({text})" if place else text
 
 
 def selected_text(stream: Stream, rows: Rows) -> str | None:

@@ -12,7 +12,7 @@ from anabranch.algebra.windows import (
     pane_start_sql,
     window_starts_sql,
 )
-from anabranch.algebra.windows.spans import first_of_span_sql, settled_sql, span_sql, span_starts_sql
+from anabranch.algebra.windows.spans import Judging, first_of_span_sql, settled_sql, span_sql, span_starts_sql
 from anabranch.duck import quoted
 from anabranch.engine.tables import PANE
 from anabranch.plan.catalog import Panes, PartialColumn
@@ -48,7 +48,14 @@ def ends_sql(panes: Panes, windows: SlidingWindows, engine: Engine) -> tuple[str
     return first, last_window_sql(pane, windows, panes.grain, engine)
 
 
-def settle_sql(panes: Panes, columns: Iterable[PartialColumn], source: str, engine: Engine) -> str:
+def settle_sql(
+    panes: Panes,
+    columns: Iterable[PartialColumn],
+    source: str,
+    engine: Engine,
+    judging: Judging | None = None,
+    known: str | None = None,
+) -> str:
     """A relation of partials with weights as what is to be kept of it: by span for small groups, else by window."""
     quote = quote_name if engine == "spark" else quoted
     reduces, types = {}, {}
@@ -56,4 +63,5 @@ def settle_sql(panes: Panes, columns: Iterable[PartialColumn], source: str, engi
         name = quote(column.name)
         reduces[name] = column.reduce.format(c=name) if engine == "spark" else column.reduce_in_duckdb(name)
         types[name] = column.type if engine == "spark" else duckdb_type(column.type) or ""
-    return settled_sql(source, panes.grain, [quote(key.name) for key in panes.keys], reduces, types, engine)
+    keys = [quote(key.name) for key in panes.keys]
+    return settled_sql(source, panes.grain, keys, reduces, types, engine, judging, known)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from anabranch.algebra.windows import Engine
-from anabranch.algebra.windows.spans import COUNT, WEIGHT
+from anabranch.algebra.windows.spans import COUNT, ENDING, FORM, WEIGHT
 from anabranch.duck import path_list, quoted
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.emit import connection, copy_to_table, pane_source
@@ -148,7 +148,8 @@ def _grouped(panes: Panes, keys: list[str], partials: list[str], source: str, en
     group = f" GROUP BY {', '.join([*keys, *place])}" if keys or place else ""
     if not panes.spanned:
         return f"SELECT {', '.join([*keys, *place, *partials])} FROM {source}{group}"
-    items = ", ".join([*keys, f"unix_micros({PANE}) AS {PANE}", COUNT, f"1 AS {WEIGHT}", *partials])
+    standing = [f"coalesce(sum({ENDING}), 0) AS {WEIGHT}", f"max({FORM}) AS {FORM}"]
+    items = ", ".join([*keys, f"unix_micros({PANE}) AS {PANE}", COUNT, *standing, *partials])
     # What is grouped by is the column, and not the number that takes its name.
     merged = f"(SELECT {items} FROM {source} AS __merged GROUP BY {', '.join([*keys, f'__merged.{PANE}', COUNT])})"
     return settle_sql(panes, panes.columns, merged, engine)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from anabranch.algebra import progress as progress_algebra
@@ -20,6 +21,7 @@ from anabranch.engine.maintain import Maintainer
 from anabranch.engine.moves import Moves, Outcome, anything_waits, bounds_after
 from anabranch.engine.near import partials_text, selected_text
 from anabranch.engine.scan import Incoming, Output, Scan, Scanned
+from anabranch.engine.standing import standing_of
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
 from anabranch.engine.trigger import pending_fields
@@ -136,17 +138,20 @@ class Runner:
         for state in catalog.states_of(stream.id):
             small = size <= SMALL_BYTES or _was_small(snapshot, state.id)
             if isinstance(state, Panes):
+                standing = standing_of(self.core, stream, state, snapshot) if state.spanned else None
+                partials = partial(self.stream_part.partials, state, catalog, standing=standing)
                 outputs.append(
                     Output(
                         state.id,
-                        lambda good, panes=state: self.stream_part.partials(panes, catalog, good),  # type: ignore[misc]
+                        partials,
                         PANE if state.time is not None else None,
                         small,
                         pane_fields(state),
                         state.from_text == STREAM and not state.spanned,
                         state.numbered,
                         state if self.stream_part.carries(state, stream) else None,
-                        partials_text(stream, state),
+                        partials_text(stream, state, standing.judging if standing is not None else None),
+                        standing.known if standing is not None else None,
                     )
                 )
             else:

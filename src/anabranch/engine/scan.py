@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, EVERY_KEY, MOST_KEYS, Computed, ProgressState, Seen, own_bounds
+from anabranch.duck import quoted
 from anabranch.engine.core import Core, Stopwatch
-from anabranch.engine.near import AtHand, Near, columns_named, means_the_same
+from anabranch.engine.near import AtHand, Near, columns_named, means_the_same, value_text
 from anabranch.engine.numbering import number_frame, number_table
 from anabranch.engine.read import good_rows, parsed_rows, punctuation_sql
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
@@ -71,6 +72,7 @@ class Output:
     numbered: bool = False  # its rows carry their numbers
     carrier: Panes | None = None  # sees every row: the figures of the run can be added up from its groups
     near: str | None = None  # what to write of rows at hand, as DuckDB is asked for it; None if that is Spark's to say
+    known: Any = None  # what is known of its groups, where that decides how they are kept
 
 
 @dataclass
@@ -162,7 +164,7 @@ class Scan:
         near = None
         if len(parts) == 1 and (self._small or self._all_near):
             near = Near.of(self.stream, self.incoming.at_hand, self.first, self.at, self._columns)
-        tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned)
+        tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned, parts[0])
         kept = len(tasks) > 1 and not self.incoming.cheap
         if kept:
             self.rows.persist()
@@ -198,24 +200,36 @@ class Scan:
             return False
         return all(
             output.table == self.stream.rows_table
-            or (output.near is not None and means_the_same(self.stream.row_fields, output.near, output.fields))
+            or (output.near is not None and self._means_the_same(output, output.near))
             for output in self.outputs
         )
+
+    def _means_the_same(self, output: Output, text: str) -> bool:
+        known = output.known.schema if output.known is not None else None
+        return means_the_same(self.stream.row_fields, text, output.fields, known)
 
     @property
     def _columns(self) -> list[str] | None:
         """The columns that are needed of rows at hand; None if that is all of them."""
         texts = [output.near for output in self.outputs if output.near is not None]
-        return None if self._small or len(texts) < len(self.outputs) else columns_named(self.stream, texts)
+        if self._small or len(texts) < len(self.outputs):
+            return None
+        key = "" if self.stream.key is None else quoted(self.stream.key)
+        return columns_named(self.stream, [*texts, value_text(self.stream) or "", key])
 
-    def _by_hand(self, near: Near, scanned: Scanned) -> list[Callable[[], None]]:
+    def _by_hand(self, near: Near, scanned: Scanned, part: str) -> list[Callable[[], None]]:
         """Write what needs no Spark; what is left to do."""
         self.values = near.figures(self.state.bound)
+        if self.stream.rule is not None and self.stream.rule.in_order:
+            self.times = near.times(part)
+        if self.stream.key is not None:
+            own = own_bounds(self.stream.policy, self.state)
+            self.keys = near.keys(-END if self.state.bound is None else self.state.bound, own)
         left: list[Output] = []
         for output in self.outputs:
             table = near.rows if output.table == self.stream.rows_table else None
             if output.near is not None:
-                table = near.query(output.near, output.fields)
+                table = near.query(output.near, output.fields, output.known)
             if table is None:
                 left.append(output)
                 continue

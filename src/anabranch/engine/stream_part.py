@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.windows.spans import WEIGHT
+from anabranch.algebra.windows.spans import VOLUME, WAS_LARGE, WEIGHT
 from anabranch.engine.core import Core
 from anabranch.engine.places import place_sql, settle_sql
+from anabranch.engine.standing import Standing
 from anabranch.engine.tables import PANE, place_fields
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import Catalog, Panes, PartialColumn, Rows, Stream, Table
@@ -29,19 +30,38 @@ class StreamPart:
         self._columns: dict[Any, tuple[list[Any], list[Any]]] = {}
 
     def partials(
-        self, panes: Panes, catalog: Catalog, good: DataFrame, columns: tuple[str, ...] | None = None
+        self,
+        panes: Panes,
+        catalog: Catalog,
+        good: DataFrame,
+        columns: tuple[str, ...] | None = None,
+        standing: Standing | None = None,
     ) -> DataFrame:
-        """The stream part of the views on a pane table: one row a pane and key."""
+        """The stream part of the views on a pane table: one row a pane and key. `standing` is that of its groups before
+        these rows, where it decides how they are kept."""
         wanted = [column for column in panes.columns if columns is None or column.name in columns]
         keys = list(zip(_keys(panes), _key_names(panes), strict=True))
-        if panes.spanned:
-            entries = self._entries(panes, catalog, good, keys, wanted)
-            return self.core.frames.sql(settle_sql(panes, wanted, "`@entries`", "spark"), {"@entries": entries})
+        if standing is not None:
+            relations = {"@entries": self._entries(panes, catalog, good, keys, wanted)}
+            known = None
+            if standing.known.num_rows:
+                known, relations["@known"] = "`@known`", self._known(panes, standing)
+            text = settle_sql(panes, wanted, "`@entries`", "spark", standing.judging, known)
+            return self.core.frames.sql(text, relations)
         outer = [quote_name(key.name) for key in panes.keys]
         if panes.time is not None:
             outer.append(f"timestamp_micros({PANE}) AS {PANE}")
         outer += [quote_name(column.name) for column in wanted]
         return self._entries(panes, catalog, good, keys, wanted).selectExpr(*outer)
+
+    def _known(self, panes: Panes, standing: Standing) -> DataFrame:
+        """What is known of groups, one row for all keys that are equal here: zeros of either sign, texts by their
+        collation. More than one would double the rows of a run that they meet."""
+        from pyspark.sql import functions as F
+
+        keys = [F.expr(f"CAST({quote_name(key.name)} AS {key.type})").alias(key.name) for key in panes.keys]
+        groups = self.core.spark.createDataFrame(standing.known).groupBy(*keys)
+        return groups.agg(F.sum(VOLUME).alias(VOLUME), F.bool_or(WAS_LARGE).alias(WAS_LARGE))
 
     def _entries(
         self, panes: Panes, catalog: Catalog, good: DataFrame, keys: list[tuple[str, str]], wanted: list[PartialColumn]

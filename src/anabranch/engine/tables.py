@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.algebra.windows.spans import COUNT, LAST
+from anabranch.algebra.windows.spans import COUNT, ENDING, FORM, LAST
 from anabranch.plan.catalog import Field, Panes, View
 
 PANE = LAST
@@ -25,7 +25,8 @@ FINAL = Field("_final", "boolean")
 def pane_fields(panes: Panes) -> tuple[Field, ...]:
     """Keys, the start of the pane where there are panes, and the partials."""
     keys = tuple(Field(key.name, key.type) for key in panes.keys)
-    return (*keys, *place_fields(panes), *(Field(column.name, column.type) for column in panes.columns))
+    columns = (Field(column.name, column.type) for column in panes.columns)
+    return (*keys, *place_fields(panes), *standing_fields(panes), *columns)
 
 
 def place_fields(panes: Panes) -> tuple[Field, ...]:
@@ -33,6 +34,11 @@ def place_fields(panes: Panes) -> tuple[Field, ...]:
     windows that is."""
     pane = (Field(PANE, "timestamp"),) if panes.time is not None else ()
     return (*pane, Field(COUNT, "bigint")) if panes.spanned else pane
+
+
+def standing_fields(panes: Panes) -> tuple[Field, ...]:
+    """What says how large the group of a partial was, where that decides how it is kept."""
+    return (Field(ENDING, "bigint"), Field(FORM, "bigint")) if panes.spanned else ()
 
 
 def hidden_keys(view: View, panes: Panes) -> tuple[Field, ...]:

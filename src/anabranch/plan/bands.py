@@ -148,7 +148,7 @@ def _using(inputs: Sequence[Input], index: int) -> Iterator[tuple[Place, Place]]
 def _of_windows(index: int, each: Input, times: frozenset[str]) -> Iterator[tuple[Place, Place, int]]:
     """Where the time of a row is in its window."""
     window, column = each.relation.window, _along(each, times)
-    if window is None or column is None:
+    if window is None or window.own is not None or column is None:
         return
     time, start, end, last = ((index, name) for name in (column, "window_start", "window_end", "window_time"))
     yield start, time, window.size - 1

@@ -828,7 +828,7 @@ class Build:
         relation = live[0].relation
         window = self.binder.window_of(relation)
         shift = closing_shift(window, "window_end")
-        if shift is None or window.rows or relation.alias_columns or not self._progresses(relation):
+        if shift is None or window.rows or window.own or relation.alias_columns or not self._progresses(relation):
             return None
         found = Ends(self._live_placeholder(relation), window.time_column or "", window.size + shift)
         if window.kind == "session":

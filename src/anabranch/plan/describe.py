@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from anabranch.algebra.progress import Delay, Lagging, Percentile, Punctuation, Rule
+from anabranch.algebra.windows import SlidingWindows
+from anabranch.algebra.windows.costs import Thresholds
 from anabranch.plan.catalog import ROW_NUM, Ask, BlockUse, Catalog, Panes, Rows, Stream, Table, View
 from anabranch.plan.memory import in_memory, unbounded, words
 from anabranch.plan.plane import key_of_progress
@@ -57,6 +59,15 @@ class PlanNode:
 
 
 @dataclass(frozen=True)
+class Groups:
+    """How many groups with open windows are large now, how many are small, and what makes them so."""
+
+    large: int
+    small: int
+    thresholds: Thresholds
+
+
+@dataclass(frozen=True)
 class Figures:
     """What a node did in the last commit that changed it, and what is kept for it now."""
 
@@ -67,6 +78,7 @@ class Figures:
     state_bytes: int = 0
     bound: int | None = None  # how far it has come; None: not known, or at its end
     bounds: Mapping[str, int] = field(default_factory=dict)  # by column: no later row has less
+    groups: Groups | None = None  # where they are kept by their size
 
 
 def describe(catalog: Catalog, roots: Iterable[View], reasons: Mapping[str, str] | None = None) -> list[PlanNode]:
@@ -381,7 +393,7 @@ class _Describer:
             count = windows.size // panes.grain
             kept = f"pane {_length(panes.grain, use, panes)}, {count} pane{'' if count == 1 else 's'} a window"
             if panes.spanned:
-                kept = "of each run, large groups by window, small ones by span (all windows of a row together)"
+                kept = _by_size(windows)
             lines.append(f"{kind} {_length(windows.size, use, panes)}{slide}; {kept}")
         if use.bins is not None:
             size = f"{use.bins[0]:,}" if use.numbers else duration_text(use.bins[0])
@@ -460,8 +472,19 @@ def _context_lines(view: View) -> list[str]:
 
 def _name(window: WindowSpec) -> str:
     """The function that makes windows of a kind."""
+    if window.own is not None:
+        return str(window.own.function)
     rows = " of each key's rows" if partitioned(window) else ""
     return f"{window.kind.upper()}{rows}"
+
+
+def _by_size(windows: SlidingWindows) -> str:
+    """How groups of unequal size are kept."""
+    limits = Thresholds.of(windows)
+    return (
+        f"a group with more than {limits.up:g} rows in open windows by window, until it has fewer than"
+        f" {limits.down:g}; others by span (all windows of a row together)"
+    )
 
 
 def _length(value: int, use: BlockUse, panes: Panes) -> str:

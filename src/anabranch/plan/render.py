@@ -88,6 +88,12 @@ def _figure_lines(figures: Figures) -> list[str]:
         took = f", {figures.milliseconds:,.1f} ms" if figures.milliseconds is not None else ""
         told.append(f"last changed by version {figures.version}: {_rows(figures.rows)}{took}")
     told.append(f"kept now: {_rows(figures.state_rows)}, {figures.state_bytes:,} bytes")
+    if figures.groups is not None:
+        large, small, limits = figures.groups.large, figures.groups.small, figures.groups.thresholds
+        told.append(
+            f"groups with open windows: {large:,} by window, {small:,} by span;"
+            f" large above {limits.up:g} rows, small below {limits.down:g}"
+        )
     return told
 
 
@@ -155,6 +161,10 @@ def _node_document(node: PlanNode, figures: Figures | None) -> dict[str, Any]:
             "bound": None if figures.bound is None else _moment(figures.bound),
             "bounds": {name: _moment(bound) for name, bound in figures.bounds.items()},
         }
+        if figures.groups is not None:
+            groups = figures.groups
+            limits = {"large_above": groups.thresholds.up, "small_below": groups.thresholds.down}
+            found["figures"]["groups"] = {"by_window": groups.large, "by_span": groups.small, **limits}
     return found
 
 

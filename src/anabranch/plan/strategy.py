@@ -2,7 +2,8 @@
 
     panes    a partial for each pane and group; a window is the sum of its panes
     windows  a partial for each window and group: a row counts in all of its windows at once
-    adaptive a partial for each window of a large group; of a small one, a partial for all windows of a row together
+    adaptive a partial for each window of a large group; of a small one, a partial for all windows of a row together.
+             How large a group is goes by its rows in open windows, counted from run to run, with two thresholds
     rows     no partials: rows are kept, and looked at when the window is
     bins     windows that end at rows: a partial for each value, which comes in where windows begin to hold it and goes
              out where they stop

@@ -28,6 +28,8 @@ ID = "window_id"
 
 def type_of(window: WindowSpec) -> WindowType[Any]:
     """The type that a window function is a spelling of."""
+    if window.own is not None:
+        return window.own
     if window.kind == "session":
         return Sessions(window.size)
     if window.kind == "cumulate":
@@ -60,7 +62,7 @@ def sliding(window: WindowSpec) -> SlidingWindows | None:
 
 def needs_numbers(window: WindowSpec) -> bool:
     """Whether windows are told by the order in which rows came."""
-    ordered = window.kind == "slide_by_row" and window.every > 1
+    ordered = (window.kind == "slide_by_row" and window.every > 1) or (window.own is not None and window.own.numbered)
     return window.attribute != "column" or window.kind == "chunks" or ordered
 
 
@@ -190,6 +192,8 @@ def ending_columns_sql(start: str, end: str, *, number: bool) -> str:
 
 def shortest(window: WindowSpec) -> int:
     """How short a window can be: one that grows starts with a step."""
+    if window.own is not None:
+        return window.own.shortest
     return window.slide if window.kind in ("cumulate", "landmark") else window.size
 
 
@@ -209,6 +213,7 @@ def closing_shift(window: WindowSpec, column: str) -> int | None:
         return None  # the rows of a key tell, and nothing else
     # A chunk ends where another row begins, a session when its gap is over, a window that holds its end behind it.
     after = 1 if window.kind in ("chunks", "session", "slide_by_row") and not window.block else 0
+    after = after if window.own is None else window.own.closes_after
     if column == "window_end":
         return after
     if column == "window_time":

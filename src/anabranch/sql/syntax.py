@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from anabranch.algebra.rules import Rule
 from anabranch.algebra.smoothing import Budget
+from anabranch.algebra.windows import WindowType
 from anabranch.sql.lexer import Span, Token
 
 
@@ -42,7 +43,7 @@ class Argument:
 #: The column that says what is new in an epoch, in the windows of joins of chunks that ask for it; never shown.
 NEWEST = "__newest"
 
-WindowKind = Literal["tumble", "hop", "cumulate", "session", "sliding", "landmark", "slide_by_row", "chunks"]
+WindowKind = Literal["tumble", "hop", "cumulate", "session", "sliding", "landmark", "slide_by_row", "chunks", "own"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class WindowSpec:
     landmark windows. `every` is after how many rows (`by` arrival or by rank) a window of SLIDE_BY_ROW ends.
     `partition` holds the columns that sessions, or counts of rows, are kept apart by. `filled` asks for windows without
     rows too. `block` is how many chunks a window of CHUNKS holds, counted in chunks then; 0 is each chunk by itself.
+    `own` are the windows of a function that a window type has brought, of the kind of that name.
     `pairs` asks for NEWEST: whether the row (once), or some row (every), is in the newest slide or chunk of its window.
     What a kind has no use for is 0.
     """
@@ -76,10 +78,13 @@ class WindowSpec:
     strategy: Literal["auto", "panes", "windows", "adaptive", "rows", "bins"] = "auto"  # how aggregates are computed
     block: int = 0
     pairs: Literal["none", "once", "every"] = "none"
+    own: WindowType[Any] | None = None
 
     @property
     def by_row(self) -> bool:
         """Whether a row is enough to tell its windows: a session, say, depends on the rows around it."""
+        if self.own is not None:
+            return self.own.context == "CF"
         counted = bool(self.partition) and self.attribute == "row_num"
         return self.kind not in ("session", "slide_by_row", "chunks", "landmark") and not counted and not self.filled
 

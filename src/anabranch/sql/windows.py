@@ -5,9 +5,11 @@ Windows that are not written as functions are made functions before anything is 
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from typing import Any, Literal
 
+from anabranch.algebra.windows import FUNCTIONS, WindowType
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.figures import Figure, take_figure, take_length, take_origin
@@ -62,7 +64,7 @@ def _function(example: str, *figures: str, partitioned: bool = False) -> TableFu
 
 
 #: HOP has its slide before its size in Flink and in RisingWave; SLIDING follows it.
-WINDOW_FUNCTIONS = {
+_OF_THE_LANGUAGE = {
     "TUMBLE": _function("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL 1 MINUTE)", "size", "offset", "filled", "strategy"),
     "HOP": _function(
         "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL 10 SECONDS, INTERVAL 1 MINUTE)", "slide", "size", "offset", "strategy"
@@ -88,6 +90,38 @@ WINDOW_FUNCTIONS = {
     ),
     "CHUNKS": _function("CHUNKS(TABLE t, DESCRIPTOR(id))", "block", "pairs"),
 }
+
+
+class _Functions(Mapping[str, TableFunction]):
+    """The window functions of the language, and those that window types have brought."""
+
+    def __getitem__(self, name: str) -> TableFunction:
+        return _OF_THE_LANGUAGE[name] if name in _OF_THE_LANGUAGE else _brought(FUNCTIONS[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**_OF_THE_LANGUAGE, **FUNCTIONS})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+WINDOW_FUNCTIONS = _Functions()
+
+
+def _brought(windows: type[WindowType[Any]]) -> TableFunction:
+    """What the function of a window type takes: the fields of the class, those with a default if one wants to."""
+    given: tuple[Field[Any], ...] = fields(windows) if is_dataclass(windows) else ()
+    names = tuple(each.name for each in given)
+    optional = tuple(each.name for each in given if each.default is not MISSING)
+    example = f"{windows.function}(TABLE t, DESCRIPTOR(ts){', INTERVAL 1 MINUTE' * (len(names) - len(optional))})"
+    return TableFunction(
+        (SOURCE, TIME, *names),
+        {**_NAMES, **{name.lower(): name for name in names}},
+        ("DATA", "TIMECOL", *(name.upper() for name in names)),
+        example,
+        (TIME, *optional),
+        windows.context != "CF",
+    )
 
 
 def names_source(token: Token) -> bool:
@@ -121,6 +155,8 @@ def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation)
     _check_units(cursor.text, call, attribute)
     _check_strategy(cursor.text, function, call.figures.get("strategy"))
     values = {name: figure.value for name, figure in call.figures.items()}
+    if function not in _KINDS:
+        return replace(call.source, span=call.span, window=_own(cursor.text, call, function, values), join=join)
     size = values.get("gap", values.get("size", 0))
     slide = values.get("slide", values.get("step", size if function in ("TUMBLE", "SESSION") else 0))
     if function == "CUMULATE" and size % slide:
@@ -143,6 +179,27 @@ def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation)
         _PAIRS[values.get("pairs", 0)],
     )
     return replace(call.source, span=call.span, window=window, join=join)
+
+
+def _own(text: str, call: Call[Figure], function: str, values: Mapping[str, int]) -> WindowSpec:
+    """The windows of a type that has brought its function."""
+    try:
+        windows = FUNCTIONS[function](**values)
+    except ValueError as error:
+        raise _wrong(text, call.span, str(error)) from error
+    attribute = _attribute(call.time)
+    return WindowSpec(
+        "own",
+        call.time.last if call.time is not None and attribute == "column" else None,
+        call.time.span if call.time is not None else call.span,
+        0,
+        0,
+        0,
+        call.partition,
+        attribute,
+        attribute == "row_num" or any(each.unit != "time" for each in _along(call)),
+        own=windows,
+    )
 
 
 def _figure(cursor: Cursor, parameter: str) -> Figure:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 Context = Literal["CF", "FCF", "FCA"]
 W = TypeVar("W", bound=Hashable)
@@ -47,16 +47,37 @@ class Rows:
         return self.number
 
 
+#: The types that bring a function of their own to SQL, by its name in capitals.
+FUNCTIONS: dict[str, type[WindowType[Any]]] = {}
+
+
 class WindowType(ABC, Generic[W]):
     """One type of windows. W is the type of the ids: integers, or (integer, key) if each key has its own windows.
 
     context: how much of the stream has to be known to tell the windows of a row. "CF": nothing but the row. "FCF":
     also the rows before it. "FCA": also rows that are still to come.
 
+    A type can bring a function of its own to SQL. It is a dataclass then, and its fields are what the function takes
+    behind the relation and the column: lengths of time, or numbers. `function` is the name; `numbered` says that the
+    arrival numbers of rows are needed; `shortest` how short a window can be, which `window_time` goes by; and
+    `closes_after` how far behind the end of a window progress has to be for the window to close.
+
     Values, ids and progress are integers of either sign.
     """
 
     context: ClassVar[Context]
+    function: ClassVar[str | None] = None
+    numbered: ClassVar[bool] = False
+    closes_after: ClassVar[int] = 0
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        if cls.function is not None:
+            FUNCTIONS[cls.function.upper()] = cls
+
+    @property
+    def shortest(self) -> int:
+        return 1
 
     @abstractmethod
     def wids(self, row: Row, rows: Sequence[Row]) -> Sequence[W]:
@@ -87,7 +108,7 @@ class WindowType(ABC, Generic[W]):
 
     def closes(self, wid: W, progress: int, rows: Sequence[Row] = ()) -> bool:
         """Whether no row of the window is expected any more, if none with a value below `progress` is."""
-        return progress >= self.bounds(wid, rows)[1]
+        return progress >= self.bounds(wid, rows)[1] + self.closes_after
 
     def in_order(self, wids: set[W], rows: Sequence[Row]) -> list[W]:
         """Ids by the ends of their windows."""

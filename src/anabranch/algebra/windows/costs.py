@@ -14,6 +14,9 @@ from anabranch.algebra.windows.sliding import SlidingWindows
 
 StrategyName = Literal["windows", "panes", "panes by difference", "buffer by difference"]
 
+#: A group that has become large stays so until it has less than this part of what made it large.
+LOWER = 0.8
+
 
 @dataclass(frozen=True)
 class Coefficients:
@@ -138,6 +141,40 @@ def eager_above(partial: float, row: float, duration: float, slide: float, sourc
     2.0
     """
     return partial * duration / (row * slide) + _missing(sources)
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """A group is large once more than `up` of its rows are in open windows, and small again once fewer than `down`
+    are: between the two it is what it was, so that a group on the threshold does not turn with every row."""
+
+    up: float
+    down: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.down <= self.up:
+            raise ValueError(f"a group cannot become large above {self.up} rows and small below {self.down}")
+
+    @classmethod
+    def of(cls, windows: SlidingWindows, spread: float = 0, partial: float = 1, row: float = 1) -> Thresholds:
+        """Those of windows whose rows come up to `spread` behind the furthest one.
+
+        >>> Thresholds.of(SlidingWindows(10, 1), spread=5)
+        Thresholds(up=15.0, down=12.0)
+        """
+        up = eager_above(partial, row, windows.size + spread, windows.slide)
+        return cls(up, LOWER * up)
+
+    def large(self, was: bool, before: int, brought: int, touched: int = 0) -> bool:
+        """Whether a group is large with the rows that it is brought now: it had so many in open windows before.
+
+        These touch so many windows, as many partials as it would be given now: that is to pay, too.
+
+        >>> limits = Thresholds(up=10, down=8)
+        >>> [limits.large(was, before, 1) for was, before in ((False, 9), (False, 10), (True, 8), (True, 7))]
+        [False, True, True, False]
+        """
+        return before + brought > max(self.up, touched) or (was and before >= self.down)
 
 
 def prefers_eager(partial: float, row: float, duration: float, slide: float, sources: Sequence[Source]) -> bool:

@@ -166,6 +166,8 @@ def last_window_sql(pane: str, windows: SlidingWindows, grain: int, engine: Engi
     A grain of 1 serves single instants. In a gap between windows the last start is less than the first.
     """
     _check_grain(windows, grain)
+    if 1 < grain == windows.slide:
+        return operand(pane)  # a window starts with every pane
     return pane_start_sql(pane, windows.slide, windows.first_start, engine)
 
 
@@ -177,6 +179,8 @@ def first_window_sql(pane: str, windows: SlidingWindows, grain: int, engine: Eng
     # No window that starts before `lowest` reaches the end of the pane; the next start from there on is the
     # answer.
     lowest = shifted(operand(pane), grain - windows.size)
+    if 1 < grain == windows.slide and windows.size % windows.slide == 0:
+        return f"({lowest})"  # as one does with every pane
     distance = f"{windows.first_start % windows.slide} - ({lowest})"
     return f"({lowest} + {modulo(distance, windows.slide, engine)})"
 

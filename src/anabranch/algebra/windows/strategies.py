@@ -22,6 +22,7 @@ from math import inf
 from typing import Any, Generic, Literal, TypeVar
 
 from anabranch.algebra.windows.base import Row, WindowType, ranks
+from anabranch.algebra.windows.costs import Thresholds
 from anabranch.algebra.windows.landmark import Landmark
 from anabranch.algebra.windows.sliding import SlidingWindows
 
@@ -301,10 +302,7 @@ class Adaptive(_OverSliding[P]):
 
     def __init__(self, windows: SlidingWindows, fold: Fold[P], up: float, down: float) -> None:
         super().__init__(windows, fold)
-        if not 0 <= down <= up:
-            raise ValueError(f"a group cannot become large above {up} rows and small below {down}")
-        self.up = up
-        self.down = down
+        self.thresholds = Thresholds(up, down)
         self.rows: list[Row] = []
         self.groups: dict[Hashable, _Group[P]] = {}
 
@@ -312,13 +310,13 @@ class Adaptive(_OverSliding[P]):
         if not self.open_wids(row):
             return {}
         group = self.groups.setdefault(row.key, _Group())
+        was, group.eager = group.eager, self.thresholds.large(group.eager, group.volume, 1)
         group.volume += 1
-        if group.eager:
+        if was:
             self._store(group, row)
             return {}
         self.rows.append(row)
-        if group.volume > self.up:
-            group.eager = True
+        if group.eager:
             for each in self.rows:
                 if each.key == row.key:
                     self._store(group, each)
@@ -347,7 +345,7 @@ class Adaptive(_OverSliding[P]):
         self.rows = [row for row in self.rows if self.open_wids(row)]
         self.groups = {key: group for key, group in self.groups.items() if group.volume}
         for group in self.groups.values():
-            group.eager = group.eager and group.volume >= self.down
+            group.eager = self.thresholds.large(group.eager, group.volume, 0)
         return results
 
     @property

@@ -1,0 +1,115 @@
+"""How large the groups of a table are before a run, where that decides how the run is kept: by span or by window.
+
+All of it is in the ledger: partials carry how many rows end with their last window, and what their group was when they
+were made. So a run is judged by what was committed before it, and by nothing else; after a crash it is judged alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anabranch.algebra.windows.costs import Thresholds
+from anabranch.algebra.windows.spans import ENDING, VOLUME, WAS_LARGE, Judging, known_sql
+from anabranch.duck import quoted
+from anabranch.engine.core import Core
+from anabranch.engine.emit import FAR, connection
+from anabranch.engine.frames import arrow_schema
+from anabranch.engine.tables import PANE, standing_fields
+from anabranch.engine.warm import Share, file_rows
+from anabranch.ledger import Snapshot
+from anabranch.plan.catalog import ROW_NUM, Field, Panes, Stream
+from anabranch.plan.describe import Groups
+from anabranch.plan.views import duckdb_type
+from anabranch.sql.lexer import QUOTED, quote_name, tokenize
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Standing:
+    """By what the groups of a run are judged, and what is known of those with open windows, as an Arrow table."""
+
+    judging: Judging
+    known: pa.Table
+
+
+def standing_of(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> Standing:
+    """The standing of groups before the next run of a stream."""
+    judging = judging_of(core, stream, panes, snapshot)
+    with core.ledger.commit_lock:  # as those do who use what is in memory
+        return Standing(judging, _known(core, panes, snapshot, judging.open_after, in_memory=True))
+
+
+def at_once(panes: Panes, *, counted: bool) -> Standing:
+    """The standing of groups whose rows come all at once, as those of the past do."""
+    assert panes.spans is not None
+    judging = Judging(Thresholds.of(panes.spans), None, 0, counted)
+    return Standing(judging, arrow_schema(_known_fields(panes)).empty_table())
+
+
+def judging_of(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> Judging:
+    """By what groups are judged: the further behind the furthest row others may be, the more windows are open."""
+    assert panes.spans is not None
+    taken = snapshot.streams.get(stream.id)
+    bound, high = _reached(core, stream, panes, snapshot)
+    spread = max(0, high - bound) if bound is not None and high is not None else 0
+    open_after = None if bound is None else bound - panes.spans.size
+    return Judging(Thresholds.of(panes.spans, spread), open_after, taken.runs if taken is not None else 0)
+
+
+def groups_now(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> Groups:
+    """How many groups with open windows are large now, and how many are small."""
+    judging = judging_of(core, stream, panes, snapshot)
+    known = _known(core, panes, snapshot, judging.open_after, in_memory=False)
+    pairs = zip(known.column(VOLUME).to_pylist(), known.column(WAS_LARGE).to_pylist(), strict=True)
+    large = sum(judging.thresholds.large(was, volume, 0) for volume, was in pairs)
+    return Groups(large, known.num_rows - large, judging.thresholds)
+
+
+def _reached(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> tuple[int | None, int | None]:
+    """How far what windows lie along has come, and its highest value; None where that is not known.
+
+    A key that has a progress of its own may be further: its rows count as long as those of others.
+    """
+    along = panes.time or ""
+    if ROW_NUM in along:
+        taken = snapshot.streams.get(stream.id)
+        return (taken.rows, taken.rows) if taken is not None else (None, None)
+    # Beside other relations, a column has the name of the stream before it.
+    names = [token.name for token in tokenize(along) if token.kind == QUOTED]
+    if stream.time is None or names[-1:] != [stream.time] or not along.startswith("unix_micros"):
+        return None, None
+    state = core.progress(snapshot, stream.id)
+    return state.bound, state.high
+
+
+def _known(core: Core, panes: Panes, snapshot: Snapshot, open_after: int | None, *, in_memory: bool) -> pa.Table:
+    """What is known of the groups with open windows."""
+    schema = arrow_schema(_known_fields(panes))
+    written = {field["name"] for field in snapshot.schemas.get(panes.id, {"fields": ()})["fields"]}
+    if ENDING not in written or (open_after is not None and open_after > FAR):
+        return schema.empty_table()
+    keys = tuple(Field(key.name, key.type) for key in panes.keys)
+    fields = (*keys, Field(PANE, "timestamp"), *standing_fields(panes))
+    if not all(duckdb_type(field.type) for field in fields):
+        frame = core.table_frame(panes.id, fields, snapshot, open_after)
+        names = [quote_name(key.name) for key in panes.keys]
+        found = core.frames.sql(known_sql("`@partials`", names, open_after), {"@partials": frame}).toArrow()
+        return found.cast(schema)
+    duck = core.warm.duck if in_memory else connection()
+    if not in_memory:
+        source = file_rows(snapshot.table_paths(core.ledger, panes.id, open_after), fields)
+    elif open_after is None:
+        source = core.warm.relation(panes.id, snapshot, fields)
+    else:
+        share = Share(panes.id, "standing", PANE, open_after)
+        source = core.warm.within(share, panes.id, snapshot, fields, (open_after, None))
+    text = known_sql(source, [quoted(key.name) for key in panes.keys], open_after)
+    return duck.sql(text).to_arrow_table().cast(schema)
+
+
+def _known_fields(panes: Panes) -> tuple[Field, ...]:
+    keys = tuple(Field(key.name, key.type) for key in panes.keys)
+    return (*keys, Field(VOLUME, "bigint"), Field(WAS_LARGE, "boolean"))
