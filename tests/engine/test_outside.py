@@ -46,6 +46,13 @@ QUERIES = {
     " SELECT e.id, t.tag FROM e JOIN {t} t ON t.cid = e.since",
     "bands": "SELECT o.id, o.n, c.name, t.tag FROM {o} o JOIN {c} c ON c.since <= o.n AND c.cid > o.customer"
     " LEFT JOIN {t} t ON o.n BETWEEN t.cid AND t.cid + 2",
+    "some": "SELECT * FROM {o} o LEFT SEMI JOIN {t} t ON t.cid = o.customer AND tag < 'y'",
+    "none": "SELECT o.id, c.name FROM {o} o ANTI JOIN {t} t ON o.customer = t.cid AND t.tag > 'w' LEFT JOIN {c} c"
+    " ON c.cid = o.customer",
+    "exist": "SELECT id, n FROM {o} WHERE n > 2 AND EXISTS (SELECT 1 FROM {c} WHERE cid = customer AND since < n)",
+    "counted": "SELECT n, count(*) AS c FROM {o} o WHERE CAST(customer AS BIGINT) IN (SELECT cid FROM {c} WHERE"
+    " region = 'eu') AND NOT EXISTS (SELECT 1 FROM {t} t WHERE t.cid = o.customer AND t.tag = 'x') GROUP BY n",
+    "left_over": "SELECT * FROM (SELECT id, customer AS cid FROM {o}) LEFT ANTI JOIN {t} USING (cid)",
     "ranks": "SELECT o.id, t.tag, row_number() OVER (PARTITION BY o.customer ORDER BY o.n) AS r FROM {o} o"
     " JOIN {t} t ON t.cid = o.customer",
 }
@@ -339,7 +346,8 @@ def test_it_is_told_how_a_table_is_asked_and_why(home: Harness) -> None:
         ("SELECT s.id FROM s RIGHT JOIN forced t ON t.id = s.id", "for the rows of a stream", "forced"),
         ("SELECT s.id FROM s JOIN forced t ON t.id = s.name", "is a BIGINT, and this is a STRING", "s.name"),
         ("SELECT s.id FROM s JOIN forced REFRESHABLE ON forced.id = s.id", "nothing is refreshed", "REFRESHABLE"),
-        ("SELECT id FROM s WHERE id IN (SELECT id FROM forced)", "can only be joined", "forced"),
+        ("SELECT id FROM s WHERE id IN (SELECT max(id) FROM forced)", "can only be joined", "forced"),
+        ("SELECT id FROM s WHERE x = 1 OR EXISTS (SELECT 1 FROM forced t WHERE t.id = s.id)", "can only be", "forced"),
         ("SELECT to_json(struct(*)) AS j FROM s JOIN forced t ON t.id = s.id", "* inside", "to_json(struct(*)) AS j"),
     ]
     for query, message, place in refused:

@@ -32,6 +32,9 @@ JOINS = {
         JOIN TUMBLE(b, ts, INTERVAL 10 SECONDS) AS b ON a.k = b.k AND a.window_start = b.window_start""",
     "retracting": """SELECT x.k, x.n, b.ts FROM (SELECT k, count(*) AS n FROM a GROUP BY k) AS x
         JOIN b ON x.k = b.k WHERE x.n > 3""",
+    "of_views": """SELECT x.k, x.ts AS at, y.ts AS bt, y.n FROM (SELECT DISTINCT k, ts FROM a) AS x
+        JOIN (SELECT k, ts, count(*) AS n FROM b GROUP BY k, ts) AS y ON x.k = y.k
+        AND y.ts BETWEEN x.ts - INTERVAL 20 SECONDS AND x.ts + INTERVAL 30 SECONDS""",
     "unbounded": "SELECT a.k, b.ts AS bt FROM a JOIN b ON a.k = b.k",
     "filtered": """WITH some AS (SELECT k + 1 AS j, ts AS at FROM a WHERE k >= 0), fewer AS (SELECT * FROM some)
         SELECT x.j, x.at, y.ts AS bt FROM fewer AS x JOIN (SELECT * FROM b WHERE k > 0) AS y ON x.j = y.k + 1
@@ -45,7 +48,7 @@ JOINS = {
         AND b.ts BETWEEN a.ts - INTERVAL 20 SECONDS AND a.ts + INTERVAL 30 SECONDS""",
 }
 #: Nodes that join within 50 seconds.
-BANDS = ("band", "filtered", "grouped", "distinct_pairs", "all_of_them")
+BANDS = ("band", "of_views", "filtered", "grouped", "distinct_pairs", "all_of_them")
 BAND = "a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL 20 SECONDS AND a.ts + INTERVAL 30 SECONDS"
 BESIDE = "b.ts BETWEEN a.ts - INTERVAL 5 SECONDS AND a.ts + INTERVAL 3 SECONDS"
 OUTER = {
@@ -185,7 +188,7 @@ UNBOUNDED = {
     f"SELECT a.k FROM a JOIN b ON {BAND} JOIN b AS c ON c.k = a.k": "a row of a can meet any row of c, however old",
     "SELECT a.k FROM a JOIN b ON a.k = b.k AND b.ts >= a.ts": "a row of b can meet any row of a, however old",
     "SELECT a.k FROM a JOIN (SELECT k, max(ts) AS ts FROM b GROUP BY k) AS y ON a.k = y.k": "all rows of y are looked",
-    "SELECT a.k FROM a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k": "all rows of b are looked at, however",
+    "SELECT a.k FROM a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k": "TOLERANCE INTERVAL 1 HOUR bounds",
     "SELECT a.k, t.name FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN t ON t.k = a.k": "a row of a can meet any row of b",
     f"SELECT a.k, count(b.k) AS n FROM a LEFT JOIN b ON {BAND} GROUP BY a.k": "computed anew from all rows of a and b",
     f"SELECT a.k, avg(b.k) AS n FROM a JOIN b ON {BAND} GROUP BY a.k": "computed anew from all rows of a and b",
@@ -194,6 +197,8 @@ BOUNDED = [
     f"SELECT a.k, t.name FROM a LEFT JOIN b ON {BAND} LEFT JOIN t ON t.k = a.k",
     f"SELECT a.k, sum(b.k) AS n FROM a JOIN b ON {BAND} GROUP BY a.k",
     f"SELECT a.k FROM (SELECT * FROM a WHERE k > 0) AS a JOIN (SELECT k, ts FROM b) AS b ON {BAND}",
+    "SELECT a.k, b.ts FROM a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k TOLERANCE INTERVAL 5 SECONDS",
+    "SELECT a.k, b.ts FROM a JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.k = b.k TOLERANCE INTERVAL 5 SECONDS",
     "SELECT count(*) AS n FROM TUMBLE(a, ts, INTERVAL 10 SECONDS) AS a JOIN TUMBLE(b, ts, INTERVAL 10 SECONDS) AS b"
     " ON a.k = b.k AND a.window_end = b.window_end GROUP BY a.window_end",
 ]

@@ -71,6 +71,15 @@ KNOWN = (
     " ON x.k = y.k AND x.v = y.v",
 )
 
+_BAND = "x.k = y.k AND y.ts BETWEEN x.ts - INTERVAL 5 SECONDS AND x.ts + INTERVAL 10 SECONDS"
+#: Views that take rows back, bound in time: as they are, filtered, beside a stream, and with rows that have no partner.
+NEAR = (
+    f"SELECT x.id AS i, y.id AS j FROM top_a AS x JOIN net_d AS y ON {_BAND}",
+    f"SELECT x.id AS i, x.ts, y.k AS j FROM net_d AS x FULL JOIN (SELECT DISTINCT k, ts FROM b) AS y ON {_BAND}",
+    f"SELECT x.id AS i, x.v FROM (SELECT * FROM {NET} WHERE v > 0) AS x LEFT ANTI JOIN b AS y ON {_BAND}",
+    f"SELECT x.id AS i, y.n FROM b AS x JOIN (SELECT k, ts, count(*) AS n FROM a GROUP BY k, ts) AS y ON {_BAND}",
+)
+
 PAIRS = "x.id AS i, x.k AS k, x.v AS v, y.id AS j, y.s AS t"
 ROWS = "x.id AS i, x.k AS k, x.s AS t, x.v AS v"
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.plan.catalog import View
 from anabranch.testing import Harness, assert_same_rows, cuts, shuffled, sorted_rows
 
 if TYPE_CHECKING:
@@ -23,10 +24,12 @@ Row = tuple[Any, ...]
 START = datetime(2026, 1, 1)
 STREAMS = """
 CREATE STREAM trades (id INT, k STRING, at TIMESTAMP);
+CREATE STREAM calls (id INT, k STRING, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 5 SECONDS);
 CREATE STREAM quotes (k STRING, price INT, at TIMESTAMP, seen TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 5 SECONDS);
 CREATE VIEW best AS SELECT k, seen, max(price) AS price FROM quotes GROUP BY k, seen
 """
 AT, SEEN = 2, 3  # columns of quotes
+BOUND = timedelta(seconds=3)
 
 Fits = Callable[[datetime, datetime], bool]
 
@@ -78,6 +81,17 @@ def using(trades: list[Row], quotes: list[Row]) -> list[Row]:
     ]
     pairs = zip(trades, near, strict=True)
     return [(key, id, at, *(quote[1:] if quote else (None,) * 3)) for (id, key, at), quote in pairs]
+
+
+def timed(trades: list[Row]) -> list[Row]:
+    """Those that a stream with an event time takes."""
+    return [trade for trade in trades if trade[2] is not None]
+
+
+def near(trades: list[Row], quotes: list[Row], fits: Fits, keyed: bool = True) -> list[Row | None]:
+    """The quote of each trade, unless it is more than three seconds away."""
+    pairs = zip(trades, versions(trades, quotes, AT, fits, keyed), strict=True)
+    return [quote if quote is None or abs(trade[2] - quote[AT]) <= BOUND else None for trade, quote in pairs]
 
 
 def totals(trades: list[Row], quotes: list[Row]) -> list[Row]:
@@ -133,6 +147,21 @@ QUESTIONS: dict[str, tuple[str, Callable[[list[Row], list[Row]], list[Row]]]] = 
         " EMIT CHANGES",
         best,
     ),
+    "near": (
+        "SELECT t.id, q.price, q.at FROM calls t ASOF JOIN quotes q MATCH_CONDITION (t.at >= q.at) ON t.k = q.k"
+        " TOLERANCE INTERVAL 3 SECONDS EMIT CHANGES",
+        lambda t, q: left(timed(t), near(timed(t), q, lambda at, since: at >= since), 1, AT),
+    ),
+    "just_behind": (
+        "SELECT t.id, q.price, q.at FROM calls t ASOF JOIN quotes q"
+        " ON t.at < q.at AND q.at - INTERVAL 3 SECONDS <= t.at EMIT CHANGES",
+        lambda t, q: inner(timed(t), near(timed(t), q, lambda at, since: at < since, keyed=False), 1, AT),
+    ),
+    "valid_for_a_while": (
+        "SELECT t.id, q.price FROM calls t JOIN quotes FOR SYSTEM_TIME AS OF t.at AS q ON t.k = q.k"
+        " TOLERANCE INTERVAL 3 SECONDS EMIT CHANGES",
+        lambda t, q: inner(timed(t), near(timed(t), q, lambda at, since: at >= since), 1),
+    ),
     "totals": (
         "SELECT t.k, sum(t.id * q.price) AS total FROM trades t"
         " JOIN quotes FOR SYSTEM_TIME AS OF t.at AS q ON t.k = q.k"
@@ -144,8 +173,26 @@ QUESTIONS: dict[str, tuple[str, Callable[[list[Row], list[Row]], list[Row]]]] = 
 AD_HOC = ("latest", "next_near", "valid")
 
 
+#: Those that bound how far a version can be, by event times.
+NEAR = ("near", "just_behind", "valid_for_a_while")
+
+
 def moment(chance: random.Random) -> datetime:
-    return START + timedelta(seconds=chance.randint(0, 12), milliseconds=chance.choice((0, 0, 0, 1)))
+    """Now and then an hour ahead: what comes behind that is late."""
+    ahead = 3600 if chance.random() < 0.05 else 0
+    return START + timedelta(seconds=chance.randint(0, 12) + ahead, milliseconds=chance.choice((0, 0, 0, 1)))
+
+
+def rows_held(home: Harness, times: dict[str, list[datetime]], come: dict[str, datetime]) -> None:
+    """In memory are rows that one that comes in time can still meet; of versions, each change of their ends."""
+    core = home.session._core
+    catalog = core.catalog()
+    for view in catalog.of(View):
+        if (view.owner or view.id) in NEAR:
+            assert view.near and view.in_time, view.sql
+            since = min(come.values()) - timedelta(seconds=5) - 2 * BOUND
+            inside = sum(time >= since for each in times.values() for time in each)
+            assert core.warm.rows_of(view.id) <= 4 * inside, view.sql
 
 
 @settings(engine, max_examples=max(1, engine.max_examples // 8))
@@ -168,15 +215,21 @@ def test_each_row_has_the_version_of_its_time_in_any_order(spark: SparkSession, 
     runs = list(cuts(mixed, random.Random(seed)))
     while len(runs) > 6:
         runs[:2] = [[*runs[0], *runs[1]]]
+    times: dict[str, list[datetime]] = {"calls": [], "quotes": []}
     with Harness(None, spark) as home:
         home.sql(STREAMS)
         for name, (query, _) in QUESTIONS.items():
             home.sql(f"CREATE VIEW {name} AS {query}")
         for number, run in enumerate(runs):
-            for stream in ("trades", "quotes"):
-                rows = [row for owner, row in run if owner == stream]
+            for stream in ("trades", "calls", "quotes"):
+                rows = [row for owner, row in run if owner == {"calls": "trades"}.get(stream, stream)]
+                rows = timed(rows) if stream == "calls" else rows
+                come = {name: max(each, default=START) for name, each in times.items()}
                 if rows:
                     home.insert(stream, rows)
+                if rows and stream in times:
+                    times[stream] += [row[2] for row in rows]
+                    rows_held(home, times, come)
             if number == 2:
                 home.compact()
             if number == 3:

@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from anabranch.algebra.reach import Near
 from anabranch.plan.alter import Comparison, beginnings, compare, fingerprint, lists, missing
 from anabranch.plan.catalog import (
     BlockUse,
     Catalog,
     Field,
     Key,
+    Meets,
     Panes,
     PartialColumn,
+    Side,
     Stream,
     Touch,
     View,
@@ -103,6 +106,26 @@ def test_an_equal_node_is_gone_on_with_under_its_old_id() -> None:
         "rebuilt: changes of v, with the difference between the old and the new answer",
         "refused: nothing",
     ]
+
+
+def test_what_bounds_a_join_follows_the_nodes_it_goes_on_with() -> None:
+    old, new = node("v_1"), node("v_2")
+    twice = "SELECT x.n AS m FROM {} AS x JOIN `@v:v_2#1` AS y ON x.k = y.k"
+    names = ("@v:v_2", "@v:v_2#1")
+    joined = replace(
+        above(new, twice), views=dict.fromkeys(names, "v_2"), node="join", near=(Near(*names, -1, 2),),
+        timed=dict.fromkeys(names, "v_2"), meets=Meets(names, {}, {}),
+        sides=(Side(names[0], "x", "ts"), Side(names[1], "y", "ts")),
+    )  # fmt: skip
+    _, found = compared(above(old), joined, old, new)
+    first, second = "@v:v_1", "@v:v_1#1"
+    assert found.view.views == found.view.timed == found.view.met == {first: "v_1", second: "v_1"}
+    assert found.view.near == (Near(first, second, -1, 2),)
+    assert found.view.meets is not None and found.view.meets.inputs == (first, second)
+    assert [each.input for each in found.view.sides] == [first, second]
+    assert (
+        found.view.in_time and found.view.text == "SELECT x.n AS m FROM `@v:v_1` AS x JOIN `@v:v_1#1` AS y ON x.k = y.k"
+    )
 
 
 def test_the_same_plan_is_the_same() -> None:

@@ -354,7 +354,12 @@ def test_what_fires(world: World, clause: str, said: str) -> None:
         ("SELECT k, count(*) AS c FROM s GROUP BY k", False),
         ("SELECT k, count(*) AS c FROM (SELECT k FROM s WHERE n > 0) GROUP BY k", False),
         ("SELECT label, count(*) AS c FROM s JOIN names ON s.k = names.k GROUP BY label", False),
-        ("SELECT s.k, count(*) AS c FROM s JOIN r ON s.k = r.k GROUP BY s.k", True),
+        ("SELECT s.k, count(*) AS c FROM s JOIN r ON s.k = r.k GROUP BY s.k", False),
+        ("SELECT s.k, count(*) AS c FROM s JOIN r ON s.k = r.k JOIN names ON s.k = names.k GROUP BY s.k", False),
+        ("SELECT k, count(*) AS c FROM (SELECT k FROM s UNION ALL SELECT k FROM r) GROUP BY k", False),
+        ("SELECT k, count(*) AS c FROM (SELECT k FROM s UNION SELECT k FROM r) GROUP BY k", True),
+        ("SELECT s.k, count(*) AS c FROM s LEFT JOIN r ON s.k = r.k GROUP BY s.k", True),
+        ("SELECT s.k, count(*) AS c FROM s LEFT SEMI JOIN r ON s.k = r.k GROUP BY s.k", True),
         ("SELECT c, count(*) AS keys FROM (SELECT k, count(*) AS c FROM s GROUP BY k) GROUP BY c", True),
     ],
 )

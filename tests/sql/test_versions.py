@@ -39,13 +39,15 @@ NEXT = "AND (b.__until1 IS NULL OR a.ts < b.__until1)"
         ),
         (
             "SELECT x FROM a ASOF JOIN c AS b MATCH_CONDITION (a.ts < b.ts) TOLERANCE INTERVAL 5 MINUTES ON a.k = b.k",
-            "SELECT x FROM a LEFT JOIN (SELECT b.*, LEAD(b.ts) OVER (PARTITION BY b.k ORDER BY b.ts DESC) AS __until1"
+            "SELECT x FROM a LEFT JOIN (SELECT b.*, CASE WHEN LEAD(b.ts) OVER (PARTITION BY b.k ORDER BY b.ts DESC)"
+            " >= b.ts - INTERVAL 5 MINUTES THEN LEAD(b.ts) OVER (PARTITION BY b.k ORDER BY b.ts DESC) END AS __until1"
             " FROM c AS b) AS b ON a.k = b.k AND a.ts < b.ts AND (b.__until1 IS NULL OR a.ts >= b.__until1)"
             " AND a.ts >= b.ts - INTERVAL 5 MINUTES",
         ),
         (
             "SELECT x FROM a ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts AND a.ts < b.ts + INTERVAL 1 HOUR",
-            f"SELECT x FROM a JOIN (SELECT b.*, {LATEST} ON a.k = b.k AND a.ts >= b.ts"
+            "SELECT x FROM a JOIN (SELECT b.*, CASE WHEN LEAD(b.ts) OVER (PARTITION BY b.k ORDER BY b.ts) <= b.ts +"
+            f" INTERVAL 1 HOUR THEN {LATEST.replace(' AS __', ' END AS __')} ON a.k = b.k AND a.ts >= b.ts"
             f" AND a.ts < b.ts + INTERVAL 1 HOUR {NEXT}",
         ),
         (
@@ -61,7 +63,7 @@ NEXT = "AND (b.__until1 IS NULL OR a.ts < b.__until1)"
         ),
         (
             "SELECT o.*, r.rate FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.cur = r.cur",
-            "SELECT o.*, r.rate FROM orders o JOIN (SELECT r.*, r.__event_time AS __since1, LEAD(r.__event_time)"
+            "SELECT o.*, r.rate FROM orders o JOIN (SELECT r.__event_time AS __since1, r.*, LEAD(r.__event_time)"
             " OVER (PARTITION BY r.cur ORDER BY r.__event_time) AS __until1 FROM rates AS r) AS r"
             " ON o.cur = r.cur AND o.ts >= r.__since1 AND (r.__until1 IS NULL OR o.ts < r.__until1)",
         ),

@@ -244,7 +244,13 @@ class _Change:
         remade = self.old.remade if fits or not self.old.kept else self.old.remade + 1
         objects = {id: to_json(each) for id, each in merged.objects.items()}
         corrected = self.old.kept and self.attempt.compared.same_columns
-        return Catalog({**objects, view.id: to_json(replace(view, remade=remade, corrected=corrected))})
+        named = replace(view, remade=remade, corrected=corrected, time=self._time(view))
+        return Catalog({**objects, view.id: to_json(named)})
+
+    def _time(self, view: View) -> str:
+        """The column that the changes are found by: as before, for files and readers of theirs go by it."""
+        before = self.old.time if self.attempt.compared.same_columns else ""
+        return view.time if before in ("", view.time) else before if view.node else ""
 
     def draft(self) -> Draft:
         core, compared = self.core, self.attempt.compared
@@ -356,7 +362,11 @@ class _Change:
     def _write(self, frame: DataFrame, rows: int) -> tuple[DataFile, ...]:
         small = rows <= SMALL_ROWS
         table = self.view.changes_table
-        return write_frame(self.core.ledger, table, frame, small=small, time=None, staged=self.staged)
+        return write_frame(self.core.ledger, table, frame, small=small, time=self._range_column(), staged=self.staged)
+
+    def _range_column(self) -> str | None:
+        """The column whose range these files are known by. What a node showed does not say which window it was."""
+        return self.view.time or None if self.view.node else None
 
     def _with_own(self, snapshot: Snapshot, before: tuple[DataFile, ...]) -> Snapshot:
         """A snapshot in which the view's changes are those before this commit."""

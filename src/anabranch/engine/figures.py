@@ -8,7 +8,6 @@ from dataclasses import replace
 from anabranch.algebra.progress import END
 from anabranch.engine.core import Core
 from anabranch.engine.moves import progress
-from anabranch.engine.standing import groups_now
 from anabranch.ledger import Record, Snapshot
 from anabranch.plan.catalog import Stream, View
 from anabranch.plan.describe import Figures, Groups, PlanNode, tables_of
@@ -68,6 +67,8 @@ def _bounds(core: Core, snapshot: Snapshot, each: Stream | View) -> tuple[int | 
 
 def _groups(core: Core, snapshot: Snapshot, each: Stream | View) -> Groups | None:
     """The groups of a view that keeps them by their size."""
+    from anabranch.engine.standing import groups_now  # which stands above what reads figures
+
     catalog = core.catalog(snapshot)
     for use in each.blocks if isinstance(each, View) else ():
         panes = catalog.panes(use.panes)

@@ -120,7 +120,7 @@ class Hot:
             f" UNION ALL SELECT {groups}, {partials} FROM old) GROUP BY ALL)"
         )
         changed = shape.changed(snapshot.version + 1, now)
-        files = copy_to_table(self.core, duck, changed, view.changes_table, None)
+        files = copy_to_table(self.core, duck, changed, view.changes_table, view.time or None)
         duck.execute(f"DELETE FROM {hot.name} h USING delta d WHERE {match}")
         duck.execute(f"INSERT INTO {hot.name} SELECT * FROM fresh")
         hot.panes |= {file.path for file in added}

@@ -72,7 +72,7 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
         if text is None:
             return ()
         if view.row_by_row or view.nearby or rows > MOST_ROWS:
-            return copy_to_table(maintainer.core, warm.duck, text, view.changes_table, None)
+            return copy_to_table(maintainer.core, warm.duck, text, view.changes_table, view.time or None)
         return _kept(maintainer, view, text)
     except (Unfit, duckdb.Error) as error:
         if ANOTHER_TYPE in str(error):
@@ -86,7 +86,8 @@ def _kept(maintainer: Maintainer, view: View, text: str) -> tuple[DataFile, ...]
     try:
         with counting_all(warm.duck, text):
             warm.duck.execute(f"CREATE OR REPLACE TEMP TABLE {CHANGES} AS {text}")
-        files = copy_to_table(maintainer.core, warm.duck, f"SELECT * FROM {CHANGES}", view.changes_table, None)
+        rows = f"SELECT * FROM {CHANGES}"
+        files = copy_to_table(maintainer.core, warm.duck, rows, view.changes_table, view.time or None)
         if files:
             stored = _stored(view)
             rows = f"(SELECT {_columns(stored)} FROM {CHANGES})"
@@ -218,7 +219,7 @@ class _Query:
         within: Range | None = None,
         kept_by: tuple[View, str] | None = None,
     ) -> str | None:
-        """What stands behind a placeholder, at a snapshot; of a stream, the rows whose times are within bounds.
+        """What stands behind a placeholder, at a snapshot; where it has event times, the rows with those within bounds.
 
         `kept_by` is the join that keeps them, and its input, where they come to it through another query.
         """
@@ -247,7 +248,7 @@ class _Query:
             return None
         below = self.catalog.view(view.views[placeholder])
         if not below.kept:
-            passed = within if placeholder in view.through else None
+            passed = within if placeholder in {**view.through, **view.timed} else None
             by = kept_by or (view, placeholder)
             inner = local_text(below.text, lambda each: self.relation(below, each, snapshot, passed, by))
             return None if inner is None else f"(SELECT {_columns(below.fields)} FROM ({inner}))"
@@ -255,8 +256,13 @@ class _Query:
             return None
         if not snapshot.files.get(below.changes_table):
             return file_rows([], below.fields)
-        columns = _columns(below.fields)
-        changed = self.warm.relation(below.changes_table, snapshot, (*below.fields, Field("_diff", "bigint")))
+        columns, stored = _columns(below.fields), (*below.fields, Field("_diff", "bigint"))
+        keeper, input = kept_by or (view, placeholder)
+        if within is None or placeholder not in view.timed or not below.time or not keeper.lets_go(input):
+            changed = self.warm.relation(below.changes_table, snapshot, stored)
+        else:  # a row that is taken back has the time that it was given with: what lies within adds up on its own
+            share = Share(keeper.id, input, below.time, self.maintainer.needed(keeper).get(input))
+            changed = self.warm.within(share, below.changes_table, snapshot, stored, within)
         net = f"SELECT {columns}, sum(_diff) AS _n FROM {changed} GROUP BY {columns} HAVING sum(_diff) > 0"
         return f"(SELECT {columns} FROM (SELECT *, unnest(range(CAST(_n AS BIGINT))) FROM ({net})))"
 

@@ -35,6 +35,7 @@ from anabranch.engine.moves import (
     PairBounds,
     held_back,
     hold,
+    input_bounds,
     key_bounds,
     pair_bounds,
     progress,
@@ -42,15 +43,18 @@ from anabranch.engine.moves import (
     shown_before,
     state_of,
 )
+from anabranch.engine.numbering import RUN, with_places
 from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records, table_of
-from anabranch.engine.writing import SMALL_ROWS, write_frame
+from anabranch.engine.writing import SMALL_ROWS, without_time, write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import PLACE
 from anabranch.plan.catalog import NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
 from anabranch.plan.describe import append_only, waits_for_windows
+from anabranch.plan.parts import order_sql, parts_of
 from anabranch.plan.windows import changes_sql
+from anabranch.plan.winners import orderable
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -150,6 +154,8 @@ class Maintainer:
             return self._fire(view)
         if view.closing:
             return closing.changes(self, view)
+        if self.core.warm.keeps(view.id):  # whether or not it has anything to do in this commit
+            self.core.warm.let_go(view.id, self.needed(view))
         if not self.touches(view):
             return ()
         if view.asks:
@@ -308,9 +314,12 @@ class Maintainer:
     def _taken(self, stream: str, which: int) -> int:
         if state_of(self.core, self.before, self.moves, stream, which).bound == END:
             return END
+        return self._first(stream) + (self.taken.get(stream, 0) if which else 0)
+
+    def _first(self, stream: str) -> int:
+        """The number of the first row that this commit can bring to a stream."""
         state = self.before.streams.get(stream)
-        before = state.rows if state is not None else 0
-        return before + (self.taken.get(stream, 0) if which else 0)
+        return state.rows if state is not None else 0
 
     def _chunks_closed(self, view: View, which: int) -> int:
         """How many chunks of the streams of a view are over, of the one with the fewest: another one has begun."""
@@ -357,13 +366,20 @@ class Maintainer:
         rows = [(*key, place) for key, place in fired.upto.items()]
         takes = self.core.spark.createDataFrame(table_of(read.take_fields(view), rows))
         new = self.delta(view, view.counted)
-        stream = self.catalog.stream(view.streams[view.counted])
         assert new is not None
         if self.filling:
             return self.fresh(view, touched, takes, new)
-        old = read.kept_rows(self.core, view, stream, stream.fields, self.before)
-        both = old.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}").unionByName(new)
-        return self.fresh(view, touched, takes, both)
+        both = self._counted_before(view, view.counted).selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
+        return self.fresh(view, touched, takes, both.unionByName(new))
+
+    def _counted_before(self, view: View, placeholder: str) -> DataFrame:
+        """The rows that a trigger has counted before this commit."""
+        if placeholder in view.streams:
+            stream = self.catalog.stream(view.streams[placeholder])
+            return read.kept_rows(self.core, view, stream, stream.fields, self.before)
+        below = self.catalog.view(view.views[placeholder])
+        rows = read.view_frame(self.core, self.catalog, below, self.after, emitted=True)
+        return rows.where(f"NOT ({self._is_new(below)})")
 
     def _late(self, view: View, end: int, count: int) -> None:
         size = max((shift for name, shift in view.times.items() if name in {key.name for key in view.keys}), default=0)
@@ -406,7 +422,7 @@ class Maintainer:
                 return self._placed(view, stream, paths) if paths else None
             return self._rows(view, stream, stream.seen_as(placeholder), paths) if paths else None
         below = self.catalog.view(view.views[placeholder])
-        return self.delta_of(below)
+        return self._in_order(below) if placeholder == view.counted else self.delta_of(below)
 
     def _rows(self, view: View, stream: Stream, fields: tuple[Field, ...], paths: list[str]) -> DataFrame:
         """New rows of a stream; a view that is being filled starts with one of them, maybe."""
@@ -417,6 +433,41 @@ class Maintainer:
         columns = [quote_name(field.name) for field in stream.fields]
         rows = self._rows(view, stream, stream.row_fields, paths)
         return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}")
+
+    def _in_order(self, view: View) -> DataFrame | None:
+        """The new records of a node with their places in the order in which they came. Records that one row brings with
+        the same others, of a static table, come in the order of their columns."""
+        names = [field.name for field in view.fields]
+        parts = parts_of(names)
+        if self.filling:
+            rows = read.view_frame(self.core, self.catalog, view, self.after, emitted=True)
+            rows = with_places(self.core, rows, parts, self.before)
+            places = [RUN.format(index) for index in range(len(parts))]
+        else:
+            new = self.delta_of(view)
+            if new is None:
+                return None
+            rows = self._copies(view, new, 1).where(self._is_new(view))
+            streams = list(self.taken)
+            places = [
+                f"CASE WHEN {quote_name(name)} >= {self._first(id)} THEN {streams.index(id)} ELSE -1 END"
+                if id in streams
+                else "-1"
+                for name, id in parts.items()
+            ]
+        others = [quote_name(each.name) for each in view.fields if each.name not in parts and orderable(each.type)]
+        order = ", ".join([*order_sql(list(parts), places), *others])
+        place = f"CAST(row_number() OVER (ORDER BY {order}) AS BIGINT) AS {PLACE}"
+        return rows.selectExpr(*map(quote_name, names), place)
+
+    def _is_new(self, view: View) -> str:
+        """What holds for records that this commit brings: one of the rows that they are made of is new."""
+        found = [
+            f"coalesce({quote_name(name)} >= {self._first(stream)}, false)"
+            for name, stream in parts_of([field.name for field in view.fields]).items()
+            if stream in self.taken
+        ]
+        return " OR ".join(found) or "false"
 
     def delta_of(self, view: View) -> DataFrame | None:
         """The changes of a view in this commit: those it keeps, or what a stateless one passes on."""
@@ -461,19 +512,25 @@ class Maintainer:
             yield 1, new
             return
         below = self.catalog.view(view.views[placeholder])
-        copied = "LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
         signs = (1,) if append_only(below, self.catalog) else (1, -1)
         for sign in signs:
-            condition = "_diff > 0" if sign > 0 else "_diff < 0"
-            text = f"SELECT {', '.join(self._names(below))} FROM `@new` {copied} WHERE {condition}"
-            yield sign, self.core.frames.sql(text, {"@new": new})
+            yield sign, self._copies(below, new, sign)
+
+    def _copies(self, view: View, changed: DataFrame, sign: int) -> DataFrame:
+        """The rows that changes of a view give (1) or take back (-1), each as often as they do."""
+        copied = "LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
+        condition = "_diff > 0" if sign > 0 else "_diff < 0"
+        text = f"SELECT {', '.join(self._names(view))} FROM `@new` {copied} WHERE {condition}"
+        return self.core.frames.sql(text, {"@new": changed})
 
     def _partners(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None) -> DataFrame:
-        """What an input of a join had at a snapshot; of a stream, the rows whose event time is within bounds."""
+        """What an input of a join had at a snapshot; where it has event times, the rows with those within bounds."""
         if placeholder in view.views:
             below = self.catalog.view(view.views[placeholder])
-            if within is None or placeholder not in view.through:
+            if within is None or placeholder not in {**view.through, **view.timed}:
                 return read.view_frame(self.core, self.catalog, below, snapshot, emitted=True)
+            if below.kept:
+                return read.shown_frame(self.core, self.catalog, below, snapshot, within=within)
 
             def nearby(inner: str, frame: DataFrame) -> DataFrame:
                 return frame if inner in below.tables else self._partners(below, inner, snapshot, within)
@@ -486,16 +543,13 @@ class Maintainer:
             return read.kept_rows(self.core, view, stream, fields, snapshot)
         beyond = None if high is None else high + 1
         rows = read.kept_rows(self.core, view, stream, fields, snapshot, low, beyond)
-        time = quote_name(stream.time)
-        if low is not None:
-            rows = rows.where(f"{time} >= timestamp_micros({low})")
-        return rows if high is None else rows.where(f"{time} <= timestamp_micros({high})")
+        return read.in_range(rows, stream.time, (low, high))
 
     def partners(self, view: View, placeholder: str) -> dict[str, Range]:
         """Between which event times the rows of the other inputs lie that new rows of one can meet."""
-        stream = view.streams.get(placeholder) or view.through.get(placeholder)
-        times = self._new_times(stream) if stream is not None else None
-        if times is None or None in times:
+        below = view.met.get(placeholder)
+        times = self._new_times(below) if below is not None else None
+        if times is None:
             return {}
         found = reach(view.near, placeholder, *times)
         if view.late == "drop":
@@ -505,9 +559,9 @@ class Maintainer:
 
     def needed(self, view: View) -> dict[str, int]:
         """From which event time on rows of the inputs of a join can still meet a row that is to come, and in time."""
-        if not view.near or not view.of_streams:
+        if not view.near or not view.in_time:
             return {}
-        bounds = {name: state_of(self.core, self.before, self.moves, id, 0).bound for name, id in view.met.items()}
+        bounds = input_bounds(self.core, self.catalog, view, self.before, self.moves)
         found: dict[str, int] = {}
         for name, since in view.needed(bounds).items():
             input = name if name in view.inputs else name.partition("#")[0]
@@ -518,9 +572,10 @@ class Maintainer:
         """Between which event times all rows lie that say what an outer join shows of new ones; nothing: anywhere."""
         if not view.nearby:
             return {}
-        new = {name: self._new_times(stream) for name, stream in view.met.items()}
+        new = {name: self._new_times(below) for name, below in view.met.items()}
         starts = {name: times for name, times in new.items() if times is not None}
-        if any(None in times for times in starts.values()):
+        # A row of a view that has no time is near no other, and comes out of an outer join all the same.
+        if any(None in times for times in starts.values()) or any(map(self._without_time, set(view.timed.values()))):
             return {}
         found: dict[str, Range] = {}
         for name, times in around(view.near, starts, view.nearby).items():
@@ -528,11 +583,18 @@ class Maintainer:
             found[placeholder] = hull(found.get(placeholder, times), times)
         return found
 
-    def _new_times(self, stream: str) -> Range | None:
-        """From the lowest to the highest event time of the new rows of a stream, where that is known; None: no rows."""
-        files = self.added.get(self.catalog.stream(stream).rows_table, ())
+    def _new_times(self, id: str) -> Range | None:
+        """From the lowest to the highest event time of the new rows of a stream or view, where that is known; None for
+        no rows."""
+        files = self.added.get(self.catalog.rows_of(id)[0], ())
         ranges = [(file.low, file.high) for file in files]
         return reduce(hull, ranges) if ranges else None
+
+    def _without_time(self, id: str) -> bool:
+        """Whether some of the new rows of a view have no event time."""
+        table, time = self.catalog.rows_of(id)
+        folder = self.core.ledger.table_folder(table)
+        return any(without_time(folder / file.path, time or "") for file in self.added.get(table, ()))
 
     def touched(self, view: View) -> DataFrame | None:
         """The keys that new rows touch, each once; None for none."""
@@ -560,7 +622,8 @@ class Maintainer:
     def _touching(self, view: View, touch: Touch, text: str, new: DataFrame) -> DataFrame:
         """The keys of new rows, whatever their sign."""
         if touch.input in view.views:
-            new = new.select(*self._names(self.catalog.view(view.views[touch.input])))
+            names = self._names(self.catalog.view(view.views[touch.input]))
+            new = new.select(*names, *([PLACE] if touch.input == view.counted else []))
         return self.core.frames.sql(text, {touch.input: new, **read.static_frames(self.core, self.catalog, view)})
 
     def _names(self, view: View) -> list[str]:
@@ -690,7 +753,9 @@ class Maintainer:
         )
         small = self.new_rows(view) <= SMALL_ROWS
         staged: list[Path] = []
-        files = write_frame(self.core.ledger, view.changes_table, stamped, small=small, time=None, staged=staged)
+        files = write_frame(
+            self.core.ledger, view.changes_table, stamped, small=small, time=view.time or None, staged=staged
+        )
         for folder in staged:
             shutil.rmtree(folder, ignore_errors=True)
         self.added[view.changes_table] = files

@@ -13,7 +13,7 @@ from anabranch.algebra.smoothing import Ready, closing
 from anabranch.engine.core import Core
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import Catalog, View
-from anabranch.plan.plane import Joint, joint_bounds, key_of_progress, progress_of
+from anabranch.plan.plane import Joint, bounds_of, joint_bounds, key_of_progress, progress_of
 
 #: The progress of each stream that a commit is about, before and after it.
 Moves = Mapping[str, tuple[ProgressState, ProgressState]]
@@ -117,6 +117,29 @@ def _passed(
         catalog, view, lambda id: state_of(core, snapshot, moves, id, which).bound, waits, without=silent
     )
     return highest(before, bound)
+
+
+def input_bounds(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, moves: Moves) -> dict[str, int | None]:
+    """How far the event times of the inputs of a join have come before a commit; None: nobody says.
+
+    Rows of a view can be as old as they like where its event time does not progress, as that of the last row of each
+    key: then what the view reads tells what is in time.
+    """
+
+    def of_stream(id: str) -> int | None:
+        return state_of(core, snapshot, moves, id, 0).bound
+
+    found: dict[str, int | None] = {}
+    for name, id in view.met.items():
+        if name.partition("#")[0] not in view.timed:
+            found[name] = of_stream(id)
+            continue
+        below = catalog.view(id)
+        bound = bounds_of(catalog, below, of_stream).get(below.time)
+        if below.follows:  # a row changes with the next one
+            bound = min(below.needed(input_bounds(core, catalog, below, snapshot, moves)).values(), default=None)
+        found[name] = bound if bound is not None else progress_of(catalog, below, of_stream)
+    return found
 
 
 def resting(core: Core, catalog: Catalog, snapshot: Snapshot, moves: Moves, streams: Iterable[str]) -> frozenset[str]:

@@ -7,7 +7,7 @@ partitions makes no difference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,15 @@ from anabranch.sql.lexer import quote_name
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+#: The place of the run that brought the rows of a part, by the number of the part.
+RUN = "__run{}"
+_STRETCH = (
+    Field("stream", "string"),
+    Field("bucket", "bigint"),
+    Field("first", "bigint"),
+    Field("end", "bigint"),
+    Field("place", "bigint"),
+)
 _GROUP = (Field("__part", "int"), Field("__file", "string"), Field("__base", "bigint"), Field("__at", "timestamp"))
 
 
@@ -91,6 +100,53 @@ def past_rows(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame | Non
         whole = whole.unionByName(number_frame(rows, (), first, when))
         first += count
     return whole
+
+
+def with_places(core: Core, records: DataFrame, parts: Mapping[str, str], snapshot: Snapshot) -> DataFrame:
+    """Records with the places of the runs that brought the rows they are made of, `RUN` for each part.
+
+    Rows find their run by its numbers; so that none is compared with all runs, both are put into buckets of numbers.
+    """
+    from pyspark.sql import functions as F
+
+    found = _stretches(core, frozenset(parts.values()), snapshot)
+    width = max(sum(end - first for _, first, end in found) // max(len(found), 1), 1)
+    rows = [
+        (stream, bucket, first, end, place)
+        for place, (stream, first, end) in enumerate(found)
+        for bucket in range(first // width, (end - 1) // width + 1)
+    ]
+    import pyarrow as pa
+
+    columns = list(zip(*rows, strict=True)) or [()] * len(_STRETCH)
+    schema = arrow_schema(_STRETCH)
+    small = core.spark.createDataFrame(
+        pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
+    )
+    joins = "".join(
+        f" LEFT JOIN `@runs` AS __t{index} ON __t{index}.stream = '{stream}'"
+        f" AND __r.{quote_name(name)} div {width} = __t{index}.bucket"
+        f" AND __r.{quote_name(name)} >= __t{index}.first AND __r.{quote_name(name)} < __t{index}.end"
+        for index, (name, stream) in enumerate(parts.items())
+    )
+    places = "".join(f", __t{index}.place AS {RUN.format(index)}" for index in range(len(parts)))
+    text = f"SELECT __r.*{places} FROM `@records` AS __r{joins}"
+    return core.frames.sql(text, {"@records": records, "@runs": F.broadcast(small)})
+
+
+def _stretches(core: Core, streams: Collection[str], snapshot: Snapshot) -> list[tuple[str, int, int]]:
+    """The rows of some streams as they came, by their numbers: from which to which one stream alone had some."""
+    found: list[tuple[str, int, int]] = []
+    counts = dict.fromkeys(streams, 0)
+    for record in core.ledger.records(1, snapshot.version):
+        for id, run in record.streams.items():
+            if id not in counts or not run.rows:
+                continue
+            first, counts[id] = counts[id], counts[id] + run.rows
+            if found and found[-1][0] == id:
+                first = found.pop()[1]
+            found.append((id, first, counts[id]))
+    return found
 
 
 def _runs(core: Core, stream: Stream, snapshot: Snapshot) -> list[tuple[int, int]]:

@@ -56,7 +56,8 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
             gone = f"(SELECT * FROM {NEW} WHERE _diff < 0)"
             taken = taken_back_sql(view, shown, gone, quoted, "IS NOT DISTINCT FROM")
             changed += f" UNION ALL SELECT {_columns(view.fields)}, _diff FROM ({taken})"
-        return copy_to_table(maintainer.core, duck, query.stamped(changed, view.fields), view.changes_table, None)
+        stamped = query.stamped(changed, view.fields)
+        return copy_to_table(maintainer.core, duck, stamped, view.changes_table, view.time or None)
     except (local.Unfit, duckdb.Error):
         return None
     finally:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, Punctuation
+from anabranch.algebra.reach import Range
 from anabranch.algebra.windows import last_window_sql, window_time
 from anabranch.engine import system
 from anabranch.engine.core import Core
@@ -272,10 +273,25 @@ def pane_frame(core: Core, panes: Panes, use: BlockUse, paths: list[str], closed
     return core.frames.sql(f"SELECT * FROM (SELECT {columns}, {bounds} FROM {source}){where}", {"@panes": frame})
 
 
-def changes_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
-    """The changes of a view as they are in the ledger."""
+def changes_frame(
+    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, within: Range = (None, None)
+) -> DataFrame:
+    """The changes of a view as they are in the ledger; those whose event time is within bounds."""
     panes = catalog.panes(view.blocks[0].panes) if view.blocks else None
-    return core.table_frame(view.changes_table, change_fields(view, panes), snapshot)
+    fields = change_fields(view, panes)
+    if not view.time or within == (None, None):
+        return core.table_frame(view.changes_table, fields, snapshot)
+    low, high = within
+    paths = snapshot.table_paths(core.ledger, view.changes_table, low, None if high is None else high + 1)
+    return in_range(core.frames.parquet(paths, fields), view.time, within)
+
+
+def in_range(frame: DataFrame, time: str, within: Range) -> DataFrame:
+    """The rows of a frame with a time within bounds."""
+    low, high = within
+    if low is not None:
+        frame = frame.where(f"{quote_name(time)} >= timestamp_micros({low})")
+    return frame if high is None else frame.where(f"{quote_name(time)} <= timestamp_micros({high})")
 
 
 def stream_of_changes(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
@@ -327,9 +343,17 @@ def archive_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) 
     return frame.select(*(quote_name(field.name) for field in view.fields))
 
 
-def shown_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *, counted: bool = False) -> DataFrame:
-    """What a view has emitted, net: each row as often as its changes add up to."""
-    frame = changes_frame(core, catalog, view, snapshot)
+def shown_frame(
+    core: Core,
+    catalog: Catalog,
+    view: View,
+    snapshot: Snapshot,
+    *,
+    counted: bool = False,
+    within: Range = (None, None),
+) -> DataFrame:
+    """What a view has emitted, net: each row as often as its changes add up to; those of times within bounds."""
+    frame = changes_frame(core, catalog, view, snapshot, within)
     columns = ", ".join(quote_name(field.name) for field in view.fields)
     net = net_sql(columns, "`@changes`")
     if not counted:

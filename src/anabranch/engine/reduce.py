@@ -90,7 +90,8 @@ def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot
     time = _time_column(core, table_id, snapshot)
     for view in catalog.of(View):
         if table_id == view.changes_table and view.node and not view.stream and not append_only(view, catalog):
-            return copy_to_table(core, connection(), _net_text(view, paths), table_id, time)
+            order = f" ORDER BY {quoted(time)}" if time is not None else ""
+            return copy_to_table(core, connection(), _net_text(view, paths) + order, table_id, time)
         if table_id == view.pending_table:
             return copy_to_table(core, connection(), _last_text(view, paths), table_id, time)
     if not isinstance(panes, Panes):
@@ -165,7 +166,7 @@ def _time_column(core: Core, table_id: str, snapshot: Snapshot) -> str | None:
             return stream.time
     for view in catalog.of(View):
         if view.changes_table == table_id:
-            return "_window" if view.direct and not view.node else None
+            return "_window" if view.direct and not view.node else view.time or None
     return None
 
 

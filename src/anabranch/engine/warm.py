@@ -7,7 +7,7 @@ that is read from its files. The ledger is the truth: a table that has files it 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +49,7 @@ class _Warm:
     files: dict[str, DataFile]
     parts: dict[str, frozenset[int]]  # of each file, the loads that its rows came with
     since: int | None = None
+    time: str = ""  # of a share, the column that `since` is about
     loads: int = 0
     surplus: int = 0  # rows that merges of the files have added up, and that are still here one by one
 
@@ -149,7 +150,7 @@ class Warm:
         known = self._tables.get(key)
         since = highest(share.since, known.since if known is not None else None)
         if known is not None and since is not None and since != known.since:
-            self._let_go(known, share.time, since)
+            self._let_go(known, since)
         low, high = times
         columns = ", ".join(quoted(field.name) for field in fields)
         held = None
@@ -166,6 +167,22 @@ class Warm:
             parts.append(f"SELECT {columns} FROM {file_rows(paths, fields)}{_where(share.time, low, most)}")
         return f"({' UNION ALL '.join(parts)})"
 
+    def keeps(self, view: str) -> bool:
+        """Whether rows are in memory for the join of a view."""
+        return any(key[2] == view for key in self._tables)
+
+    def let_go(self, view: str, needed: Mapping[str, int]) -> None:
+        """Drop from memory what no row that comes in time can meet any more of the inputs of a join."""
+        import duckdb
+
+        for key, warm in list(self._tables.items()):
+            since = needed.get(key[3]) if key[2] == view else None
+            if since is not None and warm.time and (warm.since is None or warm.since < since):
+                try:
+                    self._let_go(warm, since)
+                except duckdb.Error:  # it is all in the ledger
+                    self._forget(key)
+
     def rows_of(self, view: str) -> int:
         """How many rows are in memory for the join of a view."""
         names = [warm.name for key, warm in self._tables.items() if key[2] == view]
@@ -181,7 +198,7 @@ class Warm:
         if not self._worth(files, warm) or (new and beyond):
             return None
         if warm is None:
-            warm = self._make(key, since[1] if since is not None else None)
+            warm = self._make(key, since)
         if new:
             folder = self.core.ledger.table_folder(table)
             found = file_rows([str(folder / path) for path in new], fields)
@@ -197,9 +214,10 @@ class Warm:
     def _forget(self, key: _Key) -> None:
         self.duck.execute(f"DROP TABLE IF EXISTS {self._tables.pop(key).name}")
 
-    def _make(self, key: _Key, since: int | None) -> _Warm:
+    def _make(self, key: _Key, since: tuple[str, int] | None) -> _Warm:
         self._made += 1
-        warm = self._tables[key] = _Warm(f"warm_{self._made}", {}, {}, since)
+        time, first = since if since is not None else ("", None)
+        warm = self._tables[key] = _Warm(f"warm_{self._made}", {}, {}, first, time)
         empty = file_rows([], key[1])
         self.duck.execute(f"CREATE TABLE {warm.name} AS SELECT *, CAST(0 AS INTEGER) AS {PART} FROM {empty}")
         return warm
@@ -210,9 +228,9 @@ class Warm:
         warm.files.update(files)
         warm.parts.update(dict.fromkeys(files, frozenset([warm.loads])))
 
-    def _let_go(self, warm: _Warm, time: str, since: int) -> None:
+    def _let_go(self, warm: _Warm, since: int) -> None:
         """Drop the rows from memory that no row that comes in time can meet any more."""
-        self.duck.execute(f"DELETE FROM {warm.name}{_where(time, None, since - 1)}")
+        self.duck.execute(f"DELETE FROM {warm.name}{_where(warm.time, None, since - 1)}")
         warm.since = since
         for path in [path for path, file in warm.files.items() if not file.may_hold(since, None)]:
             warm.forget(path)

@@ -22,7 +22,10 @@ MOST_BYTES_ALONE = 64 << 20
 def write_frame(
     ledger: Ledger, table_id: str, frame: DataFrame, *, small: bool, time: str | None, staged: list[Path]
 ) -> tuple[DataFile, ...]:
-    """Run a frame and write what it gives. `time` names the column whose range the files are known by."""
+    """Run a frame and write what it gives. `time` names the column whose range the files are known by.
+
+    That is the range of the times there are: a row without one is never looked for by its time.
+    """
     if small:
         return write_table(ledger, table_id, frame.toArrow(), time)
     folder = ledger.stage()
@@ -80,3 +83,16 @@ def time_range(metadata: Any, time: str) -> tuple[int | None, int | None]:
         lows.append(statistics.min_raw)
         highs.append(statistics.max_raw)
     return min(lows), max(highs)
+
+
+def without_time(path: Path, time: str) -> bool:
+    """Whether a column of a Parquet file has a NULL, or does not say."""
+    import pyarrow.parquet as parquet
+
+    metadata = parquet.read_metadata(path)
+    names = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+    index = names.index(time) if time in names else None
+    if index is None:
+        return True
+    known = [metadata.row_group(group).column(index).statistics for group in range(metadata.num_row_groups)]
+    return any(each is None or not each.has_null_count or each.null_count > 0 for each in known)

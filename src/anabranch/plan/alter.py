@@ -166,16 +166,35 @@ def _match(
 
 def _renamed(view: View, ids: Mapping[str, str]) -> View:
     """A node over the nodes that it goes on with."""
-    names = {placeholder: f"@v:{ids[id]}" for placeholder, id in view.views.items() if id in ids}
+    names = {placeholder: f"@v:{ids[id]}{_again(placeholder)}" for placeholder, id in view.views.items() if id in ids}
     rows = ids.get(view.rows, view.rows) if view.rows is not None else None
+
+    def named(placeholder: str) -> str:
+        first = placeholder.partition("#")[0]
+        return names.get(placeholder) or names.get(first, first) + _again(placeholder)
+
+    meets, ends = view.meets, view.ends
     return replace(
         view,
         text=_swapped(view.text, names),
+        spread=_swapped(view.spread, names),
+        near=tuple(replace(each, one=named(each.one), other=named(each.other)) for each in view.near),
+        through={named(placeholder): id for placeholder, id in view.through.items()},
+        timed={named(placeholder): ids.get(id, id) for placeholder, id in view.timed.items()},
+        sides=tuple(replace(each, input=named(each.input)) for each in view.sides),
+        meets=replace(meets, inputs=tuple(map(named, meets.inputs))) if meets is not None else None,
+        ends=replace(ends, input=named(ends.input)) if ends is not None else None,
         views={names.get(placeholder, placeholder): ids.get(id, id) for placeholder, id in view.views.items()},
+        counted=names.get(view.counted or "", view.counted),
         touches=tuple(Touch(names.get(t.input, t.input), _swapped(t.text, names)) for t in view.touches),
         narrows=tuple(Narrow(names.get(n.input, n.input), n.columns, n.times) for n in view.narrows),
         rows=rows,
     )
+
+
+def _again(placeholder: str) -> str:
+    """What the name of a relation that is read for the second time ends with."""
+    return "".join(placeholder.partition("#")[1:])
 
 
 def _in_order(nodes: Sequence[View]) -> list[View]:

@@ -24,8 +24,10 @@ from anabranch.plan.catalog import (
     Table,
     Touch,
     View,
+    leading_time,
     window_type,
 )
+from anabranch.plan.following import find_following
 from anabranch.plan.keys import (
     Input,
     Keying,
@@ -39,6 +41,7 @@ from anabranch.plan.keys import (
 from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.pairs import PAIRS, added_up, worth_it
+from anabranch.plan.parts import gives_records, parts_of
 from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
@@ -48,6 +51,7 @@ from anabranch.sql.calls import aggregate_calls, chains
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Opaque, Query, Relation, Select, SetOperation
+from anabranch.sql.versions import EVENT_TIME, UNTIL
 
 if TYPE_CHECKING:
     from anabranch.plan.nodes import Tree
@@ -186,7 +190,10 @@ class Build:
             times.append((touches[-1][0], self._times_by_position(select, inputs, live)))
         view = self._finish(emit, Keying("keyed", every_column=True), None, (), tuple(touches))
         meets = of_union(times, view.fields)
-        return replace(view, meets=meets, times=union_times(times, view.fields)) if meets is not None else view
+        if meets is None:
+            return view
+        shown_times = union_times(times, view.fields)
+        return replace(view, meets=meets, times=shown_times, time=leading_time(view.fields, shown_times))
 
     def _times_by_position(self, select: Select, inputs: Sequence[Input], live: Input) -> dict[int, tuple[str, int]]:
         """The columns of a SELECT over one stream that are its event times, by their places."""
@@ -223,7 +230,8 @@ class Build:
             self.names_inside(inner)
         place_lookups(self, select, self._inputs(select, placed=True))
         inputs = self._inputs(select, placed=True)
-        keying = find_keys(select, self.query, inputs, self.text, by_key=self.tree.by_key)
+        by_key = self.tree.by_key and not gives_records(select)
+        keying = find_keys(select, self.query, inputs, self.text, by_key=by_key)
         if not any(not each.static for each in inputs):
             keying = Keying("whole", reason="its FROM clause reads no stream")
         if any(self._looks_aside(each) for each in select.relations):
@@ -238,9 +246,11 @@ class Build:
             self._count_rows(select, inputs, keying)
         view = self._finish(emit, keying, select, inputs, (), block)
         near, nearby = self._near(select, inputs)
-        view = replace(view, counted=self.counted, near=near, through=self._through(inputs), sides=self._sides(inputs))
-        if keying.pairs and view.of_streams and view.clock == "event" and view.node:
+        through, timed = self._through(inputs, Stream), self._through(inputs, View)
+        view = replace(view, counted=self.counted, near=near, through=through, timed=timed, sides=self._sides(inputs))
+        if keying.pairs and view.in_time and view.clock == "event" and view.node:
             view = replace(view, nearby=nearby)
+        view = self._following(select, inputs, view)
         view = self._with_progress(select, inputs, keying, view)
         if partial:
             return replace(view, partial=True)
@@ -308,6 +318,7 @@ class Build:
             near=below.near,
             nearby=below.nearby,
             through=below.through,
+            timed=below.timed,
             sides=below.sides,
             meets=through(view.meets, below.meets),
             ends=self._passed_ends(select, view, below),
@@ -382,11 +393,26 @@ class Build:
             known = [self._known(inputs[index].relation) for index in (one[0], other[0])]
             if all(map(self._passes, known)):
                 # The time of a window that is no longer than that is as near to its rows.
-                wider = MILLISECOND * sum(isinstance(each, View) for each in known)
+                wider = MILLISECOND * sum(isinstance(each, View) and not each.kept for each in known)
                 least, most = (None if least is None else least - wider), (None if most is None else most + wider)
                 near.append(Near(placeholders[one[0]], placeholders[other[0]], least, most))
         live = [name for name in placeholders if name]
         return tuple(near), 2 * (len(live) - 1) if chained(near, live) else 0
+
+    def _following(self, select: Select, inputs: Sequence[Input], view: View) -> View:
+        """A view of rows with the next of each, where that is looked for within bounds: new rows touch no others."""
+        found = find_following(select, self.text)
+        live = [each for each in inputs if not each.static]
+        if found is None or len(live) != 1 or len(inputs) != 1 or limited(self.query):
+            return view
+        if live[0].relation.window is not None or not view.in_time or view.clock != "event" or not view.node:
+            return view
+        column, distance = found
+        own = self._row_times(live[0])
+        if self._passes(self._known(live[0].relation)) is None or self._named(live[0].relation, column[-1]) not in own:
+            return view
+        name = self._live_placeholder(live[0].relation)
+        return replace(view, near=(Near(name, name, -distance, distance),), nearby=1)
 
     def _apart(self, inputs: Sequence[Input]) -> list[str]:
         """The placeholders of inputs, each one of its own though some read the same; none for static tables."""
@@ -405,37 +431,48 @@ class Build:
                 continue
             known = self._known(each.relation)
             called = each.relation.exposed or (known.name if isinstance(known, Stream | View) else "")
-            time = known.time if isinstance(known, Stream) else next(iter(self._own_times(each)), None)
-            found.append(Side(name, called, time or ""))
+            own = self._own_times(each)
+            time = known.time if isinstance(known, Stream) else next(iter(own), None)
+            if isinstance(known, View) and known.kept and known.time.lower() in own:
+                time = known.time
+            versions = isinstance(known, View) and any(field.name.startswith(UNTIL) for field in known.fields)
+            found.append(Side(name, called, time or "", versions))
         return tuple(found) if len(found) > 1 else ()
 
-    def _through(self, inputs: Sequence[Input]) -> dict[str, str]:
-        """The inputs that are queries which only filter and project the rows of a stream, and that stream."""
+    def _through(self, inputs: Sequence[Input], kind: type) -> dict[str, str]:
+        """The inputs that are queries which only filter and project the rows of a stream, and that stream; or, if the
+        `kind` asked for are views, the rows of one whose changes are kept, and those that are such a view."""
         found: dict[str, str] = {}
         for name, each in zip(self._apart(inputs), inputs, strict=True):
             known = self._known(each.relation) if name else None
-            stream = self._passes(known)
-            if stream is not None and isinstance(known, View):
-                found[name] = stream.id
+            below = self._passes(known)
+            if below is not None and isinstance(below, kind) and isinstance(known, View):
+                found[name] = below.id
         return found
 
-    def _passes(self, known: object) -> Stream | None:
-        """The stream with an event time whose rows an input has, each on its own; None if it is something else."""
+    def _passes(self, known: object) -> Stream | View | None:
+        """The stream or view with an event time whose rows an input has, each on its own; None for anything else.
+
+        What is between has to show that time, and no other that could be taken for it.
+        """
         if isinstance(known, Stream):
             return known if known.time is not None else None
-        if not isinstance(known, View) or known.node != "stateless" or known.kept or len(known.inputs) != 1:
+        if isinstance(known, View) and known.kept:
+            return known if known.time else None
+        if not isinstance(known, View) or known.node != "stateless" or len(known.inputs) != 1:
             return None
         for id in known.streams.values():
             return self._passes(self.tree.catalog.stream(id))
         (id,) = known.views.values()
         nodes = {node.id: node for node in self.tree.nodes}
-        return self._passes(nodes.get(id) or self.tree.catalog.objects.get(id))
+        below = self._passes(nodes.get(id) or self.tree.catalog.objects.get(id))
+        return None if isinstance(below, View) and dict(below.times) != {below.time: 1} else below
 
     def _spread(self, select: Select, inputs: Sequence[Input], view: View) -> str:
         """The query for Spark where the only thing that its streams have in common is their time; else nothing."""
         names = [each.name for each in view.fields]
         known = [each for each in view.near if each.least is not None and each.most is not None]
-        if len(view.inputs) != 2 or len(known) != 1 or view.through or len(set(names)) != len(names):
+        if len(view.inputs) != 2 or len(known) != 1 or view.views or len(set(names)) != len(names):
             return ""
         if joined_by_equals(select, self.query, inputs, self.text):
             return ""
@@ -457,9 +494,14 @@ class Build:
         return [name.lower() for name in known.times] if isinstance(known, View) else []
 
     def _row_times(self, each: Input) -> frozenset[str]:
-        """The event times of an input that are those of its rows, not bounds of windows that a query put them into."""
+        """The event times of an input that are those of its rows, not bounds of windows that a query put them into.
+
+        Of a view whose changes are kept, the one that these are found by.
+        """
         known = self._known(each.relation)
         own = frozenset(self._own_times(each))
+        if isinstance(known, View) and known.kept:
+            return own & {known.time.lower()}
         bounds = {name.lower() for name, shift in known.times.items() if shift != 1} if isinstance(known, View) else ()
         return own.difference(bounds)
 
@@ -472,10 +514,11 @@ class Build:
     def _count_rows(self, select: Select, inputs: Sequence[Input], keying: Keying) -> None:
         """Let the node leave out rows of a run that came behind the one that fired, by their place in it."""
         live = [each for each in inputs if not each.static]
-        reference = self.binder.resolve(live[0].relation) if len(live) == 1 else None
-        if reference is None or reference.kind != "stream" or not (select.group or keying.kind == "whole"):
+        known = self._known(live[0].relation) if len(live) == 1 else None
+        records = isinstance(known, View) and bool(parts_of([field.name for field in known.fields]))
+        if not (isinstance(known, Stream) or records) or not (select.group or keying.kind == "whole"):
             return
-        self.counted = reference.placeholder
+        self.counted = self._live_placeholder(live[0].relation)
         same = " AND ".join(f"__t.__k{i} <=> ({part.expression})" for i, part in enumerate(keying.parts)) or "true"
         shown = f"coalesce({PLACE} <= (SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same}), true)"
         self.guard = with_condition(select, shown)
@@ -622,14 +665,15 @@ class Build:
             text, again = _told_apart(text, (*streams, *views))
             streams |= {name: streams[first] for name, first in again.items() if first in streams}
             views |= {name: views[first] for name, first in again.items() if first in views}
+        times = {**self._times(select, inputs, fields), **self._key_times(keying, names, inputs)}
         return View(
             "?", "?", self.query.span.of(self.text), text, fields, uses, None, streams, tables, views, emit,
             self.tree.start, direct, self.query.order is not None,
             {table: self.tree.world.table_at(table) for table in tables.values()},
             kind, keying.reason if kind else "", keys if kind else (), made_touches if kind else (),
             self._narrows(keying, inputs, block) if kind else (), None, None, "correct", False,
-            {**self._times(select, inputs, fields), **self._key_times(keying, names, inputs)},
-            clock=self._clock(inputs), cuts=self._cuts(inputs),
+            times, clock=self._clock(inputs), cuts=self._cuts(inputs),
+            time=leading_time(fields, times) if kind else "",
         )  # fmt: skip
 
     def _bound(self, extra: Sequence[Edit], span: Span | None = None) -> str:
@@ -896,6 +940,7 @@ class Build:
 
     def _time_of(self, relation: Relation, column: str) -> int | None:
         """What to add to a column of a relation for the progress that has passed it; None if it does not progress."""
+        column = self._named(relation, column)
         node = self._node(relation)
         if node is None:
             reference = self.binder.resolve(relation)
@@ -905,6 +950,15 @@ class Build:
             node = known if isinstance(known, View) else None
         times = node.times if node is not None else {}
         return next((shift for name, shift in times.items() if name.lower() == column), None)
+
+    def _named(self, relation: Relation, column: str) -> str:
+        """A column in lower case; the event time of a relation under its own name."""
+        if column.lower() != EVENT_TIME:
+            return column.lower()
+        known = self._known(relation)
+        if isinstance(known, View):  # of several times it is not known here which one is meant
+            return known.time.lower() if dict(known.times) == {known.time: 1} else EVENT_TIME
+        return (known.time or EVENT_TIME).lower() if isinstance(known, Stream) else EVENT_TIME
 
 
 def _by_row(each: Input) -> bool:

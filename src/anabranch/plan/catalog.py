@@ -341,6 +341,16 @@ class Ask:
     types: tuple[str, ...] = ()  # of the values of the expressions, where they are not those of the columns
 
 
+def leading_time(fields: Iterable[Field], times: Mapping[str, int]) -> str:
+    """The column of event times that rows are found by: the first, where windows are the one they start at.
+
+    >>> leading_time([Field("e", "timestamp"), Field("s", "timestamp")], {"e": 0, "s": 60})
+    's'
+    """
+    known = [field.name for field in fields if field.type == "timestamp" and field.name in times]
+    return max(known, key=lambda name: times[name], default="")
+
+
 @dataclass(frozen=True)
 class Side:
     """An input of a join that changes, for those who are told about it: what the query calls it, and its event time."""
@@ -348,6 +358,7 @@ class Side:
     input: str  # as `near` has it
     name: str
     time: str  # empty: it has none
+    versions: bool = False  # of which each ends when the next one begins
 
 
 @dataclass(frozen=True)
@@ -383,7 +394,7 @@ class View:
     late: str = "correct"
     stream: bool = False  # a read shows the changes themselves
     times: Mapping[str, int] = field(default_factory=dict)  # column -> what to add to it for the end of its window
-    counted: str | None = None  # the placeholder of the stream whose rows a trigger counts one by one
+    counted: str | None = None  # the placeholder of the stream, or of the records, that a trigger counts one by one
     remade: int = 0  # how often its own tables were begun anew, because their columns had changed
     #: What its windows close by: event time, the number of "rows" or of "chunks", or the time of "arrival".
     clock: str = "event"
@@ -398,6 +409,9 @@ class View:
     spread: str = ""  # the query as Spark is to run it, where that is not `text`
     #: Of a join, the inputs that pass the rows of one stream on, each on its own: placeholder -> stream id.
     through: Mapping[str, str] = field(default_factory=dict)
+    #: And those that have the rows of a view whose changes are kept, as they are or passed on: placeholder -> view id.
+    timed: Mapping[str, str] = field(default_factory=dict)
+    time: str = ""  # the column of event times by whose range the files of its changes are known; empty: they are not
     sides: tuple[Side, ...] = ()  # of a join, all inputs that change
     partial: bool = False  # a join that gives what the new pairs of each run add up to, and not the pairs
     #: By stream, the first run and the number of the first row that it has; streams that are not here it has from the
@@ -434,9 +448,10 @@ class View:
 
     @property
     def met(self) -> dict[str, str]:
-        """The streams of a join under the names that `near` has for them: one that is read twice has two."""
+        """The streams of a join, and the views with event times, under the names that `near` has for them: what is read
+        twice has two."""
         twice = {name for each in self.near for name in (each.one, each.other)}
-        known = {**self.streams, **self.through}
+        known = {**self.streams, **self.through, **self.timed}
         return {**known, **{name: known[name.partition("#")[0]] for name in sorted(twice)}}
 
     @property
@@ -444,9 +459,24 @@ class View:
         """Whether all it reads and that changes are rows of streams, at most filtered and projected on the way."""
         return not self.blocks and self.views.keys() <= self.through.keys()
 
+    @property
+    def follows(self) -> bool:
+        """Whether it is the rows of one input, each with the next one, which is looked for within bounds."""
+        return self.nearby == 1
+
+    @property
+    def in_time(self) -> bool:
+        """Whether all it reads and that changes are rows of streams, or of views that have event times."""
+        return not self.blocks and self.views.keys() <= {**self.through, **self.timed}.keys()
+
     def needed(self, bounds: Mapping[str, int | None]) -> dict[str, int]:
-        """From which time on rows of the streams of a join can still matter, by how far each of these has come."""
+        """From which time on rows of the inputs of a join can still matter, by how far each of these has come."""
         return needed_around(self.near, bounds, self.nearby) if self.nearby else needed(self.near, bounds)
+
+    def lets_go(self, input: str) -> bool:
+        """Whether rows of an input of a join can no longer matter once the others have come so far."""
+        kept = self.needed(dict.fromkeys(self.met, 0)) if self.in_time else {}
+        return any(input in (name, name.partition("#")[0]) for name in kept)
 
     @property
     def shown_fields(self) -> tuple[Field, ...]:
@@ -591,6 +621,14 @@ class Catalog:
 
     def panes(self, id: str) -> Panes:
         return self._as(id, Panes)
+
+    def rows_of(self, id: str) -> tuple[str, str | None]:
+        """The table with the rows of a stream or with the changes of a view, and the column of their event times."""
+        found = self.objects[id]
+        if isinstance(found, Stream):
+            return found.rows_table, found.time
+        view = self.view(id)
+        return view.changes_table, view.time or None
 
     def _as(self, id: str, kind: type[T]) -> T:
         found = self.objects[id]

@@ -517,8 +517,7 @@ def _emits(view: View) -> str:
         fires.append("when its window closes")
     if triggers.get("counting") is not None:
         count = triggers["counting"]
-        together = "" if view.counted is not None or count == 1 else " (those that one run changes count together)"
-        fires.append("with every record" if count == 1 else f"with every {count} records{together}")
+        fires.append("with every record" if count == 1 else f"with every {count} records{_counted(view)}")
     if triggers.get("delay") is not None:
         since = "the first change since it was shown" if triggers.get("first") else "its last change"
         fires.append(f"{duration_text(triggers['delay'])} after {since}")
@@ -529,6 +528,13 @@ def _emits(view: View) -> str:
         return f"{closing_words(view)}; {_late(view)}"
     said = f"emits {key} {', '.join(fires[:-1])}{' and ' if len(fires) > 1 else ''}{fires[-1]}" if fires else ""
     return f"{said}; {_late(view)}" if triggers.get("watermark") else said
+
+
+def _counted(view: View) -> str:
+    """What is to be said of the records that a trigger counts."""
+    if view.counted is None:
+        return " (those that one run changes count together)"
+    return " (each comes with the last of its rows)" if view.counted in view.views else ""
 
 
 def closing_words(view: View) -> str:

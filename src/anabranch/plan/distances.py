@@ -73,13 +73,13 @@ def _compared(first: Sequence[Token], sign: str, second: Sequence[Token], text: 
         first, sign, second = second, _SIGNS[sign], first
     if _absolute(first):
         # |x| < y says x < y and -x < y; |x| > y is one of two things, and says nothing
-        inside, other = _sum_of(first[2:-1], text), _sum_of(second, text)
+        inside, other = sum_of(first[2:-1], text), sum_of(second, text)
         if inside is not None and other is not None and sign[0] in "<=":
             loose = "<=" if sign[0] == "=" else sign
             yield from _told(inside.plus(other, -1), loose)
             yield from _told(inside.times(-1).plus(other, -1), loose)
         return
-    one, other = _sum_of(first, text), _sum_of(second, text)
+    one, other = sum_of(first, text), sum_of(second, text)
     if one is not None and other is not None:
         yield from _told(one.plus(other, -1), sign)
 
@@ -158,7 +158,7 @@ def _figure(kind: str, value: Fraction | int) -> _Sum:
     return _Sum(kind, {}, Fraction(value), Fraction(value))
 
 
-def _sum_of(tokens: Sequence[Token], text: str) -> _Sum | None:
+def sum_of(tokens: Sequence[Token], text: str) -> _Sum | None:
     """An expression as a sum; None if it is something else."""
     if not tokens:
         return None
@@ -225,10 +225,10 @@ def _call(cursor: Cursor) -> _Sum | None:
     cursor.advance()
     cursor.close_bracket()
     inside = cursor.tokens[first + 1 : cursor.index - 1]
-    arguments = [_sum_of(each, cursor.text) for each in split_commas(inside)]
+    arguments = [sum_of(each, cursor.text) for each in split_commas(inside)]
     if name == "cast":
         at = [index for index in outside_brackets(inside) if inside[index].upper == "AS"]
-        of, to = (_sum_of(inside[: at[-1]], cursor.text), inside[at[-1] + 1 :]) if at else (None, [])
+        of, to = (sum_of(inside[: at[-1]], cursor.text), inside[at[-1] + 1 :]) if at else (None, [])
         if of is None or of.kind != "moment" or len(to) != 1:
             return None
         if to[0].upper in ("BIGINT", "LONG"):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import aggregates_in
 from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Table
-from anabranch.plan.rewriting import rewritten
+from anabranch.plan.rewriting import rewritten, rewritten_throughout
 from anabranch.sql.calls import aggregate_calls, chains, generators
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.cursor import MAX_QUERIES
@@ -26,10 +26,12 @@ from anabranch.sql.lexer import Span, Token, quote_name
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
 
+_NOTHING = "SELECT 1"
+
 
 def flat(text: str, query: Query, catalog: Catalog) -> tuple[str, Query]:
     """The query with such aggregates made one with what they read."""
-    before = _read(query)
+    before = read_names(query)
     changed = False
     for _ in range(MAX_QUERIES):
         edits = _next(text, query, Binder(text, catalog, query))
@@ -37,14 +39,22 @@ def flat(text: str, query: Query, catalog: Catalog) -> tuple[str, Query]:
             break
         text, query = rewritten(text, query, edits)
         changed = True
-    # What nobody reads any more reads nothing either.
-    unread = before - _read(query) if changed else set()
-    edits = [Edit(inner.span, "SELECT 1") for each in query.queries() for name, inner in each.ctes
-             if name.lower() in unread]  # fmt: skip
-    return rewritten(text, query, edits) if edits else (text, query)
+    return without_unread(text, query, before) if changed else (text, query)
 
 
-def _read(query: Query) -> set[str]:
+def without_unread(text: str, query: Query, before: set[str]) -> tuple[str, Query]:
+    """The query with common table expressions that read nothing, where nobody reads them any more."""
+
+    def unread(text: str, query: Query) -> list[Edit]:
+        names = before - read_names(query)
+        ctes = [(name.lower(), inner.span) for each in query.queries() for name, inner in each.ctes]
+        return [Edit(span, _NOTHING) for name, span in ctes if name in names and span.of(text) != _NOTHING]
+
+    return rewritten_throughout(text, query, unread)
+
+
+def read_names(query: Query) -> set[str]:
+    """The names of all relations that are read."""
     return {each.name.last.lower() for each in query.relations() if each.name is not None}
 
 

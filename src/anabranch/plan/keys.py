@@ -141,7 +141,8 @@ def _obstacle(select: Select, owner: Query, inputs: Sequence[Input]) -> str | No
     statics = [each for each in inputs if each.static]
     if statics and not all(each.relation.join in INNER for each in inputs):
         first_is_live = not inputs[0].static
-        lefts = all(each.relation.join in INNER or each.relation.join.startswith("LEFT") for each in inputs)
+        words = ("LEFT", "SEMI", "ANTI")
+        lefts = all(each.relation.join in INNER or each.relation.join.startswith(words) for each in inputs)
         if not (first_is_live and lefts):
             return "a row of a static table without a partner depends on all rows"
     return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.plan.catalog import Catalog, Side, View
+from anabranch.plan.catalog import Catalog, Side, Stream, View
 from anabranch.sql.durations import duration_text
 
 
@@ -21,22 +21,24 @@ def held(view: View) -> dict[str, int]:
 
 
 def bounded(view: View) -> bool:
-    """Whether of each stream of a join only the latest rows are looked at, for no others can still meet new ones."""
+    """Whether of each input of a join only the latest rows are looked at, for no others can still meet new ones."""
     looks_near = view.node == "join" or view.nearby > 0
-    return looks_near and view.of_streams and len(held(view)) == len(view.met)
+    return looks_near and view.in_time and len(held(view)) == len(view.met)
 
 
 def in_memory(view: View, catalog: Catalog) -> list[str]:
     """Which rows of its inputs a join has in memory."""
+    called = {each.input: each.name for each in view.sides if _base(each) in view.timed}
+    names = {input: called.get(input) or _name(catalog, id) for input, id in view.met.items()}
     lines = []
-    for input, since in held(view).items() if (view.node == "join" or view.nearby) and view.of_streams else ():
+    for input, since in held(view).items() if (view.node == "join" or view.nearby) and view.in_time else ():
         # Whether a row has no partner, rows of its own stream say as well.
-        others = words([catalog.stream(id).name for name, id in view.met.items() if view.nearby or name != input])
+        others = words([name for each, name in names.items() if view.nearby or each != input])
         behind = f"{duration_text(-since)} behind" if since < 0 else "not behind"
         if since > 0:
             behind = f"{duration_text(since)} ahead of"
         lines.append(
-            f"rows of {catalog.stream(view.met[input]).name} are in memory if they are {behind} the progress of "
+            f"rows of {names[input]} are in memory if they are {behind} the progress of "
             f"{others} at the most; a row that is later than that finds "
             + ("none (LATE DROP)" if view.late == "drop" else "its partners in the ledger")
         )
@@ -47,11 +49,12 @@ def unbounded(view: View) -> list[str]:
     """What there is to say of a join that looks at all rows of its inputs, however old, and what would bound it."""
     if not view.node or len(view.sides) < 2 or bounded(view) or _window_by_window(view):
         return []
-    own = [each.name for each in view.sides if _base(each) not in view.streams and _base(each) not in view.through]
+    known = {**view.streams, **view.through, **view.timed}
+    own = [each.name for each in view.sides if _base(each) not in known]
     if own:
         return [
             f"UNBOUNDED: all rows of {words(own)} are looked at, however old: what has an answer of its own is bounded"
-            " by no condition on times, nor by a TOLERANCE"
+            " by a condition on its event times, and here it shows none"
         ]
     pair = _far(view)
     return [f"UNBOUNDED: {_what_bounds(*pair)}"] if pair is not None else _grouped(view)
@@ -66,6 +69,10 @@ def _what_bounds(one: Side, other: Side) -> str:
         return (
             f"{met}{words(timeless)} {have} no event time that could bound that: declare one first, WATERMARK FOR a"
             " column of times, and then say how far apart these times may be"
+        )
+    if one.versions or other.versions:
+        return (
+            f"{met}TOLERANCE INTERVAL 1 HOUR bounds that, where the times that it compares are the event times of both"
         )
     first, second = (f"{each.name}.{each.time}" for each in (one, other))
     return (
@@ -111,6 +118,12 @@ def _bound_to(view: View, input: str) -> set[str]:
             if found & {each.one, each.other}:
                 found |= {each.one, each.other}
     return found
+
+
+def _name(catalog: Catalog, id: str) -> str:
+    found = catalog.objects[id]
+    assert isinstance(found, Stream | View)
+    return found.name
 
 
 def _base(side: Side) -> str:

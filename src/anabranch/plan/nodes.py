@@ -27,6 +27,7 @@ from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.local import local_text
 from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
+from anabranch.plan.records import count_records
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
@@ -54,6 +55,8 @@ def plan(
     if feed or asks(text, catalog, query) or query.emits:
         text, query = _with_keys(text, query, catalog, world)
     text, query, included = include_views(*flat(text, query, catalog), catalog)
+    text, query, more = count_records(text, query, catalog, world.analyze, fields)
+    included = (*included, *(id for id in more if id not in included))
     raised = raise_joins(text, query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
@@ -103,7 +106,8 @@ def _planned(
         if emission is None:
             return planned
         if view.direct and view.blocks[0].windows is not None and _on_event_time(planned, catalog):
-            shown = replace(view, late=emission.late, times=_window_columns(view), budget=_budget(emission))
+            start = next((each.name for each in view.direct if each.kind == "window_start"), "")
+            shown = replace(view, late=emission.late, times=_window_columns(view), budget=_budget(emission), time=start)
             return replace(planned, view=shown)
     emit = "feed" if feed or emission is not None else "read"
     tree = Tree(text, catalog, world, id, name, start)
@@ -260,7 +264,7 @@ class Tree:
                     "leave LATE DROP out: what comes late finds its partners in the ledger; or join without OUTER,"
                     " SEMI and ANTI",
                 )
-            if emission.late == "drop" and not (view.node == "join" and bounded(view)):
+            if emission.late == "drop" and not (view.node == "join" and view.of_streams and bounded(view)):
                 raise refuse(
                     self.text,
                     emission.span,
@@ -377,7 +381,8 @@ def _renamed(view: View, fields: tuple[Field, ...]) -> View:
         )
         meets = replace(meets, behind=behind, closes=closes, ends=tuple(names.get(name, name) for name in meets.ends))
     ends = view.ends.renamed(lambda name: names.get(name, name)) if view.ends is not None else None
-    return replace(view, fields=fields, keys=keys, times=times, direct=direct, meets=meets, ends=ends)
+    time = names.get(view.time, view.time)
+    return replace(view, fields=fields, keys=keys, times=times, direct=direct, meets=meets, ends=ends, time=time)
 
 
 def _by_live_keys(view: View) -> View:

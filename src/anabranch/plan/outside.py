@@ -6,6 +6,10 @@ becomes a node that keeps each row of orders with the list of the customers that
 
     FROM `@v:node` o LEFT JOIN LATERAL inline(o._matches_0) c ON c.id = o.customer AND c.since < o.ts
 
+Of a LEFT SEMI or ANTI JOIN the list is enough: whether one of it fits is asked row by row,
+
+    FROM `@v:node` o JOIN LATERAL inline(CASE WHEN exists(o._matches_0, c -> c.id = o.customer) THEN array(...) END)
+
 The table is asked by what `questions` finds in the conditions; Spark computes all of them over what was found.
 """
 
@@ -14,20 +18,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from anabranch.plan.bands import place_of
 from anabranch.plan.bind import Binder, refuse
-from anabranch.plan.catalog import ASKED, Ask, Catalog, Field, Stream, Table, View
+from anabranch.plan.catalog import ASKED, Ask, Catalog, Field, Stream, Table, View, leading_time
 from anabranch.plan.keys import INNER, Input
 from anabranch.plan.questions import Found, Questions, shared_names
 from anabranch.plan.windows import needs_numbers
+from anabranch.sql.calls import chains
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
-from anabranch.sql.splice import Edit
+from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import Query, Relation, Select
 
 if TYPE_CHECKING:
     from anabranch.plan.build import Build
 
 LEFT = ("LEFT JOIN", "LEFT OUTER JOIN")
+SEMI, ANTI = ("LEFT SEMI JOIN", "SEMI JOIN"), ("LEFT ANTI JOIN", "ANTI JOIN")
 MATCHES = "_matches_{}"
+HALF = "__half"
 
 
 def asked_table(binder: Binder, relation: Relation) -> Table | None:
@@ -100,7 +108,8 @@ class _Placing:
 
     def check(self, index: int, table: Table) -> None:
         relation = self.select.relations[index]
-        if index == 0 or relation.join not in (*INNER, *LEFT) or self.select.lateral or relation.reshaped:
+        joins = (*INNER, *LEFT, *SEMI, *ANTI)
+        if index == 0 or relation.join not in joins or self.select.lateral or relation.reshaped:
             raise refuse(
                 self.text,
                 relation.span,
@@ -151,11 +160,47 @@ class _Placing:
         name = build.put(relation, node)
         for (index, table), ask in zip(tables.items(), asked, strict=True):
             other = self.select.relations[index]
+            build.tree.joined.append(other.span)
+            if other.join in (*SEMI, *ANTI):
+                build.edits += self._half(index, f"{quote_name(name)}.{quote_name(ask.into)}")
+                continue
             alias = "" if other.alias is not None else f" AS {quote_name(other.exposed or table.name)}"
             build.edits.append(Edit(other.span, f"LATERAL inline({quote_name(name)}.{quote_name(ask.into)}){alias}"))
             if other.condition is not None and other.condition_tokens[0].upper == "USING":
                 build.edits.append(Edit(other.condition, "ON true"))
-            build.tree.joined.append(other.span)
+
+    def _half(self, index: int, matches: str) -> Iterator[Edit]:
+        """What stands for a SEMI or ANTI JOIN: one row for each that has a match, or has none; it shows nothing."""
+        relation = self.select.relations[index]
+        if relation.condition is None or relation.alias_columns:
+            raise refuse(self.text, relation.span, "a table that is asked is joined on its own columns", "say ON")
+        holds = f"size({matches}) > 0"  # the columns of USING were asked by, all of them
+        if relation.condition_tokens[0].upper == "ON":
+            holds = f"exists({matches}, {quote_name(relation.exposed or '')} -> {self._over_match(index)})"
+        sign = "" if relation.join in SEMI else "NOT "
+        row = f"CASE WHEN {sign}coalesce({holds}, false) THEN array(named_struct('{HALF}', true)) END"
+        yield Edit(self._words(relation), "JOIN")
+        yield Edit(relation.span, f"LATERAL inline({row}) AS `{HALF}_{index}`")
+        if relation.alias_span is not None:
+            yield Edit(relation.alias_span, "")
+        yield Edit(relation.condition, "ON true")
+
+    def _over_match(self, index: int) -> str:
+        """The condition of a join with the columns of the table as those of a match that has its name."""
+        tokens = self.select.relations[index].condition_tokens[1:]
+        exposed = quote_name(self.select.relations[index].exposed or "")
+        bare = [
+            Edit(Span(each.span.start, each.span.start), f"{exposed}.")
+            for each in chains(tokens)
+            if len(each.parts) == 1 and (place_of((each.parts[0].lower(),), self.inputs) or (None,))[0] == index
+        ]
+        return splice(self.text, Span(tokens[0].start, tokens[-1].end), bare).text
+
+    def _words(self, relation: Relation) -> Span:
+        """The words of a join in front of its relation."""
+        before = [token for token in tokenize(self.text) if token.end <= relation.span.start]
+        words = len(relation.join.split())
+        return Span(before[-words].start, before[-1].end)
 
     def _node(
         self, relation: Relation, asked: tuple[Ask, ...], tables: dict[str, str], named: dict[int, Table]
@@ -197,6 +242,7 @@ class _Placing:
             f"{relation.exposed or known.name} with {', '.join(table.name for table in named.values())}",
             f"SELECT * FROM {quote_name(placeholder)}", (*known.fields, Field(ASKED, "bigint"), *lists), (), None,
             streams, tables, views, "feed", tree.start, node="lookup", owner="?", times=times, clock=clock, asks=asked,
+            time=leading_time(known.fields, times),
         )  # fmt: skip
         tree.nodes.append(view)
         return view
@@ -250,11 +296,14 @@ class _Placing:
                 )  # fmt: skip
 
     def _everything(self) -> Iterator[str]:
-        shared = [name for index in range(len(self.inputs)) for name in shared_names(self.select.relations[index])]
+        relations = self.select.relations
+        shared = [name for index in range(len(self.inputs)) for name in shared_names(relations[index])]
         for name in dict.fromkeys(shared):
             owner = next(index for index, each in enumerate(self.inputs) if name in each.columns)
             yield self._qualified(owner, name)
         for index in range(len(self.inputs)):
+            if relations[index].join in (*SEMI, *ANTI):
+                continue
             for name in self._columns(index):
                 if name.lower() not in shared:
                     yield self._qualified(index, name)

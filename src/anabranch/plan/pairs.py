@@ -52,7 +52,9 @@ def worth_it(select: Select, owner: Query, inputs: Sequence[Input], view: View) 
     if any(each.relation.window is not None and not each.relation.window.by_row for each in inputs):
         return False
     joined = replace(view, node="join", nearby=0)
-    return len(view.sides) > 1 and bounded(joined) and (view.node == "whole" or bool(unbounded(view)))
+    return (
+        len(view.sides) > 1 and view.of_streams and bounded(joined) and (view.node == "whole" or bool(unbounded(view)))
+    )
 
 
 class _Unfit(Exception):

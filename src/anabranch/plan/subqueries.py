@@ -260,10 +260,13 @@ class _Rewrite:
     def edits(self) -> Iterator[Edit]:
         asked = self.asked
         inner = asked.inner
-        if inner.emits or inner.ctes or inner.dropped or not self._live(inner.relations()):
+        asks = any(asked_table(self.binder, each) is not None for each in inner.relations())
+        if inner.emits or inner.ctes or inner.dropped or not (asks or self._live(inner.relations())):
             raise Unfit
-        if any(asked_table(self.binder, each) is not None for each in (*inner.relations(), *self.select.relations)):
+        if any(asked_table(self.binder, each) is not None for each in self.select.relations):
             raise Unfit
+        if asks and (asked.kind == "value" or len(list(inner.relations())) > 1 or _simple(inner) is None):
+            raise Unfit  # a table outside is asked for its rows, one by one
         if asked.kind == "value":
             joined, word = self._value(), _LEFT
         else:

@@ -11,6 +11,12 @@ is rewritten to
 and so is `JOIN quotes FOR SYSTEM_TIME AS OF t.ts AS q ON ...`, where the event time of `quotes` stands for `q.ts`. Of
 versions of one time all but the last end when they begin, so that one of them is left. What is added is no column of
 the answer: a star leaves it out.
+
+With TOLERANCE a version that the next one does not follow in that time needs no end, and gets none:
+
+    CASE WHEN LEAD(q.ts) OVER (...) <= q.ts + INTERVAL 5 MINUTES THEN LEAD(q.ts) OVER (...) END AS __until1
+
+so that a new version says nothing about those that are further from it.
 """
 
 from __future__ import annotations
@@ -22,7 +28,7 @@ from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.calls import chains, closing, conjuncts
 from anabranch.sql.clauses import Block, find_blocks
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, SYMBOL, Span, Token
+from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, SYMBOL, Span, Token, normal_form
 from anabranch.sql.relations import at_moment, take_alias
 from anabranch.sql.splice import Edit
 from anabranch.sql.terms import JOIN_WORDS, ends_value, meant, misspelt, take_expression
@@ -475,21 +481,43 @@ class _Made:
         """What stands before the relation of the versions."""
         time = self._time(inside=True)
         keys_at = _span(self.join.using) if self.join.using else None
-        pieces: list[Piece] = [("(SELECT ", None), (f"{self.name}.*", keys_at)]
+        pieces: list[Piece] = [("(SELECT ", None)]
+        if self.join.moment:  # in front of others that are event times too: versions are found by this one
+            pieces += [*time, (f" AS {self.since}, ", None)]
+        pieces.append((f"{self.name}.*", keys_at))
         if self.own_keys:
             pieces.append((f" EXCEPT ({', '.join(key for key, _ in self.own_keys)})", keys_at))
         for key, (_, own) in zip(self.join.using, self.own_keys, strict=True):
             pieces += [(f", {self.name}.{key.text}", key.span), (f" AS {own}", None)]
-        if self.join.moment:
-            pieces += [(", ", None), *time, (f" AS {self.since}", None)]
-        pieces += [(", LEAD(", None), *time, (") OVER (", None)]
+        next_one = self._next(time)
+        limit = self._limit(time)
+        if not limit:
+            return [*pieces, (", ", None), *next_one, (f" AS {self.until} FROM ", None)]
+        sign = ">=" if self._backwards else "<="
+        pieces += [(", CASE WHEN ", None), *next_one, (f" {sign} ", None), *limit, (" THEN ", None), *next_one]
+        return [*pieces, (f" END AS {self.until} FROM ", None)]
+
+    @property
+    def _backwards(self) -> bool:
+        return self.match is not None and self.match.sign[0] == "<"
+
+    def _limit(self, time: list[Piece]) -> list[Piece]:
+        """The time up to which a version can be in force at all: when the next one begins counts no later."""
+        if self.join.tolerance:
+            return [*time, (f" {'-' if self._backwards else '+'} ", None), self._piece(self.join.tolerance)]
+        left = self.match.left if self.match is not None else self.join.moment
+        same = [each for each in self.bound if normal_form(list(each.left)) == normal_form(list(left))]
+        return [(_span(same[0].right).of(self.text), _span(same[0].right))] if same else []
+
+    def _next(self, time: list[Piece]) -> list[Piece]:
+        """When the version behind one begins."""
+        pieces: list[Piece] = [("LEAD(", None), *time, (") OVER (", None)]
         keys: list[list[Piece]] = [[self._piece(each)] for each in self.partition]
         keys += [[(f"{self.name}.{key.text}", key.span)] for key in self.join.using]
         for index, each in enumerate(keys):
             pieces += [("PARTITION BY " if index == 0 else ", ", None), *each]
-        backwards = self.match is not None and self.match.sign[0] == "<"
         pieces += [(" ORDER BY " if keys else "ORDER BY ", None), *time]
-        return [*pieces, (f"{' DESC' if backwards else ''}) AS {self.until} FROM ", None)]
+        return [*pieces, (f"{' DESC' if self._backwards else ''})", None)]
 
     def _behind(self) -> list[Piece]:
         """The conditions that are added."""

@@ -1,0 +1,44 @@
+"""The rows that a record of several streams is made of, by their numbers, and the order in which such records came.
+
+A record comes with the last of its rows. Of those that come with the same row, the first is the one whose other rows
+have the lowest numbers, in the order in which the query names their streams.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from anabranch.sql.lexer import quote_name
+from anabranch.sql.syntax import Select
+
+#: The column with the numbers of the rows of a stream, of which a query may read several.
+PART = "__part{}_{}"
+_PART = re.compile(r"__part\d+_(.+)")
+
+
+def parts_of(names: Sequence[str]) -> dict[str, str]:
+    """The columns that hold the numbers of rows, and the ids of their streams.
+
+    >>> parts_of(["__r0", "__part0_bids", "__part1_asks"])
+    {'__part0_bids': 'bids', '__part1_asks': 'asks'}
+    """
+    return {name: found[1] for name in names if (found := _PART.fullmatch(name)) is not None}
+
+
+def gives_records(select: Select) -> bool:
+    """Whether a SELECT is one whose rows are counted."""
+    return bool(parts_of([item.alias for item in select.items if item.alias is not None]))
+
+
+def order_sql(parts: Sequence[str], places: Sequence[str]) -> list[str]:
+    """What sorts records by when they came: the place of the last row of each, then the numbers of all.
+
+    `places` are those of the runs that the rows of each part came with, among the runs of all streams.
+    """
+    rows = [quote_name(name) for name in parts]
+    found = [
+        f"CASE WHEN {row} IS NOT NULL THEN named_struct('run', {place}, 'row', {row}) END"
+        for row, place in zip(rows, places, strict=True)
+    ]
+    return [f"array_max(array({', '.join(found)}))", *(f"{row} NULLS LAST" for row in rows)]

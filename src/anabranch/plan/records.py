@@ -1,0 +1,313 @@
+"""Records that a trigger counts one by one, where they come from several streams: those of joins and of UNION ALL.
+
+    SELECT a.k, sum(b.v) AS v FROM a JOIN b ON a.id = b.id GROUP BY a.k TRIGGER COUNTING 3
+
+is planned as
+
+    SELECT `__r0` AS `k`, sum(`__r1`) AS v FROM
+      (SELECT `a`.`k` AS `__r0`, `b`.`v` AS `__r1`, `a`._row_num AS `__part0_a`, `b`._row_num AS `__part1_b`
+       FROM a JOIN b ON a.id = b.id) AS `__records`
+    GROUP BY `__r0` TRIGGER COUNTING 3
+
+so that each record is a row of the query inside, and knows the numbers of the rows that it is made of: it comes when
+the last of them does. Common table expressions, and views that show all records of their streams, are put in their
+places. Whatever gives a row and takes it back, or makes one of several, has no such records, and the query stays as
+it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+from anabranch.errors import AnabranchError
+from anabranch.plan.bind import Binder, Reference
+from anabranch.plan.blocks import Analyze, aggregates_in
+from anabranch.plan.catalog import ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Rows, Stream, Table, View
+from anabranch.plan.flat import read_names, without_unread
+from anabranch.plan.inside import Body, Inside, columns_of, qualified, relations_under, using
+from anabranch.plan.keys import INNER, limited
+from anabranch.plan.parts import PART
+from anabranch.plan.rewriting import rewritten
+from anabranch.plan.scope import Unfit
+from anabranch.plan.windows import needs_numbers
+from anabranch.sql.calls import aggregate_calls, clock_calls, generators
+from anabranch.sql.cursor import MAX_QUERIES
+from anabranch.sql.lexer import Span, quote_name, tokenize
+from anabranch.sql.parser import parse
+from anabranch.sql.splice import Edit
+from anabranch.sql.syntax import CreateView, Item, Query, Relation, Select, SelectStatement, SetOperation
+
+
+def count_records(
+    text: str, query: Query, catalog: Catalog, analyze: Analyze, fields: Sequence[Field]
+) -> tuple[str, Query, tuple[str, ...]]:
+    """The query with the records that its triggers count in queries of their own, and the ids of views in these.
+
+    `fields` are the columns of the whole query: where it would have others, it stays as it is.
+    """
+    included: list[str] = []
+    for index in range(len(_counted(query))):
+        try:
+            made = _Counting(text, query, index, catalog)
+            _check(made, analyze, fields)
+        except (Unfit, AnabranchError):  # what is wrong with the query itself is found where it is planned
+            continue
+        text, query = made.text, made.query
+        included += made.included
+    return text, query, tuple(dict.fromkeys(included))
+
+
+def _counted(query: Query) -> list[Query]:
+    """The queries whose triggers count records."""
+    found = [each for each in query.queries() if each.emission is not None and isinstance(each.body, Select)]
+    return [each for each in found if each.emission is not None and (each.emission.counting or 1) > 1]
+
+
+class _Counting:
+    """One query with such a trigger, in other words."""
+
+    def __init__(self, text: str, query: Query, index: int, catalog: Catalog) -> None:
+        self.text = text
+        self.query = query
+        self.index = index
+        self.catalog = catalog
+        self.included: list[str] = []
+        self._fit()
+        before = read_names(query)
+        for _ in range(MAX_QUERIES):
+            edits = list(self._named(self.select))
+            if not edits:
+                break
+            self._rewrite(edits)
+        if len(self.select.relations) > 1 or self.select.relations[0].subquery is None:
+            self._rewrite(Inside(self.select, self.owner, self.binder).edits())
+        self._rewrite(_Parts(self).edits())
+        self.text, self.query = without_unread(self.text, self.query, before)
+
+    @property
+    def owner(self) -> Query:
+        return _counted(self.query)[self.index]
+
+    @property
+    def select(self) -> Select:
+        body = self.owner.body
+        assert isinstance(body, Select)
+        return body
+
+    @property
+    def binder(self) -> Binder:
+        return Binder(self.text, self.catalog, self.query)
+
+    def _rewrite(self, edits: Iterator[Edit] | Sequence[Edit]) -> None:
+        self.text, self.query = rewritten(self.text, self.query, list(edits))
+
+    def _fit(self) -> None:
+        select, owner = self.select, self.owner
+        if not (select.group or aggregates_in(select, owner) or limited(owner)) or select.distinct:
+            raise Unfit
+        if select.lateral or select.tail or select.subqueries or any(item.star for item in select.items):
+            raise Unfit
+        if any(clock_calls(tokenize(select.span.of(self.text)))):
+            raise Unfit
+        if len(select.relations) == 1:
+            reference = self.binder.resolve(select.relations[0])
+            if reference is not None and reference.kind != "view" and not _in_several_windows(select):
+                raise Unfit  # the rows of one stream are in their order anyway
+
+    # ---- names of queries
+
+    def _named(self, select: Select) -> Iterator[Edit]:
+        """The queries behind the names of common table expressions and views, in their places."""
+        binder = self.binder
+        for relation in relations_under(select):
+            _check_plain(relation)
+            if relation.kind != "name" or relation.name is None:
+                continue
+            reference = binder.resolve(relation)
+            if reference is None:
+                inner = self._cte(relation.name.last.lower())
+            elif reference.kind == "view":
+                inner = self._view(reference)
+            else:
+                continue
+            # A window function stands around the name, and its windows are called like what they are of.
+            name = f" AS {quote_name(relation.exposed or '')}" if relation.alias is None else ""
+            yield Edit(relation.name.span, f"({inner})", relation.span)
+            yield Edit(Span(relation.span.end, relation.span.end), name, relation.span)
+
+    def _cte(self, name: str) -> str:
+        named = [
+            (inner, columns)
+            for each in self.query.queries()
+            for (cte, inner), columns in zip(each.ctes, each.cte_columns, strict=True)
+            if cte.lower() == name
+        ]
+        if len(named) != 1 or named[0][1]:
+            raise Unfit
+        return named[0][0].span.of(self.text)
+
+    def _view(self, reference: Reference) -> str:
+        """The query of a view that shows each record that its streams ever made."""
+        view = self.catalog.objects[reference.target]
+        assert isinstance(view, View)
+        if view.emit not in ("read", "feed") or view.stream or view.tables or view.start != "beginning":
+            raise Unfit
+        rows = self.catalog[view.rows] if view.rows is not None else None
+        if isinstance(rows, Rows) and rows.statics:
+            raise Unfit
+        if any(self.catalog.stream(id).kept_since != 0 for id in self.catalog.sources_of(view)):
+            raise Unfit
+        (statement,) = parse(view.sql)
+        assert isinstance(statement, CreateView | SelectStatement)
+        query = statement.query
+        taken = self.query.cte_names()
+        names = {each.name.last.lower() for each in query.relations() if each.name is not None}
+        if query.ctes or query.order is not None or names & taken:
+            raise Unfit
+        self.included.append(view.id)
+        return query.body.span.of(statement.text)
+
+
+def _in_several_windows(select: Select) -> bool:
+    """Whether a row of a stream can be in a group more than once: windows that overlap do not keep groups apart."""
+    (relation,) = select.relations
+    grouped = {token.name.lower() for group in select.group for token in group.tokens if token.is_name}
+    return relation.window is not None and relation.window.kind != "tumble" and not grouped & set(WINDOW_COLUMNS)
+
+
+def _check_plain(relation: Relation) -> None:
+    changed = relation.alias_columns or relation.reshaped or relation.refreshable or relation.current
+    if changed or relation.version is not None or relation.provisional or "NATURAL" in relation.join:
+        raise Unfit
+    window = relation.window
+    if window is not None and (not window.by_row or needs_numbers(window) or window.pairs != "none" or window.block):
+        raise Unfit
+
+
+class _Parts:
+    """What adds the numbers of rows to the queries that records come from."""
+
+    def __init__(self, counting: _Counting) -> None:
+        self.counting = counting
+        self.text = counting.text
+        self.binder = counting.binder
+        self.numbers = count()
+        self.streams: dict[int, str] = {}  # the columns for streams, by the places of these in the text
+        self.columns: dict[Span, list[str]] = {}  # those of queries
+
+    def edits(self) -> Iterator[Edit]:
+        (relation,) = self.counting.select.relations
+        if relation.subquery is None:
+            raise Unfit
+        yield from self._edits(relation.subquery, self._found(relation.subquery))
+
+    def _found(self, body: Body) -> list[str]:
+        """The columns that a query gets; it must make a record, or none, of one row of each of its streams."""
+        if isinstance(body, Query):
+            if body.ctes or body.order is not None or body.emission is not None:
+                raise Unfit
+            return self._found(body.body)
+        if isinstance(body, SetOperation):
+            for one, other in zip(body.operands, body.operands[1:], strict=False):
+                between = [token.upper for token in tokenize(self.text[one.span.end : other.span.start])[:-1]]
+                if [word for word in between if word.isalpha()] != ["UNION", "ALL"]:
+                    raise Unfit
+            found = [column for operand in body.operands for column in self._found(operand)]
+        elif isinstance(body, Select):
+            found = self._of_select(body)
+        else:
+            raise Unfit
+        self.columns[body.span] = found
+        return found
+
+    def _of_select(self, select: Select) -> list[str]:
+        if select.distinct or select.group or select.having or select.tail or select.lateral or select.subqueries:
+            raise Unfit
+        for item in select.items:
+            over = any(token.upper == "OVER" for token in item.tokens)
+            if over or any(aggregate_calls(item.tokens)) or any(generators(item.tokens)):
+                raise Unfit
+        found: list[str] = []
+        for index, relation in enumerate(select.relations):
+            here = self._of_relation(relation)
+            # A row of a static table may be missing where the rows on its left are there.
+            joins = (*INNER, "LEFT JOIN", "LEFT OUTER JOIN") if not here and index and found else INNER
+            if relation.join not in joins:
+                raise Unfit
+            found += here
+        if not found:
+            raise Unfit
+        return found
+
+    def _of_relation(self, relation: Relation) -> list[str]:
+        _check_plain(relation)
+        if relation.subquery is not None:
+            return self._found(relation.subquery)
+        reference = self.binder.resolve(relation)
+        target = self.binder.catalog.objects.get(reference.target) if reference is not None else None
+        if isinstance(target, Stream):
+            name = PART.format(next(self.numbers), target.id)
+            self.streams[relation.span.start] = name
+            return [name]
+        if not isinstance(target, Table) or target.asked:
+            raise Unfit
+        return []
+
+    def _edits(self, body: Body, wanted: Sequence[str]) -> Iterator[Edit]:
+        """Have a query give the columns that are wanted, those of others empty."""
+        if isinstance(body, Query):
+            yield from self._edits(body.body, wanted)
+        elif isinstance(body, SetOperation):
+            for operand in body.operands:
+                yield from self._edits(operand, wanted)
+        elif isinstance(body, Select):
+            own = self.columns[body.span]
+            sources: dict[str, str] = {}
+            for relation in body.relations:
+                if relation.subquery is not None:
+                    yield from self._edits(relation.subquery, self._given(relation.subquery))
+                elif relation.span.start in self.streams:
+                    row = f"{quote_name(relation.exposed or '')}.{ROW_NUM}"
+                    sources[self.streams[relation.span.start]] = row
+            found = [sources.get(name, quote_name(name)) if name in own else "CAST(NULL AS BIGINT)" for name in wanted]
+            items = [f"{row} AS {quote_name(name)}" for row, name in zip(found, wanted, strict=True)]
+            for item in body.items[:-1]:
+                if item.star:
+                    yield Edit(item.span, self._starred(item, body), item.span)
+            last = body.items[-1]
+            shown = self._starred(last, body) if last.star else last.span.of(self.text)
+            yield Edit(last.span, f"{shown}, {', '.join(items)}", last.span)
+
+    def _given(self, body: Body) -> list[str]:
+        return self._given(body.body) if isinstance(body, Query) else self.columns[body.span]
+
+    def _starred(self, item: Item, select: Select) -> str:
+        """The columns that * stands for, one by one: what is added is none of them."""
+        if using(select.relations):
+            raise Unfit
+        star = next(index for index, token in enumerate(item.tokens) if token.text == "*")
+        qualifier = item.tokens[0].name.lower() if star else None
+        found = [
+            qualified(relation, name)
+            for relation in select.relations
+            if qualifier is None or (relation.exposed or "").lower() == qualifier
+            for name in columns_of(relation, self.binder)
+            if name.lower() not in item.left_out
+        ]
+        if not found:
+            raise Unfit
+        return ", ".join(found)
+
+
+def _check(made: _Counting, analyze: Analyze, fields: Sequence[Field]) -> None:
+    """Whether Spark takes the query like this, and gives it the columns that it had."""
+    bound = made.binder.bind()
+    schemas: dict[str, tuple[Field, ...]] = {}
+    for placeholder, reference in bound.references.items():
+        found = made.catalog.objects.get(reference.target)
+        if not isinstance(found, Stream | Table | View):
+            raise Unfit
+        schemas[placeholder] = found.seen_as(placeholder) if isinstance(found, Stream) else found.fields
+    if [field.type for field in analyze(bound.text.text, schemas)] != [field.type for field in fields]:
+        raise Unfit
