@@ -60,6 +60,12 @@ def test_importing_the_package_costs_nothing() -> None:
     assert done.stdout == f"{anabranch.__version__} []\n"
 
 
+def test_a_session_is_the_first_thing_that_is_imported() -> None:
+    """Modules that need each other hide it as long as another one is imported before them, as in all other tests."""
+    done = python("import anabranch; print(anabranch.connect.__name__)")
+    assert done.stdout == "connect\n", done.stderr
+
+
 def test_errors_can_be_had_from_the_package() -> None:
     assert anabranch.SqlError.__mro__[1] is anabranch.AnabranchError
     assert "connect" in dir(anabranch)

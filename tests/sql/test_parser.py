@@ -308,6 +308,16 @@ def test_lateral_views_have_names_with_commas() -> None:
     assert found.lateral and len(found.relations) == 1 and found.where is not None
 
 
+def test_what_is_lateral_is_known_by_relation() -> None:
+    found = select("SELECT * FROM a, LATERAL (SELECT a.x) b LEFT JOIN LATERAL (SELECT a.y) c ON true JOIN d USING (k)")
+    assert found.lateral and [each.lateral for each in found.relations] == [False, True, True, False]
+
+
+def test_a_relation_is_reshaped_again_and_again() -> None:
+    found = relation("t PIVOT (max(v) AS v FOR k IN ('a' AS a, 'b' AS b)) UNPIVOT (v FOR k IN (a, b)) AS u")
+    assert found.reshaped and found.exposed == "u"
+
+
 def test_as_of() -> None:
     found = relation("v AS OF VERSION 17 AS x")
     assert (found.version, found.alias) == (17, "x")

@@ -167,7 +167,9 @@ def _write(export: Export, rows: pa.Table, file: IO[bytes]) -> None:
     if export.format == "parquet":
         import pyarrow.parquet as pq
 
-        pq.write_table(rows, file)
+        from anabranch.ledger.tables import with_statistics
+
+        pq.write_table(rows, file, write_statistics=with_statistics(rows.schema))
         return
     import pyarrow as pa
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -68,7 +69,8 @@ class Frames:
         key = tuple(fields)
         if key not in self._empty:
             items = ", ".join(f"CAST(NULL AS {field.type}) AS {quote_name(field.name)}" for field in key)
-            self._empty[key] = self.spark.sql(f"SELECT {items} WHERE false") if key else self.spark.range(0).select()
+            # Not WHERE false: Spark would try what is made of these columns on NULL, and some of it fails for that.
+            self._empty[key] = self.spark.sql(f"SELECT {items} LIMIT 0") if key else self.spark.range(0).select()
         return self._empty[key]
 
     def analyze(self, text: str, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
@@ -173,6 +175,18 @@ def _arrow_type(kind: DataType) -> Any:
     if type(kind) not in simple:
         raise WrongType(f"the type {kind.simpleString()} cannot be kept in a table", hint="cast it to another type")
     return simple[type(kind)]
+
+
+def hashable(value: Any) -> Any:
+    """A value that rows can be counted or found by, and that Arrow takes for the same value.
+
+    Lists, structs and maps are tuples, and what is not a number is one object: it equals itself alone.
+    """
+    if isinstance(value, dict):
+        return tuple(hashable(each) for each in value.values())
+    if isinstance(value, list | tuple):
+        return tuple(hashable(each) for each in value)
+    return math.nan if isinstance(value, float) and value != value else value
 
 
 def translate(

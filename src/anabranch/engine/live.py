@@ -19,7 +19,7 @@ from anabranch.engine.capture import PAUSE, Capture
 from anabranch.engine.core import Core
 from anabranch.engine.define import Definer, stream_locks
 from anabranch.engine.feed import Batch, Feed
-from anabranch.engine.frames import arrow_schema, translate
+from anabranch.engine.frames import arrow_schema, hashable, translate
 from anabranch.engine.tables import VERSION
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Field, View
@@ -216,14 +216,3 @@ class Live(Following):
             if self.view.id in catalog.objects:
                 self.core.ledger.commit(self.definer.drop_draft(catalog, catalog.view(self.view.id)))
         self.view = None
-
-
-def hashable(value: Any) -> Any:
-    """A value that rows can be counted by: lists and structs too, and all that is no number as one."""
-    if isinstance(value, list):
-        return tuple(hashable(each) for each in value)
-    if isinstance(value, dict):
-        return tuple((key, hashable(each)) for key, each in value.items())
-    if isinstance(value, float) and value != value:
-        return "NaN"
-    return value

@@ -26,6 +26,7 @@ from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
 from anabranch.engine import closing, left_out, local, outside, outside_local, read, sessions
 from anabranch.engine.core import Core
+from anabranch.engine.frames import hashable
 from anabranch.engine.late import LateRows, rows_before
 from anabranch.engine.moves import (
     Held,
@@ -350,7 +351,7 @@ class Maintainer:
                 rows = rows.groupBy(*(f"k{index}" for index in range(width))).count() if width else rows
             columns = [column.to_pylist() for column in rows.toArrow().columns]
             for row in zip(*columns, strict=True):
-                records = found.setdefault(row[:width], Records())
+                records = found.setdefault(hashable(row[:width]), Records())
                 records.count += row[width] if view.counted is None else 1
                 if view.counted is not None:
                     records.places.append(row[width])

@@ -31,6 +31,8 @@ SESSION_SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    # Rows that are held in memory are skipped by their lowest and highest values, and NaN is in neither.
+    "spark.sql.inMemoryColumnarStorage.partitionPruning": "false",
 }
 
 

@@ -13,6 +13,7 @@ from anabranch.algebra.windows.costs import Thresholds
 from anabranch.algebra.windows.spans import ENDING, VOLUME, WAS_LARGE, Judging, known_sql
 from anabranch.duck import quoted
 from anabranch.engine.core import Core
+from anabranch.engine.emit import FAR, connection
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.tables import PANE, standing_fields
 from anabranch.engine.warm import Share, file_rows
@@ -86,8 +87,6 @@ def _reached(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> tu
 
 def _known(core: Core, panes: Panes, snapshot: Snapshot, open_after: int | None, *, in_memory: bool) -> pa.Table:
     """What is known of the groups with open windows."""
-    from anabranch.engine.emit import FAR, connection
-
     schema = arrow_schema(_known_fields(panes))
     written = {field["name"] for field in snapshot.schemas.get(panes.id, {"fields": ()})["fields"]}
     if ENDING not in written or (open_after is not None and open_after > FAR):

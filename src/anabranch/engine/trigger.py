@@ -15,7 +15,7 @@ from anabranch.algebra.progress import END
 from anabranch.algebra.rules import highest
 from anabranch.algebra.triggers import IDLE, Decision, Pending, Triggers, decide
 from anabranch.engine.core import Core
-from anabranch.engine.frames import arrow_schema
+from anabranch.engine.frames import arrow_schema, hashable
 from anabranch.engine.moves import KeyBounds, PairBounds, micros
 from anabranch.engine.writing import write_table
 from anabranch.ledger import DataFile, Snapshot
@@ -157,7 +157,7 @@ class Timers:
         for path in snapshot.table_paths(self.core.ledger, view.pending_table):
             columns = [column.to_pylist() for column in parquet.read_table(path).columns]
             for row in zip(*columns, strict=True):
-                key, (records, deadline, armed, event_time, version) = row[:width], row[width:]
+                key, (records, deadline, armed, event_time, version) = hashable(row[:width]), row[width:]
                 if key not in latest or latest[key][0] < version:
                     latest[key] = version, Pending(records, deadline, armed, event_time)
         return {key: state for key, (_, state) in latest.items() if state != IDLE}

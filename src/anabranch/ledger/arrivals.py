@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from anabranch.ledger import files
 from anabranch.ledger.commit import checked
 from anabranch.ledger.records import DataFile, Record, check_table_id
-from anabranch.ledger.tables import DeltaTables, plain_schema
+from anabranch.ledger.tables import DeltaTables, plain_schema, with_statistics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,10 @@ class Arrivals:
             # Without Arrow's own copy of the schema: every reader sees the types that Parquet has. Dictionaries pay for
             # texts alone: of numbers they take as long as all the rest, and hardly a byte less.
             texts = [field.name for field in plain.schema if str(field.type) in ("string", "large_string")]
-            parquet.write_table(plain, path, compression="zstd", store_schema=False, use_dictionary=texts)
+            known = with_statistics(plain.schema)
+            parquet.write_table(
+                plain, path, compression="zstd", store_schema=False, use_dictionary=texts, write_statistics=known
+            )
             return table.num_rows, low, high
 
         return self.write(table_id, write)

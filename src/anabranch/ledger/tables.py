@@ -267,6 +267,18 @@ def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
     return pa.schema(Schema.from_json(json.dumps(schema)).to_arrow())
 
 
+def with_statistics(schema: pa.Schema) -> list[str]:
+    """The columns of which a Parquet file may say the lowest and the highest value.
+
+    Arrow leaves out of these what is not a number (NaN), which is higher than any number; a reader that goes by them
+    skips the rows that have it.
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    return [each.name for each in schema if not types.is_floating(each.type) and not types.is_nested(each.type)]
+
+
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """The schema with types every reader knows: timestamps in microseconds (UTC if they have a zone), no
     dictionaries."""

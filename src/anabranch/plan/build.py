@@ -98,6 +98,9 @@ class Build:
                 return
             if not self.cut and not relation.subquery.emits:
                 return
+            if relation.lateral:  # what it shows depends on the row beside it
+                self.names_inside(relation.subquery)
+                return
             node = self.tree.below(relation.subquery, self.ctes)
         elif relation.kind == "name" and relation.name is not None and len(relation.name.parts) == 1:
             node = self.ctes.get(relation.name.last.lower())
@@ -208,6 +211,11 @@ class Build:
                     found[int(place)] = parts[-1], shift
         return found
 
+    def _looks_aside(self, relation: Relation) -> bool:
+        """Whether a relation reads what changes once for each row of the relations before it."""
+        inner = relation.subquery
+        return relation.lateral and inner is not None and self.tree.reads_live(inner, self.ctes)
+
     def _is_stateless(self, select: Select) -> bool:
         named = [each for each in select.relations if not self._is_cte(each)]
         if any(each.subquery is not None or asked_table(self.binder, each) for each in named):
@@ -226,6 +234,8 @@ class Build:
         keying = find_keys(select, self.query, inputs, self.text, by_key=by_key)
         if not any(not each.static for each in inputs):
             keying = Keying("whole", reason="its FROM clause reads no stream")
+        if any(self._looks_aside(each) for each in select.relations):
+            keying = Keying("whole", reason="a LATERAL subquery looks at a stream for each row")
         partial = select.span in self.tree.partial
         if partial:
             keying = Keying("join")
@@ -608,7 +618,8 @@ class Build:
         ties = self._ties(schemas)
         if self.counted is not None:
             schemas[self.counted] = (*schemas[self.counted], Field(PLACE, "bigint"))
-            takes = [Field(f"__k{index}", "string") for index in range(len(keying.parts))]
+            # Their types are known once this is analysed; a column without one can be compared with any.
+            takes = [Field(f"__k{index}", "void") for index in range(len(keying.parts))]
             schemas[TAKES] = (*takes, Field("__upto", "bigint"))
         fields = tuple(self.tree.world.analyze(plain.text.text, schemas))
         text, ties = checked(
@@ -627,6 +638,8 @@ class Build:
         if keying.every_column:
             names = [each.name for each in fields]
         keys = tuple(Field(name, typed[name]) for name in names)
+        if emit != "read":
+            refuse_keys(self.text, self.query, keys)
         references = plain.references
 
         def of(kind: str) -> dict[str, str]:
@@ -963,6 +976,21 @@ def _own_column(part: KeyPart, index: int, each: Input) -> str | None:
 
 def items(expressions: Sequence[str]) -> str:
     return ", ".join(f"{expression} AS `k{index}`" for index, expression in enumerate(expressions))
+
+
+def refuse_keys(text: str, query: Query, keys: Sequence[Field]) -> None:
+    """What was shown is found again by its keys: they have to be equal to themselves, in a file too."""
+    for key in keys:
+        if "map<" in key.type:
+            what, hint = (
+                f"is a map ({key.type}), and maps cannot be compared",
+                "use map_entries(...) or to_json(...) of it",
+            )
+        elif " collate " in key.type:
+            what, hint = f"has a collation ({key.type}), which files do not keep", "use lower(...) of the text"
+        else:
+            continue
+        raise refuse(text, query.span, f"the changes of this query cannot be kept: its key {key.name} {what}", hint)
 
 
 def _told_apart(text: str, placeholders: Iterable[str]) -> tuple[str, dict[str, str]]:

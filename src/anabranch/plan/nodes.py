@@ -9,6 +9,7 @@ with f the user's own SQL. The nodes below hand their changes up; the last one i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -34,6 +35,9 @@ from anabranch.plan.windows import micros_sql, partitioned
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Emission, Query, Select
+
+#: Columns that are kept with every change.
+_OWN = re.compile(r"_(diff|version|at|k[0-9]+)", re.IGNORECASE)
 
 
 def plan(
@@ -192,6 +196,10 @@ class Tree:
         names = {each.name for each in fields}
         if len(names) != len(fields):
             raise refuse(self.text, query.span, "two columns of it have the same name", "give one of them another name")
+        taken = next((each for each in fields if _OWN.fullmatch(each.name)), None)
+        if taken is not None and emit != "read":
+            what = f"the name {taken.name} is taken: a change has a column of this name beside those of the query"
+            raise refuse(self.text, query.span, what, "give the column another name with AS")
         return replace(_renamed(view, fields), id=self.id, name=self.name, sql=sql, owner=None)
 
     def planned(self, root: View) -> Planned:

@@ -20,6 +20,7 @@ from anabranch.duck import connect, quoted
 from anabranch.errors import SinkError
 from anabranch.ledger import files
 from anabranch.ledger.crash import reach
+from anabranch.ledger.tables import with_statistics
 from anabranch.plan.catalog import Field
 from anabranch.sinks.base import Folder, Owner, explained, repeated, with_version
 
@@ -210,7 +211,7 @@ class DeltaRows(_Delta):
         actions: list[Any] = [RemoveAction(name, True, now) for name in touched]
         if rows.num_rows:
             path = self.folder.path / f"part-{version:012d}-{uuid.uuid4().hex}.parquet"
-            parquet.write_table(rows, path, compression="zstd")
+            parquet.write_table(rows, path, compression="zstd", write_statistics=with_statistics(rows.schema))
             files.sync_file(path)
             stats = json.dumps({"numRecords": rows.num_rows})
             actions.insert(0, AddAction(path.name, path.stat().st_size, {}, now, True, stats))

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from anabranch.errors import SinkError
+from anabranch.ledger.tables import with_statistics
 from anabranch.plan.catalog import Field
 
 #: The key of a Parquet file's own metadata that says what the file holds.
@@ -34,7 +35,8 @@ def encode(table: Any, format: str, said: Mapping[str, Any]) -> bytes:
     if format == "parquet":
         from pyarrow import parquet
 
-        parquet.write_table(table.replace_schema_metadata({METADATA: json.dumps(dict(said)).encode()}), out)
+        marked = table.replace_schema_metadata({METADATA: json.dumps(dict(said)).encode()})
+        parquet.write_table(marked, out, write_statistics=with_statistics(table.schema))
     elif format == "csv":
         from pyarrow import csv
 

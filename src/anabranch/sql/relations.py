@@ -22,8 +22,9 @@ def take_from(cursor: Cursor) -> tuple[list[Relation], bool]:
     lateral = False
     while True:
         if cursor.take(","):
-            lateral = cursor.take("LATERAL") or lateral
-            relations.append(take_relation(cursor, ","))
+            is_lateral = cursor.take("LATERAL")
+            relations.append(replace(take_relation(cursor, ","), lateral=is_lateral))
+            lateral = lateral or is_lateral
         elif cursor.at("LATERAL", "VIEW"):
             lateral = True
             while not cursor.at_end and not _ends_lateral(cursor):
@@ -56,7 +57,7 @@ def _join(cursor: Cursor) -> tuple[Relation, bool]:
     if words[-1] != "JOIN":
         raise cursor.problem("expected JOIN", also=("JOIN",))
     lateral = cursor.take("LATERAL")
-    relation = take_relation(cursor, " ".join(words))
+    relation = replace(take_relation(cursor, " ".join(words)), lateral=lateral)
     if cursor.at("ON") or cursor.at("USING"):
         on = cursor.advance()
         condition = take_expression(cursor, "a join condition")
@@ -94,7 +95,7 @@ def take_relation(cursor: Cursor, join: str) -> Relation:
     else:
         raise cursor.problem("expected a stream, view, table or path")
     relation = _as_of(cursor, relation)
-    if cursor.at("TABLESAMPLE") or cursor.at("PIVOT") or cursor.at("UNPIVOT"):
+    while cursor.at("TABLESAMPLE") or cursor.at("PIVOT") or cursor.at("UNPIVOT"):
         cursor.advance()
         while cursor.current.text != "(" and not cursor.at_end:
             cursor.advance()

@@ -136,6 +136,7 @@ class Relation:
     condition_tokens: tuple[Token, ...] = ()
     alias_columns: tuple[str, ...] = ()  # t(a, b)
     reshaped: bool = False  # TABLESAMPLE, PIVOT or UNPIVOT behind it
+    lateral: bool = False  # the word is before it: a subquery that sees the relations before it
     cte: str | None = None  # the CTE that stood here in its place
     refreshable: Span | None = None  # of the word REFRESHABLE
 

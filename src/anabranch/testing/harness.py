@@ -36,7 +36,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from anabranch.engine.live import hashable
+from anabranch.engine.frames import hashable
 from anabranch.errors import UsageError
 from anabranch.ledger.crash import VARIABLE
 from anabranch.session import Session, connect
@@ -387,6 +387,8 @@ def _same_value(one: Any, other: Any) -> bool:
         return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9) or (math.isnan(one) and math.isnan(other))
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return _same_row(tuple(one), tuple(other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same_value(one[name], other[name]) for name in one)
     return type(one) is type(other) and bool(one == other)
 
 
