@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 
 import pytest
 
-from anabranch.errors import SqlError
+from anabranch.errors import AnabranchError, SqlError
 from anabranch.testing import Harness, assert_same_rows
 
 pytestmark = pytest.mark.spark
@@ -88,3 +88,17 @@ def test_the_time_of_a_short_window_lies_in_it(home: Harness) -> None:
         == sorted((c, *(START + timedelta(microseconds=at + more) for more in (0, 500, 499))) for c, at in wanted)
     )
     assert home.table("outer_one") == sorted((c, START + timedelta(microseconds=at)) for c, at in wanted)
+
+
+@pytest.mark.parametrize(
+    "call", ["LANDMARK(s, ts, INTERVAL 1 SECOND)", "TUMBLE(s, ts, INTERVAL 1 SECOND, FILLED => true)"]
+)
+def test_one_row_of_another_century_is_told_and_does_no_harm(home: Harness, call: str) -> None:
+    home.sql("CREATE STREAM s (x INT, ts TIMESTAMP)")
+    home.sql(f"CREATE VIEW v AS {_counted(call)} EMIT CHANGES")
+    home.insert("s", [(1, START), (2, START + timedelta(seconds=1))])
+    with pytest.raises(AnabranchError, match="more than 5,000,000 windows"):
+        home.insert("s", [(3, datetime(1907, 5, 1))])
+    home.insert("s", [(4, START + timedelta(seconds=3))])
+    right = [1, 2, 2, 3] if call.startswith("LANDMARK") else [0, 1, 1, 1]
+    assert sorted(c for c, *_ in home.query("SELECT c FROM v")) == right

@@ -19,6 +19,7 @@ from anabranch.algebra.windows import (
     time_before_end,
     window_starts_sql,
 )
+from anabranch.algebra.windows.sql import all_between_sql
 from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import NEWEST, WindowSpec
@@ -151,7 +152,7 @@ HERE = "__here"
 def filled_sql(rows: str, window: WindowSpec, *, with_id: bool = False) -> str:
     """A relation of tumbling windows with a row for those without any between the first and the last: all NULL."""
     start = "window_start" if window.rows else "unix_micros(window_start)"
-    every = f"sequence(min({start}), max({start}), CAST({window.size} AS BIGINT))"
+    every = all_between_sql(start, window.size)
     bounds = bounds_sql("start", f"start + {window.size}", window.size, number=window.rows)
     if with_id:
         bounds += f", (start - {_sliding(window).first_start}) div {window.size} AS {ID}"

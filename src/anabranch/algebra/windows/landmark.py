@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from anabranch.algebra.windows.base import Context, Row, Rows, WindowType, positive
-from anabranch.algebra.windows.sql import operand, quotient, shifted
+from anabranch.algebra.windows.sql import all_between_sql, operand, quotient, shifted
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Landmark(WindowType[int]):
         """Each row with all windows from its own on; `__start` is NULL."""
         own = quotient(shifted(operand(rows.value), -self.origin), self.slide)
         opened = f"SELECT {own} AS opened FROM {rows.source} AS __rows"
-        windows = f"SELECT explode(sequence(min(opened), max(opened))) AS wid FROM ({opened})"
+        windows = f"SELECT explode({all_between_sql('opened', 1)}) AS wid FROM ({opened})"
         end = shifted(f"(__windows.wid + 1) * {self.slide}", self.origin)
         return (
             f"(SELECT __rows.*, CAST(NULL AS BIGINT) AS __start, {end} AS __end, __windows.wid AS __wid"

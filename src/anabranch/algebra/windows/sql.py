@@ -47,3 +47,21 @@ def shifted(sql: str, by: int) -> str:
     if by == 0:
         return sql
     return f"{sql} - {-by}" if by < 0 else f"{sql} + {by}"
+
+
+#: More windows than these are not made for the time between two rows.
+MOST_BETWEEN = 5_000_000
+
+
+def all_between_sql(value: str, step: int) -> str:
+    """All values from the lowest of some rows to the highest, an array of BIGINT; an error where they are far too many.
+
+    One row with a wrong year is enough for that, and the memory of the machine is not.
+    """
+    told = (
+        f"there would be more than {MOST_BETWEEN:,} windows between the first row and the last: one of the two is far"
+        " from all others. Leave it out with WHERE in a query around the stream, or make the windows larger"
+    )
+    far = f"max({value}) / {step} - min({value}) / {step} > {MOST_BETWEEN}"
+    every = f"sequence(min({value}), max({value}), CAST({step} AS BIGINT))"
+    return f"CASE WHEN {far} THEN raise_error('{told}') ELSE {every} END"
