@@ -117,7 +117,10 @@ def test_measures_are_chosen_by_letters_and_names(text: str, names: list[str]) -
 def test_wrong_options_are_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, said in (
         (["--only", "a,z"], "no measure z"),
-        (["--only", ","], "the measures are a to f, live, smoothing, nexmark, strategies, joins, epochs and disorder"),
+        (
+            ["--only", ","],
+            "the measures are a to f, live, smoothing, nexmark, strategies, policies, joins, epochs and disorder",
+        ),
         (["--events", "100"], "events are too few"),
         (["--rows", "100"], "too few for 40 files"),
         (["--rows", "-5"], "not a positive number"),
