@@ -52,8 +52,8 @@ ENGINE = "the engine"
 
 def policies(setting: Setting) -> Outcome:
     """(policies) Both questions of slack or punctuation, and two sources."""
-    averages = judged(setting, AVERAGES, run=16)
-    counts = judged(setting, COUNTS, run=60)
+    averages = judged(setting, AVERAGES, run=24)
+    counts = judged(setting, COUNTS, run=100)
     sources = two_sources(setting, rate=8 if setting.brief else 168, groups=5 if setting.brief else 100)
     return Outcome(
         (
@@ -81,7 +81,7 @@ def policies(setting: Setting) -> Outcome:
 
 def judged(setting: Setting, question: Question, run: int) -> dict[str, list[Judged]]:
     """Each policy on the same rows, in runs of so many."""
-    windows, folder = (4 if setting.brief else 50), setting.work / "policies"
+    windows, folder = (4 if setting.brief else 25), setting.work / "policies"
     given = question.given(windows, 0.05 if setting.brief else 1)
     value = "avg(x)" if question.average else "CAST(count(*) AS DOUBLE)"
     hop = f"HOP(s, ts, {_interval(question.windows.slide)}, {_interval(question.windows.size)})"
