@@ -53,11 +53,12 @@ class Arrivals:
         def write(path: Path) -> Written:
             plain = table.cast(plain_schema(table.schema), safe=False)
             # Without Arrow's own copy of the schema: every reader sees the types that Parquet has. Dictionaries pay for
-            # texts alone: of numbers they take as long as all the rest, and hardly a byte less.
+            # texts alone: of numbers they take as long as all the rest, and hardly a byte less. What is written by hand
+            # is small, read often and soon merged, where it is made as small as it can be; here it is to be quick.
             texts = [field.name for field in plain.schema if str(field.type) in ("string", "large_string")]
             known = with_statistics(plain.schema)
             parquet.write_table(
-                plain, path, compression="zstd", store_schema=False, use_dictionary=texts, write_statistics=known
+                plain, path, compression="snappy", store_schema=False, use_dictionary=texts, write_statistics=known
             )
             return table.num_rows, low, high
 
