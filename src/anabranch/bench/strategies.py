@@ -45,7 +45,8 @@ class Shape:
         if strategy == SCAN:
             return f"SELECT {self.aggregate} AS y FROM s"
         windows = f"HOP(s, ts, INTERVAL 1 SECOND, INTERVAL {self.ratio} SECONDS, STRATEGY => '{strategy}')"
-        return f"SELECT k, window_start, {self.aggregate} AS y FROM {windows} GROUP BY k, window_start, window_end"
+        key = "k, " if self.keys != 1 else ""  # one group needs none
+        return f"SELECT {key}window_start, {self.aggregate} AS y FROM {windows} GROUP BY {key}window_start, window_end"
 
 
 def strategies(setting: Setting) -> Outcome:
