@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -141,6 +141,16 @@ def arrow_schema(fields: Sequence[Field]) -> Any:
     import pyarrow as pa
 
     return pa.schema([pa.field(each.name, _arrow_type(each.dataType)) for each in struct(fields).fields])
+
+
+def table_of(fields: tuple[Field, ...], rows: Iterable[tuple[Any, ...]]) -> Any:
+    """Rows as an Arrow table."""
+    import pyarrow as pa
+
+    rows = list(rows)
+    schema = arrow_schema(fields)
+    arrays = [pa.array([row[index] for row in rows], type=each.type) for index, each in enumerate(schema)]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _arrow_type(kind: DataType) -> Any:

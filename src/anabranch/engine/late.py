@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.duck import path_list, quoted, timestamp
 from anabranch.engine.core import Core
+from anabranch.engine.frames import table_of
 from anabranch.engine.moves import micros
-from anabranch.engine.trigger import table_of
 from anabranch.engine.writing import write_table
 from anabranch.errors import QueryFailed
 from anabranch.ledger import DataFile, Snapshot

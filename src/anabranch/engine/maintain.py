@@ -26,7 +26,7 @@ from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
 from anabranch.engine import closing, left_out, local, outside, outside_local, read, sessions
 from anabranch.engine.core import Core
-from anabranch.engine.frames import hashable
+from anabranch.engine.frames import hashable, table_of
 from anabranch.engine.late import LateRows, rows_before
 from anabranch.engine.moves import (
     Held,
@@ -46,7 +46,7 @@ from anabranch.engine.moves import (
 from anabranch.engine.numbering import RUN, with_places
 from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import DIFF, change_fields, net_sql
-from anabranch.engine.trigger import Fired, Key, Records, table_of
+from anabranch.engine.trigger import Fired, Key, Records
 from anabranch.engine.writing import SMALL_ROWS, without_time, write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import PLACE

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.core import Core
-from anabranch.engine.frames import arrow_schema
+from anabranch.engine.frames import table_of
 from anabranch.engine.read import good_rows
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Stream
@@ -53,13 +53,7 @@ def number_frame(rows: DataFrame, files: Sequence[str], first: int, at: int | Ma
         when = at if isinstance(at, int) else at[path_of(name)]
         groups.append((part, name, first - low, when))
         first += count
-    import pyarrow as pa
-
-    columns = list(zip(*groups, strict=True)) or [(), (), (), ()]
-    schema = arrow_schema(_GROUP)
-    small = rows.sparkSession.createDataFrame(
-        pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
-    )
+    small = rows.sparkSession.createDataFrame(table_of(_GROUP, groups))
     joined = marked.join(F.broadcast(small), ["__part", "__file"])
     return joined.selectExpr(
         *(quote_name(name) for name in rows.columns), f"__id + __base AS {ROW_NUM}", f"__at AS {ARRIVAL_TS}"
@@ -116,13 +110,7 @@ def with_places(core: Core, records: DataFrame, parts: Mapping[str, str], snapsh
         for place, (stream, first, end) in enumerate(found)
         for bucket in range(first // width, (end - 1) // width + 1)
     ]
-    import pyarrow as pa
-
-    columns = list(zip(*rows, strict=True)) or [()] * len(_STRETCH)
-    schema = arrow_schema(_STRETCH)
-    small = core.spark.createDataFrame(
-        pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
-    )
+    small = core.spark.createDataFrame(table_of(_STRETCH, rows))
     joins = "".join(
         f" LEFT JOIN `@runs` AS __t{index} ON __t{index}.stream = '{stream}'"
         f" AND __r.{quote_name(name)} div {width} = __t{index}.bucket"

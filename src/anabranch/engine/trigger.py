@@ -15,7 +15,7 @@ from anabranch.algebra.progress import END
 from anabranch.algebra.rules import highest
 from anabranch.algebra.triggers import IDLE, Decision, Pending, Triggers, decide
 from anabranch.engine.core import Core
-from anabranch.engine.frames import arrow_schema, hashable
+from anabranch.engine.frames import hashable, table_of
 from anabranch.engine.moves import KeyBounds, PairBounds, micros
 from anabranch.engine.writing import write_table
 from anabranch.ledger import DataFile, Snapshot
@@ -170,16 +170,6 @@ class Timers:
             for key, each in changed.items()
         ]
         return write_table(self.core.ledger, view.pending_table, table_of(pending_fields(view), rows), None)
-
-
-def table_of(fields: tuple[Field, ...], rows: Iterable[tuple[Any, ...]]) -> Any:
-    """Rows as an Arrow table."""
-    import pyarrow as pa
-
-    rows = list(rows)
-    schema = arrow_schema(fields)
-    arrays = [pa.array([row[index] for row in rows], type=each.type) for index, each in enumerate(schema)]
-    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _event_times(view: View) -> Callable[[Key], int | None]:

@@ -29,7 +29,7 @@ from anabranch.plan.inside import Body, Inside, columns_of, qualified, relations
 from anabranch.plan.keys import INNER, limited
 from anabranch.plan.parts import PART
 from anabranch.plan.rewriting import rewritten
-from anabranch.plan.scope import Unfit
+from anabranch.plan.scope import Unfit, shown_types
 from anabranch.plan.windows import needs_numbers
 from anabranch.sql.calls import aggregate_calls, clock_calls, generators
 from anabranch.sql.cursor import MAX_QUERIES
@@ -50,7 +50,9 @@ def count_records(
     for index in range(len(_counted(query))):
         try:
             made = _Counting(text, query, index, catalog)
-            _check(made, analyze, fields)
+            # Spark must take it like this, and give it the columns that it had.
+            if shown_types(made.binder, analyze) != [field.type for field in fields]:
+                continue
         except (Unfit, AnabranchError):  # what is wrong with the query itself is found where it is planned
             continue
         text, query = made.text, made.query
@@ -298,16 +300,3 @@ class _Parts:
         if not found:
             raise Unfit
         return ", ".join(found)
-
-
-def _check(made: _Counting, analyze: Analyze, fields: Sequence[Field]) -> None:
-    """Whether Spark takes the query like this, and gives it the columns that it had."""
-    bound = made.binder.bind()
-    schemas: dict[str, tuple[Field, ...]] = {}
-    for placeholder, reference in bound.references.items():
-        found = made.catalog.objects.get(reference.target)
-        if not isinstance(found, Stream | Table | View):
-            raise Unfit
-        schemas[placeholder] = found.seen_as(placeholder) if isinstance(found, Stream) else found.fields
-    if [field.type for field in analyze(bound.text.text, schemas)] != [field.type for field in fields]:
-        raise Unfit

@@ -58,7 +58,12 @@ def types_of(expressions: Sequence[str], source: str, root: Query, binder: Binde
     prefix = binder.text[root.span.start : root.body.span.start] if ctes else ""
     (statement,) = parse(f"{prefix}SELECT {items} FROM {source}")
     assert isinstance(statement, SelectStatement)
-    bound = Binder(statement.text, binder.catalog, statement.query).bind()
+    return shown_types(Binder(statement.text, binder.catalog, statement.query), analyze)
+
+
+def shown_types(binder: Binder, analyze: Analyze) -> list[str]:
+    """The types of the columns of a query, as Spark gives them."""
+    bound = binder.bind()
     schemas: dict[str, tuple[Field, ...]] = {}
     for placeholder, reference in bound.references.items():
         found = binder.catalog.objects.get(reference.target)
