@@ -60,7 +60,7 @@ def strategies(setting: Setting) -> Outcome:
         times = _race(setting, shape, STRATEGIES)
         for strategy in STRATEGIES:
             lines[strategy].append((shape.ratio, 1000 * median(times[strategy])))
-    small = Shape(6_000_000 // few // few, 20, 1, 5, "max(x)")
+    small = Shape(8_000_000 // few // few, 20, 1, 5, "max(x)")
     # These are short, and their differences shorter: so they are timed more often.
     times = _race(setting, small, (PANES, WINDOWS, SCAN), 1 if setting.brief else 5)
     ours, theirs, scan = (1000 * median(times[strategy]) for strategy in (PANES, WINDOWS, SCAN))

@@ -24,7 +24,7 @@ from anabranch.plan.views import duckdb_type
 from anabranch.sql.syntax import Query, Select
 
 #: Partials that are put into windows one by one, each as often as it is in some.
-MOST_PLACED = 2_000_000
+MOST_PLACED = 10_000_000
 
 
 @dataclass(frozen=True)
