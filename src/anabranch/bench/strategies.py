@@ -22,8 +22,8 @@ from anabranch.bench.subject import Subject
 from anabranch.plan.strategy import ADAPTIVE, PANES, ROWS, WINDOWS
 
 STRATEGIES = (PANES, WINDOWS, ROWS)
-#: Not a strategy: one group of all rows, which costs what a run and a read cost in any case. Every row is looked at, its
-#: time and its value: what files say of them in their footers is no answer to it.
+#: Not a strategy: one group of all rows, which costs what a run and a read cost in any case. The time and the value of
+#: every row are looked at: what files say of them in their footers is no answer to it.
 SCAN = "scan"
 HELD = (PANES, WINDOWS, ADAPTIVE)
 RATIOS = (1, 10, 60, 600)
