@@ -186,8 +186,9 @@ def _moments(query: str, rows: dict[str, list[tuple[Any, ...]]]) -> Iterator[tup
         for name in "abc":
             duck.execute(f"CREATE TABLE {name} (id INT, k VARCHAR, v INT, ts TIMESTAMP)")
         yield -1, Counter(duck.sql(query).fetchall())
-        for row, name in sorted(((row, name) for name in "abc" for row in rows[name]), key=lambda each: each[0][-1]):
-            duck.execute(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", row[:-1])
+        in_order = sorted(((row, name) for name, each in rows.items() for row in each), key=lambda pair: pair[0][-1])
+        for row, stream in in_order:
+            duck.execute(f"INSERT INTO {stream} VALUES (?, ?, ?, ?)", row[:-1])
             yield row[-1], Counter(duck.sql(query).fetchall())
 
 

@@ -32,12 +32,14 @@ from anabranch.plan.intervals import (
     both,
     compared,
     distinct,
-    empty_side,
     met,
     names,
     pairs,
+    shown,
     tidied,
     union_all,
+    with_gaps,
+    without_partner,
 )
 from anabranch.plan.keys import INNER, limited
 from anabranch.plan.scope import Unfit, span_of
@@ -165,17 +167,16 @@ class _Histories:
             if any(item.star for item in select.items):
                 raise Unfit("* beside aggregates")
             rows = self._rows(select)
-            shown = [(item, _name(item)) for item in select.items]
-            found = Groups(self.text, select, rows.history, rows.name, rows.known, rows.edits, shown).history()
+            items = [(item, _name(item)) for item in select.items]
+            found = Groups(self.text, select, rows.history, rows.name, rows.known, rows.edits, items).history()
         elif self._row_by_row(select):
             found = self._direct(select, list(self._shown(select)))
         else:
             rows = self._rows(select)
-            items = list(self._shown(select, rows))
-            shown_text = ", ".join(f"{text} AS {quote_name(name)}" for text, name in items)
-            text = f"SELECT {shown_text}, {FROM}, {TO} FROM ({rows.history.text}) AS {quote_name(rows.name)}"
-            found = replace(rows.history, text=text, columns=_apart([name for _, name in items]), tidy=False)
-            found = replace(found, tidy=found.appends)
+            shows = list(self._shown(select, rows))
+            text = f"SELECT {_listed(shows)}, {FROM}, {TO} FROM ({rows.history.text}) AS {quote_name(rows.name)}"
+            columns, appends = _apart([name for _, name in shows]), rows.history.appends
+            found = History(text, columns, appends, tidy=appends)
         return distinct(found) if select.distinct else found
 
     def _check(self, select: Select) -> None:
@@ -221,8 +222,8 @@ class _Histories:
 
     def _sides(self, select: Select) -> list[_Side]:
         """The relations whose columns a SELECT list can name."""
-        shown = [each for each in select.relations if not {"SEMI", "ANTI"} & set(each.join.split())]
-        return [self._side(each, select) for each in shown]
+        named = [each for each in select.relations if not {"SEMI", "ANTI"} & set(each.join.split())]
+        return [self._side(each, select) for each in named]
 
     def _side(self, relation: Relation, select: Select) -> _Side:
         return _Side(relation, self._exposed(relation, select), tuple(columns_of(relation, self.binder)))
@@ -261,10 +262,10 @@ class _Histories:
             tos += [] if found.appends else [f"{name}.{TO}"]
         first, last, meet = both(froms, tos)
         where = f"({select.where.span.of(self.text)})" if select.where is not None else ""
-        where = " AND ".join(each for each in (where, meet) if each)
-        shown = ", ".join(f"{text} AS {quote_name(name)}" for text, name in items)
+        conditions = " AND ".join(each for each in (where, meet) if each)
         source = splice(self.text, select.from_span, edits).text
-        text = f"SELECT {shown}, {first} AS {FROM}, {last} AS {TO} FROM {source}{' WHERE ' if where else ''}{where}"
+        text = f"SELECT {_listed(items)}, {first} AS {FROM}, {last} AS {TO} FROM {source}"
+        text += f" WHERE {conditions}" if conditions else ""
         return History(text, _apart([name for _, name in items]), not tos, not tos)
 
     def _rows(self, select: Select) -> _Rows:
@@ -289,8 +290,8 @@ class _Histories:
             rows = self._join(rows, relation, select)
         if select.where is not None:
             where = splice(self.text, select.where.span, rows.edits(select.where.tokens)).text
-            shown = f"{names(rows.history.columns)}, {FROM}, {TO}"
-            text = f"SELECT {shown} FROM ({rows.history.text}) AS `__rows` WHERE {where}"
+            columns = f"{names(rows.history.columns)}, {FROM}, {TO}"
+            text = f"SELECT {columns} FROM ({rows.history.text}) AS `__rows` WHERE {where}"
             rows.history = replace(rows.history, text=text)
         return rows
 
@@ -303,8 +304,8 @@ class _Histories:
             text = f"SELECT {_packed(side)} AS {name}, {name}.{FROM}, {name}.{TO} FROM ({found.text}) AS {name}"
             return replace(found, text=text, columns=(side.name,))
         self._check_static(relation)
-        shown = f"{_packed(side)} AS {name}, {BEFORE} AS {FROM}, {OPEN} AS {TO}"
-        return History(f"SELECT {shown} FROM {relation.span.of(self.text)} AS {name}", (side.name,), True, True)
+        columns = f"{_packed(side)} AS {name}, {BEFORE} AS {FROM}, {OPEN} AS {TO}"
+        return History(f"SELECT {columns} FROM {relation.span.of(self.text)} AS {name}", (side.name,), True, True)
 
     def _join(self, rows: _Rows, relation: Relation, select: Select) -> _Rows:
         side = self._side(relation, select)
@@ -320,12 +321,16 @@ class _Histories:
             return replace(rows, history=alone(one, other, condition))
         if kind not in ("", ",", "LEFT", "RIGHT", "FULL"):
             raise Unfit(f"a {relation.join}")
-        found = [pairs(one, other, condition)]
         if kind in ("LEFT", "FULL"):
-            found.append(empty_side(alone(one, other, condition), (), other.columns))
-        if kind in ("RIGHT", "FULL"):
-            found.append(empty_side(alone(other, one, condition), one.columns, ()))
-        inside.history = found[0] if len(found) == 1 else union_all(found)
+            found = with_gaps(one, other, condition)
+        elif kind == "RIGHT":
+            found = with_gaps(other, one, condition)
+        else:
+            found = pairs(one, other, condition)
+        if kind == "FULL":
+            rest = shown(without_partner(other, one, condition), found.columns)
+            found = union_all([found, rest])
+        inside.history = found
         return inside
 
     def _condition(self, rows: _Rows, inside: _Rows, relation: Relation, side: _Side, kind: str) -> str:
@@ -370,8 +375,8 @@ class _Histories:
         if not isinstance(self.binder.catalog.objects.get(reference.target), Stream):
             raise Unfit(f"a {reference.kind}")
         columns = tuple(columns_of(relation, self.binder))
-        shown = f"{names(columns, name)}, {name}.{CAME} AS {FROM}, {OPEN} AS {TO}"
-        return History(f"SELECT {shown} FROM {text} AS {name}", columns, appends=True, tidy=True)
+        items = f"{names(columns, name)}, {name}.{CAME} AS {FROM}, {OPEN} AS {TO}"
+        return History(f"SELECT {items} FROM {text} AS {name}", columns, appends=True, tidy=True)
 
     def _check_plain(self, relation: Relation) -> None:
         if relation.version is not None or relation.provisional or relation.current:
@@ -415,6 +420,10 @@ def _operation(word: str, one: History, other: History) -> History:
 
 def _packed(side: _Side) -> str:
     return f"struct({names(side.columns, quote_name(side.name))})"
+
+
+def _listed(items: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{text} AS {quote_name(name)}" for text, name in items)
 
 
 def _name(item: Item) -> str:

@@ -207,9 +207,41 @@ def _met(one: History, other: History, condition: str, partners: str) -> str:
     return f"FROM ({found}) AS `__f` {times}"
 
 
-def empty_side(history: History, before: Sequence[str], behind: Sequence[str]) -> History:
-    """The rows with nothing in the columns of the side that they found no partner on."""
-    shown = [*(f"NULL AS {quote_name(each)}" for each in before), names(history.columns)]
-    shown += [f"NULL AS {quote_name(each)}" for each in behind]
-    text = f"SELECT {', '.join(shown)}, {FROM}, {TO} FROM ({history.text}) AS `__h`"
-    return replace(history, text=text, columns=(*before, *history.columns, *behind))
+def with_gaps(one: History, other: History, condition: str) -> History:
+    """The rows of one with each of their partners in the other, and with nothing as long as they have none.
+
+    Everything that a row meets is brought together once, so that neither side is read twice.
+    """
+    fields = [f"c{index}" for index in range(len(other.columns))]
+    columns = [f"{_RIGHT}.{quote_name(column)}" for column in other.columns]
+    partner = ", ".join(f"'{name}', {column}" for name, column in zip(fields, columns, strict=True))
+    partner = f"named_struct({partner}, 'f', {_RIGHT}.{FROM}, 't', {until(f'{_RIGHT}.{TO}')})"
+    partners = f"collect_list(CASE WHEN {_RIGHT}.{FROM} IS NOT NULL THEN {partner} END)"
+    own = f"array({_PART.format(BEFORE, FROM)}, {_PART.format(until(TO), NEVER)})"
+    kept = ", ".join(f"'{name}', x.{name}" for name in fields)
+    nothing = ", ".join(f"'{name}', get(__met, -1).{name}" for name in fields)  # of the type of a partner's
+    met = f"transform(filter(__met, x -> x.f < {until(TO)} AND {FROM} < x.t), x -> named_struct({kept}, "
+    met += f"'f', greatest({FROM}, x.f), 't', least({until(TO)}, x.t)))"
+    covered = f"transform(__met, x -> {_PART.format('x.f', 'x.t')})"
+    gaps = f"transform({outside(f'concat({own}, {covered})')}, x -> named_struct({nothing}, 'f', x.f, 't', x.t))"
+    source = f"SELECT {names(one.columns)}, concat({met}, {gaps}) AS __all {_met(one, other, condition, partners)}"
+    all_columns = (*one.columns, *other.columns)
+    text = (
+        f"SELECT {names(all_columns)}, __f AS {FROM}, nullif(__t, {NEVER}) AS {TO} FROM ({source}) AS `__g`"
+        f" LATERAL VIEW inline(__all) `__parts` AS {names(other.columns)}, __f, __t"
+    )
+    return History(text, all_columns, appends=False, tidy=False)
+
+
+def without_partner(one: History, other: History, condition: str) -> History:
+    """The rows of one, as long as they have no partner, with nothing in the columns of the other."""
+    found = alone(one, other, condition)
+    nothing = ", ".join(f"NULL AS {quote_name(each)}" for each in other.columns)
+    text = f"SELECT {names(one.columns)}, {nothing}, {FROM}, {TO} FROM ({found.text}) AS `__h`"
+    return replace(found, text=text, columns=(*one.columns, *other.columns))
+
+
+def shown(history: History, columns: Sequence[str]) -> History:
+    """The same rows with their columns in another order."""
+    text = f"SELECT {names(columns)}, {FROM}, {TO} FROM ({history.text}) AS `__h`"
+    return replace(history, text=text, columns=tuple(columns))
