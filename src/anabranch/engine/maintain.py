@@ -43,16 +43,16 @@ from anabranch.engine.moves import (
     shown_before,
     state_of,
 )
-from anabranch.engine.numbering import RUN, with_places
+from anabranch.engine.numbering import PLACES, in_order, place_of_first, with_places
 from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import DIFF, change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records
 from anabranch.engine.writing import SMALL_ROWS, without_time, write_frame
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.build import PLACE
-from anabranch.plan.catalog import NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
+from anabranch.plan.build import LEFT, PLACE
+from anabranch.plan.catalog import CAME, NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
 from anabranch.plan.describe import append_only, waits_for_windows
-from anabranch.plan.parts import order_sql, parts_of
+from anabranch.plan.parts import FROM, TO, is_history, order_sql, parts_of
 from anabranch.plan.windows import changes_sql
 from anabranch.plan.winners import orderable
 from anabranch.sql.lexer import quote_name
@@ -346,6 +346,9 @@ class Maintainer:
             if new is None:
                 continue
             text = touch.text.replace("SELECT DISTINCT", "SELECT", 1)
+            if is_history(new.columns):  # what goes again is a record, too
+                gone = new.where(f"{LEFT} IS NOT NULL").withColumn(PLACE, new[LEFT])
+                new = new.where(f"{PLACE} IS NOT NULL").unionAll(gone)
             rows = self._keyed(view, self._touching(view, touch, text, new), PLACE)
             if view.counted is None:
                 rows = rows.groupBy(*(f"k{index}" for index in range(width))).count() if width else rows
@@ -371,7 +374,8 @@ class Maintainer:
         assert new is not None
         if self.filling:
             return self.fresh(view, touched, takes, new)
-        both = self._counted_before(view, view.counted).selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
+        none = (f"CAST(NULL AS BIGINT) AS {name}" for name in (PLACE, LEFT))
+        both = self._counted_before(view, view.counted).selectExpr("*", *none)
         return self.fresh(view, touched, takes, both.unionByName(new))
 
     def _counted_before(self, view: View, placeholder: str) -> DataFrame:
@@ -381,6 +385,8 @@ class Maintainer:
             return read.kept_rows(self.core, view, stream, stream.fields, self.before)
         below = self.catalog.view(view.views[placeholder])
         rows = read.view_frame(self.core, self.catalog, below, self.after, emitted=True)
+        if is_history(rows.columns):
+            return rows.where(f"{FROM} < {self._first_place} AND {TO} IS NULL")
         return rows.where(f"NOT ({self._is_new(below)})")
 
     def _late(self, view: View, end: int, count: int) -> None:
@@ -467,39 +473,77 @@ class Maintainer:
 
     def _rows(self, view: View, stream: Stream, fields: tuple[Field, ...], paths: list[str]) -> DataFrame:
         """New rows of a stream; a view that is being filled starts with one of them, maybe."""
+        if CAME in (field.name for field in fields):
+            return in_order(self.core, self._rows(view, stream, stream.row_fields, paths), stream, self.before)
         return read.since_start(view, stream, fields, lambda columns: self.core.frames.parquet(paths, columns))
 
     def _placed(self, view: View, stream: Stream, paths: list[str]) -> DataFrame:
         """Rows with their places in the order in which they came. Rows of homes that numbered none are all in one."""
         columns = [quote_name(field.name) for field in stream.fields]
         rows = self._rows(view, stream, stream.row_fields, paths)
-        return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}")
+        return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}", f"CAST(NULL AS BIGINT) AS {LEFT}")
 
     def _in_order(self, view: View) -> DataFrame | None:
         """The new records of a node with their places in the order in which they came. Records that one row brings with
         the same others, of a static table, come in the order of their columns."""
         names = [field.name for field in view.fields]
+        if is_history(names):
+            return self._come_and_gone(view)
         parts = parts_of(names)
         if self.filling:
             rows = read.view_frame(self.core, self.catalog, view, self.after, emitted=True)
             rows = with_places(self.core, rows, parts, self.before)
-            places = [RUN.format(index) for index in range(len(parts))]
+            places = [PLACES.format(index) for index in range(len(parts))]
         else:
             new = self.delta_of(view)
             if new is None:
                 return None
             rows = self._copies(view, new, 1).where(self._is_new(view))
-            streams = list(self.taken)
             places = [
-                f"CASE WHEN {quote_name(name)} >= {self._first(id)} THEN {streams.index(id)} ELSE -1 END"
-                if id in streams
-                else "-1"
+                f"CASE WHEN {quote_name(name)} >= {self._first(id)} THEN {quote_name(name)} END"
                 for name, id in parts.items()
+                if id in self.taken
             ]
         others = [quote_name(each.name) for each in view.fields if each.name not in parts and orderable(each.type)]
-        order = ", ".join([*order_sql(list(parts), places), *others])
+        order = ", ".join([*order_sql(list(parts), places or ["CAST(NULL AS BIGINT)"]), *others])
         place = f"CAST(row_number() OVER (ORDER BY {order}) AS BIGINT) AS {PLACE}"
-        return rows.selectExpr(*map(quote_name, names), place)
+        return rows.selectExpr(*map(quote_name, names), place, f"CAST(NULL AS BIGINT) AS {LEFT}")
+
+    @property
+    def _first_place(self) -> int:
+        """The place from which on rows are those of this commit."""
+        return 0 if self.filling else place_of_first(self.before.version + 1)
+
+    def _come_and_gone(self, view: View) -> DataFrame | None:
+        """The rows of a history that came or went with this commit, with the places of both among all that did.
+
+        What comes and goes with one row of a stream does so in this order: first what goes, then what comes, each in
+        the order of its columns.
+        """
+        names = self._names(view)
+        if self.filling:
+            rows = read.view_frame(self.core, self.catalog, view, self.after, emitted=True)
+            changed = self._net(view, self._signed(rows))
+        else:
+            new = self.delta_of(view)
+            if new is None:
+                return None
+            changed = self._net(view, new)
+        columns = ", ".join(names)
+        orders = ", ".join(quote_name(each.name) for each in view.fields if orderable(each.type))
+        copied = "LATERAL VIEW explode(sequence(1, CAST(_diff AS INT))) __copies AS __copy"
+        text = (
+            f"WITH rows AS (SELECT {columns}, __copy FROM `@changed` {copied} WHERE _diff > 0),"
+            f" known AS (SELECT *, row_number() OVER (ORDER BY {orders}, __copy) AS __id FROM rows),"
+            f" moves AS (SELECT *, {TO} AS __at, 0 AS __comes FROM known WHERE {TO} >= {self._first_place}"
+            f" UNION ALL SELECT *, {FROM}, 1 FROM known WHERE {FROM} >= {self._first_place}),"
+            f" placed AS (SELECT __id, __comes, CAST(row_number() OVER (ORDER BY __at, __comes, {orders}, __copy)"
+            " AS BIGINT) AS __place FROM moves),"
+            f" both AS (SELECT __id, max(__place) FILTER (WHERE __comes = 1) AS {PLACE},"
+            f" max(__place) FILTER (WHERE __comes = 0) AS {LEFT} FROM placed GROUP BY __id)"
+            f" SELECT {columns}, {PLACE}, {LEFT} FROM known LEFT JOIN both USING (__id)"
+        )
+        return self.core.frames.sql(text, {"@changed": changed})
 
     def _is_new(self, view: View) -> str:
         """What holds for records that this commit brings: one of the rows that they are made of is new."""

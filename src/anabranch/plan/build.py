@@ -41,7 +41,7 @@ from anabranch.plan.keys import (
 from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.pairs import PAIRS, added_up, worth_it
-from anabranch.plan.parts import gives_records, parts_of
+from anabranch.plan.parts import gives_records, is_history, parts_of
 from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
@@ -57,8 +57,9 @@ if TYPE_CHECKING:
     from anabranch.plan.nodes import Tree
 
 KEY = "_k{}"
-#: The place of a row among those of its run, and the placeholder of the last places that a key may show.
-PLACE = "_place"
+#: The place of a record among those of its run, that with which it went again, and the placeholder of the last places
+#: that a key may show.
+PLACE, LEFT = "_place", "_left"
 TAKES = "@takes"
 
 
@@ -515,12 +516,16 @@ class Build:
         """Let the node leave out rows of a run that came behind the one that fired, by their place in it."""
         live = [each for each in inputs if not each.static]
         known = self._known(live[0].relation) if len(live) == 1 else None
-        records = isinstance(known, View) and bool(parts_of([field.name for field in known.fields]))
-        if not (isinstance(known, Stream) or records) or not (select.group or keying.kind == "whole"):
+        names = [field.name for field in known.fields] if isinstance(known, View) else []
+        in_order = isinstance(known, Stream) or parts_of(names) or is_history(names)
+        if not in_order or not (select.group or keying.kind == "whole"):
             return
         self.counted = self._live_placeholder(live[0].relation)
         same = " AND ".join(f"__t.__k{i} <=> ({part.expression})" for i, part in enumerate(keying.parts)) or "true"
-        shown = f"coalesce({PLACE} <= (SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same}), true)"
+        upto = f"(SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same})"
+        shown = f"coalesce({PLACE} <= {upto}, true)"
+        if is_history(names):
+            shown += f" AND ({LEFT} IS NULL OR coalesce({LEFT} > {upto}, false))"
         self.guard = with_condition(select, shown)
 
     def _place_blocks(self, select: Select) -> None:
@@ -617,7 +622,8 @@ class Build:
         schemas = self._schemas(plain.references)
         ties = self._ties(schemas)
         if self.counted is not None:
-            schemas[self.counted] = (*schemas[self.counted], Field(PLACE, "bigint"))
+            placed = (Field(PLACE, "bigint"), Field(LEFT, "bigint"))
+            schemas[self.counted] = (*schemas[self.counted], *placed)
             # Their types are known once this is analysed; a column without one can be compared with any.
             takes = [Field(f"__k{index}", "void") for index in range(len(keying.parts))]
             schemas[TAKES] = (*takes, Field("__upto", "bigint"))

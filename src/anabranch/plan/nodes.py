@@ -27,7 +27,7 @@ from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.local import local_text
 from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
-from anabranch.plan.records import count_records
+from anabranch.plan.records import Counted, count_records
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
@@ -49,14 +49,16 @@ def plan(
     So are those of a query that asks tables outside: its answer depends on when they were asked.
     """
     catalog = with_hints(text, query, catalog)
+    written = text, query
     refuse_volatile(text, query, kept=feed or asks(text, catalog, query))
     refuse_refreshable(text, catalog, query)
     text, query = in_full(text, query, catalog)
     if feed or asks(text, catalog, query) or query.emits:
         text, query = _with_keys(text, query, catalog, world)
     text, query, included = include_views(*flat(text, query, catalog), catalog)
-    text, query, more = count_records(text, query, catalog, world.analyze, fields)
-    included = (*included, *(id for id in more if id not in included))
+    counted = count_records(text, query, catalog, world.analyze, fields)
+    text, query = counted.text, counted.query
+    included = (*included, *(id for id in counted.included if id not in included))
     raised = raise_joins(text, query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
@@ -64,7 +66,22 @@ def plan(
     )  # fmt: skip
     planned = replace(planned, view=replace(planned.view, included=included)) if included else planned
     planned = replace(planned, reasons=raised.reasons) if raised.reasons else planned
+    _check_counted(*written, planned, counted)
     return _begun(planned, catalog, world)
+
+
+def _check_counted(text: str, query: Query, planned: Planned, counted: Counted) -> None:
+    """Refuse to count records that have no order. What waits to be shown has none either, and is counted run by run."""
+    views = [each for each in (planned.view, *planned.objects) if isinstance(each, View) and each.triggers]
+    if counted.waits or all(each.counted or ((each.triggers or {})["counting"] or 1) == 1 for each in views):
+        return
+    emissions = [each for each in query.emissions() if (each.counting or 1) > 1]
+    raise refuse(
+        text,
+        emissions[0].span,
+        f"COUNTING cannot tell in which order the records of this query come: {counted.reason or 'it is of several'}",
+        "use AFTER DELAY or ON WATERMARK, EMIT CHANGES, or COUNTING over a simpler query",
+    )
 
 
 def _begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:

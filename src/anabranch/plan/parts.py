@@ -2,6 +2,9 @@
 
 A record comes with the last of its rows. Of those that come with the same row, the first is the one whose other rows
 have the lowest numbers, in the order in which the query names their streams.
+
+Where rows can go again, a query is counted by its history instead: each row with the places of the two rows of a stream
+that made it come, and go.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from anabranch.sql.syntax import Select
 
 #: The column with the numbers of the rows of a stream, of which a query may read several.
 PART = "__part{}_{}"
+#: The places with which a row of a history came, and went; of one that is still there, NULL.
+FROM, TO = "__from", "__to"
 _PART = re.compile(r"__part\d+_(.+)")
 
 
@@ -26,19 +31,17 @@ def parts_of(names: Sequence[str]) -> dict[str, str]:
     return {name: found[1] for name in names if (found := _PART.fullmatch(name)) is not None}
 
 
+def is_history(names: Sequence[str]) -> bool:
+    """Whether a query with these columns shows each row with the places where it came and went."""
+    return FROM in names and TO in names
+
+
 def gives_records(select: Select) -> bool:
     """Whether a SELECT is one whose rows are counted."""
-    return bool(parts_of([item.alias for item in select.items if item.alias is not None]))
+    names = [item.alias for item in select.items if item.alias is not None]
+    return bool(parts_of(names)) or is_history(names)
 
 
 def order_sql(parts: Sequence[str], places: Sequence[str]) -> list[str]:
-    """What sorts records by when they came: the place of the last row of each, then the numbers of all.
-
-    `places` are those of the runs that the rows of each part came with, among the runs of all streams.
-    """
-    rows = [quote_name(name) for name in parts]
-    found = [
-        f"CASE WHEN {row} IS NOT NULL THEN named_struct('run', {place}, 'row', {row}) END"
-        for row, place in zip(rows, places, strict=True)
-    ]
-    return [f"array_max(array({', '.join(found)}))", *(f"{row} NULLS LAST" for row in rows)]
+    """What sorts records by when they came: the place of the last row of each, then the numbers of all."""
+    return [f"array_max(array({', '.join(places)}))", *(f"{quote_name(name)} NULLS LAST" for name in parts)]
