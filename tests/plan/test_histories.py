@@ -192,6 +192,20 @@ def _moments(query: str, rows: dict[str, list[tuple[Any, ...]]]) -> Iterator[tup
             yield row[-1], Counter(duck.sql(query).fetchall())
 
 
+def rows_of(found: History, spark: SparkSession) -> list[tuple[Any, ...]]:
+    (statement,) = parse(found.text)
+    assert isinstance(statement, SelectStatement)
+    bound = Binder(statement.text, CATALOG, statement.query).bind()
+    text = bound.text.text
+    for placeholder, reference in bound.references.items():
+        text = text.replace(f"`{placeholder}`", f"histories_{reference.target}")
+    frame = spark.sql(text)
+    assert frame.columns == [*found.columns, "__from", "__to"]
+    rows = [tuple(row) for row in frame.collect()]
+    assert not found.appends or all(row[-1] is None for row in rows)
+    return rows
+
+
 def check(query: str, found: list[tuple[Any, ...]], rows: dict[str, list[tuple[Any, ...]]], again: str = "") -> None:
     for moment, expected in _moments(again or query, rows):
         there = Counter(row[:-2] for row in found if row[-2] <= moment and (row[-1] is None or row[-1] > moment))
@@ -206,11 +220,4 @@ def test_at_every_moment_the_history_is_the_query(
     query: str, spark: SparkSession, tables: dict[str, list[tuple[Any, ...]]]
 ) -> None:
     """For each moment, the rows of the history that are there are the query over the rows until then."""
-    (statement,) = parse(made(query).text)
-    assert isinstance(statement, SelectStatement)
-    text = Binder(statement.text, CATALOG, statement.query).bind().text.text
-    for name in "abct":
-        text = text.replace(f"`@{'t' if name == 't' else 's'}:{name}`", f"histories_{name}")
-    found = spark.sql(text)
-    assert found.columns[-2:] == ["__from", "__to"]
-    check(query, [tuple(row) for row in found.collect()], tables)
+    check(query, rows_of(made(query), spark), tables)

@@ -30,6 +30,7 @@ class History:
     columns: tuple[str, ...]
     appends: bool  # nothing that is there ever goes
     tidy: bool  # nothing goes and comes again, unchanged, at the same moment
+    different: bool = False  # no two rows are equal in all columns and moments
 
 
 def names(columns: Sequence[str], of: str = "") -> str:
@@ -79,9 +80,8 @@ def tidied(history: History) -> History:
         return history
     columns = names(history.columns)
     moments = (
-        f"SELECT {columns}, __at, CAST(sum(__more) AS INT) AS __more FROM ({history.text}) AS `__h`"
-        f" LATERAL VIEW inline(array(named_struct('p', {FROM}, 'n', 1), named_struct('p', {TO}, 'n', -1))) `__e`"
-        f" AS __at, __more WHERE __at IS NOT NULL GROUP BY {columns}, __at HAVING sum(__more) <> 0"
+        f"SELECT {columns}, __at, CAST(sum(__more) AS INT) AS __more FROM ({moves(history.text, columns)}) AS `__e`"
+        f" GROUP BY {columns}, __at HAVING sum(__more) <> 0"
     )
     lists = (
         f"SELECT {columns}, array_sort(flatten(collect_list(array_repeat(__at, greatest(__more, 0))))) AS __come,"
@@ -95,14 +95,24 @@ def tidied(history: History) -> History:
     return replace(history, text=text, tidy=True)
 
 
+def moves(text: str, columns: str) -> str:
+    """A row for each time that one comes (1) and goes (-1)."""
+    both = f"array(named_struct('p', {FROM}, 'n', 1), named_struct('p', {TO}, 'n', -1))"
+    shows = ", ".join([*([columns] if columns else []), "__at", "__more"])
+    source = f"FROM ({text}) AS `__h` LATERAL VIEW inline({both}) `__both` AS __at, __more"
+    return f"SELECT {shows} {source} WHERE __at IS NOT NULL"
+
+
 def distinct(history: History) -> History:
     """Each row once, for as long as there is one of its kind."""
     columns = names(history.columns)
     source = f"FROM ({history.text}) AS `__h` GROUP BY {columns}"
     if history.appends:
-        return replace(history, text=f"SELECT {columns}, min({FROM}) AS {FROM}, {OPEN} AS {TO} {source}")
+        text = f"SELECT {columns}, min({FROM}) AS {FROM}, {OPEN} AS {TO} {source}"
+        return History(text, history.columns, appends=True, tidy=True, different=True)
     there = f"SELECT {columns}, {outside(f'collect_list({_part()})')} AS __gaps {source}"
-    return replace(history, text=_in_parts(there, history.columns, outside("__gaps")), tidy=True)
+    text = _in_parts(there, history.columns, outside("__gaps"))
+    return History(text, history.columns, appends=False, tidy=True, different=True)
 
 
 def union_all(histories: Sequence[History]) -> History:
@@ -122,15 +132,15 @@ def compared(one: History, other: History, *, without: bool) -> History:
         met = f"FROM (SELECT {columns}, {first} FROM ({sides.text}) AS `__h` GROUP BY {columns}) AS `__g`"
         if without:
             text = f"SELECT {columns}, __one AS {FROM}, __other AS {TO} {met} WHERE __one < {until('__other')}"
-            return History(text, one.columns, appends=False, tidy=True)
+            return History(text, one.columns, appends=False, tidy=True, different=True)
         there = "__one IS NOT NULL AND __other IS NOT NULL"
         text = f"SELECT {columns}, greatest(__one, __other) AS {FROM}, {OPEN} AS {TO} {met} WHERE {there}"
-        return History(text, one.columns, appends=True, tidy=True)
+        return History(text, one.columns, appends=True, tidy=True, different=True)
     parts = [f"collect_list(CASE WHEN {side} THEN {_part()} END)" for side in ("__one", "NOT __one")]
     taken = parts[1] if without else outside(parts[1])
     met = f"SELECT {columns}, concat({outside(parts[0])}, {taken}) AS __gaps FROM ({sides.text}) AS `__h`"
     text = _in_parts(f"{met} GROUP BY {columns}", one.columns, outside("__gaps"))
-    return History(text, one.columns, appends=False, tidy=True)
+    return History(text, one.columns, appends=False, tidy=True, different=True)
 
 
 def _marked(history: History, mark: str) -> History:
@@ -195,23 +205,30 @@ def _met(one: History, other: History, condition: str, partners: str) -> str:
 
     Rows with equal columns and times have the same partners, and are looked at together.
     """
-    columns = names(one.columns)
-    rows = f"{columns}, {FROM}, {TO}"
-    rows = f"SELECT {rows}, count(*) AS __count FROM ({one.text}) AS `__h` GROUP BY {rows}"
-    own = f"{names(one.columns, _LEFT)}, {_LEFT}.{FROM}, {_LEFT}.{TO}, {_LEFT}.__count"
+    own = f"{names(one.columns, _LEFT)}, {_LEFT}.{FROM}, {_LEFT}.{TO}"
+    rows, times = one.text, ""
+    if not one.different:
+        columns = f"{names(one.columns)}, {FROM}, {TO}"
+        rows = f"SELECT {columns}, count(*) AS __count FROM ({one.text}) AS `__h` GROUP BY {columns}"
+        own += f", {_LEFT}.__count"
+        times = " LATERAL VIEW explode(sequence(1, CAST(__count AS INT))) `__times` AS __time"
     found = (
         f"SELECT {own}, {partners} AS __met FROM ({rows}) AS {_LEFT} LEFT JOIN ({other.text}) AS {_RIGHT}"
         f" ON {condition} GROUP BY {own}"
     )
-    times = "LATERAL VIEW explode(array_repeat(1, CAST(__count AS INT))) `__times` AS __time"
-    return f"FROM ({found}) AS `__f` {times}"
+    return f"FROM ({found}) AS `__f`{times}"
 
 
-def with_gaps(one: History, other: History, condition: str) -> History:
-    """The rows of one with each of their partners in the other, and with nothing as long as they have none.
+def with_all(one: History, other: History, condition: str) -> History:
+    """The rows of one with each of their partners in the other, and with nothing as long as they have none."""
+    if one.appends and other.appends:
+        return union_all([pairs(one, other, condition), without_partner(one, other, condition)])
+    return _brought_together(one, other, condition)
 
-    Everything that a row meets is brought together once, so that neither side is read twice.
-    """
+
+def _brought_together(one: History, other: History, condition: str) -> History:
+    """The same where all that a row meets is brought together once: one outer join after the other reads neither of its
+    sides twice, and so the first ones are not read over and over."""
     fields = [f"c{index}" for index in range(len(other.columns))]
     columns = [f"{_RIGHT}.{quote_name(column)}" for column in other.columns]
     partner = ", ".join(f"'{name}', {column}" for name, column in zip(fields, columns, strict=True))
