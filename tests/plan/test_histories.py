@@ -51,8 +51,9 @@ def made(text: str) -> History:
 
 # ---------------------------------------------------------------------------------------------- texts
 
-A = "SELECT `a`.`id`, `a`.`k`, `a`.`v`, `a`.`ts`, `a`._came AS __from, CAST(NULL AS BIGINT) AS __to FROM a AS `a`"
-B = "SELECT `x`.`id`, `x`.`k`, `x`.`v`, `x`.`ts`, `x`._came AS __from, CAST(NULL AS BIGINT) AS __to FROM b AS `x`"
+PLACES = "`{0}`.`id` AS `id`, `{0}`.`k` AS `k`, `{0}`.`v` AS `v`, `{0}`.`ts` AS `ts`, `{0}`._came AS __from"
+A = f"SELECT {PLACES.format('a')}, CAST(NULL AS BIGINT) AS __to FROM a AS `a`"
+X = f"SELECT {PLACES.format('x')}, CAST(NULL AS BIGINT) AS __to FROM b AS `x`"
 OPEN = "CAST(NULL AS BIGINT) AS __to"
 
 
@@ -61,18 +62,17 @@ OPEN = "CAST(NULL AS BIGINT) AS __to"
     [
         (
             "SELECT k, v + 1 AS more FROM a WHERE v > 0 OR k = 'x'",
-            f"SELECT k AS `k`, v + 1 AS `more`, `a`.__from AS __from, {OPEN} FROM ({A}) AS `a`"
-            " WHERE (v > 0 OR k = 'x')",
+            f"SELECT k AS `k`, v + 1 AS `more`, `a`._came AS __from, {OPEN} FROM a AS `a` WHERE (v > 0 OR k = 'x')",
         ),
         (
             "SELECT a.k, label FROM a JOIN b AS x USING (id) LEFT JOIN t ON a.id = t.id",
             f"SELECT a.k AS `k`, label AS `label`, greatest(`a`.__from, `x`.__from) AS __from, {OPEN}"
-            f" FROM ({A}) AS `a` JOIN ({B}) AS x USING (id) LEFT JOIN t AS `t` ON a.id = t.id",
+            f" FROM ({A}) AS `a` JOIN ({X}) AS x USING (id) LEFT JOIN t AS `t` ON a.id = t.id",
         ),
         (
             "SELECT DISTINCT k FROM a",
-            f"SELECT `k`, min(__from) AS __from, {OPEN} FROM (SELECT k AS `k`, `a`.__from AS __from, {OPEN} FROM"
-            f" ({A}) AS `a`) AS `__h` GROUP BY `k`",
+            f"SELECT `k`, min(__from) AS __from, {OPEN} FROM (SELECT k AS `k`, `a`._came AS __from, {OPEN} FROM"
+            " a AS `a`) AS `__h` GROUP BY `k`",
         ),
     ],
 )

@@ -262,6 +262,12 @@ class _Histories:
     def _direct(self, select: Select, items: Sequence[tuple[str, str]]) -> History:
         """A SELECT over its own FROM and WHERE clauses, with the histories of its relations in their places."""
         assert select.from_span is not None
+        where = f"({select.where.span.of(self.text)})" if select.where is not None else ""
+        first = select.relations[0]
+        if len(select.relations) == 1 and not select.lateral and self._is_stream(first):
+            name = quote_name(self._exposed(first, select))
+            found = self._stream(first, name, items, f" WHERE {where}" if where else "")
+            return replace(found, different=False)
         edits: list[Edit] = []
         froms: list[str] = []
         tos: list[str] = []
@@ -276,11 +282,10 @@ class _Histories:
             edits.append(Edit(relation.span, f"({found.text}){as_name}"))
             froms.append(f"{name}.{FROM}")
             tos += [] if found.appends else [f"{name}.{TO}"]
-        first, last, meet = both(froms, tos)
-        where = f"({select.where.span.of(self.text)})" if select.where is not None else ""
+        comes, goes, meet = both(froms, tos)
         conditions = " AND ".join(each for each in (where, meet) if each)
         source = splice(self.text, select.from_span, edits).text
-        text = f"SELECT {_listed(items)}, {first} AS {FROM}, {last} AS {TO} FROM {source}"
+        text = f"SELECT {_listed(items)}, {comes} AS {FROM}, {goes} AS {TO} FROM {source}"
         text += f" WHERE {conditions}" if conditions else ""
         return History(text, _apart([name for _, name in items]), not tos, not tos)
 
@@ -315,6 +320,8 @@ class _Histories:
         """The rows of one relation, with columns that are called after its place."""
         side = self._side(relation, select)
         name = quote_name(side.name)
+        if self._is_stream(relation):
+            return self._stream(relation, name, side.items)
         if self.binder.is_live(relation):
             found = self._relation(relation, name)
             text = f"SELECT {_listed(side.items)}, {name}.{FROM}, {name}.{TO} FROM ({found.text}) AS {name}"
@@ -384,14 +391,22 @@ class _Histories:
             columns, times = tuple(columns_of(relation, self.binder)), f"{name}.{FROM}, {name}.{TO}"
             made = f"SELECT {names(columns, name)}, {times} FROM {text} AS {name}"
             return replace(found, text=made, columns=columns)
-        reference = self.binder.resolve(relation)
-        if reference is None:
-            raise Unfit("a common table expression")
-        if not isinstance(self.binder.catalog.objects.get(reference.target), Stream):
-            raise Unfit(f"a {reference.kind}")
-        columns = tuple(columns_of(relation, self.binder))
-        items = f"{names(columns, name)}, {name}.{CAME} AS {FROM}, {OPEN} AS {TO}"
-        return History(f"SELECT {items} FROM {text} AS {name}", columns, appends=True, tidy=True, different=True)
+        if not self._is_stream(relation):
+            reference = self.binder.resolve(relation)
+            raise Unfit("a common table expression" if reference is None else f"a {reference.kind}")
+        own = columns_of(relation, self.binder)
+        return self._stream(relation, name, [(f"{name}.{quote_name(column)}", column) for column in own])
+
+    def _is_stream(self, relation: Relation) -> bool:
+        reference = self.binder.resolve(relation) if relation.subquery is None else None
+        return reference is not None and isinstance(self.binder.catalog.objects.get(reference.target), Stream)
+
+    def _stream(self, relation: Relation, name: str, items: Sequence[tuple[str, str]], where: str = "") -> History:
+        """The rows of a stream, with some columns or others: the place of a row is asked for in the same SELECT."""
+        self._check_plain(relation)
+        source = f"FROM {relation.span.of(self.text)} AS {name}{where}"
+        text = f"SELECT {_listed(items)}, {name}.{CAME} AS {FROM}, {OPEN} AS {TO} {source}"
+        return History(text, _apart([column for _, column in items]), appends=True, tidy=True, different=True)
 
     def _check_plain(self, relation: Relation) -> None:
         if relation.version is not None or relation.provisional or relation.current:
