@@ -19,7 +19,7 @@ from itertools import pairwise
 
 from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import aggregates_in
-from anabranch.plan.catalog import CAME, Stream, Table
+from anabranch.plan.catalog import CAME, WINDOW_COLUMNS, Stream, Table
 from anabranch.plan.grouped import Groups
 from anabranch.plan.inside import Body, columns_of, using
 from anabranch.plan.intervals import (
@@ -32,14 +32,13 @@ from anabranch.plan.intervals import (
     both,
     compared,
     distinct,
+    in_order,
     met,
     names,
     pairs,
-    shown,
     tidied,
     union_all,
     with_all,
-    without_partner,
 )
 from anabranch.plan.keys import INNER, limited
 from anabranch.plan.scope import Unfit, span_of
@@ -244,6 +243,14 @@ class _Histories:
         columns = tuple(columns_of(relation, self.binder))
         return _Side(self._exposed(relation, select), columns, select.relations.index(relation))
 
+    def _read(self, side: _Side, select: Select) -> _Side:
+        """A relation with the columns that a SELECT may read of it; its windows tell the rows of a stream apart."""
+        words = {token.name.lower() for token in tokenize(select.span.of(self.text)) if token.is_name}
+        if any(item.star for item in select.items):
+            return side
+        found = tuple(each for each in side.columns if each.lower() in {*words, *WINDOW_COLUMNS})
+        return replace(side, columns=found or side.columns[:1])
+
     def _exposed(self, relation: Relation, select: Select) -> str:
         return relation.exposed or f"__h{select.relations.index(relation)}"
 
@@ -298,7 +305,7 @@ class _Histories:
             items = [(f"{quote_name(side.name)}.{quote_name(column)}", column) for column in side.columns]
             return _Rows(self._direct(select, items), side.name, [side], joined=False)
         if self._row_by_row(select) and not using(select.relations):
-            sides = self._sides(select)
+            sides = [self._read(side, select) for side in self._sides(select)]
             found = self._direct(select, [item for side in sides for item in side.items])
             return _Rows(found, "__rows", sides, joined=True)
         return self._joined(select)
@@ -306,7 +313,8 @@ class _Histories:
     def _joined(self, select: Select) -> _Rows:
         """Joins of whatever kind, one after the other."""
         first, *others = select.relations
-        rows = _Rows(self._side_rows(first, select), "__rows", [self._side(first, select)], joined=True)
+        side = self._read(self._side(first, select), select)
+        rows = _Rows(self._side_rows(first, side), "__rows", [side], joined=True)
         for relation in others:
             rows = self._join(rows, relation, select)
         if select.where is not None:
@@ -316,23 +324,23 @@ class _Histories:
             rows.history = replace(rows.history, text=text)
         return rows
 
-    def _side_rows(self, relation: Relation, select: Select) -> History:
+    def _side_rows(self, relation: Relation, side: _Side) -> History:
         """The rows of one relation, with columns that are called after its place."""
-        side = self._side(relation, select)
         name = quote_name(side.name)
         if self._is_stream(relation):
             return self._stream(relation, name, side.items)
         if self.binder.is_live(relation):
             found = self._relation(relation, name)
             text = f"SELECT {_listed(side.items)}, {name}.{FROM}, {name}.{TO} FROM ({found.text}) AS {name}"
-            return replace(found, text=text, columns=side.joined)
+            different = found.different and len(side.columns) == len(found.columns)
+            return replace(found, text=text, columns=side.joined, different=different)
         self._check_static(relation)
         columns = f"{_listed(side.items)}, {BEFORE} AS {FROM}, {OPEN} AS {TO}"
         return History(f"SELECT {columns} FROM {relation.span.of(self.text)} AS {name}", side.joined, True, True)
 
     def _join(self, rows: _Rows, relation: Relation, select: Select) -> _Rows:
-        side = self._side(relation, select)
-        one, other = rows.history, self._side_rows(relation, select)
+        side = self._read(self._side(relation, select), select)
+        one, other = rows.history, self._side_rows(relation, side)
         if any(each.name.lower() == side.name.lower() for each in rows.sides):
             raise Unfit(f"two relations that are called {side.name}")
         kind = "".join(word for word in relation.join.split() if word not in ("OUTER", "JOIN", "INNER", "CROSS"))
@@ -351,7 +359,7 @@ class _Histories:
         else:
             found = pairs(one, other, condition)
         if kind == "FULL":
-            rest = shown(without_partner(other, one, condition), found.columns)
+            rest = in_order(alone(other, one, condition, shown=True), found.columns)
             found = union_all([found, rest])
         inside.history = found
         return inside

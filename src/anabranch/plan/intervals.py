@@ -171,15 +171,17 @@ def pairs(one: History, other: History, condition: str) -> History:
     return History(text, (*one.columns, *other.columns), not tos, not tos)
 
 
-def alone(one: History, other: History, condition: str) -> History:
-    """The rows of one, as long as they have no partner in the other."""
+def alone(one: History, other: History, condition: str, *, shown: bool = False) -> History:
+    """The rows of one, as long as they have no partner in the other; whose columns, if shown, are empty."""
+    nothing = other.columns if shown else ()
+    columns = (*one.columns, *nothing)
     if other.appends:
         last = f"least({TO}, __met)"
-        source = _met(one, other, condition, f"min({_RIGHT}.{FROM})")
-        text = f"SELECT {names(one.columns)}, {FROM}, {last} AS {TO} {source} WHERE {FROM} < {until(last)}"
+        source = _met(one, other, condition, f"min({_RIGHT}.{FROM})", nothing)
+        text = f"SELECT {names(columns)}, {FROM}, {last} AS {TO} {source} WHERE {FROM} < {until(last)}"
     else:
-        text = _with_partners(one, other, condition, "__met")
-    return History(text, one.columns, appends=False, tidy=False)
+        text = _with_partners(one, other, condition, "__met", nothing)
+    return History(text, columns, appends=False, tidy=False)
 
 
 def met(one: History, other: History, condition: str) -> History:
@@ -194,16 +196,17 @@ def met(one: History, other: History, condition: str) -> History:
     return History(text, one.columns, appends=False, tidy=False)
 
 
-def _with_partners(one: History, other: History, condition: str, away: str) -> str:
+def _with_partners(one: History, other: History, condition: str, away: str, nothing: Sequence[str] = ()) -> str:
     """The rows of one without the stretches of time that are made of those of their partners."""
     partner = f"collect_list(CASE WHEN {_RIGHT}.{FROM} IS NOT NULL THEN {_part(_RIGHT)} END)"
     own = f"array({_PART.format(BEFORE, FROM)}, {_PART.format(until(TO), NEVER)})"
-    source = f"SELECT {names(one.columns)}, {outside(f'concat({own}, {away})')} AS __left"
-    return _in_parts(f"{source} {_met(one, other, condition, partner)}", one.columns, "__left")
+    columns = (*one.columns, *nothing)
+    source = f"SELECT {names(columns)}, {outside(f'concat({own}, {away})')} AS __left"
+    return _in_parts(f"{source} {_met(one, other, condition, partner, nothing)}", columns, "__left")
 
 
-def _met(one: History, other: History, condition: str, partners: str) -> str:
-    """The rows of one with what is made of their partners, as often as they are there.
+def _met(one: History, other: History, condition: str, partners: str, nothing: Sequence[str] = ()) -> str:
+    """The rows of one with what is made of their partners, as often as they are there, and with empty columns.
 
     Rows with equal columns and times have the same partners, and are looked at together.
     """
@@ -214,17 +217,18 @@ def _met(one: History, other: History, condition: str, partners: str) -> str:
         rows = f"SELECT {columns}, count(*) AS __count FROM ({one.text}) AS `__h` GROUP BY {columns}"
         own += f", {_LEFT}.__count"
         times = f" {_COPIES}"
-    found = (
-        f"SELECT {own}, {partners} AS __met FROM ({rows}) AS {_LEFT} LEFT JOIN ({other.text}) AS {_RIGHT}"
-        f" ON {condition} GROUP BY {own}"
-    )
+    # Of the types that the columns have.
+    empty = [f"max(CASE WHEN false THEN {_RIGHT}.{quote_name(each)} END) AS {quote_name(each)}" for each in nothing]
+    made = ", ".join([own, *empty, f"{partners} AS __met"])
+    source = f"({rows}) AS {_LEFT} LEFT JOIN ({other.text}) AS {_RIGHT} ON {condition}"
+    found = f"SELECT {made} FROM {source} GROUP BY {own}"
     return f"FROM ({found}) AS `__f`{times}"
 
 
 def with_all(one: History, other: History, condition: str) -> History:
     """The rows of one with each of their partners in the other, and with nothing as long as they have none."""
     if one.appends and other.appends:
-        return union_all([pairs(one, other, condition), without_partner(one, other, condition)])
+        return union_all([pairs(one, other, condition), alone(one, other, condition, shown=True)])
     return _brought_together(one, other, condition)
 
 
@@ -252,15 +256,7 @@ def _brought_together(one: History, other: History, condition: str) -> History:
     return History(text, all_columns, appends=False, tidy=False)
 
 
-def without_partner(one: History, other: History, condition: str) -> History:
-    """The rows of one, as long as they have no partner, with nothing in the columns of the other."""
-    found = alone(one, other, condition)
-    nothing = ", ".join(f"NULL AS {quote_name(each)}" for each in other.columns)
-    text = f"SELECT {names(one.columns)}, {nothing}, {FROM}, {TO} FROM ({found.text}) AS `__h`"
-    return replace(found, text=text, columns=(*one.columns, *other.columns))
-
-
-def shown(history: History, columns: Sequence[str]) -> History:
+def in_order(history: History, columns: Sequence[str]) -> History:
     """The same rows with their columns in another order."""
     text = f"SELECT {names(columns)}, {FROM}, {TO} FROM ({history.text}) AS `__h`"
     return replace(history, text=text, columns=tuple(columns))
