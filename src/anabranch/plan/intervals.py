@@ -86,13 +86,13 @@ def tidied(history: History) -> History:
     if history.tidy:
         return history
     columns = names(history.columns)
-    net = "sum(__more)"
-    count = f"CASE WHEN {net} > 0 THEN {net} ELSE 0 - {net} END"
+    net, number = "sum(__more)", "CAST(sum(__more) AS INT)"
+    count = f"CASE WHEN {net} > 0 THEN {number} ELSE 0 - {number} END"
     source = f"FROM ({moves(history.text, columns)}) AS `__e` GROUP BY {columns}, __at HAVING {net} <> 0"
     moments = f"SELECT {columns}, __at, {net} > 0 AS __comes, {count} AS __count {source}"
     copies = f"SELECT {columns}, __at, __comes FROM ({moments}) AS `__m` {_COPIES}"
-    number = f"row_number() OVER (PARTITION BY {columns}, __comes ORDER BY __at) AS __n"
-    numbered = f"SELECT {columns}, __at, __comes, {number} FROM ({copies}) AS `__c`"
+    place = f"row_number() OVER (PARTITION BY {columns}, __comes ORDER BY __at) AS __n"
+    numbered = f"SELECT {columns}, __at, __comes, {place} FROM ({copies}) AS `__c`"
     moved = [f"max(CASE WHEN __comes{' = false' if to else ''} THEN __at END)" for to in (False, True)]
     text = (
         f"SELECT {columns}, {moved[0]} AS {FROM}, {moved[1]} AS {TO} FROM ({numbered}) AS `__n` GROUP BY {columns}, __n"
