@@ -149,7 +149,7 @@ def values(case: Case, events: Events, n: int) -> dict[Any, list[Row | None]]:
 @pytest.mark.parametrize(
     ("names", "seed"),
     [
-        (("different", "except"), 1),
+        (("different", "united", "except"), 1),
         (("left", "full"), 2),
         (("met", "unmet"), 3),
         (("largest", "spread"), 4),
