@@ -51,8 +51,9 @@ def made(text: str) -> History:
 
 # ---------------------------------------------------------------------------------------------- texts
 
-A = "SELECT `a`.`id`, `a`.`k`, `a`.`v`, `a`.`ts`, `a`._came AS __from, CAST(NULL AS BIGINT) AS __to FROM a AS `a`"
-B = "SELECT `x`.`id`, `x`.`k`, `x`.`v`, `x`.`ts`, `x`._came AS __from, CAST(NULL AS BIGINT) AS __to FROM b AS `x`"
+PLACES = "`{0}`.`id` AS `id`, `{0}`.`k` AS `k`, `{0}`.`v` AS `v`, `{0}`.`ts` AS `ts`, `{0}`._came AS __from"
+A = f"SELECT {PLACES.format('a')}, CAST(NULL AS BIGINT) AS __to FROM a AS `a`"
+X = f"SELECT {PLACES.format('x')}, CAST(NULL AS BIGINT) AS __to FROM b AS `x`"
 OPEN = "CAST(NULL AS BIGINT) AS __to"
 
 
@@ -61,18 +62,17 @@ OPEN = "CAST(NULL AS BIGINT) AS __to"
     [
         (
             "SELECT k, v + 1 AS more FROM a WHERE v > 0 OR k = 'x'",
-            f"SELECT k AS `k`, v + 1 AS `more`, `a`.__from AS __from, {OPEN} FROM ({A}) AS `a`"
-            " WHERE (v > 0 OR k = 'x')",
+            f"SELECT k AS `k`, v + 1 AS `more`, `a`._came AS __from, {OPEN} FROM a AS `a` WHERE (v > 0 OR k = 'x')",
         ),
         (
             "SELECT a.k, label FROM a JOIN b AS x USING (id) LEFT JOIN t ON a.id = t.id",
             f"SELECT a.k AS `k`, label AS `label`, greatest(`a`.__from, `x`.__from) AS __from, {OPEN}"
-            f" FROM ({A}) AS `a` JOIN ({B}) AS x USING (id) LEFT JOIN t AS `t` ON a.id = t.id",
+            f" FROM ({A}) AS `a` JOIN ({X}) AS x USING (id) LEFT JOIN t AS `t` ON a.id = t.id",
         ),
         (
             "SELECT DISTINCT k FROM a",
-            f"SELECT `k`, min(__from) AS __from, {OPEN} FROM (SELECT k AS `k`, `a`.__from AS __from, {OPEN} FROM"
-            f" ({A}) AS `a`) AS `__h` GROUP BY `k`",
+            f"SELECT `k`, min(__from) AS __from, {OPEN} FROM (SELECT k AS `k`, `a`._came AS __from, {OPEN} FROM"
+            " a AS `a`) AS `__h` GROUP BY `k`",
         ),
     ],
 )
@@ -186,9 +186,24 @@ def _moments(query: str, rows: dict[str, list[tuple[Any, ...]]]) -> Iterator[tup
         for name in "abc":
             duck.execute(f"CREATE TABLE {name} (id INT, k VARCHAR, v INT, ts TIMESTAMP)")
         yield -1, Counter(duck.sql(query).fetchall())
-        for row, name in sorted(((row, name) for name in "abc" for row in rows[name]), key=lambda each: each[0][-1]):
-            duck.execute(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", row[:-1])
+        in_order = sorted(((row, name) for name, each in rows.items() for row in each), key=lambda pair: pair[0][-1])
+        for row, stream in in_order:
+            duck.execute(f"INSERT INTO {stream} VALUES (?, ?, ?, ?)", row[:-1])
             yield row[-1], Counter(duck.sql(query).fetchall())
+
+
+def rows_of(found: History, spark: SparkSession) -> list[tuple[Any, ...]]:
+    (statement,) = parse(found.text)
+    assert isinstance(statement, SelectStatement)
+    bound = Binder(statement.text, CATALOG, statement.query).bind()
+    text = bound.text.text
+    for placeholder, reference in bound.references.items():
+        text = text.replace(f"`{placeholder}`", f"histories_{reference.target}")
+    frame = spark.sql(text)
+    assert frame.columns == [*found.columns, "__from", "__to"]
+    rows = [tuple(row) for row in frame.collect()]
+    assert not found.appends or all(row[-1] is None for row in rows)
+    return rows
 
 
 def check(query: str, found: list[tuple[Any, ...]], rows: dict[str, list[tuple[Any, ...]]], again: str = "") -> None:
@@ -205,11 +220,4 @@ def test_at_every_moment_the_history_is_the_query(
     query: str, spark: SparkSession, tables: dict[str, list[tuple[Any, ...]]]
 ) -> None:
     """For each moment, the rows of the history that are there are the query over the rows until then."""
-    (statement,) = parse(made(query).text)
-    assert isinstance(statement, SelectStatement)
-    text = Binder(statement.text, CATALOG, statement.query).bind().text.text
-    for name in "abct":
-        text = text.replace(f"`@{'t' if name == 't' else 's'}:{name}`", f"histories_{name}")
-    found = spark.sql(text)
-    assert found.columns[-2:] == ["__from", "__to"]
-    check(query, [tuple(row) for row in found.collect()], tables)
+    check(query, rows_of(made(query), spark), tables)
