@@ -12,6 +12,7 @@ from sqlglot.optimizer.qualify import qualify
 
 from anabranch.algebra.progress import Computed, Delay, Lagging, Percentile, Punctuation
 from anabranch.algebra.windows import SlidingWindows
+from anabranch.errors import NotSupported
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
 from anabranch.plan.describe import Figures, PlanNode, progress_rule
 from anabranch.plan.explain import Explanation, explain_query, explain_view
@@ -380,7 +381,8 @@ def test_what_comes_and_goes_is_counted_by_its_history(world: World, query: str,
         ("SELECT k, count(*) AS c FROM (SELECT k FROM s ORDER BY n LIMIT 3) GROUP BY k", "LIMIT"),
         ("SELECT x, count(*) AS c FROM (SELECT k, last(n) AS x FROM s GROUP BY k) GROUP BY x", "order of rows"),
         (
-            "SELECT label, count(*) AS c FROM (SELECT DISTINCT k FROM s) AS d JOIN names ON d.k = names.k GROUP BY label",
+            "SELECT label, count(*) AS c FROM (SELECT DISTINCT k FROM s) AS d JOIN names ON d.k = names.k"
+            " GROUP BY label",
             "a static table beside rows that come and go",
         ),
     ],
