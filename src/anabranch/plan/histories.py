@@ -19,7 +19,7 @@ from itertools import pairwise
 
 from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import aggregates_in
-from anabranch.plan.catalog import CAME, WINDOW_COLUMNS, Stream, Table
+from anabranch.plan.catalog import CAME, Stream, Table
 from anabranch.plan.grouped import Groups
 from anabranch.plan.inside import Body, columns_of, using
 from anabranch.plan.intervals import (
@@ -244,11 +244,11 @@ class _Histories:
         return _Side(self._exposed(relation, select), columns, select.relations.index(relation))
 
     def _read(self, side: _Side, select: Select) -> _Side:
-        """A relation with the columns that a SELECT may read of it; its windows tell the rows of a stream apart."""
+        """A relation with the columns that a SELECT may read of it."""
         words = {token.name.lower() for token in tokenize(select.span.of(self.text)) if token.is_name}
         if any(item.star for item in select.items):
             return side
-        found = tuple(each for each in side.columns if each.lower() in {*words, *WINDOW_COLUMNS})
+        found = tuple(each for each in side.columns if each.lower() in words)
         return replace(side, columns=found or side.columns[:1])
 
     def _exposed(self, relation: Relation, select: Select) -> str:
@@ -273,8 +273,7 @@ class _Histories:
         first = select.relations[0]
         if len(select.relations) == 1 and not select.lateral and self._is_stream(first):
             name = quote_name(self._exposed(first, select))
-            found = self._stream(first, name, items, f" WHERE {where}" if where else "")
-            return replace(found, different=False)
+            return self._stream(first, name, items, f" WHERE {where}" if where else "")
         edits: list[Edit] = []
         froms: list[str] = []
         tos: list[str] = []
@@ -414,7 +413,7 @@ class _Histories:
         self._check_plain(relation)
         source = f"FROM {relation.span.of(self.text)} AS {name}{where}"
         text = f"SELECT {_listed(items)}, {name}.{CAME} AS {FROM}, {OPEN} AS {TO} {source}"
-        return History(text, _apart([column for _, column in items]), appends=True, tidy=True, different=True)
+        return History(text, _apart([column for _, column in items]), appends=True, tidy=True)
 
     def _check_plain(self, relation: Relation) -> None:
         if relation.version is not None or relation.provisional or relation.current:

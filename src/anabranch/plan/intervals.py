@@ -2,9 +2,8 @@
 
 A history is a query with two columns more: __from, the first moment at which a row is there, and __to, the first at
 which it is there no more (NULL: still there). Moments are the places of rows in the order in which they came; what is
-there before anything came is there from the moment -1 on. Works on texts of histories and the names of their columns;
-knows nothing of the query that they are of. As far as rows only come, and in `tidied`, the texts are such that DuckDB
-reads them as well.
+there before anything came, and what came before anybody asks, is there from the moment -1 on. Works on texts of
+histories and the names of their columns; knows nothing of the query that they are of.
 """
 
 from __future__ import annotations
@@ -16,15 +15,9 @@ from anabranch.sql.lexer import quote_name
 
 FROM, TO = "__from", "__to"
 #: Before anything came, and after everything.
-BEFORE, NEVER = "(CAST(0 AS BIGINT) - 1)", "9223372036854775807"
+BEFORE, NEVER = "CAST(-1 AS BIGINT)", "9223372036854775807"
 OPEN = "CAST(NULL AS BIGINT)"
 _LEFT, _RIGHT = "`__l`", "`__r`"
-#: A row for each time that one comes and goes, and a row as often as it counts: as `local` knows them.
-BOTH = (
-    f"LATERAL VIEW inline(array(named_struct('p', {FROM}, 'n', 1), named_struct('p', {TO}, 'n', -1))) __both"
-    " AS __at, __more"
-)
-_COPIES = "LATERAL VIEW explode(sequence(1, __count)) __copies AS __copy"
 _PART = "named_struct('f', {}, 't', {})"
 _NO_PARTS = "CAST(array() AS ARRAY<STRUCT<f: BIGINT, t: BIGINT>>)"
 
@@ -86,24 +79,28 @@ def tidied(history: History) -> History:
     if history.tidy:
         return history
     columns = names(history.columns)
-    net, number = "sum(__more)", "CAST(sum(__more) AS INT)"
-    count = f"CASE WHEN {net} > 0 THEN {number} ELSE 0 - {number} END"
-    source = f"FROM ({moves(history.text, columns)}) AS `__e` GROUP BY {columns}, __at HAVING {net} <> 0"
-    moments = f"SELECT {columns}, __at, {net} > 0 AS __comes, {count} AS __count {source}"
-    copies = f"SELECT {columns}, __at, __comes FROM ({moments}) AS `__m` {_COPIES}"
-    place = f"row_number() OVER (PARTITION BY {columns}, __comes ORDER BY __at) AS __n"
-    numbered = f"SELECT {columns}, __at, __comes, {place} FROM ({copies}) AS `__c`"
-    moved = [f"max(CASE WHEN __comes{' = false' if to else ''} THEN __at END)" for to in (False, True)]
+    moments = (
+        f"SELECT {columns}, __at, CAST(sum(__more) AS INT) AS __more FROM ({moves(history.text, columns)}) AS `__e`"
+        f" GROUP BY {columns}, __at HAVING sum(__more) <> 0"
+    )
+    lists = (
+        f"SELECT {columns}, array_sort(flatten(collect_list(array_repeat(__at, greatest(__more, 0))))) AS __come,"
+        f" array_sort(flatten(collect_list(array_repeat(__at, greatest(-__more, 0))))) AS __go"
+        f" FROM ({moments}) AS `__m` GROUP BY {columns}"
+    )
     text = (
-        f"SELECT {columns}, {moved[0]} AS {FROM}, {moved[1]} AS {TO} FROM ({numbered}) AS `__n` GROUP BY {columns}, __n"
+        f"SELECT {columns}, __f AS {FROM}, get(__go, __i) AS {TO} FROM ({lists}) AS `__g`"
+        f" LATERAL VIEW posexplode(__come) `__parts` AS __i, __f"
     )
     return replace(history, text=text, tidy=True)
 
 
 def moves(text: str, columns: str) -> str:
     """A row for each time that one comes (1) and goes (-1)."""
+    both = f"array(named_struct('p', {FROM}, 'n', 1), named_struct('p', {TO}, 'n', -1))"
     shows = ", ".join([*([columns] if columns else []), "__at", "__more"])
-    return f"SELECT {shows} FROM ({text}) AS `__h` {BOTH} WHERE __at IS NOT NULL"
+    source = f"FROM ({text}) AS `__h` LATERAL VIEW inline({both}) `__both` AS __at, __more"
+    return f"SELECT {shows} {source} WHERE __at IS NOT NULL"
 
 
 def distinct(history: History) -> History:
@@ -216,7 +213,7 @@ def _met(one: History, other: History, condition: str, partners: str, nothing: S
         columns = f"{names(one.columns)}, {FROM}, {TO}"
         rows = f"SELECT {columns}, count(*) AS __count FROM ({one.text}) AS `__h` GROUP BY {columns}"
         own += f", {_LEFT}.__count"
-        times = f" {_COPIES}"
+        times = " LATERAL VIEW explode(array_repeat(1, CAST(__count AS INT))) `__times` AS __time"
     # Of the types that the columns have.
     empty = [f"max(CASE WHEN false THEN {_RIGHT}.{quote_name(each)} END) AS {quote_name(each)}" for each in nothing]
     made = ", ".join([own, *empty, f"{partners} AS __met"])
