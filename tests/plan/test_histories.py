@@ -51,8 +51,9 @@ def made(text: str) -> History:
 
 # ---------------------------------------------------------------------------------------------- texts
 
-A = "SELECT `a`.`id`, `a`.`k`, `a`.`v`, `a`.`ts`, `a`._came AS __from, CAST(NULL AS BIGINT) AS __to FROM a AS `a`"
-B = "SELECT `x`.`id`, `x`.`k`, `x`.`v`, `x`.`ts`, `x`._came AS __from, CAST(NULL AS BIGINT) AS __to FROM b AS `x`"
+PLACES = "`{0}`.`id` AS `id`, `{0}`.`k` AS `k`, `{0}`.`v` AS `v`, `{0}`.`ts` AS `ts`, `{0}`._came AS __from"
+A = f"SELECT {PLACES.format('a')}, CAST(NULL AS BIGINT) AS __to FROM a AS `a`"
+X = f"SELECT {PLACES.format('x')}, CAST(NULL AS BIGINT) AS __to FROM b AS `x`"
 OPEN = "CAST(NULL AS BIGINT) AS __to"
 
 
@@ -61,18 +62,17 @@ OPEN = "CAST(NULL AS BIGINT) AS __to"
     [
         (
             "SELECT k, v + 1 AS more FROM a WHERE v > 0 OR k = 'x'",
-            f"SELECT k AS `k`, v + 1 AS `more`, `a`.__from AS __from, {OPEN} FROM ({A}) AS `a`"
-            " WHERE (v > 0 OR k = 'x')",
+            f"SELECT k AS `k`, v + 1 AS `more`, `a`._came AS __from, {OPEN} FROM a AS `a` WHERE (v > 0 OR k = 'x')",
         ),
         (
             "SELECT a.k, label FROM a JOIN b AS x USING (id) LEFT JOIN t ON a.id = t.id",
             f"SELECT a.k AS `k`, label AS `label`, greatest(`a`.__from, `x`.__from) AS __from, {OPEN}"
-            f" FROM ({A}) AS `a` JOIN ({B}) AS x USING (id) LEFT JOIN t AS `t` ON a.id = t.id",
+            f" FROM ({A}) AS `a` JOIN ({X}) AS x USING (id) LEFT JOIN t AS `t` ON a.id = t.id",
         ),
         (
             "SELECT DISTINCT k FROM a",
-            f"SELECT `k`, min(__from) AS __from, {OPEN} FROM (SELECT k AS `k`, `a`.__from AS __from, {OPEN} FROM"
-            f" ({A}) AS `a`) AS `__h` GROUP BY `k`",
+            f"SELECT `k`, min(__from) AS __from, {OPEN} FROM (SELECT k AS `k`, `a`._came AS __from, {OPEN} FROM"
+            " a AS `a`) AS `__h` GROUP BY `k`",
         ),
     ],
 )
@@ -154,14 +154,17 @@ QUERIES = [
 ]
 
 
-def _rows(seed: int) -> dict[str, list[tuple[Any, ...]]]:
-    """A few rows of three streams, in the order in which they came; some are equal, some values are missing."""
+def _rows(seed: int, before: int = 0) -> dict[str, list[tuple[Any, ...]]]:
+    """A few rows of three streams, in the order in which they came; some are equal, some values are missing.
+
+    So many of them came before the first moment that anybody asks about.
+    """
     chance = random.Random(seed)
     found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in "abc"}
     for came in range(14):
         row = (chance.choice([1, 2, None]), chance.choice(["x", "y", None]), chance.choice([0, 1, 2, 3, None]))
         at = datetime(2026, 1, 1) + timedelta(seconds=chance.randrange(30))
-        found[chance.choice("aabbc")].append((*row, at, came))
+        found[chance.choice("aabbc")].append((*row, at, max(came - before, -1)))
     return found
 
 
@@ -169,12 +172,14 @@ LABELS = [(1, "one"), (1, "first"), (3, "three")]
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession) -> dict[str, list[tuple[Any, ...]]]:
-    rows = _rows(7)
-    for name in "abc":
-        spark.createDataFrame(rows[name], TYPES).createOrReplaceTempView(f"histories_{name}")
-    spark.createDataFrame(LABELS, "id INT, label STRING").createOrReplaceTempView("histories_t")
-    return rows
+def tables(spark: SparkSession) -> list[dict[str, list[tuple[Any, ...]]]]:
+    """Rows of which none came before, and rows of which some did."""
+    found = [_rows(7), _rows(8, before=6)]
+    for index, rows in enumerate(found):
+        for name in "abc":
+            spark.createDataFrame(rows[name], TYPES).createOrReplaceTempView(f"histories_{index}_{name}")
+        spark.createDataFrame(LABELS, "id INT, label STRING").createOrReplaceTempView(f"histories_{index}_t")
+    return found
 
 
 def _moments(query: str, rows: dict[str, list[tuple[Any, ...]]]) -> Iterator[tuple[int, Counter[tuple[Any, ...]]]]:
@@ -185,10 +190,24 @@ def _moments(query: str, rows: dict[str, list[tuple[Any, ...]]]) -> Iterator[tup
         duck.executemany("INSERT INTO t VALUES (?, ?)", LABELS)
         for name in "abc":
             duck.execute(f"CREATE TABLE {name} (id INT, k VARCHAR, v INT, ts TIMESTAMP)")
-        yield -1, Counter(duck.sql(query).fetchall())
-        for row, name in sorted(((row, name) for name in "abc" for row in rows[name]), key=lambda each: each[0][-1]):
-            duck.execute(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", row[:-1])
-            yield row[-1], Counter(duck.sql(query).fetchall())
+        for moment in range(-1, 14):
+            for name, row in ((name, row) for name, each in rows.items() for row in each if row[-1] == moment):
+                duck.execute(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", row[:-1])
+            yield moment, Counter(duck.sql(query).fetchall())
+
+
+def rows_of(found: History, spark: SparkSession, index: int = 0) -> list[tuple[Any, ...]]:
+    (statement,) = parse(found.text)
+    assert isinstance(statement, SelectStatement)
+    bound = Binder(statement.text, CATALOG, statement.query).bind()
+    text = bound.text.text
+    for placeholder, reference in bound.references.items():
+        text = text.replace(f"`{placeholder}`", f"histories_{index}_{reference.target}")
+    frame = spark.sql(text)
+    assert frame.columns == [*found.columns, "__from", "__to"]
+    rows = [tuple(row) for row in frame.collect()]
+    assert not found.appends or all(row[-1] is None for row in rows)
+    return rows
 
 
 def check(query: str, found: list[tuple[Any, ...]], rows: dict[str, list[tuple[Any, ...]]], again: str = "") -> None:
@@ -200,16 +219,10 @@ def check(query: str, found: list[tuple[Any, ...]], rows: dict[str, list[tuple[A
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize(("place", "query"), [*enumerate(QUERIES)])
 def test_at_every_moment_the_history_is_the_query(
-    query: str, spark: SparkSession, tables: dict[str, list[tuple[Any, ...]]]
+    place: int, query: str, spark: SparkSession, tables: list[dict[str, list[tuple[Any, ...]]]]
 ) -> None:
     """For each moment, the rows of the history that are there are the query over the rows until then."""
-    (statement,) = parse(made(query).text)
-    assert isinstance(statement, SelectStatement)
-    text = Binder(statement.text, CATALOG, statement.query).bind().text.text
-    for name in "abct":
-        text = text.replace(f"`@{'t' if name == 't' else 's'}:{name}`", f"histories_{name}")
-    found = spark.sql(text)
-    assert found.columns[-2:] == ["__from", "__to"]
-    check(query, [tuple(row) for row in found.collect()], tables)
+    index = place % len(tables)
+    check(query, rows_of(made(query), spark, index), tables[index])

@@ -174,7 +174,7 @@ def _interval(milliseconds: int) -> str:
 
 
 def _runs(arrivals: Sequence[Arrival], most: int) -> Iterator[tuple[float, Sequence[Arrival]]]:
-    """What comes in runs of at most so many, none of which waits longer than this for more; with when its last comes."""
+    """What comes in runs of at most so many, none of which waits long for more; each with when its last row comes."""
     first = 0
     for end, each in enumerate(arrivals):
         if end - first == most or each.at - arrivals[first].at > WAIT:

@@ -14,11 +14,10 @@ from anabranch.algebra.reach import Range
 from anabranch.duck import ANOTHER_TYPE, WHOLE, counting_all, quoted, timestamp
 from anabranch.engine.emit import copy_to_table, window_rows
 from anabranch.engine.left_out import input_fields, without_sql
-from anabranch.engine.numbering import place_of_first
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import CAME, ORDERED, ROW_NUM, BlockUse, Catalog, Field, Stream, Table, View
+from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Stream, Table, View
 from anabranch.plan.keys import INTEGERS
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
@@ -125,12 +124,6 @@ class _Touched:
         return [f"{column} BETWEEN {low} AND {high}"]
 
 
-def _read_fields(view: View, stream: Stream, placeholder: str) -> tuple[Field, ...]:
-    """The columns that are read of the rows of a stream: their numbers too, where these choose or place them."""
-    numbered = stream.id in view.begins or placeholder.startswith(ORDERED)
-    return stream.row_fields if numbered else stream.seen_as(placeholder)
-
-
 def _since_start(view: View, stream: Stream, placeholder: str, rows: str) -> str:
     """Of the rows of a stream, those that a view starts with and all after them."""
     if stream.id not in view.begins:
@@ -201,8 +194,7 @@ class _Query:
 
     def _fields(self, view: View, placeholder: str) -> tuple[Field, ...] | None:
         if placeholder in view.streams:
-            stream = self.catalog.stream(view.streams[placeholder])
-            return stream.seen_as(placeholder) if placeholder.startswith(ORDERED) else stream.fields
+            return self.catalog.stream(view.streams[placeholder]).fields
         if placeholder in view.views:
             return self.catalog.view(view.views[placeholder]).fields
         if placeholder in view.tables:
@@ -247,14 +239,14 @@ class _Query:
         ledger = self.maintainer.core.ledger
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
-            fields = _read_fields(view, stream, placeholder)
+            fields = stream.row_fields if stream.id in view.begins else stream.seen_as(placeholder)
             if within is None or stream.time is None:
                 found = self.warm.relation(stream.rows_table, snapshot, fields)
             else:
                 keeper, input = kept_by or (view, placeholder)
                 share = Share(keeper.id, input, stream.time, self.maintainer.needed(keeper).get(input))
                 found = self.warm.within(share, stream.rows_table, snapshot, fields, within)
-            return _since_start(view, stream, placeholder, self._in_order(stream, placeholder, found))
+            return _since_start(view, stream, placeholder, found)
         for use in view.blocks:
             if use.placeholder == placeholder:
                 paths = snapshot.table_paths(ledger, use.panes)
@@ -287,19 +279,6 @@ class _Query:
         net = f"SELECT {columns}, sum(_diff) AS _n FROM {changed} GROUP BY {columns} HAVING sum(_diff) > 0"
         return f"(SELECT {columns} FROM (SELECT *, unnest(range(CAST(_n AS BIGINT))) FROM ({net})))"
 
-    def _in_order(self, stream: Stream, placeholder: str, rows: str) -> str:
-        """Rows with their places among all that came, where these are asked for."""
-        if not placeholder.startswith(ORDERED):
-            return rows
-        import pyarrow as pa
-
-        runs = self.maintainer.core.arrivals.runs(stream.id, self.maintainer.before)
-        name = f"__runs_{stream.id}"
-        shifts = [place_of_first(version) - first for first, version in runs]
-        self.warm.duck.register(name, pa.table({"first": [first for first, _ in runs], "shift": shifts}))
-        came = f"coalesce(__r.{ROW_NUM} + __t.shift, 0) AS {CAME}"
-        return f"(SELECT __r.*, {came} FROM {rows} __r ASOF LEFT JOIN {quoted(name)} __t ON __r.{ROW_NUM} >= __t.first)"
-
     # ---- new rows
 
     def delta(self, view: View, placeholder: str, sign: int) -> str | None:
@@ -309,8 +288,8 @@ class _Query:
             paths = self.maintainer.paths(stream.rows_table)
             if not paths or sign < 0:
                 return None
-            rows = file_rows(paths, _read_fields(view, stream, placeholder))
-            return _since_start(view, stream, placeholder, self._in_order(stream, placeholder, rows))
+            fields = stream.row_fields if stream.id in view.begins else stream.seen_as(placeholder)
+            return _since_start(view, stream, placeholder, file_rows(paths, fields))
         for use in view.blocks:
             if use.placeholder == placeholder:
                 return self._panes(use, self.maintainer.paths(use.panes)) if sign >= 0 else None

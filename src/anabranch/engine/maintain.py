@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, around, hull, reach
@@ -43,7 +43,7 @@ from anabranch.engine.moves import (
     shown_before,
     state_of,
 )
-from anabranch.engine.numbering import PLACES, in_order, place_of_first, with_places
+from anabranch.engine.numbering import PLACES, in_order, placed, with_places
 from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import DIFF, change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records
@@ -52,7 +52,8 @@ from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import LEFT, PLACE
 from anabranch.plan.catalog import CAME, NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
 from anabranch.plan.describe import append_only, waits_for_windows
-from anabranch.plan.parts import FROM, TO, is_history, order_sql, parts_of
+from anabranch.plan.intervals import FROM, TO
+from anabranch.plan.parts import order_sql, parts_of
 from anabranch.plan.windows import changes_sql
 from anabranch.plan.winners import orderable
 from anabranch.sql.lexer import quote_name
@@ -105,6 +106,8 @@ class Maintainer:
         #: How many rows or chunks views have come to past idle streams.
         self.passed: dict[str, int] = {}
         self.late: list[LateRows] = []
+        #: What came and went below views that count, as Arrow tables.
+        self.moved: dict[str, Any] = {}
         self.catalog = catalog
         self.before = snapshot
         self.added = added  # grows: the changes of a node are new rows for those above
@@ -346,7 +349,7 @@ class Maintainer:
             if new is None:
                 continue
             text = touch.text.replace("SELECT DISTINCT", "SELECT", 1)
-            if is_history(new.columns):  # what goes again is a record, too
+            if view.history:  # what goes is a record, too
                 gone = new.where(f"{LEFT} IS NOT NULL").withColumn(PLACE, new[LEFT])
                 new = new.where(f"{PLACE} IS NOT NULL").unionAll(gone)
             rows = self._keyed(view, self._touching(view, touch, text, new), PLACE)
@@ -384,10 +387,22 @@ class Maintainer:
             stream = self.catalog.stream(view.streams[placeholder])
             return read.kept_rows(self.core, view, stream, stream.fields, self.before)
         below = self.catalog.view(view.views[placeholder])
+        if view.history:
+            return self._not_gone(view, below)
         rows = read.view_frame(self.core, self.catalog, below, self.after, emitted=True)
-        if is_history(rows.columns):
-            return rows.where(f"{FROM} < {self._first_place} AND {TO} IS NULL")
         return rows.where(f"NOT ({self._is_new(below)})")
+
+    def _not_gone(self, view: View, below: View) -> DataFrame:
+        """The rows below a counting view that were there before this commit, and did not go with it."""
+        columns = ", ".join(self._names(below))
+        there = read.view_frame(self.core, self.catalog, below, self.before, emitted=True)
+        moved = self._come_and_gone(view)
+        if moved is None:
+            return there
+        gone = f"SELECT {columns}, -1 AS _diff FROM `@moved` WHERE {PLACE} IS NULL"
+        net = net_sql(columns, f"(SELECT {columns}, 1 AS _diff FROM `@there` UNION ALL {gone})")
+        copied = "LATERAL VIEW explode(array_repeat(1, CAST(_diff AS INT))) __copies AS __copy"
+        return self.core.frames.sql(f"SELECT {columns} FROM ({net}) {copied}", {"@there": there, "@moved": moved})
 
     def _late(self, view: View, end: int, count: int) -> None:
         size = max((shift for name, shift in view.times.items() if name in {key.name for key in view.keys}), default=0)
@@ -469,12 +484,12 @@ class Maintainer:
                 return self._placed(view, stream, paths) if paths else None
             return self._rows(view, stream, stream.seen_as(placeholder), paths) if paths else None
         below = self.catalog.view(view.views[placeholder])
-        return self._in_order(below) if placeholder == view.counted else self.delta_of(below)
+        if placeholder != view.counted:
+            return self.delta_of(below)
+        return self._come_and_gone(view) if view.history else self._in_order(below)
 
     def _rows(self, view: View, stream: Stream, fields: tuple[Field, ...], paths: list[str]) -> DataFrame:
         """New rows of a stream; a view that is being filled starts with one of them, maybe."""
-        if CAME in (field.name for field in fields):
-            return in_order(self.core, self._rows(view, stream, stream.row_fields, paths), stream, self.before)
         return read.since_start(view, stream, fields, lambda columns: self.core.frames.parquet(paths, columns))
 
     def _placed(self, view: View, stream: Stream, paths: list[str]) -> DataFrame:
@@ -487,8 +502,6 @@ class Maintainer:
         """The new records of a node with their places in the order in which they came. Records that one row brings with
         the same others, of a static table, come in the order of their columns."""
         names = [field.name for field in view.fields]
-        if is_history(names):
-            return self._come_and_gone(view)
         parts = parts_of(names)
         if self.filling:
             rows = read.view_frame(self.core, self.catalog, view, self.after, emitted=True)
@@ -509,41 +522,45 @@ class Maintainer:
         place = f"CAST(row_number() OVER (ORDER BY {order}) AS BIGINT) AS {PLACE}"
         return rows.selectExpr(*map(quote_name, names), place, f"CAST(NULL AS BIGINT) AS {LEFT}")
 
-    @property
-    def _first_place(self) -> int:
-        """The place from which on rows are those of this commit."""
-        return 0 if self.filling else place_of_first(self.before.version + 1)
-
     def _come_and_gone(self, view: View) -> DataFrame | None:
-        """The rows of a history that came or went with this commit, with the places of both among all that did.
+        """The rows below a counting view that came or went with this commit, with their places among all that did."""
+        if view.id not in self.moved:
+            self.moved[view.id] = self._history(view)
+        moved = self.moved[view.id]
+        return self.core.spark.createDataFrame(moved) if moved.num_rows else None
+
+    def _history(self, view: View) -> Any:
+        """These rows as an Arrow table. Rows of streams that were there before are there from the beginning; those of
+        this commit, from their places on.
 
         What comes and goes with one row of a stream does so in this order: first what goes, then what comes, each in
         the order of its columns.
         """
-        names = self._names(view)
+        below = self.catalog.view(view.views[view.counted or ""])
+        narrows = {each.input: each.columns for each in below.narrows if each.input in below.streams}
+        touched = None
+        if below.node == "keyed" and narrows and not self.filling and set(below.inputs) <= set(below.streams):
+            touched = self.touched(below)
+        relations = {}
+        for placeholder, id in view.told.items():
+            rows = self._with_places(view, self.catalog.stream(id))
+            columns = narrows.get(f"@s:{id}") if touched is not None else None
+            pairs = [(name, f"k{index}") for index, name in enumerate(columns or ()) if name is not None]
+            relations[placeholder] = rows if touched is None else self._semi(rows, touched, pairs)
+        found = self.core.frames.sql(view.history, relations).toDF(*(each.name for each in below.fields), FROM, TO)
+        there = found if self.filling else found.where(f"{FROM} >= 0 OR {TO} IS NOT NULL")
+        return placed(there.toArrow(), [each.name for each in below.fields])
+
+    def _with_places(self, view: View, stream: Stream) -> DataFrame:
+        """The rows of a stream with their places among all, those from before this commit at the very first."""
+        columns = [quote_name(field.name) for field in stream.fields]
+        new = self.paths(stream.rows_table)
+        rows = self._rows(view, stream, stream.row_fields, new) if new else self.core.frames.empty(stream.row_fields)
+        placed = in_order(self.core, rows, stream, self.before)
         if self.filling:
-            rows = read.view_frame(self.core, self.catalog, view, self.after, emitted=True)
-            changed = self._net(view, self._signed(rows))
-        else:
-            new = self.delta_of(view)
-            if new is None:
-                return None
-            changed = self._net(view, new)
-        columns = ", ".join(names)
-        orders = ", ".join(quote_name(each.name) for each in view.fields if orderable(each.type))
-        copied = "LATERAL VIEW explode(sequence(1, CAST(_diff AS INT))) __copies AS __copy"
-        text = (
-            f"WITH rows AS (SELECT {columns}, __copy FROM `@changed` {copied} WHERE _diff > 0),"
-            f" known AS (SELECT *, row_number() OVER (ORDER BY {orders}, __copy) AS __id FROM rows),"
-            f" moves AS (SELECT *, {TO} AS __at, 0 AS __comes FROM known WHERE {TO} >= {self._first_place}"
-            f" UNION ALL SELECT *, {FROM}, 1 FROM known WHERE {FROM} >= {self._first_place}),"
-            f" placed AS (SELECT __id, __comes, CAST(row_number() OVER (ORDER BY __at, __comes, {orders}, __copy)"
-            " AS BIGINT) AS __place FROM moves),"
-            f" both AS (SELECT __id, max(__place) FILTER (WHERE __comes = 1) AS {PLACE},"
-            f" max(__place) FILTER (WHERE __comes = 0) AS {LEFT} FROM placed GROUP BY __id)"
-            f" SELECT {columns}, {PLACE}, {LEFT} FROM known LEFT JOIN both USING (__id)"
-        )
-        return self.core.frames.sql(text, {"@changed": changed})
+            return placed
+        old = read.kept_rows(self.core, view, stream, stream.fields, self.before)
+        return old.selectExpr(*columns, f"CAST(-1 AS BIGINT) AS {CAME}").unionByName(placed)
 
     def _is_new(self, view: View) -> str:
         """What holds for records that this commit brings: one of the rows that they are made of is new."""

@@ -18,8 +18,7 @@ from anabranch.errors import AnabranchError, SourceError
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Reference
 from anabranch.plan.build import LEFT, PLACE, TAKES
-from anabranch.plan.catalog import CAME, ORDERED, ROW_NUM, BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
-from anabranch.plan.parts import TO, is_history
+from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
 from anabranch.plan.strategy import by_difference
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, Source
@@ -131,10 +130,6 @@ def kept_rows(
     high: int | None = None,
 ) -> DataFrame:
     """The rows that a stream keeps, as a view has them: from the one on that it starts with."""
-    if CAME in (field.name for field in fields):
-        from anabranch.engine.numbering import in_order
-
-        return in_order(core, kept_rows(core, view, stream, stream.row_fields, snapshot, low, high), stream, snapshot)
     paths = snapshot.table_paths(core.ledger, stream.rows_table, low, high)
     return since_start(view, stream, fields, lambda columns: core.frames.parquet(paths, columns))
 
@@ -156,10 +151,9 @@ def rows_frame(core: Core, stream: Stream, placeholder: str, snapshot: Snapshot)
     """The rows of a stream behind a placeholder of a view; with their numbers, where it asks for them."""
     if stream.seen_as(placeholder) == stream.fields:
         return stream_frame(core, stream, snapshot)
-    from anabranch.engine.numbering import in_order, past_rows
+    from anabranch.engine.numbering import past_rows
 
-    rows = past_rows(core, stream, snapshot) or core.frames.empty(stream.row_fields)
-    return in_order(core, rows, stream, snapshot) if placeholder.startswith(ORDERED) else rows
+    return past_rows(core, stream, snapshot) or core.frames.empty(stream.row_fields)
 
 
 def view_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *, emitted: bool = False) -> DataFrame:
@@ -221,8 +215,8 @@ def view_query(
     if view.counted is not None:
         counted = relations[view.counted]
         if PLACE not in counted.columns:
-            left = TO if is_history(counted.columns) else "CAST(NULL AS BIGINT)"
-            relations[view.counted] = counted.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}", f"{left} AS {LEFT}")
+            none = (f"CAST(NULL AS BIGINT) AS {name}" for name in (PLACE, LEFT))
+            relations[view.counted] = counted.selectExpr("*", *none)
         relations[TAKES] = takes if takes is not None else core.frames.empty(take_fields(view))
     named = [field.name for field in (*view.fields, *view.hidden)]
     frame = core.frames.sql(view.spread or view.text, relations).toDF(*named)

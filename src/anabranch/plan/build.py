@@ -41,7 +41,7 @@ from anabranch.plan.keys import (
 from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.pairs import PAIRS, added_up, worth_it
-from anabranch.plan.parts import gives_records, is_history, parts_of
+from anabranch.plan.parts import gives_records, parts_of
 from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
@@ -55,6 +55,7 @@ from anabranch.sql.versions import EVENT_TIME, UNTIL
 
 if TYPE_CHECKING:
     from anabranch.plan.nodes import Tree
+    from anabranch.plan.records import Told
 
 KEY = "_k{}"
 #: The place of a record among those of its run, that with which it went again, and the placeholder of the last places
@@ -81,6 +82,7 @@ class Build:
         self.edits: list[Edit] = []
         self.blocks: list[tuple[Block, Placed]] = []
         self.counted: str | None = None
+        self.history: Told | None = None
         self.guard: list[Edit] = []
         self.unnamed = 0
 
@@ -249,6 +251,8 @@ class Build:
         near, nearby = self._near(select, inputs)
         through, timed = self._through(inputs, Stream), self._through(inputs, View)
         view = replace(view, counted=self.counted, near=near, through=through, timed=timed, sides=self._sides(inputs))
+        if self.history is not None:
+            view = replace(view, history=self.history.text, told=self.history.streams)
         if keying.pairs and view.in_time and view.clock == "event" and view.node:
             view = replace(view, nearby=nearby)
         view = self._following(select, inputs, view)
@@ -517,14 +521,16 @@ class Build:
         live = [each for each in inputs if not each.static]
         known = self._known(live[0].relation) if len(live) == 1 else None
         names = [field.name for field in known.fields] if isinstance(known, View) else []
-        in_order = isinstance(known, Stream) or parts_of(names) or is_history(names)
-        if not in_order or not (select.group or keying.kind == "whole"):
+        history = self.tree.history if isinstance(known, View) and not parts_of(names) else None
+        ordered = isinstance(known, Stream) or parts_of(names) or history is not None
+        if not ordered or not (select.group or keying.kind == "whole"):
             return
         self.counted = self._live_placeholder(live[0].relation)
         same = " AND ".join(f"__t.__k{i} <=> ({part.expression})" for i, part in enumerate(keying.parts)) or "true"
         upto = f"(SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same})"
         shown = f"coalesce({PLACE} <= {upto}, true)"
-        if is_history(names):
+        if history is not None:
+            self.history = history
             shown += f" AND ({LEFT} IS NULL OR coalesce({LEFT} > {upto}, false))"
         self.guard = with_condition(select, shown)
 

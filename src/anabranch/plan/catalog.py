@@ -401,6 +401,8 @@ class View:
     stream: bool = False  # a read shows the changes themselves
     times: Mapping[str, int] = field(default_factory=dict)  # column -> what to add to it for the end of its window
     counted: str | None = None  # the placeholder of the stream, or of the records, that a trigger counts one by one
+    history: str = ""  # where records come and go: what they are read from, with the places at which they do
+    told: Mapping[str, str] = field(default_factory=dict)  # and the streams that it is told by: placeholder -> id
     remade: int = 0  # how often its own tables were begun anew, because their columns had changed
     #: What its windows close by: event time, the number of "rows" or of "chunks", or the time of "arrival".
     clock: str = "event"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from anabranch.plan.blocks import grouped_tokens
-from anabranch.plan.intervals import BEFORE, FROM, OPEN, TO, History, names, until
+from anabranch.plan.intervals import BEFORE, FROM, OPEN, TO, History, moves, names, until
 from anabranch.plan.scope import Unfit, span_of
 from anabranch.plan.winners import LISTS, picked
 from anabranch.sql.calls import Call, aggregate_calls, generators, window_calls
@@ -126,10 +126,7 @@ class Groups:
         keyed = [f"{text} AS {key}" for text, key in zip(self.keys, keys, strict=True)]
         rows = ", ".join([columns, f"{self.name}.{FROM}", f"{self.name}.{TO}", *keyed])
         rows = f"SELECT {rows} FROM {self._rows()}"
-        moments = (
-            f"SELECT DISTINCT {', '.join([*keys, '__p'])} FROM ({rows}) AS `__r`"
-            f" LATERAL VIEW explode(array({FROM}, {TO})) `__e` AS __p WHERE __p IS NOT NULL"
-        )
+        moments = f"SELECT DISTINCT {', '.join([*keys, '__at AS __p'])} FROM ({moves(rows, ', '.join(keys))}) AS `__e`"
         apart = f"PARTITION BY {', '.join(keys)} " if keys else ""
         stretches = (
             f"SELECT {', '.join([*keys, '__p'])}, lead(__p) OVER ({apart}ORDER BY __p) AS __q FROM ({moments}) AS `__m`"

@@ -5,8 +5,8 @@
 has at every moment the rows that it would have over the rows of `a` and `b` that came until then. Its history has all
 of these rows, with columns __from and __to (see `intervals`). It is made operator by operator, each of which makes a
 history of histories; that of a stream has the places of its rows in the order in which they came. The expressions stay
-the user's text: each relation is replaced by its history under the same name. Rows that several relations make
-together are rows of structs, one under the name of each relation, so that `a.k` stays `a.k`.
+the user's text: each relation is replaced by its history under the same name. Where several relations make rows
+together that are looked at again, as in an outer join, `a.k` is `__0_k` there: the column k of the first relation.
 
 What has no such history raises `Unfit`, with what it is in plain words.
 """
@@ -19,7 +19,7 @@ from itertools import pairwise
 
 from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import aggregates_in
-from anabranch.plan.catalog import Stream, Table
+from anabranch.plan.catalog import CAME, Stream, Table
 from anabranch.plan.grouped import Groups
 from anabranch.plan.inside import Body, columns_of, using
 from anabranch.plan.intervals import (
@@ -32,12 +32,13 @@ from anabranch.plan.intervals import (
     both,
     compared,
     distinct,
-    empty_side,
+    in_order,
     met,
     names,
     pairs,
     tidied,
     union_all,
+    with_all,
 )
 from anabranch.plan.keys import INNER, limited
 from anabranch.plan.scope import Unfit, span_of
@@ -47,9 +48,6 @@ from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import Item, Query, Relation, Select, SetOperation
-
-#: The column with the place of a row among those of all streams, in the order in which they came.
-CAME = "_came"
 
 #: Joins with a static table that leave a row of the relations before it as it is, or leave it out.
 _STATIC = ("LEFT JOIN", "LEFT OUTER JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "SEMI JOIN", "ANTI JOIN")
@@ -62,11 +60,27 @@ def history(text: str, body: Body, binder: Binder) -> History:
 
 @dataclass(frozen=True)
 class _Side:
-    """A relation whose columns can be named."""
+    """A relation whose columns can be named, and its place among those of its SELECT."""
 
-    relation: Relation
     name: str
     columns: tuple[str, ...]
+    place: int
+
+    def find(self, name: str) -> str | None:
+        """What one of its columns is called among those of several relations."""
+        found = (column for column in self.columns if column.lower() == name)
+        return next((f"__{self.place}_{column}" for column in found), None)
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        """What its columns are called there."""
+        return tuple(f"__{self.place}_{column}" for column in self.columns)
+
+    @property
+    def items(self) -> list[tuple[str, str]]:
+        """Its columns with what they are called there."""
+        name = quote_name(self.name)
+        return [(f"{name}.{quote_name(own)}", there) for own, there in zip(self.columns, self.joined, strict=True)]
 
 
 @dataclass
@@ -76,7 +90,7 @@ class _Rows:
     history: History
     name: str
     sides: list[_Side]
-    packed: bool  # a column for each side
+    joined: bool  # columns are called after the place of their relation
     using: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -85,30 +99,32 @@ class _Rows:
         return {column.lower() for side in self.sides for column in side.columns}
 
     def edits(self, tokens: Sequence[Token]) -> Iterator[Edit]:
-        """What has names mean the columns of a relation where each side is one."""
-        if not self.packed:
+        """What has the names in an expression mean the columns of several relations."""
+        if not self.joined:
             return
-        starts = {token.start: token for token in tokens}
+        if any(token.upper == "STRUCT" for token in tokens):  # its fields are called like what is in them
+            raise Unfit("STRUCT beside an aggregate or an outer join")
+        places = {token.start: index for index, token in enumerate(tokens)}
         for chain in names_in(tokens):
             parts = [part.lower() for part in chain.parts]
-            if any(side.name.lower() == parts[0] for side in self.sides):
-                if len(parts) == 1:
-                    raise Unfit("a whole row as a value")
+            index = places[chain.span.start]
+            named = [side for side in self.sides if side.name.lower() == parts[0]]
+            if named:
+                found = named[0].find(parts[1]) if len(parts) > 1 else None
+                if found is None:
+                    raise Unfit(f"the name {'.'.join(chain.parts)}, which is no column")
+                yield Edit(Span(tokens[index].start, tokens[index + 2].end), quote_name(found))
                 continue
-            owners = [side for side in self.sides if parts[0] in (column.lower() for column in side.columns)]
+            owners = [found for side in self.sides if (found := side.find(parts[0])) is not None]
             if not owners:
                 if len(parts) > 1:
-                    raise Unfit(f"the name {'.'.join(chain.parts)}")
+                    raise Unfit(f"the name {'.'.join(chain.parts)}, which is no column")
                 continue  # a word of the language, or a name that the SELECT list gives
-            token = starts[chain.span.start]
-            if of_the_language(token):
-                raise Unfit(f"the name {token.text}, which may be a word of the language")
-            if parts[0] in self.using:
-                yield Edit(token.span, self.using[parts[0]])
-            elif len(owners) > 1:
-                raise Unfit(f"the name {token.text}, which several relations have")
-            else:
-                yield Edit(token.span, f"{quote_name(owners[0].name)}.{token.text}")
+            if of_the_language(tokens[index]):
+                raise Unfit(f"the name {tokens[index].text}, which may be a word of the language")
+            if len(owners) > 1 and parts[0] not in self.using:
+                raise Unfit(f"the name {tokens[index].text}, which several relations have")
+            yield Edit(tokens[index].span, self.using.get(parts[0]) or quote_name(owners[0]))
 
 
 class _Histories:
@@ -165,17 +181,16 @@ class _Histories:
             if any(item.star for item in select.items):
                 raise Unfit("* beside aggregates")
             rows = self._rows(select)
-            shown = [(item, _name(item)) for item in select.items]
-            found = Groups(self.text, select, rows.history, rows.name, rows.known, rows.edits, shown).history()
+            items = [(item, _name(item)) for item in select.items]
+            found = Groups(self.text, select, rows.history, rows.name, rows.known, rows.edits, items).history()
         elif self._row_by_row(select):
             found = self._direct(select, list(self._shown(select)))
         else:
             rows = self._rows(select)
-            items = list(self._shown(select, rows))
-            shown_text = ", ".join(f"{text} AS {quote_name(name)}" for text, name in items)
-            text = f"SELECT {shown_text}, {FROM}, {TO} FROM ({rows.history.text}) AS {quote_name(rows.name)}"
-            found = replace(rows.history, text=text, columns=_apart([name for _, name in items]), tidy=False)
-            found = replace(found, tidy=found.appends)
+            shows = list(self._shown(select, rows))
+            text = f"SELECT {_listed(shows)}, {FROM}, {TO} FROM ({rows.history.text}) AS {quote_name(rows.name)}"
+            columns, appends = _apart([name for _, name in shows]), rows.history.appends
+            found = History(text, columns, appends, tidy=appends)
         return distinct(found) if select.distinct else found
 
     def _check(self, select: Select) -> None:
@@ -215,17 +230,26 @@ class _Histories:
             qualifier = item.tokens[0].name.lower() if star else None
             for side in self._sides(select):
                 if qualifier is None or side.name.lower() == qualifier:
-                    for column in side.columns:
+                    for (own, there), column in zip(side.items, side.columns, strict=True):
                         if column.lower() not in item.left_out:
-                            yield f"{quote_name(side.name)}.{quote_name(column)}", column
+                            yield own if rows is None else quote_name(there), column
 
     def _sides(self, select: Select) -> list[_Side]:
         """The relations whose columns a SELECT list can name."""
-        shown = [each for each in select.relations if not {"SEMI", "ANTI"} & set(each.join.split())]
-        return [self._side(each, select) for each in shown]
+        named = [each for each in select.relations if not {"SEMI", "ANTI"} & set(each.join.split())]
+        return [self._side(each, select) for each in named]
 
     def _side(self, relation: Relation, select: Select) -> _Side:
-        return _Side(relation, self._exposed(relation, select), tuple(columns_of(relation, self.binder)))
+        columns = tuple(columns_of(relation, self.binder))
+        return _Side(self._exposed(relation, select), columns, select.relations.index(relation))
+
+    def _read(self, side: _Side, select: Select) -> _Side:
+        """A relation with the columns that a SELECT may read of it."""
+        words = {token.name.lower() for token in tokenize(select.span.of(self.text)) if token.is_name}
+        if any(item.star for item in select.items):
+            return side
+        found = tuple(each for each in side.columns if each.lower() in words)
+        return replace(side, columns=found or side.columns[:1])
 
     def _exposed(self, relation: Relation, select: Select) -> str:
         return relation.exposed or f"__h{select.relations.index(relation)}"
@@ -245,6 +269,11 @@ class _Histories:
     def _direct(self, select: Select, items: Sequence[tuple[str, str]]) -> History:
         """A SELECT over its own FROM and WHERE clauses, with the histories of its relations in their places."""
         assert select.from_span is not None
+        where = f"({select.where.span.of(self.text)})" if select.where is not None else ""
+        first = select.relations[0]
+        if len(select.relations) == 1 and not select.lateral and self._is_stream(first):
+            name = quote_name(self._exposed(first, select))
+            return self._stream(first, name, items, f" WHERE {where}" if where else "")
         edits: list[Edit] = []
         froms: list[str] = []
         tos: list[str] = []
@@ -259,12 +288,11 @@ class _Histories:
             edits.append(Edit(relation.span, f"({found.text}){as_name}"))
             froms.append(f"{name}.{FROM}")
             tos += [] if found.appends else [f"{name}.{TO}"]
-        first, last, meet = both(froms, tos)
-        where = f"({select.where.span.of(self.text)})" if select.where is not None else ""
-        where = " AND ".join(each for each in (where, meet) if each)
-        shown = ", ".join(f"{text} AS {quote_name(name)}" for text, name in items)
+        comes, goes, meet = both(froms, tos)
+        conditions = " AND ".join(each for each in (where, meet) if each)
         source = splice(self.text, select.from_span, edits).text
-        text = f"SELECT {shown}, {first} AS {FROM}, {last} AS {TO} FROM {source}{' WHERE ' if where else ''}{where}"
+        text = f"SELECT {_listed(items)}, {comes} AS {FROM}, {goes} AS {TO} FROM {source}"
+        text += f" WHERE {conditions}" if conditions else ""
         return History(text, _apart([name for _, name in items]), not tos, not tos)
 
     def _rows(self, select: Select) -> _Rows:
@@ -274,45 +302,48 @@ class _Histories:
         if len(select.relations) == 1:
             (side,) = self._sides(select)
             items = [(f"{quote_name(side.name)}.{quote_name(column)}", column) for column in side.columns]
-            return _Rows(self._direct(select, items), side.name, [side], packed=False)
+            return _Rows(self._direct(select, items), side.name, [side], joined=False)
         if self._row_by_row(select) and not using(select.relations):
-            sides = self._sides(select)
-            found = self._direct(select, [(_packed(side), side.name) for side in sides])
-            return _Rows(found, "__rows", sides, packed=True)
+            sides = [self._read(side, select) for side in self._sides(select)]
+            found = self._direct(select, [item for side in sides for item in side.items])
+            return _Rows(found, "__rows", sides, joined=True)
         return self._joined(select)
 
     def _joined(self, select: Select) -> _Rows:
         """Joins of whatever kind, one after the other."""
         first, *others = select.relations
-        rows = _Rows(self._side_rows(first, select), "__rows", [self._side(first, select)], packed=True)
+        side = self._read(self._side(first, select), select)
+        rows = _Rows(self._side_rows(first, side), "__rows", [side], joined=True)
         for relation in others:
             rows = self._join(rows, relation, select)
         if select.where is not None:
             where = splice(self.text, select.where.span, rows.edits(select.where.tokens)).text
-            shown = f"{names(rows.history.columns)}, {FROM}, {TO}"
-            text = f"SELECT {shown} FROM ({rows.history.text}) AS `__rows` WHERE {where}"
+            columns = f"{names(rows.history.columns)}, {FROM}, {TO}"
+            text = f"SELECT {columns} FROM ({rows.history.text}) AS `__rows` WHERE {where}"
             rows.history = replace(rows.history, text=text)
         return rows
 
-    def _side_rows(self, relation: Relation, select: Select) -> History:
-        """The rows of one relation, as structs in a column of its name."""
-        side = self._side(relation, select)
+    def _side_rows(self, relation: Relation, side: _Side) -> History:
+        """The rows of one relation, with columns that are called after its place."""
         name = quote_name(side.name)
+        if self._is_stream(relation):
+            return self._stream(relation, name, side.items)
         if self.binder.is_live(relation):
             found = self._relation(relation, name)
-            text = f"SELECT {_packed(side)} AS {name}, {name}.{FROM}, {name}.{TO} FROM ({found.text}) AS {name}"
-            return replace(found, text=text, columns=(side.name,))
+            text = f"SELECT {_listed(side.items)}, {name}.{FROM}, {name}.{TO} FROM ({found.text}) AS {name}"
+            different = found.different and len(side.columns) == len(found.columns)
+            return replace(found, text=text, columns=side.joined, different=different)
         self._check_static(relation)
-        shown = f"{_packed(side)} AS {name}, {BEFORE} AS {FROM}, {OPEN} AS {TO}"
-        return History(f"SELECT {shown} FROM {relation.span.of(self.text)} AS {name}", (side.name,), True, True)
+        columns = f"{_listed(side.items)}, {BEFORE} AS {FROM}, {OPEN} AS {TO}"
+        return History(f"SELECT {columns} FROM {relation.span.of(self.text)} AS {name}", side.joined, True, True)
 
     def _join(self, rows: _Rows, relation: Relation, select: Select) -> _Rows:
-        side = self._side(relation, select)
-        one, other = rows.history, self._side_rows(relation, select)
+        side = self._read(self._side(relation, select), select)
+        one, other = rows.history, self._side_rows(relation, side)
         if any(each.name.lower() == side.name.lower() for each in rows.sides):
             raise Unfit(f"two relations that are called {side.name}")
         kind = "".join(word for word in relation.join.split() if word not in ("OUTER", "JOIN", "INNER", "CROSS"))
-        inside = _Rows(one, rows.name, [*rows.sides, side], packed=True, using=dict(rows.using))
+        inside = _Rows(one, rows.name, [*rows.sides, side], joined=True, using=dict(rows.using))
         condition = self._condition(rows, inside, relation, side, kind)
         if kind in ("LEFTSEMI", "SEMI"):
             return replace(rows, history=met(one, other, condition))
@@ -320,12 +351,16 @@ class _Histories:
             return replace(rows, history=alone(one, other, condition))
         if kind not in ("", ",", "LEFT", "RIGHT", "FULL"):
             raise Unfit(f"a {relation.join}")
-        found = [pairs(one, other, condition)]
         if kind in ("LEFT", "FULL"):
-            found.append(empty_side(alone(one, other, condition), (), other.columns))
-        if kind in ("RIGHT", "FULL"):
-            found.append(empty_side(alone(other, one, condition), one.columns, ()))
-        inside.history = found[0] if len(found) == 1 else union_all(found)
+            found = with_all(one, other, condition)
+        elif kind == "RIGHT":
+            found = with_all(other, one, condition)
+        else:
+            found = pairs(one, other, condition)
+        if kind == "FULL":
+            rest = in_order(alone(other, one, condition, shown=True), found.columns)
+            found = union_all([found, rest])
+        inside.history = found
         return inside
 
     def _condition(self, rows: _Rows, inside: _Rows, relation: Relation, side: _Side, kind: str) -> str:
@@ -336,18 +371,17 @@ class _Histories:
         if tokens[0].upper == "ON":
             span = span_of(tokens[1:])
             return f"({splice(self.text, span, inside.edits(tokens[1:])).text})"
-        found = []
+        equal = []
         for token in (token for token in tokens[1:] if token.is_name):
             column = token.name.lower()
-            owners = [each for each in rows.sides if column in (name.lower() for name in each.columns)]
-            if column not in rows.using and len(owners) != 1:
-                raise Unfit(f"USING ({token.name}), which several relations have")
-            own = rows.using.get(column) or f"{quote_name(owners[0].name)}.{quote_name(token.name)}"
-            there = f"{quote_name(side.name)}.{quote_name(token.name)}"
-            found.append(f"{own} = {there}")
-            value = {"RIGHT": there, "FULL": f"coalesce({own}, {there})"}.get(kind, own)
-            inside.using[column] = value
-        return f"({' AND '.join(found)})"
+            owners = [there for each in rows.sides if (there := each.find(column)) is not None]
+            other = side.find(column)
+            if other is None or (column not in rows.using and len(owners) != 1):
+                raise Unfit(f"USING ({token.name}), which not two relations have")
+            own, there = rows.using.get(column) or quote_name(owners[0]), quote_name(other)
+            equal.append(f"{own} = {there}")
+            inside.using[column] = {"RIGHT": there, "FULL": f"coalesce({own}, {there})"}.get(kind, own)
+        return f"({' AND '.join(equal)})"
 
     # ---- relations
 
@@ -363,15 +397,23 @@ class _Histories:
             text = splice(self.text, relation.span, [edit]).text
             columns, times = tuple(columns_of(relation, self.binder)), f"{name}.{FROM}, {name}.{TO}"
             made = f"SELECT {names(columns, name)}, {times} FROM {text} AS {name}"
-            return replace(found, text=made, columns=columns, tidy=found.appends)
-        reference = self.binder.resolve(relation)
-        if reference is None:
-            raise Unfit("a common table expression")
-        if not isinstance(self.binder.catalog.objects.get(reference.target), Stream):
-            raise Unfit(f"a {reference.kind}")
-        columns = tuple(columns_of(relation, self.binder))
-        shown = f"{names(columns, name)}, {name}.{CAME} AS {FROM}, {OPEN} AS {TO}"
-        return History(f"SELECT {shown} FROM {text} AS {name}", columns, appends=True, tidy=True)
+            return replace(found, text=made, columns=columns)
+        if not self._is_stream(relation):
+            reference = self.binder.resolve(relation)
+            raise Unfit("a common table expression" if reference is None else f"a {reference.kind}")
+        own = columns_of(relation, self.binder)
+        return self._stream(relation, name, [(f"{name}.{quote_name(column)}", column) for column in own])
+
+    def _is_stream(self, relation: Relation) -> bool:
+        reference = self.binder.resolve(relation) if relation.subquery is None else None
+        return reference is not None and isinstance(self.binder.catalog.objects.get(reference.target), Stream)
+
+    def _stream(self, relation: Relation, name: str, items: Sequence[tuple[str, str]], where: str = "") -> History:
+        """The rows of a stream, with some columns or others: the place of a row is asked for in the same SELECT."""
+        self._check_plain(relation)
+        source = f"FROM {relation.span.of(self.text)} AS {name}{where}"
+        text = f"SELECT {_listed(items)}, {name}.{CAME} AS {FROM}, {OPEN} AS {TO} {source}"
+        return History(text, _apart([column for _, column in items]), appends=True, tidy=True)
 
     def _check_plain(self, relation: Relation) -> None:
         if relation.version is not None or relation.provisional or relation.current:
@@ -413,8 +455,8 @@ def _operation(word: str, one: History, other: History) -> History:
     return compared(one, other, without=words[0] != "INTERSECT")
 
 
-def _packed(side: _Side) -> str:
-    return f"struct({names(side.columns, quote_name(side.name))})"
+def _listed(items: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{text} AS {quote_name(name)}" for text, name in items)
 
 
 def _name(item: Item) -> str:

@@ -2,8 +2,8 @@
 
 A history is a query with two columns more: __from, the first moment at which a row is there, and __to, the first at
 which it is there no more (NULL: still there). Moments are the places of rows in the order in which they came; what is
-there before anything came is there from the moment -1 on. Works on texts of histories and the names of their columns;
-knows nothing of the query that they are of.
+there before anything came, and what came before anybody asks, is there from the moment -1 on. Works on texts of
+histories and the names of their columns; knows nothing of the query that they are of.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class History:
     columns: tuple[str, ...]
     appends: bool  # nothing that is there ever goes
     tidy: bool  # nothing goes and comes again, unchanged, at the same moment
+    different: bool = False  # no two rows are equal in all columns and moments
 
 
 def names(columns: Sequence[str], of: str = "") -> str:
@@ -79,9 +80,8 @@ def tidied(history: History) -> History:
         return history
     columns = names(history.columns)
     moments = (
-        f"SELECT {columns}, __at, CAST(sum(__more) AS INT) AS __more FROM ({history.text}) AS `__h`"
-        f" LATERAL VIEW inline(array(named_struct('p', {FROM}, 'n', 1), named_struct('p', {TO}, 'n', -1))) `__e`"
-        f" AS __at, __more WHERE __at IS NOT NULL GROUP BY {columns}, __at HAVING sum(__more) <> 0"
+        f"SELECT {columns}, __at, CAST(sum(__more) AS INT) AS __more FROM ({moves(history.text, columns)}) AS `__e`"
+        f" GROUP BY {columns}, __at HAVING sum(__more) <> 0"
     )
     lists = (
         f"SELECT {columns}, array_sort(flatten(collect_list(array_repeat(__at, greatest(__more, 0))))) AS __come,"
@@ -95,22 +95,31 @@ def tidied(history: History) -> History:
     return replace(history, text=text, tidy=True)
 
 
+def moves(text: str, columns: str) -> str:
+    """A row for each time that one comes (1) and goes (-1)."""
+    both = f"array(named_struct('p', {FROM}, 'n', 1), named_struct('p', {TO}, 'n', -1))"
+    shows = ", ".join([*([columns] if columns else []), "__at", "__more"])
+    source = f"FROM ({text}) AS `__h` LATERAL VIEW inline({both}) `__both` AS __at, __more"
+    return f"SELECT {shows} {source} WHERE __at IS NOT NULL"
+
+
 def distinct(history: History) -> History:
     """Each row once, for as long as there is one of its kind."""
     columns = names(history.columns)
     source = f"FROM ({history.text}) AS `__h` GROUP BY {columns}"
     if history.appends:
-        return replace(history, text=f"SELECT {columns}, min({FROM}) AS {FROM}, {OPEN} AS {TO} {source}")
+        text = f"SELECT {columns}, min({FROM}) AS {FROM}, {OPEN} AS {TO} {source}"
+        return History(text, history.columns, appends=True, tidy=True, different=True)
     there = f"SELECT {columns}, {outside(f'collect_list({_part()})')} AS __gaps {source}"
-    return replace(history, text=_in_parts(there, history.columns, outside("__gaps")), tidy=True)
+    text = _in_parts(there, history.columns, outside("__gaps"))
+    return History(text, history.columns, appends=False, tidy=True, different=True)
 
 
 def union_all(histories: Sequence[History]) -> History:
     """The rows of all, under the names of the first."""
     appends = all(each.appends for each in histories)
-    shown = f"{names(histories[0].columns)}, {FROM}, {TO}"
     text = " UNION ALL ".join(f"({each.text})" for each in histories)
-    return History(f"SELECT {shown} FROM ({text}) AS `__u`", histories[0].columns, appends, appends)
+    return History(text, histories[0].columns, appends, appends)
 
 
 def compared(one: History, other: History, *, without: bool) -> History:
@@ -122,15 +131,15 @@ def compared(one: History, other: History, *, without: bool) -> History:
         met = f"FROM (SELECT {columns}, {first} FROM ({sides.text}) AS `__h` GROUP BY {columns}) AS `__g`"
         if without:
             text = f"SELECT {columns}, __one AS {FROM}, __other AS {TO} {met} WHERE __one < {until('__other')}"
-            return History(text, one.columns, appends=False, tidy=True)
+            return History(text, one.columns, appends=False, tidy=True, different=True)
         there = "__one IS NOT NULL AND __other IS NOT NULL"
         text = f"SELECT {columns}, greatest(__one, __other) AS {FROM}, {OPEN} AS {TO} {met} WHERE {there}"
-        return History(text, one.columns, appends=True, tidy=True)
+        return History(text, one.columns, appends=True, tidy=True, different=True)
     parts = [f"collect_list(CASE WHEN {side} THEN {_part()} END)" for side in ("__one", "NOT __one")]
     taken = parts[1] if without else outside(parts[1])
     met = f"SELECT {columns}, concat({outside(parts[0])}, {taken}) AS __gaps FROM ({sides.text}) AS `__h`"
     text = _in_parts(f"{met} GROUP BY {columns}", one.columns, outside("__gaps"))
-    return History(text, one.columns, appends=False, tidy=True)
+    return History(text, one.columns, appends=False, tidy=True, different=True)
 
 
 def _marked(history: History, mark: str) -> History:
@@ -159,15 +168,17 @@ def pairs(one: History, other: History, condition: str) -> History:
     return History(text, (*one.columns, *other.columns), not tos, not tos)
 
 
-def alone(one: History, other: History, condition: str) -> History:
-    """The rows of one, as long as they have no partner in the other."""
+def alone(one: History, other: History, condition: str, *, shown: bool = False) -> History:
+    """The rows of one, as long as they have no partner in the other; whose columns, if shown, are empty."""
+    nothing = other.columns if shown else ()
+    columns = (*one.columns, *nothing)
     if other.appends:
         last = f"least({TO}, __met)"
-        source = _met(one, other, condition, f"min({_RIGHT}.{FROM})")
-        text = f"SELECT {names(one.columns)}, {FROM}, {last} AS {TO} {source} WHERE {FROM} < {until(last)}"
+        source = _met(one, other, condition, f"min({_RIGHT}.{FROM})", nothing)
+        text = f"SELECT {names(columns)}, {FROM}, {last} AS {TO} {source} WHERE {FROM} < {until(last)}"
     else:
-        text = _with_partners(one, other, condition, "__met")
-    return History(text, one.columns, appends=False, tidy=False)
+        text = _with_partners(one, other, condition, "__met", nothing)
+    return History(text, columns, appends=False, tidy=False)
 
 
 def met(one: History, other: History, condition: str) -> History:
@@ -182,34 +193,67 @@ def met(one: History, other: History, condition: str) -> History:
     return History(text, one.columns, appends=False, tidy=False)
 
 
-def _with_partners(one: History, other: History, condition: str, away: str) -> str:
+def _with_partners(one: History, other: History, condition: str, away: str, nothing: Sequence[str] = ()) -> str:
     """The rows of one without the stretches of time that are made of those of their partners."""
     partner = f"collect_list(CASE WHEN {_RIGHT}.{FROM} IS NOT NULL THEN {_part(_RIGHT)} END)"
     own = f"array({_PART.format(BEFORE, FROM)}, {_PART.format(until(TO), NEVER)})"
-    source = f"SELECT {names(one.columns)}, {outside(f'concat({own}, {away})')} AS __left"
-    return _in_parts(f"{source} {_met(one, other, condition, partner)}", one.columns, "__left")
+    columns = (*one.columns, *nothing)
+    source = f"SELECT {names(columns)}, {outside(f'concat({own}, {away})')} AS __left"
+    return _in_parts(f"{source} {_met(one, other, condition, partner, nothing)}", columns, "__left")
 
 
-def _met(one: History, other: History, condition: str, partners: str) -> str:
-    """The rows of one with what is made of their partners, as often as they are there.
+def _met(one: History, other: History, condition: str, partners: str, nothing: Sequence[str] = ()) -> str:
+    """The rows of one with what is made of their partners, as often as they are there, and with empty columns.
 
     Rows with equal columns and times have the same partners, and are looked at together.
     """
-    columns = names(one.columns)
-    rows = f"{columns}, {FROM}, {TO}"
-    rows = f"SELECT {rows}, count(*) AS __count FROM ({one.text}) AS `__h` GROUP BY {rows}"
-    own = f"{names(one.columns, _LEFT)}, {_LEFT}.{FROM}, {_LEFT}.{TO}, {_LEFT}.__count"
-    found = (
-        f"SELECT {own}, {partners} AS __met FROM ({rows}) AS {_LEFT} LEFT JOIN ({other.text}) AS {_RIGHT}"
-        f" ON {condition} GROUP BY {own}"
+    own = f"{names(one.columns, _LEFT)}, {_LEFT}.{FROM}, {_LEFT}.{TO}"
+    rows, times = one.text, ""
+    if not one.different:
+        columns = f"{names(one.columns)}, {FROM}, {TO}"
+        rows = f"SELECT {columns}, count(*) AS __count FROM ({one.text}) AS `__h` GROUP BY {columns}"
+        own += f", {_LEFT}.__count"
+        times = " LATERAL VIEW explode(array_repeat(1, CAST(__count AS INT))) `__times` AS __time"
+    # Of the types that the columns have.
+    empty = [f"max(CASE WHEN false THEN {_RIGHT}.{quote_name(each)} END) AS {quote_name(each)}" for each in nothing]
+    made = ", ".join([own, *empty, f"{partners} AS __met"])
+    source = f"({rows}) AS {_LEFT} LEFT JOIN ({other.text}) AS {_RIGHT} ON {condition}"
+    found = f"SELECT {made} FROM {source} GROUP BY {own}"
+    return f"FROM ({found}) AS `__f`{times}"
+
+
+def with_all(one: History, other: History, condition: str) -> History:
+    """The rows of one with each of their partners in the other, and with nothing as long as they have none."""
+    if one.appends and other.appends:
+        return union_all([pairs(one, other, condition), alone(one, other, condition, shown=True)])
+    return _brought_together(one, other, condition)
+
+
+def _brought_together(one: History, other: History, condition: str) -> History:
+    """The same where all that a row meets is brought together once: one outer join after the other reads neither of its
+    sides twice, and so the first ones are not read over and over."""
+    fields = [f"c{index}" for index in range(len(other.columns))]
+    columns = [f"{_RIGHT}.{quote_name(column)}" for column in other.columns]
+    partner = ", ".join(f"'{name}', {column}" for name, column in zip(fields, columns, strict=True))
+    partner = f"named_struct({partner}, 'f', {_RIGHT}.{FROM}, 't', {until(f'{_RIGHT}.{TO}')})"
+    partners = f"collect_list(CASE WHEN {_RIGHT}.{FROM} IS NOT NULL THEN {partner} END)"
+    own = f"array({_PART.format(BEFORE, FROM)}, {_PART.format(until(TO), NEVER)})"
+    kept = ", ".join(f"'{name}', x.{name}" for name in fields)
+    nothing = ", ".join(f"'{name}', get(__met, -1).{name}" for name in fields)  # of the type of a partner's
+    met = f"transform(filter(__met, x -> x.f < {until(TO)} AND {FROM} < x.t), x -> named_struct({kept}, "
+    met += f"'f', greatest({FROM}, x.f), 't', least({until(TO)}, x.t)))"
+    covered = f"transform(__met, x -> {_PART.format('x.f', 'x.t')})"
+    gaps = f"transform({outside(f'concat({own}, {covered})')}, x -> named_struct({nothing}, 'f', x.f, 't', x.t))"
+    source = f"SELECT {names(one.columns)}, concat({met}, {gaps}) AS __all {_met(one, other, condition, partners)}"
+    all_columns = (*one.columns, *other.columns)
+    text = (
+        f"SELECT {names(all_columns)}, __f AS {FROM}, nullif(__t, {NEVER}) AS {TO} FROM ({source}) AS `__g`"
+        f" LATERAL VIEW inline(__all) `__parts` AS {names(other.columns)}, __f, __t"
     )
-    times = "LATERAL VIEW explode(array_repeat(1, CAST(__count AS INT))) `__times` AS __time"
-    return f"FROM ({found}) AS `__f` {times}"
+    return History(text, all_columns, appends=False, tidy=False)
 
 
-def empty_side(history: History, before: Sequence[str], behind: Sequence[str]) -> History:
-    """The rows with nothing in the columns of the side that they found no partner on."""
-    shown = [*(f"NULL AS {quote_name(each)}" for each in before), names(history.columns)]
-    shown += [f"NULL AS {quote_name(each)}" for each in behind]
-    text = f"SELECT {', '.join(shown)}, {FROM}, {TO} FROM ({history.text}) AS `__h`"
-    return replace(history, text=text, columns=(*before, *history.columns, *behind))
+def in_order(history: History, columns: Sequence[str]) -> History:
+    """The same rows with their columns in another order."""
+    text = f"SELECT {names(columns)}, {FROM}, {TO} FROM ({history.text}) AS `__h`"
+    return replace(history, text=text, columns=tuple(columns))

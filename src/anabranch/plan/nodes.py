@@ -27,7 +27,7 @@ from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.local import local_text
 from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
-from anabranch.plan.records import Counted, count_records
+from anabranch.plan.records import Counted, Told, count_records
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
@@ -62,7 +62,7 @@ def plan(
     raised = raise_joins(text, query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
-        catalog=catalog, world=world, feed=feed,
+        catalog=catalog, world=world, feed=feed, told=counted.told,
     )  # fmt: skip
     planned = replace(planned, view=replace(planned.view, included=included)) if included else planned
     planned = replace(planned, reasons=raised.reasons) if raised.reasons else planned
@@ -108,7 +108,7 @@ def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -
 
 def _planned(
     *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
-    catalog: Catalog, world: Surroundings, feed: bool,
+    catalog: Catalog, world: Surroundings, feed: bool, told: Told | None,
 ) -> Planned:  # fmt: skip
     emission = said(query)
     feed = feed or asks(text, catalog, query)
@@ -128,6 +128,7 @@ def _planned(
             return replace(planned, view=shown)
     emit = "feed" if feed or emission is not None else "read"
     tree = Tree(text, catalog, world, id, name, start)
+    tree.history = told
     if emit == "feed" and not inner and (emission is None or (emission.mode == "feed" and not emission.by_key)):
         tree.whole, tree.splits = query, []
     root = tree.root(query, sql, fields, emit)
@@ -201,6 +202,7 @@ class Tree:
         self.nodes: list[View] = []
         self.placed = 0
         self.joined: list[Span] = []  # the tables outside that are asked
+        self.history: Told | None = None  # that of the query whose records are counted, where they come and go
         self.by_key = False  # whether what is being made shows its answers key by key
         self.named: dict[str, Query] = {}  # the common table expressions that what is being made can name
         self.whole: Query | None = None
@@ -223,7 +225,7 @@ class Tree:
         nodes = [replace(node, owner=root.id) for node in self.nodes]
         kept: dict[str, Stream] = {}
         for view in (*nodes, root):
-            for id in view.streams.values():
+            for id in (*view.streams.values(), *view.told.values()):
                 stream = self.catalog.stream(id)
                 if stream.kept_since is None:
                     kept[id] = replace(stream, kept_since=self.world.kept_since(stream))

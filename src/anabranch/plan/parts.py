@@ -2,9 +2,6 @@
 
 A record comes with the last of its rows. Of those that come with the same row, the first is the one whose other rows
 have the lowest numbers, in the order in which the query names their streams.
-
-Where rows can go again, a query is counted by its history instead: each row with the places of the two rows of a stream
-that made it come, and go.
 """
 
 from __future__ import annotations
@@ -17,8 +14,6 @@ from anabranch.sql.syntax import Select
 
 #: The column with the numbers of the rows of a stream, of which a query may read several.
 PART = "__part{}_{}"
-#: The places with which a row of a history came, and went; of one that is still there, NULL.
-FROM, TO = "__from", "__to"
 _PART = re.compile(r"__part\d+_(.+)")
 
 
@@ -31,15 +26,9 @@ def parts_of(names: Sequence[str]) -> dict[str, str]:
     return {name: found[1] for name in names if (found := _PART.fullmatch(name)) is not None}
 
 
-def is_history(names: Sequence[str]) -> bool:
-    """Whether a query with these columns shows each row with the places where it came and went."""
-    return FROM in names and TO in names
-
-
 def gives_records(select: Select) -> bool:
     """Whether a SELECT is one whose rows are counted."""
-    names = [item.alias for item in select.items if item.alias is not None]
-    return bool(parts_of(names)) or is_history(names)
+    return bool(parts_of([item.alias for item in select.items if item.alias is not None]))
 
 
 def order_sql(parts: Sequence[str], places: Sequence[str]) -> list[str]:

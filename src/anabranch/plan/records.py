@@ -17,14 +17,14 @@ it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
 from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Binder, Reference
 from anabranch.plan.blocks import Analyze, aggregates_in
-from anabranch.plan.catalog import ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Rows, Stream, Table, View
+from anabranch.plan.catalog import ORDERED, ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Rows, Stream, Table, View
 from anabranch.plan.flat import read_names, without_unread
 from anabranch.plan.histories import history
 from anabranch.plan.inside import Body, Inside, columns_of, qualified, relations_under, using
@@ -43,15 +43,25 @@ from anabranch.sql.syntax import CreateView, Item, Query, Relation, Select, Sele
 
 
 @dataclass(frozen=True)
+class Told:
+    """The history of a query as Spark SQL, and the streams behind its placeholders."""
+
+    text: str
+    streams: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Counted:
     """A query with the records that its triggers count in queries of their own, and the ids of views in these.
 
-    `reason` says why that cannot be, where it cannot; `waits`, that it is about answers that wait to be shown.
+    Where records come and go, `told` is the history that they are counted by. `reason` says why that cannot be, where
+    it cannot; `waits`, that it is about answers that wait to be shown.
     """
 
     text: str
     query: Query
     included: tuple[str, ...] = ()
+    told: Told | None = None
     reason: str = ""
     waits: bool = False
 
@@ -82,7 +92,9 @@ def _one(found: Counted, index: int, catalog: Catalog, analyze: Analyze, fields:
         return replace(left, reason=reason, waits=isinstance(error, _Waits))
     except AnabranchError as error:  # what is wrong with the query itself is found where it is planned
         return replace(left, reason=error.message)
-    return Counted(made.text, made.query, tuple(made.included))
+    if made.told is not None and len(_counted(found.query)) > 1:
+        return replace(left, reason="it counts in several places")
+    return Counted(made.text, made.query, tuple(made.included), made.told)
 
 
 class _Waits(Unfit):
@@ -104,6 +116,7 @@ class _Counting:
         self.index = index
         self.catalog = catalog
         self.included: list[str] = []
+        self.told: Told | None = None
         self._fit()
         before = read_names(query)
         for _ in range(MAX_QUERIES):
@@ -116,7 +129,7 @@ class _Counting:
         try:
             self._rewrite(list(_Parts(self).edits()))
         except Unfit:  # rows that are given can be taken back, or one is made of several
-            self._rewrite(self._history())
+            self.told = self._told()
         self.text, self.query = without_unread(self.text, self.query, before)
 
     @property
@@ -149,12 +162,19 @@ class _Counting:
             if reference is not None and reference.kind != "view" and not _in_several_windows(select):
                 raise Unfit  # the rows of one stream are in their order anyway
 
-    def _history(self) -> Iterator[Edit]:
-        """The query that records come from as its history."""
+    def _told(self) -> Told:
+        """The history of the query that records come from."""
         (relation,) = self.select.relations
         if relation.subquery is None:
             raise Unfit
-        yield Edit(relation.subquery.span, history(self.text, relation.subquery, self.binder).text)
+        found = history(self.text, relation.subquery, self.binder)
+        (statement,) = parse(found.text)
+        assert isinstance(statement, SelectStatement)
+        bound = Binder(found.text, self.catalog, statement.query).bind()
+        streams = {each: reference.target for each, reference in bound.references.items()}
+        if any(not each.startswith(ORDERED) for each in streams):
+            raise Unfit("a static table beside rows that come and go")
+        return Told(bound.text.text, streams)
 
     # ---- names of queries
 
