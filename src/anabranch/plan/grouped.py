@@ -29,8 +29,12 @@ _RUNNING = words(
     stddev_pop stddev_samp count_if sum try_avg try_sum var_pop var_samp variance approx_count_distinct"""
 )
 #: Those with two values, which run as long as all rows count.
-_RUNNING_PAIRS = words("corr covar_pop covar_samp regr_avgx regr_avgy regr_count regr_slope regr_sxx regr_sxy regr_syy")
-_UNORDERED = words("listagg string_agg collect_set histogram_numeric approx_top_k grouping grouping_id")
+_RUNNING_PAIRS = words(
+    "corr covar_pop covar_samp max_by min_by regr_avgx regr_avgy regr_count regr_slope regr_sxx regr_sxy regr_syy"
+)
+#: Aggregates that pick a row by an order, and those whose value depends on one that nothing can say.
+BY_ORDER = ("min_by", "max_by")
+_UNORDERED = words("listagg string_agg histogram_numeric approx_top_k grouping grouping_id")
 _SO_FAR = f"ORDER BY {FROM} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 
 
@@ -72,14 +76,12 @@ class Groups:
                 raise Unfit("the function window in GROUP BY")
         if any(any(generators(item.tokens)) for item, _ in self.shown):
             raise Unfit("a function that makes rows beside an aggregate")
-        for call in self.calls:
-            if (
-                picked(call) is not None
-                or call.name in LISTS
-                or call.name.split()[0] in _UNORDERED
-                or "nulls" in call.name
-            ):
-                raise Unfit(f"{call.name}, which depends on the order of rows")
+        places = [item.tokens for item, _ in self.shown]
+        places += [self.select.having.tokens] if self.select.having is not None else []
+        for tokens in places:
+            for call in aggregate_calls(tokens):
+                if call.name.split()[0] in _UNORDERED or (depends_on_order(call) and not _ordered(call, tokens)):
+                    raise Unfit(f"{call.name}, which depends on the order of rows")
 
     def history(self) -> History:
         if self.select.group and not self.calls and self.rows.appends:
@@ -213,6 +215,21 @@ def more_in(tokens: Sequence[Token], edits: Sequence[Edit]) -> list[Edit]:
     """The edits of an expression."""
     whole = span_of(tokens)
     return [edit for edit in edits if whole.start <= edit.span.start and edit.span.end <= whole.end]
+
+
+def depends_on_order(call: Call) -> bool:
+    """Whether an aggregate picks one of several rows or values, or lists them."""
+    return picked(call) is not None or call.name in (*LISTS, "collect_set", "mode") or "nulls" in call.name
+
+
+def _ordered(call: Call, tokens: Sequence[Token]) -> bool:
+    """Whether such an aggregate says itself in which order, as it is written where ties are broken."""
+    if call.name in BY_ORDER:
+        return any(token.upper == "STRUCT" for token in call.arguments[1])
+    if call.name == "mode":
+        return len(call.arguments) == 2
+    before = [token.text for token in tokens if token.end <= call.span.start][-2:]
+    return call.name in (*LISTS, "collect_set") and before == ["array_sort", "("]
 
 
 def _running(call: Call) -> bool:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from anabranch.plan.bind import Binder
-from anabranch.plan.blocks import aggregates_in
-from anabranch.plan.catalog import CAME, Stream, Table
-from anabranch.plan.grouped import Groups
+from anabranch.plan.blocks import Analyze, aggregates_in
+from anabranch.plan.catalog import CAME, Catalog, Field, Stream, Table
+from anabranch.plan.grouped import BY_ORDER, Groups, depends_on_order
 from anabranch.plan.inside import Body, columns_of, using
 from anabranch.plan.intervals import (
     BEFORE,
@@ -41,21 +41,57 @@ from anabranch.plan.intervals import (
     with_all,
 )
 from anabranch.plan.keys import INNER, limited
+from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, span_of
+from anabranch.plan.ties import Places, break_ties
 from anabranch.plan.windows import needs_numbers
-from anabranch.sql.calls import chains, clock_calls, generators, volatile_calls
+from anabranch.plan.winners import event_times
+from anabranch.sql.calls import aggregate_calls, chains, clock_calls, generators, volatile_calls
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
+from anabranch.sql.parser import parse
 from anabranch.sql.splice import Edit, splice
-from anabranch.sql.syntax import Item, Query, Relation, Select, SetOperation
+from anabranch.sql.syntax import Item, Query, Relation, Select, SelectStatement, SetOperation
 
 #: Joins with a static table that leave a row of the relations before it as it is, or leave it out.
 _STATIC = ("LEFT JOIN", "LEFT OUTER JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "SEMI JOIN", "ANTI JOIN")
 
 
-def history(text: str, body: Body, binder: Binder) -> History:
-    """The history of a query, or of a part of one: nothing in it goes and comes again at the same moment."""
+def history(text: str, body: Body, binder: Binder, analyze: Analyze | None = None) -> History:
+    """The history of a query, or of a part of one: nothing in it goes and comes again at the same moment.
+
+    Which rows are first and last, and the order of lists, is what it is in every answer: by event time, and then by all
+    columns. What these are is for Spark to say (`analyze`).
+    """
+    if analyze is not None:
+        text, body, binder = _settled(body.span.of(text), binder.catalog, analyze)
     return tidied(_Histories(text, binder).of(body))
+
+
+def _settled(text: str, catalog: Catalog, analyze: Analyze) -> tuple[str, Query, Binder]:
+    """A query whose aggregates that pick rows, or list them, say in which order."""
+    (statement,) = parse(text)
+    assert isinstance(statement, SelectStatement)
+    query = statement.query
+    calls = [call for select, owner in query.selects() for call in aggregates_in(select, owner)]
+    if any(depends_on_order(call) for call in calls):
+        references = Binder(text, catalog, query).bind().references
+        schemas = {each: _fields(catalog, found.target) for each, found in references.items()}
+        places = Places(
+            bind=lambda span: Binder(text, catalog, query).bind(span).text.text,
+            analyze=lambda part: analyze(part, schemas),
+            blocks={},
+            times=event_times(catalog, [each.target for each in references.values()]),
+        )
+        text, query = rewritten(text, query, break_ties(text, query, places))
+    return text, query, Binder(text, catalog, query)
+
+
+def _fields(catalog: Catalog, id: str) -> tuple[Field, ...]:
+    found = catalog.objects.get(id)
+    if not isinstance(found, Stream | Table):
+        raise Unfit("something that is neither a stream nor a table")
+    return found.fields
 
 
 @dataclass(frozen=True)
@@ -102,7 +138,9 @@ class _Rows:
         """What has the names in an expression mean the columns of several relations."""
         if not self.joined:
             return
-        if any(token.upper == "STRUCT" for token in tokens):  # its fields are called like what is in them
+        # Its fields are called like what is in them; nobody sees those of an order.
+        orders = [call.arguments[1] for call in aggregate_calls(tokens) if call.name in BY_ORDER and call.arguments[1:]]
+        if any(token.upper == "STRUCT" and not any(token in order for order in orders) for token in tokens):
             raise Unfit("STRUCT beside an aggregate or an outer join")
         places = {token.start: index for index, token in enumerate(tokens)}
         for chain in names_in(tokens):
