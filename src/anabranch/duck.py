@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: How much a DuckDB may hold in memory.
 MEMORY = "4GB"
+#: Groups that DuckDB finds by their place, and not by a hash: 2 to the power of this; and at the most.
+FEW_PLACES, MOST_PLACES = 12, 20
 
 
 #: Functions of Spark's that a text for DuckDB may use; remainders are of divisions by a number above 0.
@@ -78,6 +80,24 @@ def counting_all(duck: duckdb.DuckDBPyConnection, text: str) -> Iterator[None]:
         yield
     finally:
         duck.execute("RESET disabled_optimizers")
+
+
+@contextmanager
+def places_for(duck: duckdb.DuckDBPyConnection, rows: int) -> Iterator[None]:
+    """For a statement that groups so many rows, by numbers of which it knows how far they are apart.
+
+    A place for each number that a group can have is quicker than a hash table, as long as there are fewer places than
+    rows: all of them are made, taken or not.
+    """
+    places = min(rows.bit_length() - 1, MOST_PLACES)
+    if places <= FEW_PLACES:
+        yield
+        return
+    duck.execute(f"SET perfect_ht_threshold = {places}")
+    try:
+        yield
+    finally:
+        duck.execute("RESET perfect_ht_threshold")
 
 
 def timestamp(micros: str) -> str:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from anabranch import duck
 from anabranch.engine import answer, local, near, scan
 from anabranch.engine.frames import Frames
 from anabranch.errors import AnabranchError
@@ -118,6 +119,96 @@ def test_runs_and_answers_are_the_same_by_duckdb(
         assert [each is not None for each in answers] == [text in BY_DUCKDB], text
         assert kinds(by_duckdb) == kinds(by_spark), text
         assert rows(by_duckdb) == rows(by_spark), text
+
+
+#: A view on a stream of its own, and whether its rows are read from their files as they are.
+BOUNDS = "GROUP BY window_start, window_end"
+ALONE = {
+    "hop": (f"SELECT k, window_start, window_end, count(*) AS c, sum(n) AS n, max(big) AS m"
+            f" FROM {HOP.format(6, 'panes')} {BOUNDS}, k", True),
+    "keyless": ("SELECT window_start, min(n) AS n, max(b) AS b"
+                f" FROM {HOP.format(10, 'panes')} WHERE n > 0 OR b {BOUNDS}", True),
+    "shifted": ("SELECT window_end, count(*) AS c, max(k) AS k"
+                " FROM TUMBLE(s, ts, INTERVAL 3 SECONDS, INTERVAL 1 SECOND) GROUP BY window_end", True),
+    "wid": (f"SELECT k, window_start, max(n) AS n FROM {HOP.format(6, 'windows')} {BOUNDS}, k", True),
+    "spans": (f"SELECT k, window_start, sum(n) AS n FROM {HOP.format(6, 'adaptive')} {BOUNDS}, k", True),
+    "keys": ("SELECT b, n, count(*) AS c, max(ts) AS t FROM s GROUP BY b, n", True),
+    "one": ("SELECT count(*) AS c, max(big) AS m, min(ts) AS t FROM s", True),
+    "fractions": (f"SELECT window_start, max(x) AS x FROM {HOP.format(6, 'panes')} {BOUNDS}", False),
+}  # fmt: skip
+
+
+def test_rows_are_read_where_they_lie(home: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one view reads a stream, DuckDB takes its rows from their files: late ones, old ones, and not all files."""
+    chance, found = random.Random(13), dict[str, list[bool]]()
+    monkeypatch.setattr(scan, "SMALL_BYTES", -1)
+    monkeypatch.setattr(duck, "FEW_PLACES", 1)
+    of = near.InPlace.of.__func__  # type: ignore[attr-defined]
+
+    def lying(cls: type[near.InPlace], stream: Any, *given: Any) -> near.InPlace | None:
+        made: near.InPlace | None = of(cls, stream, *given)
+        found.setdefault(stream.name, []).append(made is not None)
+        return made
+
+    monkeypatch.setattr(near.InPlace, "of", classmethod(lying))
+    for name, (query, _) in ALONE.items():
+        (tmp_path / name).mkdir()
+        source = f"parquet(path => '{tmp_path}/{name}/*.parquet')"
+        home.sql(f"CREATE STREAM s_{name} ({COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL 2 SECONDS) FROM {source}")
+        home.sql(f"CREATE VIEW v_{name} AS {query.replace('(s,', f'(s_{name},').replace('FROM s', f'FROM s_{name}')}")
+
+    def take(file: str, rows: list[dict[str, Any]], schema: pa.Schema = TYPES, **more: Any) -> None:
+        for name in ALONE:
+            path = tmp_path / name / file
+            parquet.write_table(pa.Table.from_pylist(rows, schema), path, row_group_size=20, **more)
+            home.session.sql(f"SELECT count(*) FROM v_{name}").toArrow()
+
+    take("0.parquet", some_rows(chance, 60))
+    old = [each | {"ts": each["ts"] - timedelta(days=365 * 57)} for each in some_rows(chance, 60)]
+    take("1.parquet", [*some_rows(chance, 50), *old])
+    without_zone = TYPES.set(TYPES.get_field_index("ts"), pa.field("ts", pa.timestamp("us")))
+    take("2.parquet", [each | {"ts": each["ts"].replace(tzinfo=None)} for each in some_rows(chance, 60)], without_zone)
+    take("3.parquet", some_rows(chance, 60), write_statistics=False)
+    take("4.parquet", [*some_rows(chance, 60), {**some_rows(chance, 1)[0], "ts": None}])
+    take("5.parquet", some_rows(chance, 60))
+    for name, (query, in_place) in ALONE.items():
+        assert found[f"s_{name}"] == [in_place, in_place, False, False, False, in_place], name
+        batch = home.session.sql(query.replace("(s,", f"(s_{name},").replace("FROM s", f"FROM s_{name}")).toArrow()
+        assert rows(home.session.sql(f"SELECT * FROM v_{name}").toArrow()) == rows(batch), name
+    told = {
+        name: home.query(f"SELECT rows, late_rows, bad_rows FROM sys.runs WHERE stream = 's_{name}' ORDER BY run")
+        for name in ALONE
+    }
+    assert all(each == told["fractions"] for each in told.values()), told
+    assert any(late for _, late, _ in told["hop"][:2])
+
+
+def test_windows_are_there_if_the_rows_of_their_view_are(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views that share panes have windows where they have rows: one made later too, and one with many windows a row."""
+    monkeypatch.setattr(duck, "FEW_PLACES", 1)
+    home.sql("CREATE STREAM s (k STRING, n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts) KEEP ALL")
+    hop = "HOP(s, ts, INTERVAL 1 SECOND, INTERVAL {} SECONDS)"
+    views = {
+        "every": f"SELECT k, window_start, count(*) AS c FROM {hop.format(3)} GROUP BY k, window_start, window_end",
+        "some": f"SELECT window_end, max(n) AS n FROM {hop.format(3)} WHERE n > 1 GROUP BY k, window_start, window_end",
+        "long": f"SELECT k, window_start, sum(n) AS n FROM {hop.format(40)} GROUP BY k, window_start, window_end",
+        "after": f"SELECT k, window_time, min(n) AS n FROM {hop.format(5)} WHERE n < 1 GROUP BY k, window_time",
+    }
+    chance = random.Random(3)
+    for name, query in views.items():
+        home.sql(f"CREATE VIEW {name} AS {query}")
+        given = [
+            (
+                row["k"],
+                chance.choice([None, 0, 1, 2, 3]),
+                row["ts"] - timedelta(days=365 * 56 + 14) * chance.randrange(2),
+            )
+            for row in some_rows(chance, 12)
+        ]
+        home.insert("s", given)
+        for made in list(views)[: list(views).index(name) + 1]:
+            by_duckdb = home.session.sql(f"SELECT * FROM {made}").toArrow()
+            assert rows(by_duckdb) == rows(home.session.sql(views[made]).toArrow()), made
 
 
 def test_what_does_not_fit_is_told_by_spark(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
-from anabranch.plan.records import count_records
+from anabranch.plan.records import Counted, count_records
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import SelectStatement
 
@@ -38,11 +38,15 @@ CATALOG = Catalog(
 )
 
 
-def planned(text: str) -> tuple[str, tuple[str, ...]]:
+def counted(text: str) -> Counted:
     (statement,) = parse(f"{text} TRIGGER COUNTING 3")
     assert isinstance(statement, SelectStatement)
-    made, query, included = count_records(statement.text, statement.query, CATALOG, lambda *_: S, S)
-    return query.span.of(made).removesuffix(" TRIGGER COUNTING 3"), included
+    return count_records(statement.text, statement.query, CATALOG, lambda *_: S, S)
+
+
+def planned(text: str) -> tuple[str, tuple[str, ...]]:
+    made = counted(text)
+    return made.query.span.of(made.text).removesuffix(" TRIGGER COUNTING 3"), made.included
 
 
 @pytest.mark.parametrize(
@@ -110,14 +114,8 @@ def test_views_whose_records_are_counted_are_part_of_the_query() -> None:
         "SELECT k, count(*) AS n FROM a GROUP BY k",  # its rows are counted as they are
         "SELECT window_end, count(*) AS n FROM HOP(a, ts, INTERVAL 5 SECONDS, INTERVAL 10 SECONDS) GROUP BY window_end",
         "SELECT a.k, b.v FROM a JOIN b ON a.id = b.id",  # each record is an answer of its own
-        "SELECT a.k, count(*) AS n FROM a LEFT JOIN b ON a.id = b.id GROUP BY a.k",
-        "SELECT a.k, count(*) AS n FROM a LEFT SEMI JOIN b ON a.id = b.id GROUP BY a.k",
         "SELECT t.id, count(*) AS n FROM t LEFT JOIN a ON a.id = t.id GROUP BY t.id",
-        "SELECT k, count(*) AS n FROM (SELECT k FROM a UNION SELECT k FROM b) GROUP BY k",
-        "SELECT k, count(*) AS n FROM (SELECT DISTINCT k FROM a) GROUP BY k",
-        "SELECT v, count(*) AS n FROM counts GROUP BY v",
         "SELECT k, count(*) AS n FROM newer GROUP BY k",
-        "SELECT a.k, count(*) AS n FROM a JOIN counts ON a.k = counts.k GROUP BY a.k",
         "SELECT count(*) AS n FROM a JOIN SESSION(b, ts, INTERVAL 5 SECONDS) AS b ON a.id = b.id",
         # Names that would come to mean something else.
         "SELECT a.k, sum(a.v) AS label FROM a JOIN t ON a.id = t.id GROUP BY a.k HAVING label > 1",
@@ -127,3 +125,21 @@ def test_views_whose_records_are_counted_are_part_of_the_query() -> None:
 )  # fmt: skip
 def test_what_has_no_records_in_order_stays_as_it_is(text: str) -> None:
     assert planned(text) == (text, ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a.k, count(*) AS n FROM a LEFT JOIN b ON a.id = b.id GROUP BY a.k",
+        "SELECT a.k, count(*) AS n FROM a LEFT SEMI JOIN b ON a.id = b.id GROUP BY a.k",
+        "SELECT k, count(*) AS n FROM (SELECT k FROM a UNION SELECT k FROM b) GROUP BY k",
+        "SELECT k, count(*) AS n FROM (SELECT DISTINCT k FROM a) GROUP BY k",
+        "SELECT v, count(*) AS n FROM counts GROUP BY v",
+        "SELECT a.k, count(*) AS n FROM a JOIN counts ON a.k = counts.k GROUP BY a.k",
+    ],
+)
+def test_what_comes_and_goes_is_told_by_its_streams(text: str) -> None:
+    made = counted(text)
+    assert made.told is not None and not made.reason
+    assert set(made.told.streams.values()) <= {"a", "b"}
+    assert all(f"`{placeholder}`" in made.told.text for placeholder in made.told.streams)

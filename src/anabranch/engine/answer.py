@@ -7,11 +7,12 @@ of the time of such an answer is the time that Spark takes to plan and start. Wh
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from anabranch.duck import counting_all, quoted
+from anabranch.duck import counting_all, places_for, quoted
 from anabranch.engine.core import Core
-from anabranch.engine.emit import connection, window_rows
+from anabranch.engine.emit import connection, window_rows, windows_shown
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.local import MOST_STATE_ALONE, alike
 from anabranch.engine.warm import file_rows
@@ -26,7 +27,15 @@ from anabranch.sql.syntax import Query, Select
 MOST_PLACED = 2_000_000
 
 
-def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], snapshot: Snapshot) -> str | None:
+@dataclass(frozen=True)
+class Asked:
+    """What DuckDB is asked, and how many rows that puts together, each as often as it is in some window."""
+
+    text: str
+    placed: int
+
+
+def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], snapshot: Snapshot) -> Asked | None:
     """A question as DuckDB is asked it, if it means the same there; None if the answer is Spark's to give."""
     catalog = core.catalog(snapshot)
     view = _asked(query, bound, catalog)
@@ -35,10 +44,11 @@ def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], sna
     if sum(file.rows for use in view.blocks for file in snapshot.files.get(use.panes, {}).values()) > MOST_STATE_ALONE:
         return None
     source = _view(core, catalog, view, snapshot)
-    return local_text(bound.text.text, lambda _: source) if source is not None else None
+    text = local_text(bound.text.text, lambda _: source) if source is not None else None
+    return Asked(text, sum(_placed(use, snapshot) for use in view.blocks)) if text is not None else None
 
 
-def rows(text: str, fields: Sequence[Field]) -> Any:
+def rows(asked: Asked, fields: Sequence[Field]) -> Any:
     """The answer as a pyarrow.Table; None if DuckDB gives other columns, or fails, for Spark to say why."""
     import duckdb
     import pyarrow as pa
@@ -46,8 +56,8 @@ def rows(text: str, fields: Sequence[Field]) -> Any:
     duck = connection()
     wanted = [duckdb_type(field.type) or "" for field in fields]
     try:
-        with counting_all(duck, text):
-            made = duck.sql(text)
+        with counting_all(duck, asked.text), places_for(duck, asked.placed):
+            made = duck.sql(asked.text)
             if len(made.types) != len(wanted) or not all(map(alike, map(str, made.types), wanted)):
                 return None
             found = made.to_arrow_table()
@@ -88,6 +98,11 @@ def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str |
     text = local_text(view.text, relations.get)
     if text is None or any(duckdb_type(field.type) is None for field in view.fields):
         return None
+    if len(view.blocks) == 1:
+        panes, paths = catalog.panes(use.panes), snapshot.table_paths(core.ledger, use.panes)
+        shown = windows_shown(view, panes, use, paths) if paths else None
+        if shown is not None:
+            return shown
     named = ", ".join(quoted(field.name) for field in view.fields)
     items = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in view.fields)
     return f"(SELECT {items} FROM ({text}) AS __f({named}))"
@@ -98,5 +113,11 @@ def _many(use: BlockUse, snapshot: Snapshot) -> bool:
     windows = use.sliding
     if windows is None or windows.tumbling:
         return False
+    return _placed(use, snapshot) > MOST_PLACED
+
+
+def _placed(use: BlockUse, snapshot: Snapshot) -> int:
+    """How many partials there are, each as often as it is in some window."""
+    windows = use.sliding
     panes = sum(file.rows for file in snapshot.files.get(use.panes, {}).values())
-    return panes * -(-windows.size // windows.slide) > MOST_PLACED
+    return panes if windows is None else panes * -(-windows.size // windows.slide)

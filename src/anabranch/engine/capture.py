@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from anabranch.algebra import progress as progress_algebra
 from anabranch.algebra.progress import END
@@ -15,6 +16,7 @@ from anabranch.engine.scan import Incoming
 from anabranch.ledger import Record
 from anabranch.plan.catalog import Stream
 from anabranch.sources.base import Source, SourceChanged, Stretch
+from anabranch.sources.files import FilesSource
 
 #: How long to wait before looking again for new rows.
 PAUSE = 0.2
@@ -88,6 +90,7 @@ class Capture:
             lambda: source.verify(stretch),
             stretch.files,
             lambda columns: source.at_hand(stretch.captured, columns),
+            partial(source.lying, stretch.captured) if isinstance(source, FilesSource) else lambda _, __: None,
         )
         record = self.runner.run(stream.id, incoming)
         source.committed(stretch)

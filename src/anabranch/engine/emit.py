@@ -26,7 +26,7 @@ from anabranch.engine.late import LateRows
 from anabranch.engine.moves import Held, KeyBounds, Moves, hold, key_bounds, progress, shown_before
 from anabranch.engine.places import starts_sql
 from anabranch.engine.tables import PANE, change_fields, hidden_keys, place_fields, standing_fields
-from anabranch.engine.writing import footer_range
+from anabranch.engine.writing import footer_range, least
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.ledger.arrivals import Written
 from anabranch.ledger.crash import reach
@@ -42,6 +42,8 @@ MARKS = "_marks"
 EARLIEST = -(2**62)
 #: No event time is as far from the epoch as this (some 36,000 years), and DuckDB has no times that are much further.
 FAR = 2**60
+#: Up to so many numbers are written down one by one.
+LISTED = 32
 Added = Mapping[str, tuple[DataFile, ...]]
 
 
@@ -205,6 +207,16 @@ class _Columns:
         return [f"k{index}" for index in range(len(self.panes.keys))]
 
     def outputs(self) -> list[str]:
+        """What is kept of a window that is shown, from a group of reduced partials."""
+        hidden = [(f.name.removeprefix("_key_"), f.name) for f in hidden_keys(self.view, self.panes)]
+        index = {key.name: f"k{i}" for i, key in enumerate(self.panes.keys)}
+        return [
+            *self.shown(),
+            *(f"{index[key]} AS {quoted(name)}" for key, name in hidden),
+            f"{timestamp('w')} AS _window",
+        ]
+
+    def shown(self) -> list[str]:
         """What a view shows, from a group of reduced partials."""
         index = {key.name: f"k{i}" for i, key in enumerate(self.panes.keys)}
         items = []
@@ -216,9 +228,6 @@ class _Columns:
             else:
                 text = window_text(output.kind, self.use)
             items.append(f"CAST({text} AS {duckdb_type(output.type)}) AS {quoted(output.name)}")
-        for field in hidden_keys(self.view, self.panes):
-            items.append(f"{index[field.name.removeprefix('_key_')]} AS {quoted(field.name)}")
-        items.append(f"{timestamp('w')} AS _window")
         return items
 
     def stored(self) -> list[str]:
@@ -338,7 +347,7 @@ def pane_relation(
     keys = [f"{quoted(key.name)} AS k{index}" for index, key in enumerate(panes.keys)]
     windows, source = use.sliding, pane_source(panes, use.columns, paths)
     starts = [f"{_starts(panes, windows)} AS w"] if windows is not None else []
-    if windows is not None and not windows.tumbling and windows.size % windows.slide == 0 and not panes.spanned:
+    if windows is not None and not windows.tumbling and _even(panes, windows):
         # Each pane is in as many windows: DuckDB joins with so many numbers at half the price of lists of them.
         last = last_window_sql(f"epoch_us({PANE})", windows, panes.grain, "duckdb")
         starts = [f"__last - __back * {windows.slide} AS w"]
@@ -354,6 +363,48 @@ def window_rows(panes: Panes, use: BlockUse, paths: list[str]) -> str:
     bounds = [f"{window_text(name, use)} AS {name}" for name in WINDOW_COLUMNS] if use.windows is not None else []
     items = ", ".join([*keys, *bounds, *(quoted(name) for name in use.columns)])
     return f"(WITH {pane_relation('__panes', panes, use, paths)} SELECT {items} FROM __panes)"
+
+
+def _even(panes: Panes, windows: SlidingWindows) -> bool:
+    """Whether each partial is in as many windows as any other."""
+    return windows.size % windows.slide == 0 and not panes.spanned
+
+
+def windows_shown(view: View, panes: Panes, use: BlockUse, paths: list[str]) -> str | None:
+    """What a view with plain items shows of all its windows, as a relation over files of its pane table.
+
+    Windows are grouped by their number and nothing else: their bounds follow from it, and between which numbers they
+    are is known from the files, so that DuckDB may have a place for each in the stead of a hash table. Counts are never
+    below 0, so the greatest says whether there are rows, unless that is known of all partials. None where these are not
+    in as many windows each.
+    """
+    windows = use.sliding
+    if windows is None or not view.direct or not _even(panes, windows):
+        return None
+    names = _Columns(view, panes, use, windows)
+    first, slide, count = windows.first_start, windows.slide, windows.size // windows.slide
+    last = last_window_sql(f"epoch_us({PANE})", windows, panes.grain, "duckdb")
+    number, source = f"({last} - {first}) // {slide}", pane_source(panes, use.columns, paths)
+    keys = [f"{quoted(key.name)} AS {name}" for key, name in zip(panes.keys, names.keys(), strict=True)]
+    columns = [quoted(name) for name in use.columns]
+    placed = f"SELECT {', '.join([*keys, f'{number} AS __number', *columns])} FROM {source}"
+    if count > 1:
+        items = ", ".join([*names.keys(), "__number - __back AS __number", *columns])
+        placed = f"SELECT {items} FROM ({placed}), {_numbers(count)} AS __before(__back)"
+    presence = quoted(use.presence)
+    there = "" if all(least(path, use.presence) for path in paths) else f" HAVING max({presence}) > 0"
+    reduced = (
+        f"SELECT {', '.join([*names.keys(), f'__number * {slide} + {first} AS w', *_reduces(panes, use)])}"
+        f" FROM ({placed}) GROUP BY {', '.join([*names.keys(), '__number'])}{there}"
+    )
+    return f"(SELECT {', '.join(names.shown())} FROM ({reduced}))"
+
+
+def _numbers(count: int) -> str:
+    """The numbers from 0 on, so that DuckDB knows how many they are; of a range it does not, but they may be many."""
+    if count > LISTED:
+        return f"range({count})"
+    return f"({' UNION ALL '.join(f'SELECT CAST({number} AS BIGINT)' for number in range(count))})"
 
 
 def _within(low: int | None, high: int | None) -> str:

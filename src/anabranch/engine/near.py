@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import EVERY_KEY, MOST_KEYS
 from anabranch.algebra.rules import Computed, Punctuation
+from anabranch.algebra.windows import pane_number_sql
 from anabranch.algebra.windows.spans import COUNT, WEIGHT, Judging
-from anabranch.duck import quoted, timestamp
+from anabranch.duck import path_list, places_for, quoted, timestamp
 from anabranch.engine.emit import connection
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.numbering import number_table
@@ -28,6 +29,7 @@ from anabranch.plan.keys import INTEGERS
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
 from anabranch.plan.windows import micros_sql
+from anabranch.sources.files import InFiles
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ KNOWN = "__known"
 
 #: Columns of the rows of a run (None: all) that are at hand without a Spark job; None where they are not.
 AtHand = Callable[[Collection[str] | None], "pa.Table | None"]
+#: Columns of the rows of a run that DuckDB can read where they lie, and an event time of which all is known.
+Lying = Callable[[Collection[str], str | None], InFiles | None]
 
 
 class Near:
@@ -127,15 +131,83 @@ class Near:
         import duckdb
         import pyarrow as pa
 
-        numbered = ROW_NUM in text or ARRIVAL_TS in text
+        rows = self.rows if _numbered(text) else self.plain
         try:
-            with _bound(self.rows if numbered else self.plain, text, fields, known) as made:
-                if made is None:
-                    return None
-                found = made.to_arrow_table().rename_columns([field.name for field in fields])
-                return found.cast(arrow_schema(fields))
+            with _bound({ROWS: rows, KNOWN: known}, text, fields) as made:
+                return _found(made, fields)
         except (duckdb.Error, pa.ArrowInvalid):
             return None  # an overflow, say: Spark tells of it in its own words
+
+
+class InPlace:
+    """The rows of one run in files that say themselves what is to be known of them: one query reads them on its way.
+
+    So they are in memory never all at once, and not copied; and DuckDB knows from the files between which values they
+    are. For the rows of a run that more than one query is about, or the order of rows, there is `Near`.
+    """
+
+    def __init__(self, stream: Stream, lying: InFiles, columns: Collection[str], late: int) -> None:
+        self.stream = stream
+        self._lying, self._columns, self._late = lying, columns, late
+
+    @classmethod
+    def of(cls, stream: Stream, lying: Lying, columns: Collection[str], text: str, bound: int | None) -> InPlace | None:
+        """The rows of a run for one text of this module, if what else is to be known of them is told by their files."""
+        in_order = stream.rule is not None and stream.rule.in_order
+        if stream.live or in_order or stream.key is not None or value_text(stream) != "" or _numbered(text):
+            return None
+        found = lying(columns, stream.time)
+        if found is None:
+            return None
+        rows = cls(stream, found, columns, 0)
+        if bound is None or found.low is None or found.low >= bound:
+            return rows
+        late = rows._below(bound)
+        return None if late is None else cls(stream, found, columns, late)
+
+    def _below(self, bound: int) -> int | None:
+        """How many rows have an event time below a bound."""
+        import duckdb
+
+        below = f"{quoted(self.stream.time or '')} < {timestamp(str(bound))}"
+        try:
+            return int(connection().sql(self._over(f"SELECT count(*) FROM {ROWS} WHERE {below}")).fetchall()[0][0])
+        except duckdb.Error:
+            return None
+
+    def _over(self, text: str) -> str:
+        files = f"read_parquet({path_list(list(self._lying.paths))}, hive_partitioning = false)"
+        rows = f"SELECT {', '.join(map(quoted, self._columns))} FROM {files}"
+        return f"WITH {ROWS} AS NOT MATERIALIZED ({rows}) SELECT * FROM ({text})"
+
+    def figures(self, _: int | None) -> dict[str, Any]:
+        """What a scan by Spark would have counted."""
+        values: dict[str, Any] = {"rows": self._lying.rows, "bad": 0}
+        if self.stream.time is not None:
+            values |= {"low": self._lying.low, "high": self._lying.high, "late": self._late}
+        return values
+
+    def query(self, text: str, fields: tuple[Field, ...], known: Any = None) -> Any:
+        """What a text of this module gives; None if that is Spark's to say."""
+        import duckdb
+        import pyarrow as pa
+
+        try:
+            with places_for(connection(), self._lying.rows), _bound({KNOWN: known}, self._over(text), fields) as made:
+                return _found(made, fields)
+        except (duckdb.Error, pa.ArrowInvalid):
+            return None
+
+
+def _numbered(text: str) -> bool:
+    return ROW_NUM in text or ARRIVAL_TS in text
+
+
+def _found(made: Any, fields: tuple[Field, ...]) -> Any:
+    """What DuckDB gives, in the types of these fields."""
+    if made is None:
+        return None
+    return made.to_arrow_table().rename_columns([field.name for field in fields]).cast(arrow_schema(fields))
 
 
 def value_text(stream: Stream) -> str | None:
@@ -188,17 +260,17 @@ def means_the_same(columns: tuple[Field, ...], text: str, fields: tuple[Field, .
 
     try:
         groups = known.empty_table() if known is not None else None
-        with _bound(arrow_schema(columns).empty_table(), text, fields, groups) as made:
+        with _bound({ROWS: arrow_schema(columns).empty_table(), KNOWN: groups}, text, fields) as made:
             return made is not None
     except duckdb.Error:
         return False
 
 
 @contextmanager
-def _bound(rows: Any, text: str, fields: tuple[Field, ...], known: Any) -> Iterator[Any]:
-    """A text over rows that DuckDB has understood, and gives these columns for; None if it gives others."""
+def _bound(given: Mapping[str, Any], text: str, fields: tuple[Field, ...]) -> Iterator[Any]:
+    """A text over what is given that DuckDB has understood, and gives these columns for; None if it gives others."""
     duck = connection()
-    relations = {ROWS: rows} if known is None else {ROWS: rows, KNOWN: known}
+    relations = {name: relation for name, relation in given.items() if relation is not None}
     for name, relation in relations.items():
         duck.register(name, relation)
     try:
@@ -216,18 +288,27 @@ def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
     return named or [stream.fields[0].name]
 
 
-def partials_text(stream: Stream, panes: Panes, judging: Judging | None = None) -> str | None:
-    """What rows add to a pane table, as a query over them; None if that is Spark's to say."""
+def partials_text(
+    stream: Stream, panes: Panes, judging: Judging | None = None, *, since_origin: bool = False
+) -> str | None:
+    """What rows add to a pane table, as a query over them; None if that is Spark's to say.
+
+    With `since_origin` it is for rows none of which is before the origin of panes, and None where that says nothing.
+    """
     keys = [local_text(key.expression, _nothing) for key in panes.keys]
     along = _along(stream, panes)
     if any(key is None for key in keys) or (panes.time is not None and along is None):
         return None
     items = [f"{key} AS {quoted(each.name)}" for key, each in zip(keys, panes.keys, strict=True)]
-    place = place_sql(panes, along or "", "duckdb")
+    own = stream.time is not None and along == f"epoch_us({quoted(stream.time)})"  # every row at hand has one
+    if since_origin and (not own or panes.spanned):
+        return None
+    place, start = place_sql(panes, along or "", "duckdb"), PANE
     if panes.spanned:
         items += [f"{text} AS {name}" for text, name in zip(place, (PANE, COUNT), strict=True)]
     elif place:
-        items.append(f"{place[0]} AS {PANE}")
+        number, start = pane_number_sql(along or "", panes.grain, panes.origin, since_origin=since_origin)
+        items.append(f"{number} AS {PANE}")
     for column in panes.columns:
         text, kind = local_text(column.partial, _nothing), duckdb_type(column.type)
         if text is None or kind is None or not column.duckdb:
@@ -236,7 +317,6 @@ def partials_text(stream: Stream, panes: Panes, judging: Judging | None = None) 
     wanted = [] if None in panes.conditions else [local_text(each or "", _nothing) for each in panes.conditions]
     if None in wanted:
         return None
-    own = stream.time is not None and along == f"epoch_us({quoted(stream.time)})"  # every row at hand has one
     where = "true" if along is None or own else f"{along} IS NOT NULL"
     if panes.spanned:
         items.append(f"count(*) AS {WEIGHT}")
@@ -255,7 +335,7 @@ def partials_text(stream: Stream, panes: Panes, judging: Judging | None = None) 
     if panes.spanned:
         return settle_sql(panes, panes.columns, f"({text})", "duckdb", judging, KNOWN)
     # A number for each row, and a time for each pane: there are fewer of them.
-    return f"SELECT * REPLACE ({timestamp(PANE)} AS {PANE}) FROM ({text})" if place else text
+    return f"SELECT * REPLACE ({timestamp(start.format(PANE))} AS {PANE}) FROM ({text})" if place else text
 
 
 def selected_text(stream: Stream, rows: Rows) -> str | None:

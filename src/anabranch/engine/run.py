@@ -141,6 +141,7 @@ class Runner:
             if isinstance(state, Panes):
                 standing = standing_of(self.core, stream, state, snapshot) if state.spanned else None
                 partials = partial(self.stream_part.partials, state, catalog, standing=standing)
+                later = partials_text(stream, state, since_origin=True)
                 outputs.append(
                     Output(
                         state.id,
@@ -152,6 +153,7 @@ class Runner:
                         state.numbered,
                         state if self.stream_part.carries(state, stream) else None,
                         partials_text(stream, state, standing.judging if standing is not None else None),
+                        (state.origin, later) if later is not None else None,
                         standing.known if standing is not None else None,
                     )
                 )

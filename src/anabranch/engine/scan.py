@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import END, EVERY_KEY, MOST_KEYS, Computed, ProgressState, Seen, own_bounds
 from anabranch.duck import quoted
 from anabranch.engine.core import Core, Stopwatch
-from anabranch.engine.near import AtHand, Near, columns_named, means_the_same, value_text
+from anabranch.engine.near import AtHand, InPlace, Lying, Near, columns_named, means_the_same, value_text
 from anabranch.engine.numbering import number_frame, number_table
 from anabranch.engine.read import good_rows, parsed_rows, punctuation_sql
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
@@ -57,6 +57,7 @@ class Incoming:
     verify: Callable[[], None] = lambda: None  # raises if the rows are not what they were said to be
     files: tuple[str, ...] = ()  # that they are read from, in the order in which they came
     at_hand: AtHand = lambda _: None  # the rows in their order, if they are to be had without a Spark job
+    lying: Lying = lambda _, __: None  # the rows in their files, if they can be read from there as they are
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Output:
     numbered: bool = False  # its rows carry their numbers
     carrier: Panes | None = None  # sees every row: the figures of the run can be added up from its groups
     near: str | None = None  # what to write of rows at hand, as DuckDB is asked for it; None if that is Spark's to say
+    later: tuple[int, str] | None = None  # the same for rows none of which is before a time; quicker
     known: Any = None  # what is known of its groups, where that decides how they are kept
 
 
@@ -161,9 +163,9 @@ class Scan:
         """Write the outputs and fill in what was written and seen."""
         source = self.core.source(self.stream)
         parts = source.partitions() if source is not None else [""]
-        near = None
+        near: Near | InPlace | None = None
         if len(parts) == 1 and (self._small or self._all_near):
-            near = Near.of(self.stream, self.incoming.at_hand, self.first, self.at, self._columns)
+            near = self._in_place() or Near.of(self.stream, self.incoming.at_hand, self.first, self.at, self._columns)
         tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned, parts[0])
         kept = len(tasks) > 1 and not self.incoming.cheap
         if kept:
@@ -217,25 +219,36 @@ class Scan:
         key = "" if self.stream.key is None else quoted(self.stream.key)
         return columns_named(self.stream, [*texts, value_text(self.stream) or "", key])
 
-    def _by_hand(self, near: Near, scanned: Scanned, part: str) -> list[Callable[[], None]]:
+    def _in_place(self) -> InPlace | None:
+        """The rows where they lie, if there is one thing to do with them: for more, they are better read once."""
+        text, columns = self.outputs[0].near if len(self.outputs) == 1 else None, self._columns
+        if text is None or columns is None:
+            return None
+        return InPlace.of(self.stream, self.incoming.lying, columns, text, self.state.bound)
+
+    def _by_hand(self, near: Near | InPlace, scanned: Scanned, part: str) -> list[Callable[[], None]]:
         """Write what needs no Spark; what is left to do."""
         self.values = near.figures(self.state.bound)
-        if self.stream.rule is not None and self.stream.rule.in_order:
+        if isinstance(near, Near) and self.stream.rule is not None and self.stream.rule.in_order:
             self.times = near.times(part)
-        if self.stream.key is not None:
+        if isinstance(near, Near) and self.stream.key is not None:
             own = own_bounds(self.stream.policy, self.state)
             self.keys = near.keys(-END if self.state.bound is None else self.state.bound, own)
         left: list[Output] = []
         for output in self.outputs:
-            table = near.rows if output.table == self.stream.rows_table else None
-            if output.near is not None:
-                table = near.query(output.near, output.fields, output.known)
+            text, table = output.near, None
+            if isinstance(near, Near) and output.table == self.stream.rows_table:
+                table = near.rows
+            if output.later is not None and self.values.get("low") is not None:
+                text = output.later[1] if self.values["low"] >= output.later[0] else text
+            if text is not None:
+                table = near.query(text, output.fields, output.known)
             if table is None:
                 left.append(output)
                 continue
             scanned.files[output.table] = write_table(self.core.ledger, output.table, table, output.time)
             reach("between-files")
-        if left and self._small:
+        if left and self._small and isinstance(near, Near):
             self.rows = _marked(self.core.spark.createDataFrame(near.rows))
         return [partial(self._write, output, self.rows, scanned) for output in left]
 

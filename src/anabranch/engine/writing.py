@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +70,18 @@ def footer_range(path: Path, time: str) -> tuple[int | None, int | None]:
     return time_range(parquet.read_metadata(path), time)
 
 
+@lru_cache(maxsize=4096)
+def least(path: str, column: str) -> int | None:
+    """The lowest value of a column of whole numbers in a file of the ledger, which never changes; None if it is not
+    known, or a row may have none."""
+    import pyarrow.parquet as parquet
+
+    metadata = parquet.read_metadata(path)
+    return None if lacking(metadata, column) or not metadata.num_row_groups else time_range(metadata, column)[0]
+
+
 def time_range(metadata: Any, time: str) -> tuple[int | None, int | None]:
-    """The lowest and highest value of a timestamp column, from the footer of a Parquet file."""
+    """The lowest and highest value of a column of times or whole numbers, from the footer of a Parquet file."""
     names = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
     if time not in names:
         return None, None
@@ -89,9 +100,13 @@ def without_time(path: Path, time: str) -> bool:
     """Whether a column of a Parquet file has a NULL, or does not say."""
     import pyarrow.parquet as parquet
 
-    metadata = parquet.read_metadata(path)
+    return lacking(parquet.read_metadata(path), time)
+
+
+def lacking(metadata: Any, column: str) -> bool:
+    """Whether a column has a NULL, or does not say, from the footer of a Parquet file."""
     names = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
-    index = names.index(time) if time in names else None
+    index = names.index(column) if column in names else None
     if index is None:
         return True
     known = [metadata.row_group(group).column(index).statistics for group in range(metadata.num_row_groups)]

@@ -13,6 +13,7 @@ import gzip
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -53,6 +54,20 @@ TEXT_OPTIONS = {
 MAX_FILES, MAX_BYTES = 20_000, 8 << 30
 #: More rows than this are not read into the memory of the driver, however few bytes they take in a file.
 MOST_AT_HAND = 5_000_000
+
+
+#: Types that DuckDB reads from Parquet files as they are; of fractions it may take a bound for one that NaN is within.
+AS_THEY_ARE = ("string", "boolean", "date", "timestamp", "tinyint", "smallint", "int", "bigint")
+
+
+@dataclass(frozen=True)
+class InFiles:
+    """Rows in Parquet files, with what is known of them without looking: their number and the range of a time."""
+
+    paths: tuple[str, ...]
+    rows: int
+    low: int | None
+    high: int | None
 
 
 class FilesSource:
@@ -189,6 +204,43 @@ class FilesSource:
         except (OSError, pa.ArrowException):
             return None  # Spark says what is wrong with it
         return pa.concat_tables(tables)
+
+    def lying(self, captured: Any, columns: Collection[str], time: str | None) -> InFiles | None:
+        """Parquet files that DuckDB can read columns of as they are; all rows have the time, within known bounds.
+
+        Only where they have groups of rows for all cores: each is read by one.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+
+        from anabranch.engine.frames import arrow_schema
+        from anabranch.engine.writing import lacking, time_range
+
+        names = self.files_of(captured)
+        if self.format != "parquet" or self.declared is None or any(set(name) & set("*?[]{}") for name in names):
+            return None
+        chosen = [each for each in self.declared if each.name in columns]
+        if not names or any(each.type not in AS_THEY_ARE for each in chosen):
+            return None
+        wanted, rows, groups = arrow_schema(chosen), 0, 0
+        lows, highs = list[int](), list[int]()
+        try:
+            for name in names:
+                metadata = parquet.read_metadata(name)
+                if not _plain(metadata, wanted) or (time is not None and lacking(metadata, time)):
+                    return None
+                rows, groups = rows + metadata.num_rows, groups + metadata.num_row_groups
+                if time is not None and metadata.num_row_groups:
+                    low, high = time_range(metadata, time)
+                    if low is None or high is None:
+                        return None
+                    lows.append(low)
+                    highs.append(high)
+        except (OSError, pa.ArrowException):
+            return None  # Spark says what is wrong with it
+        if rows > MOST_AT_HAND or groups < (os.cpu_count() or 1):
+            return None
+        return InFiles(names, rows, min(lows, default=None), max(highs, default=None))
 
     def read(self, captured: list[Any]) -> DataFrame:
         files = [file for stretch in captured for file in stretch]
@@ -392,6 +444,24 @@ def _same(have: pa.Field, wanted: pa.Field) -> bool:
     if pa.types.is_timestamp(have.type) and pa.types.is_timestamp(wanted.type):
         return bool(have.type.unit == wanted.type.unit)
     return bool(have.type == wanted.type)
+
+
+def _plain(metadata: Any, wanted: pa.Schema) -> bool:
+    """Whether a file has columns of these names and types, and DuckDB finds them by their names."""
+    import pyarrow as pa
+
+    have, columns = metadata.schema.to_arrow_schema(), range(metadata.num_columns)
+    if len({name.lower() for name in have.names}) < len(have.names):
+        return False
+    kinds = {metadata.schema.column(index).path: metadata.schema.column(index).logical_type.type for index in columns}
+    for field in wanted:
+        if field.name not in have.names or not _same(have.field(field.name), field):
+            return False
+        if pa.types.is_timestamp(field.type) and have.field(field.name).type.tz is None:
+            return False
+        if pa.types.is_string(field.type) and kinds.get(field.name) != "STRING":
+            return False
+    return True
 
 
 def path_of(origin: str) -> str:

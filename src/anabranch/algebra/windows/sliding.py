@@ -13,7 +13,7 @@ from math import gcd
 from typing import ClassVar, Literal
 
 from anabranch.algebra.windows.base import Context, Row, Rows, WindowType
-from anabranch.algebra.windows.sql import Engine, modulo, multiple, operand, shifted
+from anabranch.algebra.windows.sql import Engine, floor_quotient, modulo, multiple, operand, shifted
 
 #: `window_time` is the last millisecond inside a window, the last microsecond of one that is no longer than that.
 MILLISECOND = 1_000
@@ -158,6 +158,23 @@ def pane_start_sql(micros: str, grain: int, origin: int, engine: Engine) -> str:
         start = multiple(shifted(time, -origin), grain)
         return f"({start} + {origin})" if origin else start
     return f"({time} - {modulo(shifted(time, -origin), grain, engine)})"
+
+
+def pane_number_sql(micros: str, grain: int, origin: int, *, since_origin: bool = False) -> tuple[str, str]:
+    """The number of the pane that holds an instant, for DuckDB, and the start of the pane with a number in place of {}.
+
+    To group by numbers leaves a product to each pane that would be one for each row. `since_origin` is for instants
+    none of which is before the origin, where division rounds as it should by itself.
+
+    >>> pane_number_sql("ts", 60, 5, since_origin=True)
+    ('((ts - 5) // 60)', '({} * 60 + 5)')
+    """
+    if grain <= 0:
+        raise ValueError(f"the grain of panes must be positive, not {grain} microseconds")
+    time, origin = operand(micros), origin % grain
+    whole = operand(shifted(time, -origin))
+    number = f"({whole} // {grain})" if since_origin else floor_quotient(whole, grain)
+    return number, shifted(f"({{}} * {grain}", origin) + ")"
 
 
 def last_window_sql(pane: str, windows: SlidingWindows, grain: int, engine: Engine) -> str:

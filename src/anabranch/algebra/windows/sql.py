@@ -23,8 +23,17 @@ def multiple(dividend: str, divisor: int) -> str:
     >>> multiple("ts", 60)
     '(CASE WHEN ts >= 0 THEN ts ELSE ts - 59 END // 60 * 60)'
     """
+    return f"({floor_quotient(dividend, divisor)[1:-1]} * {divisor})"
+
+
+def floor_quotient(dividend: str, divisor: int) -> str:
+    """Floor division in DuckDB, whose own rounds towards zero.
+
+    >>> floor_quotient("ts", 60)
+    '(CASE WHEN ts >= 0 THEN ts ELSE ts - 59 END // 60)'
+    """
     whole = operand(dividend)
-    return f"(CASE WHEN {whole} >= 0 THEN {whole} ELSE {whole} - {divisor - 1} END // {divisor} * {divisor})"
+    return f"(CASE WHEN {whole} >= 0 THEN {whole} ELSE {whole} - {divisor - 1} END // {divisor})"
 
 
 def quotient(dividend: str, divisor: int) -> str:
