@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from anabranch.plan.blocks import grouped_tokens
-from anabranch.plan.intervals import BEFORE, FROM, OPEN, TO, History, moves, names, until
+from anabranch.plan.intervals import BEFORE, FROM, OPEN, TO, History, names, until
 from anabranch.plan.scope import Unfit, span_of
 from anabranch.plan.winners import LISTS, picked
 from anabranch.sql.calls import Call, aggregate_calls, generators, window_calls
@@ -122,25 +122,24 @@ class Groups:
         return f"SELECT {shown} FROM ({middle}) AS {self.name}{where}"
 
     def _in_stretches(self) -> str:
-        """The aggregates over the rows of each stretch of time in which none of a group comes or goes."""
-        keys = [f"__k{index}" for index in range(len(self.keys))]
+        """The aggregates over the rows of each stretch of time in which none of a group comes or goes.
+
+        A row knows the moments of its group, and is there once for each stretch of its own time. Without keys it is
+        there once more, behind its end, and not counted: the aggregates over nothing are a row, too.
+        """
         columns = names(self.rows.columns, self.name)
-        keyed = [f"{text} AS {key}" for text, key in zip(self.keys, keys, strict=True)]
-        rows = ", ".join([columns, f"{self.name}.{FROM}", f"{self.name}.{TO}", *keyed])
-        rows = f"SELECT {rows} FROM {self._rows()}"
-        moments = f"SELECT DISTINCT {', '.join([*keys, '__at AS __p'])} FROM ({moves(rows, ', '.join(keys))}) AS `__e`"
-        apart = f"PARTITION BY {', '.join(keys)} " if keys else ""
-        stretches = (
-            f"SELECT {', '.join([*keys, '__p'])}, lead(__p) OVER ({apart}ORDER BY __p) AS __q FROM ({moments}) AS `__m`"
+        own = f"{self.name}.{FROM}, {self.name}.{TO}"
+        apart = f"PARTITION BY {', '.join(self.keys)}" if self.keys else ""
+        ends = f"array_compact(flatten(collect_list(array({own})) OVER ({apart})))"
+        rows = f"SELECT {columns}, {own}, array_sort(array_distinct({ends})) AS __moments FROM {self._rows()}"
+        stretches = "transform(__moments, (p, i) -> named_struct('p', p, 'q', get(__moments, i + 1)))"
+        upto = f"s.p {'<' if self.keys else '<='} {until(TO)}"
+        source = (
+            f"SELECT {columns}, __p, __q, __p < {until(TO)} AS __here FROM ({rows}) AS {self.name}"
+            f" LATERAL VIEW inline(filter({stretches}, s -> {FROM} <= s.p AND {upto})) `__s` AS __p, __q"
         )
-        there = [f"`__s`.{key} <=> `__r`.{key}" for key in keys]
-        there += [f"`__r`.{FROM} <= `__s`.__p", f"`__s`.__p < {until(f'`__r`.{TO}')}"]
-        cut = f"{names(self.rows.columns, '`__r`')}, `__s`.__p, `__s`.__q, `__r`.{FROM} IS NOT NULL AS __here"
-        # Without keys, the row of a stretch without rows is that of the aggregates over nothing.
-        join = "JOIN" if keys else "LEFT JOIN"
-        source = f"SELECT {cut} FROM ({stretches}) AS `__s` {join} ({rows}) AS `__r` ON {' AND '.join(there)}"
-        filters = [] if keys else self._filters(f"{self.name}.__here")
-        groups = ", ".join([*([self._groups()] if keys else []), f"{self.name}.__p", f"{self.name}.__q"])
+        filters = [] if self.keys else self._filters(f"{self.name}.__here")
+        groups = ", ".join([*([self._groups()] if self.keys else []), f"{self.name}.__p", f"{self.name}.__q"])
         shown = f"{self._items(filters)}, {self.name}.__p AS {FROM}, {self.name}.__q AS {TO}"
         return f"SELECT {shown} FROM ({source}) AS {self.name} GROUP BY {groups}{self._having(filters)}"
 
