@@ -151,12 +151,19 @@ class _Counting:
 
     def _fit(self) -> None:
         select, owner = self.select, self.owner
-        if not (select.group or aggregates_in(select, owner) or limited(owner)) or select.distinct:
-            raise Unfit
-        if select.lateral or select.tail or select.subqueries or any(item.star for item in select.items):
-            raise Unfit
-        if any(clock_calls(tokenize(select.span.of(self.text)))):
-            raise Unfit
+        if select.distinct:
+            raise Unfit("DISTINCT beside the trigger")
+        if not (select.group or aggregates_in(select, owner) or limited(owner)):
+            raise Unfit("it has neither groups nor aggregates")
+        for there, what in (
+            (select.lateral, "LATERAL VIEW"),
+            (select.tail, "QUALIFY, WINDOW or SORT BY"),
+            (select.subqueries, "a subquery in an expression"),
+            (any(item.star for item in select.items), "* beside aggregates"),
+            (any(clock_calls(tokenize(select.span.of(self.text)))), "a function of the clock"),
+        ):
+            if there:
+                raise Unfit(what)
         if len(select.relations) == 1:
             reference = self.binder.resolve(select.relations[0])
             if reference is not None and reference.kind != "view" and not _in_several_windows(select):
@@ -205,7 +212,7 @@ class _Counting:
             if cte.lower() == name
         ]
         if len(named) != 1 or named[0][1]:
-            raise Unfit
+            raise Unfit(f"the common table expression {name}, whose name or columns are given another meaning")
         return named[0][0].span.of(self.text)
 
     def _view(self, reference: Reference) -> str:
@@ -226,8 +233,10 @@ class _Counting:
         query = statement.query
         taken = self.query.cte_names()
         names = {each.name.last.lower() for each in query.relations() if each.name is not None}
-        if query.ctes or query.order is not None or names & taken:
-            raise Unfit
+        if query.ctes or query.order is not None:
+            raise Unfit(f"view {view.name} has {'common table expressions' if query.ctes else 'ORDER BY or LIMIT'}")
+        if names & taken:
+            raise Unfit(f"view {view.name} reads {min(names & taken)}, which is a common table expression here")
         self.included.append(view.id)
         return query.body.span.of(statement.text)
 
@@ -240,12 +249,18 @@ def _in_several_windows(select: Select) -> bool:
 
 
 def _check_plain(relation: Relation) -> None:
-    changed = relation.alias_columns or relation.reshaped or relation.refreshable or relation.current
-    if changed or relation.version is not None or relation.provisional or "NATURAL" in relation.join:
-        raise Unfit
+    for there, what in (
+        (relation.alias_columns, "other names for the columns of a relation"),
+        (relation.reshaped, "PIVOT, UNPIVOT or TABLESAMPLE"),
+        (relation.refreshable, "a REFRESHABLE table"),
+        (relation.current or relation.version is not None or relation.provisional, "a relation as of a version"),
+        ("NATURAL" in relation.join, "a NATURAL JOIN"),
+    ):
+        if there:
+            raise Unfit(what)
     window = relation.window
     if window is not None and (not window.by_row or needs_numbers(window) or window.pairs != "none" or window.block):
-        raise Unfit
+        raise Unfit("windows that depend on other rows than a row's own")
 
 
 class _Parts:
