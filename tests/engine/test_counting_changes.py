@@ -98,8 +98,9 @@ CASES = {
         ),
     ),
     "unmet": Case(
-        "SELECT k, count(*) AS n, sum(v) AS v FROM a LEFT ANTI JOIN b ON b.id = a.id GROUP BY k",
+        "SELECT k, count(*) AS n, sum(v) AS v FROM lonely GROUP BY k",
         lambda there: ((k, v) for id, k, v in there["a"] if all(other != id for other, _, _ in there["b"])),
+        below="CREATE VIEW lonely AS SELECT k, v FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.id = a.id);",
     ),
     "largest": Case(
         "SELECT k, count(*) AS n, sum(m) AS v FROM"

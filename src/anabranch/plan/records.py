@@ -73,17 +73,20 @@ def count_records(text: str, query: Query, catalog: Catalog, analyze: Analyze, f
         made = _one(found, index, catalog, analyze, fields)
         if made.reason:  # a condition that asks another query is a join in other words
             joined = without_subqueries(found.text, found.query, catalog, analyze)
-            again = _one(replace(found, text=joined[0], query=joined[1]), index, catalog, analyze, fields)
+            again = _one(replace(found, text=joined[0], query=joined[1]), index, catalog, analyze, fields, joined=True)
             made = made if again.reason else again
         found = replace(made, included=(*found.included, *made.included), reason=found.reason or made.reason)
     return replace(found, included=tuple(dict.fromkeys(found.included)))
 
 
-def _one(found: Counted, index: int, catalog: Catalog, analyze: Analyze, fields: Sequence[Field]) -> Counted:
-    """One of the queries with such triggers, in other words."""
+def _one(
+    found: Counted, index: int, catalog: Catalog, analyze: Analyze, fields: Sequence[Field], *, joined: bool = False
+) -> Counted:
+    """One of the queries with such triggers, in other words; with `joined`, views below have their subqueries as joins,
+    too."""
     left = replace(found, included=())
     try:
-        made = _Counting(found.text, found.query, index, catalog)
+        made = _Counting(found.text, found.query, index, catalog, analyze if joined else None)
         # Spark must take it like this, and give it the columns that it had.
         if shown_types(made.binder, analyze) != [field.type for field in fields]:
             return replace(left, reason="it would have columns of other types")
@@ -110,11 +113,12 @@ def _counted(query: Query) -> list[Query]:
 class _Counting:
     """One query with such a trigger, in other words."""
 
-    def __init__(self, text: str, query: Query, index: int, catalog: Catalog) -> None:
+    def __init__(self, text: str, query: Query, index: int, catalog: Catalog, joins: Analyze | None) -> None:
         self.text = text
         self.query = query
         self.index = index
         self.catalog = catalog
+        self.joins = joins
         self.included: list[str] = []
         self.told: Told | None = None
         self._fit()
@@ -230,7 +234,9 @@ class _Counting:
             raise Unfit(f"the streams of view {view.name} do not keep all their rows")
         (statement,) = parse(view.sql)
         assert isinstance(statement, CreateView | SelectStatement)
-        query = statement.query
+        text, query = statement.text, statement.query
+        if self.joins is not None:
+            text, query = without_subqueries(text, query, self.catalog, self.joins)
         taken = self.query.cte_names()
         names = {each.name.last.lower() for each in query.relations() if each.name is not None}
         if query.ctes or query.order is not None:
@@ -238,7 +244,7 @@ class _Counting:
         if names & taken:
             raise Unfit(f"view {view.name} reads {min(names & taken)}, which is a common table expression here")
         self.included.append(view.id)
-        return query.body.span.of(statement.text)
+        return query.body.span.of(text)
 
 
 def _in_several_windows(select: Select) -> bool:
