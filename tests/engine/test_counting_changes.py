@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.errors import AnabranchError
 from anabranch.testing import Harness
 from engine.test_counting import Events, Row, play
 
@@ -97,8 +98,9 @@ CASES = {
         ),
     ),
     "unmet": Case(
-        "SELECT k, count(*) AS n, sum(v) AS v FROM a LEFT ANTI JOIN b ON b.id = a.id GROUP BY k",
+        "SELECT k, count(*) AS n, sum(v) AS v FROM lonely GROUP BY k",
         lambda there: ((k, v) for id, k, v in there["a"] if all(other != id for other, _, _ in there["b"])),
+        below="CREATE VIEW lonely AS SELECT k, v FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.id = a.id);",
     ),
     "largest": Case(
         "SELECT k, count(*) AS n, sum(m) AS v FROM"
@@ -174,3 +176,32 @@ def test_rows_that_come_and_go_are_counted_one_by_one(home: Harness, names: tupl
         assert sorted(home.table(f"{name}_behind"), key=_nulls_first) == last, name
         given = [change.row for change in home.changes(name) if change.diff > 0]
         assert set(given) <= {each for shown in expected.values() for each in shown}, name
+
+
+def test_a_view_that_starts_now_counts_what_comes_from_then_on(home: Harness) -> None:
+    """Rows from before are none of its own: neither partners of new ones nor records."""
+    query = f"{CASES['left'].query} TRIGGER COUNTING 3"
+    home.sql(STREAMS)
+    home.insert("a", [(1, "x", 0)])
+    home.insert("b", [(1, "x", 5)])
+    home.sql(f"CREATE VIEW v AS {query} START AT NOW")
+    home.insert("a", [(1, "x", 0)])
+    home.insert("b", [(1, "x", 7), (1, "x", 9)])
+    assert home.table("v") == [("x", 1, 7)]
+    home.reopen()
+    home.insert("a", [(1, "x", 0)])
+    assert home.table("v") == [("x", 4, 32)]
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("SELECT k, count(*) AS n FROM a NATURAL JOIN b GROUP BY k", "a NATURAL JOIN"),
+        ("SELECT s, count(*) AS n FROM d LEFT JOIN b ON d.id = b.id GROUP BY s", "the name s, which may be a word"),
+        ("SELECT p, count(*) AS n FROM a AS x(o, p, q) LEFT JOIN b ON o = b.id GROUP BY p", "other names for the col"),
+    ],
+)
+def test_what_cannot_be_counted_is_named(home: Harness, query: str, reason: str) -> None:
+    home.sql(f"{STREAMS} CREATE STREAM d (id INT, s STRING)")
+    with pytest.raises(AnabranchError, match=reason):
+        home.sql(f"CREATE VIEW v AS {query} TRIGGER COUNTING 3")

@@ -57,7 +57,7 @@ def columns_of(relation: Relation, binder: Binder) -> list[str]:
     """The names of the columns of a relation."""
     names = binder.columns_of(relation)
     if not names or not all(names):
-        raise Unfit
+        raise Unfit("a column without a name")
     if relation.window is not None:
         own = [column for column in WINDOW_COLUMNS if column != ID or binder.asks_for_id]
         names = [*(name for name in names if name.lower() not in own), *own]
@@ -130,12 +130,12 @@ class Inside:
         if len(named) == 1 and named[0].span == span_of(item.tokens):
             yield Edit(Span(item.span.end, item.span.end), f" AS {quote_name(named[0].parts[-1])}", item.span)
         elif not self.outermost:  # what Spark calls it would be another name
-            raise Unfit
+            raise Unfit("a column without a name")
 
     def _names(self, tokens: Sequence[Token], *, behind: bool = False) -> Iterator[Edit]:
         """The columns of the query inside, in place of those of its relations. Behind groups, aliases come first."""
         if any(token.upper == "STRUCT" for token in tokens):  # its fields are called like what is in them
-            raise Unfit
+            raise Unfit("STRUCT beside a join")
         first = {token.start: index for index, token in enumerate(tokens)}
         for chain in names_in(tokens):
             parts, index = [part.lower() for part in chain.parts], first[chain.span.start]
@@ -146,7 +146,7 @@ class Inside:
                 continue
             column, length = found
             if length == 1 and of_the_language(tokens[index]):
-                raise Unfit
+                raise Unfit(f"the name {tokens[index].text}, which may be a word of the language")
             name = self.read.setdefault(column, self._next())
             yield Edit(Span(chain.span.start, tokens[index + 2 * (length - 1)].end), name, chain.span)
 
@@ -158,7 +158,7 @@ class Inside:
             return False
         owners = sum(parts[0] in (name.lower() for name in names) for names in self.columns)
         if owners == 1 and item.tokens[-1].name.lower() != parts[0]:
-            raise Unfit
+            raise Unfit(f"the name {parts[0]}, which is that of a column as well")
         return True
 
     def _column(self, parts: Sequence[str]) -> tuple[str, int] | None:
@@ -168,15 +168,15 @@ class Inside:
         named = [i for i, each in enumerate(relations) if (each.exposed or "").lower() == parts[0]]
         if len(parts) > 1 and named:
             if parts[1] not in lower[named[0]]:
-                raise Unfit
+                raise Unfit(f"the name {'.'.join(parts)}, which is no column")
             return qualified(relations[named[0]], self.columns[named[0]][lower[named[0]].index(parts[1])]), 2
         owners = [i for i, names in enumerate(lower) if parts[0] in names]
         if len(owners) > 1:
             if parts[0] not in self.using:
-                raise Unfit
+                raise Unfit(f"the name {parts[0]}, which several relations have")
             return quote_name(parts[0]), 1
         if owners:
             return qualified(relations[owners[0]], self.columns[owners[0]][lower[owners[0]].index(parts[0])]), 1
         if named or len(parts) > 1:  # a whole row, or a column of a query around this one
-            raise Unfit
+            raise Unfit(f"the name {'.'.join(parts)}, which is no column")
         return None

@@ -90,7 +90,8 @@ def _begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:
 
     def begun(view: View) -> View:
         tables = [states[id] for id in (*(use.panes for use in view.blocks), *filter(None, (view.rows,)))]
-        ids = {*view.streams.values(), *(each.stream for each in tables if isinstance(each, Panes | Rows))}
+        ids = {*view.streams.values(), *view.told.values()}
+        ids |= {each.stream for each in tables if isinstance(each, Panes | Rows)}
         found = {id: world.begins(catalog.stream(id)) for id in sorted(ids)}
         return replace(view, begins={id: begin for id, begin in found.items() if begin is not None})
 

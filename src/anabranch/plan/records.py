@@ -73,17 +73,20 @@ def count_records(text: str, query: Query, catalog: Catalog, analyze: Analyze, f
         made = _one(found, index, catalog, analyze, fields)
         if made.reason:  # a condition that asks another query is a join in other words
             joined = without_subqueries(found.text, found.query, catalog, analyze)
-            again = _one(replace(found, text=joined[0], query=joined[1]), index, catalog, analyze, fields)
+            again = _one(replace(found, text=joined[0], query=joined[1]), index, catalog, analyze, fields, joined=True)
             made = made if again.reason else again
         found = replace(made, included=(*found.included, *made.included), reason=found.reason or made.reason)
     return replace(found, included=tuple(dict.fromkeys(found.included)))
 
 
-def _one(found: Counted, index: int, catalog: Catalog, analyze: Analyze, fields: Sequence[Field]) -> Counted:
-    """One of the queries with such triggers, in other words."""
+def _one(
+    found: Counted, index: int, catalog: Catalog, analyze: Analyze, fields: Sequence[Field], *, joined: bool = False
+) -> Counted:
+    """One of the queries with such triggers, in other words; with `joined`, views below have their subqueries as joins,
+    too."""
     left = replace(found, included=())
     try:
-        made = _Counting(found.text, found.query, index, catalog)
+        made = _Counting(found.text, found.query, index, catalog, analyze if joined else None)
         # Spark must take it like this, and give it the columns that it had.
         if shown_types(made.binder, analyze) != [field.type for field in fields]:
             return replace(left, reason="it would have columns of other types")
@@ -110,11 +113,12 @@ def _counted(query: Query) -> list[Query]:
 class _Counting:
     """One query with such a trigger, in other words."""
 
-    def __init__(self, text: str, query: Query, index: int, catalog: Catalog) -> None:
+    def __init__(self, text: str, query: Query, index: int, catalog: Catalog, joins: Analyze | None) -> None:
         self.text = text
         self.query = query
         self.index = index
         self.catalog = catalog
+        self.joins = joins
         self.included: list[str] = []
         self.told: Told | None = None
         self._fit()
@@ -151,12 +155,19 @@ class _Counting:
 
     def _fit(self) -> None:
         select, owner = self.select, self.owner
-        if not (select.group or aggregates_in(select, owner) or limited(owner)) or select.distinct:
-            raise Unfit
-        if select.lateral or select.tail or select.subqueries or any(item.star for item in select.items):
-            raise Unfit
-        if any(clock_calls(tokenize(select.span.of(self.text)))):
-            raise Unfit
+        if select.distinct:
+            raise Unfit("DISTINCT beside the trigger")
+        if not (select.group or aggregates_in(select, owner) or limited(owner)):
+            raise Unfit("it has neither groups nor aggregates")
+        for there, what in (
+            (select.lateral, "LATERAL VIEW"),
+            (select.tail, "QUALIFY, WINDOW or SORT BY"),
+            (select.subqueries, "a subquery in an expression"),
+            (any(item.star for item in select.items), "* beside aggregates"),
+            (any(clock_calls(tokenize(select.span.of(self.text)))), "a function of the clock"),
+        ):
+            if there:
+                raise Unfit(what)
         if len(select.relations) == 1:
             reference = self.binder.resolve(select.relations[0])
             if reference is not None and reference.kind != "view" and not _in_several_windows(select):
@@ -205,7 +216,7 @@ class _Counting:
             if cte.lower() == name
         ]
         if len(named) != 1 or named[0][1]:
-            raise Unfit
+            raise Unfit(f"the common table expression {name}, whose name or columns are given another meaning")
         return named[0][0].span.of(self.text)
 
     def _view(self, reference: Reference) -> str:
@@ -223,13 +234,17 @@ class _Counting:
             raise Unfit(f"the streams of view {view.name} do not keep all their rows")
         (statement,) = parse(view.sql)
         assert isinstance(statement, CreateView | SelectStatement)
-        query = statement.query
+        text, query = statement.text, statement.query
+        if self.joins is not None:
+            text, query = without_subqueries(text, query, self.catalog, self.joins)
         taken = self.query.cte_names()
         names = {each.name.last.lower() for each in query.relations() if each.name is not None}
-        if query.ctes or query.order is not None or names & taken:
-            raise Unfit
+        if query.ctes or query.order is not None:
+            raise Unfit(f"view {view.name} has {'common table expressions' if query.ctes else 'ORDER BY or LIMIT'}")
+        if names & taken:
+            raise Unfit(f"view {view.name} reads {min(names & taken)}, which is a common table expression here")
         self.included.append(view.id)
-        return query.body.span.of(statement.text)
+        return query.body.span.of(text)
 
 
 def _in_several_windows(select: Select) -> bool:
@@ -240,12 +255,18 @@ def _in_several_windows(select: Select) -> bool:
 
 
 def _check_plain(relation: Relation) -> None:
-    changed = relation.alias_columns or relation.reshaped or relation.refreshable or relation.current
-    if changed or relation.version is not None or relation.provisional or "NATURAL" in relation.join:
-        raise Unfit
+    for there, what in (
+        (relation.alias_columns, "other names for the columns of a relation"),
+        (relation.reshaped, "PIVOT, UNPIVOT or TABLESAMPLE"),
+        (relation.refreshable, "a REFRESHABLE table"),
+        (relation.current or relation.version is not None or relation.provisional, "a relation as of a version"),
+        ("NATURAL" in relation.join, "a NATURAL JOIN"),
+    ):
+        if there:
+            raise Unfit(what)
     window = relation.window
     if window is not None and (not window.by_row or needs_numbers(window) or window.pairs != "none" or window.block):
-        raise Unfit
+        raise Unfit("windows that depend on other rows than a row's own")
 
 
 class _Parts:
