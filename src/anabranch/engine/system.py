@@ -224,7 +224,7 @@ def _nodes(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for view in catalog.in_order():
         owner = catalog.view(view.owner).name if view.owner is not None else view.name
-        kept = figures.held(snapshot, tables_of(view))
+        kept = figures.held(snapshot, tables_of(view, catalog))
         keys = list(keys_of(view, catalog))
         rows.append((owner, view.name, kind_of(view), keys, append_only(view, catalog), reason_of(view) or None, *kept))
     return sorted(rows, key=lambda row: row[0])
