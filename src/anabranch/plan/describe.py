@@ -415,10 +415,10 @@ class _Describer:
 
     def _join_lines(self, use: BlockUse, panes: Panes) -> list[str]:
         """Where the static tables of a pane table are joined, and why there."""
-        names = words([getattr(self.catalog[id], "name", id) for id in dict.fromkeys(panes.statics.values())])
-        which = f"static table{'' if len(set(panes.statics.values())) == 1 else 's'} {names}"
-        if not panes.statics:
+        tables = dict.fromkeys(getattr(self.catalog[id], "name", id) for id in panes.statics.values())
+        if not tables:
             return []
+        which = f"static table{'' if len(tables) == 1 else 's'} {words(list(tables))}"
         if panes.above is not None:
             return [
                 f"{which} joined above the partials: {use.joined}",

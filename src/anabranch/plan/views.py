@@ -251,8 +251,8 @@ class Placed:
 
 
 class Placer:
-    """Places blocks on pane tables, old or new. With `settles`, one that has its partials from another gets files of its
-    own where that is needed."""
+    """Places blocks on pane tables, old or new. With `settles`, one that has its partials from another gets files
+    of its own where that is needed."""
 
     def __init__(self, catalog: Catalog, world: Surroundings, settles: bool = True) -> None:
         self.catalog = catalog
