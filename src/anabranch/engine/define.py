@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import above, backfill, queries
+from anabranch.engine import backfill, queries
+from anabranch.engine.above import settle
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, fields_of, struct, translate
 from anabranch.engine.run import Runner
@@ -349,12 +350,12 @@ class Definer:
             for each in catalog.objects.values():
                 if isinstance(each, Panes | Rows | View) and table.id in each.statics_at:
                     at = {**each.statics_at, table.id: (version, own)}
-                    if isinstance(each, Panes) and each.above is not None and own != each.statics_at[table.id][1]:
-                        # What there is has met the table as it was.
-                        added = above.settle(self.core, catalog, each, snapshot, staged)
-                        tables[each.id] = TableChange(add=added)
-                        schemas[each.id] = arrow_schema(pane_fields(each))
-                        each = replace(each, above=None, settled=True)
+                    if isinstance(each, Panes) and own != each.statics_at[table.id][1]:
+                        if each.above is not None:  # what there is has met the table as it was
+                            tables[each.id] = TableChange(add=settle(self.core, catalog, each, snapshot, staged))
+                            schemas[each.id] = arrow_schema(pane_fields(each))
+                            each = replace(each, above=None, settled=True)
+                        each = replace(each, refreshed=True)
                     changed[each.id] = to_json(replace(each, statics_at=at))
             draft = Draft("refresh", tables=tables, catalog=changed, schemas=schemas, staged=tuple(staged))
             self.core.ledger.commit(self._tidied(draft, catalog))

@@ -174,7 +174,8 @@ class Panes:
     spanned: int = 0
     by_value: bool = False  # a pane for each value, for windows that end at rows
     above: Above | None = None  # how its partials are had from those of another; no run adds to it then
-    settled: bool = False  # it had its partials from another until a static table was refreshed
+    settled: bool = False  # it had its partials from another once
+    refreshed: bool = False  # its rows have not all met the same static tables
 
     kind = "panes"
 

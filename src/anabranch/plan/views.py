@@ -373,9 +373,19 @@ class Placer:
         for panes in self._candidates():
             if panes.above is None and (panes.settled or not forced):
                 found = self._fitting(panes, block, statics_at)
-                if found is not None:
+                if found is not None and (not found.refreshed or self._has_all(found, block)):
                     return found
         return None
+
+    def _has_all(self, panes: Panes, block: Block) -> bool:
+        """Whether a pane table has all that a block needs, for a view that goes on with it: what would be filled in of
+        rows of the past would have met other static tables than they have. A new view starts with the tables as they
+        are."""
+        if not self.settles:
+            return False
+        trial = Placer(self.catalog, self.world)
+        trial._placed(block, "", panes)
+        return not trial.filled()
 
     def _without_runs(
         self, block: Block, statics_at: Mapping[str, tuple[int, int]], above: Above | None
