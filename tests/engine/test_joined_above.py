@@ -158,6 +158,8 @@ def test_partials_of_the_stream_are_shared_and_settled_once(home: Harness) -> No
     assert_same_rows(home.table("outside"), met + alone)
     home.sql("CREATE VIEW above AS SELECT label, sum(c) AS c FROM late GROUP BY label EMIT CHANGES")  # follows changes
     assert _bases(home) == {"s_by_k": None, "s_by_k_label_2": "s_by_k", "s_by_k_label_3": None}
+    assert_same_rows(home.table("late"), met)
+    assert_same_rows(home.emitted("above"), [("x", 1), ("y", 1)])
     home.sql("UPDATE t SET label = 'z' WHERE label = 'x'; REFRESH TABLE t")
     assert _bases(home) == {"s_by_k_label_2": None, "s_by_k_label_3": None}
     home.sql(f"CREATE VIEW new AS {outer}")
@@ -167,6 +169,7 @@ def test_partials_of_the_stream_are_shared_and_settled_once(home: Harness) -> No
     )
     assert_same_rows(home.table("new"), [("a", "y", 1), ("a", "z", 1), ("b", None, 1)])
     assert_same_rows(home.table("outside", before), met + alone)
+    assert_same_rows(home.emitted("above"), [("x", 1), ("y", 2), ("z", 1)])
 
 
 @pytest.mark.parametrize("hint", ["JOIN_ABOVE(u)", "JOIN_BELOW(s)"])

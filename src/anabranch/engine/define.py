@@ -30,6 +30,7 @@ from anabranch.errors import (
     did_you_mean,
 )
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
+from anabranch.plan.alter import beginnings
 from anabranch.plan.bind import Binder, Bound, refuse
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, to_json
 from anabranch.plan.describe import because, waiting
@@ -466,11 +467,14 @@ class Definer:
             view = catalog.view(view.id)
             old = self.drop_draft(catalog, view, alone=True)
             begins = all_begins(catalog, view)
-            planned = plan(
-                id=view.id, name=view.name, text=statement.text, sql=view.sql, query=statement.query, start=view.start,
-                fields=view.fields, catalog=catalog, world=(world := self.world(snapshot, view.start, begins)),
-                feed=True,
-            )  # fmt: skip
+            world = self.world(snapshot, view.start, begins)
+            for each in (_going_on(world, catalog, view), world):
+                planned = plan(
+                    id=view.id, name=view.name, text=statement.text, sql=view.sql, query=statement.query,
+                    start=view.start, fields=view.fields, catalog=catalog, world=each, feed=True,
+                )  # fmt: skip
+                if not planned.fill_columns and not planned.fill_rows:
+                    break  # it goes on with the partials that it has, though their rows may be gone
             draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, world.begins)
             catalog_changes = {
                 **{id: each for id, each in old.catalog.items() if id not in draft.catalog},
@@ -819,6 +823,12 @@ def stream_locks(core: Core, streams: set[str]) -> contextlib.ExitStack:
     for id in sorted(streams):
         stack.enter_context(core.stream_lock(id))
     return stack
+
+
+def _going_on(world: Surroundings, catalog: Catalog, view: View) -> Surroundings:
+    """The world for a view that goes on with what it has, from the runs on that this begins with."""
+    known = beginnings(catalog, view)
+    return replace(world, first_run=lambda stream: known.get(stream.id, world.first_run(stream)))
 
 
 def all_begins(catalog: Catalog, view: View) -> dict[str, tuple[int, int]]:

@@ -205,7 +205,7 @@ def _views(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for view in sorted((each for each in catalog.of(View) if each.owner is None), key=lambda each: each.name):
         streams = sorted(catalog.stream(id).name for id in catalog.sources_of(view))
-        state = [use.panes for use in view.blocks] + ([view.rows] if view.rows else [])
+        state = [catalog.kept_panes(use.panes) for use in view.blocks] + ([view.rows] if view.rows else [])
         rows.append(
             (
                 view.name,

@@ -437,7 +437,7 @@ class _Describer:
                 what = f"one row a run, {place} and key, reduced to one a {place} and key; grows with time"
             else:
                 what = "one row a run and key, reduced to one a key; bounded by the number of keys"
-            yield State(use.panes, what, not use.windowed)
+            yield State(self.catalog.kept_panes(use.panes), what, not use.windowed)
         for id in dict.fromkeys(view.streams.values()):
             stream = self.catalog.stream(id)
             yield State(stream.rows_table, f"the rows of stream {stream.name}, UNBOUNDED", False)
