@@ -349,7 +349,7 @@ def test_what_fires(world: World, clause: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "together"),
+    ("query", "goes"),
     [
         ("SELECT k, count(*) AS c FROM s GROUP BY k", False),
         ("SELECT k, count(*) AS c FROM (SELECT k FROM s WHERE n > 0) GROUP BY k", False),
@@ -360,12 +360,34 @@ def test_what_fires(world: World, clause: str, said: str) -> None:
         ("SELECT k, count(*) AS c FROM (SELECT k FROM s UNION SELECT k FROM r) GROUP BY k", True),
         ("SELECT s.k, count(*) AS c FROM s LEFT JOIN r ON s.k = r.k GROUP BY s.k", True),
         ("SELECT s.k, count(*) AS c FROM s LEFT SEMI JOIN r ON s.k = r.k GROUP BY s.k", True),
+        ("SELECT k, count(*) AS c FROM s WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.k = s.k) GROUP BY k", True),
         ("SELECT c, count(*) AS keys FROM (SELECT k, count(*) AS c FROM s GROUP BY k) GROUP BY c", True),
     ],
 )
-def test_what_has_no_order_inside_a_run_counts_together(world: World, query: str, together: bool) -> None:
+def test_what_comes_and_goes_is_counted_by_its_history(world: World, query: str, goes: bool) -> None:
     said = world.nodes(f"{query} TRIGGER COUNTING 3")["query"].emits
-    assert said.endswith("(those that one run changes count together)") == together
+    assert said.endswith("(what comes and goes is counted one by one)") == goes
+    assert "together" not in said
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        (
+            "SELECT n, count(*) AS c FROM (SELECT k, row_number() OVER (ORDER BY n) AS n FROM s) GROUP BY n",
+            "window func",
+        ),
+        ("SELECT k, count(*) AS c FROM (SELECT k FROM s ORDER BY n LIMIT 3) GROUP BY k", "LIMIT"),
+        ("SELECT x, count(*) AS c FROM (SELECT k, last(n) AS x FROM s GROUP BY k) GROUP BY x", "order of rows"),
+        (
+            "SELECT label, count(*) AS c FROM (SELECT DISTINCT k FROM s) AS d JOIN names ON d.k = names.k GROUP BY label",
+            "a static table beside rows that come and go",
+        ),
+    ],
+)
+def test_what_has_no_order_inside_a_run_is_not_counted(world: World, query: str, reason: str) -> None:
+    with pytest.raises(NotSupported, match=f"COUNTING cannot tell .*{reason}"):
+        world.nodes(f"{query} TRIGGER COUNTING 3")
 
 
 # ---- state

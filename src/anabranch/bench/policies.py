@@ -48,6 +48,8 @@ GROUPS = "groups in memory"
 COLUMNS = "mark BOOLEAN, source STRING, k BIGINT, x BIGINT, ts TIMESTAMP"
 BY_MARK = "FROM PUNCTUATION WHERE mark"
 ENGINE = "the engine"
+#: How long the first row of a run waits for others, in milliseconds.
+WAIT = 10 * SECOND
 
 
 def policies(setting: Setting) -> Outcome:
@@ -172,10 +174,13 @@ def _interval(milliseconds: int) -> str:
 
 
 def _runs(arrivals: Sequence[Arrival], most: int) -> Iterator[tuple[float, Sequence[Arrival]]]:
-    """What comes in runs of so many, each with when its last row comes."""
-    for first in range(0, len(arrivals), most):
-        rows = arrivals[first : first + most]
-        yield rows[-1].at, rows
+    """What comes in runs of at most so many, none of which waits long for more; each with when its last row comes."""
+    first = 0
+    for end, each in enumerate(arrivals):
+        if end - first == most or each.at - arrivals[first].at > WAIT:
+            yield arrivals[end - 1].at, arrivals[first:end]
+            first = end
+    yield arrivals[-1].at, arrivals[first:]
 
 
 def _write(folder: Path, stretches: Sequence[Sequence[Arrival]]) -> None:

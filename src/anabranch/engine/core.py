@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from anabranch.engine.ask import Asker
     from anabranch.engine.hot import Hot
     from anabranch.engine.local import Local
+    from anabranch.engine.numbering import Arrivals
     from anabranch.engine.sinks import Sinks
     from anabranch.engine.trigger import Timers
     from anabranch.engine.warm import Warm
@@ -70,6 +71,7 @@ class Core:
         self._catalog: tuple[Mapping[str, Any], Catalog] | None = None
         self._timers: Timers | None = None
         self._hot: Hot | None = None
+        self._arrivals: Arrivals | None = None
         self._warm: Warm | None = None
         self._local: Local | None = None
         self._sinks: Sinks | None = None
@@ -142,6 +144,15 @@ class Core:
 
             self._hot = Hot(self)
         return self._hot
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """Which run brought which rows."""
+        if self._arrivals is None:
+            from anabranch.engine.numbering import Arrivals
+
+            self._arrivals = Arrivals(self.ledger)
+        return self._arrivals
 
     @property
     def local(self) -> Local:

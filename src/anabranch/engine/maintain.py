@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, around, hull, reach
@@ -43,15 +43,16 @@ from anabranch.engine.moves import (
     shown_before,
     state_of,
 )
-from anabranch.engine.numbering import RUN, with_places
+from anabranch.engine.numbering import PLACES, in_order, placed, with_places
 from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import DIFF, change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records
 from anabranch.engine.writing import SMALL_ROWS, without_time, write_frame
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.build import PLACE
-from anabranch.plan.catalog import NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
+from anabranch.plan.build import LEFT, PLACE
+from anabranch.plan.catalog import CAME, NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
 from anabranch.plan.describe import append_only, waits_for_windows
+from anabranch.plan.intervals import FROM, TO
 from anabranch.plan.parts import order_sql, parts_of
 from anabranch.plan.windows import changes_sql
 from anabranch.plan.winners import orderable
@@ -105,6 +106,8 @@ class Maintainer:
         #: How many rows or chunks views have come to past idle streams.
         self.passed: dict[str, int] = {}
         self.late: list[LateRows] = []
+        #: What came and went below views that count, as Arrow tables.
+        self.moved: dict[str, Any] = {}
         self.catalog = catalog
         self.before = snapshot
         self.added = added  # grows: the changes of a node are new rows for those above
@@ -346,6 +349,9 @@ class Maintainer:
             if new is None:
                 continue
             text = touch.text.replace("SELECT DISTINCT", "SELECT", 1)
+            if view.history:  # what goes is a record, too
+                gone = new.where(f"{LEFT} IS NOT NULL").withColumn(PLACE, new[LEFT])
+                new = new.where(f"{PLACE} IS NOT NULL").unionAll(gone)
             rows = self._keyed(view, self._touching(view, touch, text, new), PLACE)
             if view.counted is None:
                 rows = rows.groupBy(*(f"k{index}" for index in range(width))).count() if width else rows
@@ -371,7 +377,8 @@ class Maintainer:
         assert new is not None
         if self.filling:
             return self.fresh(view, touched, takes, new)
-        both = self._counted_before(view, view.counted).selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
+        none = (f"CAST(NULL AS BIGINT) AS {name}" for name in (PLACE, LEFT))
+        both = self._counted_before(view, view.counted).selectExpr("*", *none)
         return self.fresh(view, touched, takes, both.unionByName(new))
 
     def _counted_before(self, view: View, placeholder: str) -> DataFrame:
@@ -380,8 +387,22 @@ class Maintainer:
             stream = self.catalog.stream(view.streams[placeholder])
             return read.kept_rows(self.core, view, stream, stream.fields, self.before)
         below = self.catalog.view(view.views[placeholder])
+        if view.history:
+            return self._not_gone(view, below)
         rows = read.view_frame(self.core, self.catalog, below, self.after, emitted=True)
         return rows.where(f"NOT ({self._is_new(below)})")
+
+    def _not_gone(self, view: View, below: View) -> DataFrame:
+        """The rows below a counting view that were there before this commit, and did not go with it."""
+        columns = ", ".join(self._names(below))
+        there = read.view_frame(self.core, self.catalog, below, self.before, emitted=True)
+        moved = self._come_and_gone(view)
+        if moved is None:
+            return there
+        gone = f"SELECT {columns}, -1 AS _diff FROM `@moved` WHERE {PLACE} IS NULL"
+        net = net_sql(columns, f"(SELECT {columns}, 1 AS _diff FROM `@there` UNION ALL {gone})")
+        copied = "LATERAL VIEW explode(array_repeat(1, CAST(_diff AS INT))) __copies AS __copy"
+        return self.core.frames.sql(f"SELECT {columns} FROM ({net}) {copied}", {"@there": there, "@moved": moved})
 
     def _late(self, view: View, end: int, count: int) -> None:
         size = max((shift for name, shift in view.times.items() if name in {key.name for key in view.keys}), default=0)
@@ -463,7 +484,9 @@ class Maintainer:
                 return self._placed(view, stream, paths) if paths else None
             return self._rows(view, stream, stream.seen_as(placeholder), paths) if paths else None
         below = self.catalog.view(view.views[placeholder])
-        return self._in_order(below) if placeholder == view.counted else self.delta_of(below)
+        if placeholder != view.counted:
+            return self.delta_of(below)
+        return self._come_and_gone(view) if view.history else self._in_order(below)
 
     def _rows(self, view: View, stream: Stream, fields: tuple[Field, ...], paths: list[str]) -> DataFrame:
         """New rows of a stream; a view that is being filled starts with one of them, maybe."""
@@ -473,7 +496,7 @@ class Maintainer:
         """Rows with their places in the order in which they came. Rows of homes that numbered none are all in one."""
         columns = [quote_name(field.name) for field in stream.fields]
         rows = self._rows(view, stream, stream.row_fields, paths)
-        return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}")
+        return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}", f"CAST(NULL AS BIGINT) AS {LEFT}")
 
     def _in_order(self, view: View) -> DataFrame | None:
         """The new records of a node with their places in the order in which they came. Records that one row brings with
@@ -483,23 +506,61 @@ class Maintainer:
         if self.filling:
             rows = read.view_frame(self.core, self.catalog, view, self.after, emitted=True)
             rows = with_places(self.core, rows, parts, self.before)
-            places = [RUN.format(index) for index in range(len(parts))]
+            places = [PLACES.format(index) for index in range(len(parts))]
         else:
             new = self.delta_of(view)
             if new is None:
                 return None
             rows = self._copies(view, new, 1).where(self._is_new(view))
-            streams = list(self.taken)
             places = [
-                f"CASE WHEN {quote_name(name)} >= {self._first(id)} THEN {streams.index(id)} ELSE -1 END"
-                if id in streams
-                else "-1"
+                f"CASE WHEN {quote_name(name)} >= {self._first(id)} THEN {quote_name(name)} END"
                 for name, id in parts.items()
+                if id in self.taken
             ]
         others = [quote_name(each.name) for each in view.fields if each.name not in parts and orderable(each.type)]
-        order = ", ".join([*order_sql(list(parts), places), *others])
+        order = ", ".join([*order_sql(list(parts), places or ["CAST(NULL AS BIGINT)"]), *others])
         place = f"CAST(row_number() OVER (ORDER BY {order}) AS BIGINT) AS {PLACE}"
-        return rows.selectExpr(*map(quote_name, names), place)
+        return rows.selectExpr(*map(quote_name, names), place, f"CAST(NULL AS BIGINT) AS {LEFT}")
+
+    def _come_and_gone(self, view: View) -> DataFrame | None:
+        """The rows below a counting view that came or went with this commit, with their places among all that did."""
+        if view.id not in self.moved:
+            self.moved[view.id] = self._history(view)
+        moved = self.moved[view.id]
+        return self.core.spark.createDataFrame(moved) if moved.num_rows else None
+
+    def _history(self, view: View) -> Any:
+        """These rows as an Arrow table. Rows of streams that were there before are there from the beginning; those of
+        this commit, from their places on.
+
+        What comes and goes with one row of a stream does so in this order: first what goes, then what comes, each in
+        the order of its columns.
+        """
+        below = self.catalog.view(view.views[view.counted or ""])
+        narrows = {each.input: each.columns for each in below.narrows if each.input in below.streams}
+        touched = None
+        if below.node == "keyed" and narrows and not self.filling and set(below.inputs) <= set(below.streams):
+            touched = self.touched(below)
+        relations = {}
+        for placeholder, id in view.told.items():
+            rows = self._with_places(view, self.catalog.stream(id))
+            columns = narrows.get(f"@s:{id}") if touched is not None else None
+            pairs = [(name, f"k{index}") for index, name in enumerate(columns or ()) if name is not None]
+            relations[placeholder] = rows if touched is None else self._semi(rows, touched, pairs)
+        found = self.core.frames.sql(view.history, relations).toDF(*(each.name for each in below.fields), FROM, TO)
+        there = found if self.filling else found.where(f"{FROM} >= 0 OR {TO} IS NOT NULL")
+        return placed(there.toArrow(), [each.name for each in below.fields])
+
+    def _with_places(self, view: View, stream: Stream) -> DataFrame:
+        """The rows of a stream with their places among all, those from before this commit at the very first."""
+        columns = [quote_name(field.name) for field in stream.fields]
+        new = self.paths(stream.rows_table)
+        rows = self._rows(view, stream, stream.row_fields, new) if new else self.core.frames.empty(stream.row_fields)
+        placed = in_order(self.core, rows, stream, self.before)
+        if self.filling:
+            return placed
+        old = read.kept_rows(self.core, view, stream, stream.fields, self.before)
+        return old.selectExpr(*columns, f"CAST(-1 AS BIGINT) AS {CAME}").unionByName(placed)
 
     def _is_new(self, view: View) -> str:
         """What holds for records that this commit brings: one of the rows that they are made of is new."""

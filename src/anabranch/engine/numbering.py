@@ -7,15 +7,19 @@ partitions makes no difference.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from anabranch.duck import quoted
 from anabranch.engine.core import Core
 from anabranch.engine.frames import table_of
 from anabranch.engine.read import good_rows
-from anabranch.ledger import Snapshot
-from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Stream
+from anabranch.ledger import Ledger, Snapshot
+from anabranch.plan.build import LEFT, PLACE
+from anabranch.plan.catalog import ARRIVAL_TS, CAME, ROW_NUM, Field, Stream
+from anabranch.plan.intervals import FROM, TO
 from anabranch.sources.base import CORRUPT, ORIGIN
 from anabranch.sources.files import path_of
 from anabranch.sql.lexer import quote_name
@@ -23,14 +27,14 @@ from anabranch.sql.lexer import quote_name
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: The place of the run that brought the rows of a part, by the number of the part.
-RUN = "__run{}"
+#: The places of the rows of a part, by the number of the part.
+PLACES = "__place{}"
 _STRETCH = (
     Field("stream", "string"),
     Field("bucket", "bigint"),
     Field("first", "bigint"),
     Field("end", "bigint"),
-    Field("place", "bigint"),
+    Field("shift", "bigint"),
 )
 _GROUP = (Field("__part", "int"), Field("__file", "string"), Field("__base", "bigint"), Field("__at", "timestamp"))
 
@@ -96,20 +100,58 @@ def past_rows(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame | Non
     return whole
 
 
+class Arrivals:
+    """Which run brought which rows of a stream, by their numbers: each as the first of them and its version."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._upto = 0
+        self._counts: dict[str, int] = {}
+        self._runs: dict[str, list[tuple[int, int]]] = {}
+        self._lock = threading.Lock()
+
+    def runs(self, stream: str, snapshot: Snapshot) -> list[tuple[int, int]]:
+        """The runs of a stream at a version, and the one that is on its way: rows that none of them has are its own."""
+        with self._lock:
+            for record in self._ledger.records(self._upto + 1, snapshot.version):
+                for id, run in record.streams.items():
+                    if run.rows:
+                        self._runs.setdefault(id, []).append((self._counts.get(id, 0), record.version))
+                        self._counts[id] = self._counts.get(id, 0) + run.rows
+            self._upto = max(self._upto, snapshot.version)
+            found = [each for each in self._runs.get(stream, ()) if each[1] <= snapshot.version]
+        state = snapshot.streams.get(stream)
+        return [*found, (state.rows if state is not None else 0, snapshot.version + 1)]
+
+
+def place_of_first(version: int) -> int:
+    """The place, among all rows that ever came, of the first row that a run brings. A run brings rows to one stream."""
+    return version << 32
+
+
 def with_places(core: Core, records: DataFrame, parts: Mapping[str, str], snapshot: Snapshot) -> DataFrame:
-    """Records with the places of the runs that brought the rows they are made of, `RUN` for each part.
+    """Records with the places of the rows they are made of, `PLACES` for each part: the column with the numbers of
+    rows of a stream.
 
     Rows find their run by its numbers; so that none is compared with all runs, both are put into buckets of numbers.
     """
     from pyspark.sql import functions as F
 
-    found = _stretches(core, frozenset(parts.values()), snapshot)
-    width = max(sum(end - first for _, first, end in found) // max(len(found), 1), 1)
+    found = []
+    for stream in dict.fromkeys(parts.values()):
+        runs = core.arrivals.runs(stream, snapshot)
+        ends = [*(first for first, _ in runs[1:]), None]
+        found += [(stream, first, end, version) for (first, version), end in zip(runs, ends, strict=True)]
+    closed = [end - first for _, first, end, _ in found if end is not None]
+    width = max(sum(closed) // max(len(closed), 1), 1)
+    # The last run of each stream is the one on its way, or none: whatever is behind its first row is its own.
     rows = [
-        (stream, bucket, first, end, place)
-        for place, (stream, first, end) in enumerate(found)
+        (stream, bucket, first, end, place_of_first(version) - first)
+        for stream, first, end, version in found
+        if end is not None
         for bucket in range(first // width, (end - 1) // width + 1)
     ]
+    last = {stream: place_of_first(version) - first for stream, first, end, version in found if end is None}
     small = core.spark.createDataFrame(table_of(_STRETCH, rows))
     joins = "".join(
         f" LEFT JOIN `@runs` AS __t{index} ON __t{index}.stream = '{stream}'"
@@ -117,24 +159,48 @@ def with_places(core: Core, records: DataFrame, parts: Mapping[str, str], snapsh
         f" AND __r.{quote_name(name)} >= __t{index}.first AND __r.{quote_name(name)} < __t{index}.end"
         for index, (name, stream) in enumerate(parts.items())
     )
-    places = "".join(f", __t{index}.place AS {RUN.format(index)}" for index in range(len(parts)))
+    places = "".join(
+        f", __r.{quote_name(name)} + coalesce(__t{index}.shift, {last[stream]}) AS {PLACES.format(index)}"
+        for index, (name, stream) in enumerate(parts.items())
+    )
     text = f"SELECT __r.*{places} FROM `@records` AS __r{joins}"
     return core.frames.sql(text, {"@records": records, "@runs": F.broadcast(small)})
 
 
-def _stretches(core: Core, streams: Collection[str], snapshot: Snapshot) -> list[tuple[str, int, int]]:
-    """The rows of some streams as they came, by their numbers: from which to which one stream alone had some."""
-    found: list[tuple[str, int, int]] = []
-    counts = dict.fromkeys(streams, 0)
-    for record in core.ledger.records(1, snapshot.version):
-        for id, run in record.streams.items():
-            if id not in counts or not run.rows:
-                continue
-            first, counts[id] = counts[id], counts[id] + run.rows
-            if found and found[-1][0] == id:
-                first = found.pop()[1]
-            found.append((id, first, counts[id]))
-    return found
+def in_order(core: Core, rows: DataFrame, stream: Stream, snapshot: Snapshot) -> DataFrame:
+    """Numbered rows of a stream with their places among all rows that came. Rows that have no number came first."""
+    placed = with_places(core, rows, {ROW_NUM: stream.id}, snapshot)
+    columns = [quote_name(field.name) for field in stream.fields]
+    return placed.selectExpr(*columns, f"coalesce({PLACES.format(0)}, 0) AS {CAME}")
+
+
+def placed(moved: Any, names: Sequence[str]) -> Any:
+    """Rows that came and went, an Arrow table, with the places of both among all that did: `PLACE` and `LEFT`.
+
+    With one row of a stream, first what goes does so, then what comes, each in the order of its columns.
+    """
+    import pyarrow as pa
+
+    from anabranch.engine.emit import connection
+
+    duck = connection()
+    columns = ", ".join(map(quoted, names))
+    order = ", ".join(f"{quoted(name)} NULLS FIRST" for name in (*names, FROM, TO))
+    duck.register("__moved", moved)
+    try:
+        found = duck.sql(
+            f"WITH known AS (SELECT *, row_number() OVER (ORDER BY {order}) AS __id FROM __moved),"
+            f" moves AS (SELECT __id, {TO} AS __at, false AS __comes FROM known WHERE {TO} IS NOT NULL"
+            f" UNION ALL SELECT __id, {FROM}, true FROM known WHERE {FROM} >= 0),"
+            " numbered AS (SELECT *, row_number() OVER (ORDER BY __at, __comes, __id) AS __place FROM moves),"
+            f" ends AS (SELECT __id, max(__place) FILTER (__comes) AS {PLACE},"
+            f" max(__place) FILTER (NOT __comes) AS {LEFT} FROM numbered GROUP BY __id)"
+            f" SELECT {columns}, {PLACE}, {LEFT} FROM known LEFT JOIN ends USING (__id)"
+        ).to_arrow_table()
+    finally:
+        duck.unregister("__moved")
+    kinds = [(name, moved.schema.field(name).type) for name in names]
+    return found.cast(pa.schema([*kinds, (PLACE, pa.int64()), (LEFT, pa.int64())]))
 
 
 def _runs(core: Core, stream: Stream, snapshot: Snapshot) -> list[tuple[int, int]]:

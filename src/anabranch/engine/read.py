@@ -17,7 +17,7 @@ from anabranch.engine.tables import PANE, change_fields, net_sql, pane_fields
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Reference
-from anabranch.plan.build import PLACE, TAKES
+from anabranch.plan.build import LEFT, PLACE, TAKES
 from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
 from anabranch.plan.strategy import by_difference
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
@@ -216,7 +216,8 @@ def view_query(
     if view.counted is not None:
         counted = relations[view.counted]
         if PLACE not in counted.columns:
-            relations[view.counted] = counted.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
+            none = (f"CAST(NULL AS BIGINT) AS {name}" for name in (PLACE, LEFT))
+            relations[view.counted] = counted.selectExpr("*", *none)
         relations[TAKES] = takes if takes is not None else core.frames.empty(take_fields(view))
     named = [field.name for field in (*view.fields, *view.hidden)]
     frame = core.frames.sql(view.spread or view.text, relations).toDF(*named)

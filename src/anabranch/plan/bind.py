@@ -10,7 +10,18 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
-from anabranch.plan.catalog import NUMBERED, ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Stream, Table, View
+from anabranch.plan.catalog import (
+    CAME,
+    NUMBERED,
+    ORDERED,
+    ROW_NUM,
+    WINDOW_COLUMNS,
+    Catalog,
+    Field,
+    Stream,
+    Table,
+    View,
+)
 from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, partitioned, windowed_sql
 from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.columns import check_window
@@ -168,13 +179,19 @@ class Binder:
         prefix = f"@{kind[0]}:"
         if kind == "stream" and self._numbered(relation):
             prefix = NUMBERED
+        elif kind == "stream" and self._selects(relation, CAME):
+            prefix = ORDERED
         return Reference(f"{prefix}{found.id}{at}", kind, found.id, relation.version, relation, relation.provisional)
 
     def _numbered(self, relation: Relation) -> bool:
         """Whether the numbers of the rows of a stream are asked for: by its windows, or by its SELECT."""
         if relation.window is not None and needs_numbers(relation.window):
             return True
-        asked = f"{quote_name(relation.exposed or '')}.{ROW_NUM}"
+        return self._selects(relation, ROW_NUM)
+
+    def _selects(self, relation: Relation, column: str) -> bool:
+        """Whether a hidden column of the rows of a stream is asked for."""
+        asked = f"{quote_name(relation.exposed or '')}.{column}"
         if asked not in self.text:
             return False
         selects = [each for each, _ in self.query.selects() if any(r.span == relation.span for r in each.relations)]

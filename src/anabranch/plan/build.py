@@ -55,10 +55,12 @@ from anabranch.sql.versions import EVENT_TIME, UNTIL
 
 if TYPE_CHECKING:
     from anabranch.plan.nodes import Tree
+    from anabranch.plan.records import Told
 
 KEY = "_k{}"
-#: The place of a row among those of its run, and the placeholder of the last places that a key may show.
-PLACE = "_place"
+#: The place of a record among those of its run, that with which it went again, and the placeholder of the last places
+#: that a key may show.
+PLACE, LEFT = "_place", "_left"
 TAKES = "@takes"
 
 
@@ -80,6 +82,7 @@ class Build:
         self.edits: list[Edit] = []
         self.blocks: list[tuple[Block, Placed]] = []
         self.counted: str | None = None
+        self.history: Told | None = None
         self.guard: list[Edit] = []
         self.unnamed = 0
 
@@ -248,6 +251,8 @@ class Build:
         near, nearby = self._near(select, inputs)
         through, timed = self._through(inputs, Stream), self._through(inputs, View)
         view = replace(view, counted=self.counted, near=near, through=through, timed=timed, sides=self._sides(inputs))
+        if self.history is not None:
+            view = replace(view, history=self.history.text, told=self.history.streams)
         if keying.pairs and view.in_time and view.clock == "event" and view.node:
             view = replace(view, nearby=nearby)
         view = self._following(select, inputs, view)
@@ -515,12 +520,18 @@ class Build:
         """Let the node leave out rows of a run that came behind the one that fired, by their place in it."""
         live = [each for each in inputs if not each.static]
         known = self._known(live[0].relation) if len(live) == 1 else None
-        records = isinstance(known, View) and bool(parts_of([field.name for field in known.fields]))
-        if not (isinstance(known, Stream) or records) or not (select.group or keying.kind == "whole"):
+        names = [field.name for field in known.fields] if isinstance(known, View) else []
+        history = self.tree.history if isinstance(known, View) and not parts_of(names) else None
+        ordered = isinstance(known, Stream) or parts_of(names) or history is not None
+        if not ordered or not (select.group or keying.kind == "whole"):
             return
         self.counted = self._live_placeholder(live[0].relation)
         same = " AND ".join(f"__t.__k{i} <=> ({part.expression})" for i, part in enumerate(keying.parts)) or "true"
-        shown = f"coalesce({PLACE} <= (SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same}), true)"
+        upto = f"(SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same})"
+        shown = f"coalesce({PLACE} <= {upto}, true)"
+        if history is not None:
+            self.history = history
+            shown += f" AND ({LEFT} IS NULL OR coalesce({LEFT} > {upto}, false))"
         self.guard = with_condition(select, shown)
 
     def _place_blocks(self, select: Select) -> None:
@@ -617,7 +628,8 @@ class Build:
         schemas = self._schemas(plain.references)
         ties = self._ties(schemas)
         if self.counted is not None:
-            schemas[self.counted] = (*schemas[self.counted], Field(PLACE, "bigint"))
+            placed = (Field(PLACE, "bigint"), Field(LEFT, "bigint"))
+            schemas[self.counted] = (*schemas[self.counted], *placed)
             # Their types are known once this is analysed; a column without one can be compared with any.
             takes = [Field(f"__k{index}", "void") for index in range(len(keying.parts))]
             schemas[TAKES] = (*takes, Field("__upto", "bigint"))

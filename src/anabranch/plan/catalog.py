@@ -20,10 +20,14 @@ T = TypeVar("T")
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time", "window_id")
 #: The columns that kept rows have besides those of their stream: their number among all its rows, and when they came.
 ROW_NUM, ARRIVAL_TS = "_row_num", "_arrival_ts"
+#: A column that rows can be given: their place among the rows of all streams, in the order in which they came.
+CAME = "_came"
 #: The column of a node that asks tables outside: the version whose run asked.
 ASKED = "_asked"
 #: How placeholders begin behind which the rows of a stream are with these.
 NUMBERED = "@n:"
+#: And how those begin behind which they are with their place among all.
+ORDERED = "@o:"
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class Stream:
 
     def seen_as(self, placeholder: str) -> tuple[Field, ...]:
         """The columns that its rows have behind a placeholder."""
+        if placeholder.startswith(ORDERED):
+            return (*self.fields, Field(CAME, "bigint"))
         return self.row_fields if placeholder.startswith(NUMBERED) else self.fields
 
 
@@ -422,6 +428,8 @@ class View:
     stream: bool = False  # a read shows the changes themselves
     times: Mapping[str, int] = field(default_factory=dict)  # column -> what to add to it for the end of its window
     counted: str | None = None  # the placeholder of the stream, or of the records, that a trigger counts one by one
+    history: str = ""  # where records come and go: what they are read from, with the places at which they do
+    told: Mapping[str, str] = field(default_factory=dict)  # and the streams that it is told by: placeholder -> id
     remade: int = 0  # how often its own tables were begun anew, because their columns had changed
     #: What its windows close by: event time, the number of "rows" or of "chunks", or the time of "arrival".
     clock: str = "event"

@@ -552,6 +552,8 @@ def _counted(view: View) -> str:
     """What is to be said of the records that a trigger counts."""
     if view.counted is None:
         return " (those that one run changes count together)"
+    if view.history:
+        return " (what comes and goes is counted one by one)"
     return " (each comes with the last of its rows)" if view.counted in view.views else ""
 
 

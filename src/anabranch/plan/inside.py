@@ -76,7 +76,10 @@ class Inside:
         self.select = select
         self.owner = owner
         self.outermost = owner is binder.query
-        self.columns = [columns_of(each, binder) for each in self.select.relations]
+        # A semi or anti join shows no columns of what it only looks into.
+        self.columns = [
+            [] if {"SEMI", "ANTI"} & set(each.join.split()) else columns_of(each, binder) for each in select.relations
+        ]
         self.using = using(self.select.relations)
         self.aliases = {item.alias.lower(): item for item in self.select.items if item.alias is not None}
         self.read: dict[str, str] = {}  # columns of the relations, and their names inside

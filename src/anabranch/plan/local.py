@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from anabranch.duck import WHOLE, quoted
+from anabranch.plan.intervals import BOTH, FROM, TO
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.calls import CLOCK, closing, split_commas
 from anabranch.sql.lexer import NUMBER, QUOTED, STRING, WORD, Token, tokenize, words
@@ -26,7 +27,8 @@ _KEYWORDS = {
     )
 }
 _CALLS = words(
-    """count sum avg min max row_number rank dense_rank lead lag coalesce __rows unix_micros timestamp_micros pmod"""
+    """count sum avg min max row_number rank dense_rank lead lag coalesce greatest least nullif __rows
+    unix_micros timestamp_micros pmod"""
 )
 _AGGREGATES = words("sum min max count")
 _SYMBOLS = frozenset({"(", ")", ",", ".", "=", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "=="})
@@ -81,14 +83,14 @@ def _split(tokens: Sequence[Token]) -> _Pieces:
             index = closing(tokens, index + 1) + 1
             continue
         if token.upper == "LATERAL" and following.upper() == "VIEW":
-            starts, copies = _windows(tokens, index), _copies(tokens[index : index + 14])
+            starts, copies = _windows(tokens, index), _copies(tokens[index : index + 14]) or _moves(tokens[index:])
             if starts is not None:
                 pieces[opened[-1] :] = starts.among(pieces[opened[-1] :])
             elif copies is not None:
                 pieces.append(copies)
             else:
                 return None
-            index = closing(tokens, index + 3) + 4
+            index = closing(tokens, index + 3) + (4 if tokens[index + 2].text == "explode" else 6)
             continue
         if token.upper == "LATERAL":
             found = _matches(tokens[index : index + 7])
@@ -236,6 +238,15 @@ def _copies(tokens: Sequence[Token]) -> str | None:
     if texts[:8] != called or texts[9:] != [")", ")", "__copies", "AS", "__copy"] or not tokens[8].is_name:
         return None
     return f', LATERAL (SELECT unnest(range(0, {quoted(tokens[8].name)})) AS "__copy") AS "__copies"'
+
+
+def _moves(tokens: Sequence[Token]) -> str | None:
+    """A row for each time that one comes and goes, as it is written for histories."""
+    wanted = [token.text for token in tokenize(BOTH)[:-1]]
+    if [token.text for token in tokens[: len(wanted)]] != wanted:
+        return None
+    listed = f"SELECT {quoted(FROM)} AS __at, 1 AS __more UNION ALL SELECT {quoted(TO)}, -1"
+    return f', LATERAL ({listed}) AS "__both"'
 
 
 def _matches(tokens: Sequence[Token]) -> str | None:

@@ -27,7 +27,7 @@ from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.local import local_text
 from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
-from anabranch.plan.records import count_records
+from anabranch.plan.records import Counted, Told, count_records
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
@@ -49,22 +49,39 @@ def plan(
     So are those of a query that asks tables outside: its answer depends on when they were asked.
     """
     catalog = with_hints(text, query, catalog)
+    written = text, query
     refuse_volatile(text, query, kept=feed or asks(text, catalog, query))
     refuse_refreshable(text, catalog, query)
     text, query = in_full(text, query, catalog)
     if feed or asks(text, catalog, query) or query.emits:
         text, query = _with_keys(text, query, catalog, world)
     text, query, included = include_views(*flat(text, query, catalog), catalog)
-    text, query, more = count_records(text, query, catalog, world.analyze, fields)
-    included = (*included, *(id for id in more if id not in included))
+    counted = count_records(text, query, catalog, world.analyze, fields)
+    text, query = counted.text, counted.query
+    included = (*included, *(id for id in counted.included if id not in included))
     raised = raise_joins(text, query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
-        catalog=catalog, world=world, feed=feed,
+        catalog=catalog, world=world, feed=feed, told=counted.told,
     )  # fmt: skip
     planned = replace(planned, view=replace(planned.view, included=included)) if included else planned
     planned = replace(planned, reasons=raised.reasons) if raised.reasons else planned
+    _check_counted(*written, planned, counted)
     return _begun(planned, catalog, world)
+
+
+def _check_counted(text: str, query: Query, planned: Planned, counted: Counted) -> None:
+    """Refuse to count records that have no order. What waits to be shown has none either, and is counted run by run."""
+    views = [each for each in (planned.view, *planned.objects) if isinstance(each, View) and each.triggers]
+    if counted.waits or all(each.counted or ((each.triggers or {})["counting"] or 1) == 1 for each in views):
+        return
+    emissions = [each for each in query.emissions() if (each.counting or 1) > 1]
+    raise refuse(
+        text,
+        emissions[0].span,
+        f"COUNTING cannot tell in which order the records of this query come: {counted.reason or 'it is of several'}",
+        "use AFTER DELAY or ON WATERMARK, EMIT CHANGES, or COUNTING over a simpler query",
+    )
 
 
 def _begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:
@@ -91,7 +108,7 @@ def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -
 
 def _planned(
     *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
-    catalog: Catalog, world: Surroundings, feed: bool,
+    catalog: Catalog, world: Surroundings, feed: bool, told: Told | None,
 ) -> Planned:  # fmt: skip
     emission = said(query)
     feed = feed or asks(text, catalog, query)
@@ -111,6 +128,7 @@ def _planned(
             return replace(planned, view=shown)
     emit = "feed" if feed or emission is not None else "read"
     tree = Tree(text, catalog, world, id, name, start)
+    tree.history = told
     if emit == "feed" and not inner and (emission is None or (emission.mode == "feed" and not emission.by_key)):
         tree.whole, tree.splits = query, []
     root = tree.root(query, sql, fields, emit)
@@ -184,6 +202,7 @@ class Tree:
         self.nodes: list[View] = []
         self.placed = 0
         self.joined: list[Span] = []  # the tables outside that are asked
+        self.history: Told | None = None  # that of the query whose records are counted, where they come and go
         self.by_key = False  # whether what is being made shows its answers key by key
         self.named: dict[str, Query] = {}  # the common table expressions that what is being made can name
         self.whole: Query | None = None
@@ -206,7 +225,7 @@ class Tree:
         nodes = [replace(node, owner=root.id) for node in self.nodes]
         kept: dict[str, Stream] = {}
         for view in (*nodes, root):
-            for id in view.streams.values():
+            for id in (*view.streams.values(), *view.told.values()):
                 stream = self.catalog.stream(id)
                 if stream.kept_since is None:
                     kept[id] = replace(stream, kept_since=self.world.kept_since(stream))

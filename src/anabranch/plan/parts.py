@@ -32,13 +32,5 @@ def gives_records(select: Select) -> bool:
 
 
 def order_sql(parts: Sequence[str], places: Sequence[str]) -> list[str]:
-    """What sorts records by when they came: the place of the last row of each, then the numbers of all.
-
-    `places` are those of the runs that the rows of each part came with, among the runs of all streams.
-    """
-    rows = [quote_name(name) for name in parts]
-    found = [
-        f"CASE WHEN {row} IS NOT NULL THEN named_struct('run', {place}, 'row', {row}) END"
-        for row, place in zip(rows, places, strict=True)
-    ]
-    return [f"array_max(array({', '.join(found)}))", *(f"{row} NULLS LAST" for row in rows)]
+    """What sorts records by when they came: the place of the last row of each, then the numbers of all."""
+    return [f"array_max(array({', '.join(places)}))", *(f"{quote_name(name)} NULLS LAST" for name in parts)]

@@ -17,19 +17,22 @@ it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 
 from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Binder, Reference
 from anabranch.plan.blocks import Analyze, aggregates_in
-from anabranch.plan.catalog import ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Rows, Stream, Table, View
+from anabranch.plan.catalog import ORDERED, ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Rows, Stream, Table, View
 from anabranch.plan.flat import read_names, without_unread
+from anabranch.plan.histories import history
 from anabranch.plan.inside import Body, Inside, columns_of, qualified, relations_under, using
 from anabranch.plan.keys import INNER, limited
 from anabranch.plan.parts import PART
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, shown_types
+from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.windows import needs_numbers
 from anabranch.sql.calls import aggregate_calls, clock_calls, generators
 from anabranch.sql.cursor import MAX_QUERIES
@@ -39,25 +42,63 @@ from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import CreateView, Item, Query, Relation, Select, SelectStatement, SetOperation
 
 
-def count_records(
-    text: str, query: Query, catalog: Catalog, analyze: Analyze, fields: Sequence[Field]
-) -> tuple[str, Query, tuple[str, ...]]:
-    """The query with the records that its triggers count in queries of their own, and the ids of views in these.
+@dataclass(frozen=True)
+class Told:
+    """The history of a query as Spark SQL, and the streams behind its placeholders."""
 
-    `fields` are the columns of the whole query: where it would have others, it stays as it is.
+    text: str
+    streams: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A query with the records that its triggers count in queries of their own, and the ids of views in these.
+
+    Where records come and go, `told` is the history that they are counted by. `reason` says why that cannot be, where
+    it cannot; `waits`, that it is about answers that wait to be shown.
     """
-    included: list[str] = []
+
+    text: str
+    query: Query
+    included: tuple[str, ...] = ()
+    told: Told | None = None
+    reason: str = ""
+    waits: bool = False
+
+
+def count_records(text: str, query: Query, catalog: Catalog, analyze: Analyze, fields: Sequence[Field]) -> Counted:
+    """The query with its records. `fields` are its columns: where it would have others, it stays as it is."""
+    found = Counted(text, query)
     for index in range(len(_counted(query))):
-        try:
-            made = _Counting(text, query, index, catalog)
-            # Spark must take it like this, and give it the columns that it had.
-            if shown_types(made.binder, analyze) != [field.type for field in fields]:
-                continue
-        except (Unfit, AnabranchError):  # what is wrong with the query itself is found where it is planned
-            continue
-        text, query = made.text, made.query
-        included += made.included
-    return text, query, tuple(dict.fromkeys(included))
+        made = _one(found, index, catalog, analyze, fields)
+        if made.reason:  # a condition that asks another query is a join in other words
+            joined = without_subqueries(found.text, found.query, catalog, analyze)
+            again = _one(replace(found, text=joined[0], query=joined[1]), index, catalog, analyze, fields)
+            made = made if again.reason else again
+        found = replace(made, included=(*found.included, *made.included), reason=found.reason or made.reason)
+    return replace(found, included=tuple(dict.fromkeys(found.included)))
+
+
+def _one(found: Counted, index: int, catalog: Catalog, analyze: Analyze, fields: Sequence[Field]) -> Counted:
+    """One of the queries with such triggers, in other words."""
+    left = replace(found, included=())
+    try:
+        made = _Counting(found.text, found.query, index, catalog)
+        # Spark must take it like this, and give it the columns that it had.
+        if shown_types(made.binder, analyze) != [field.type for field in fields]:
+            return replace(left, reason="it would have columns of other types")
+    except Unfit as error:
+        reason = str(error) or "it cannot be written in other words"
+        return replace(left, reason=reason, waits=isinstance(error, _Waits))
+    except AnabranchError as error:  # what is wrong with the query itself is found where it is planned
+        return replace(left, reason=error.message)
+    if made.told is not None and len(_counted(found.query)) > 1:
+        return replace(left, reason="it counts in several places")
+    return Counted(made.text, made.query, tuple(made.included), made.told)
+
+
+class _Waits(Unfit):
+    """What is counted are answers that a view shows when they are ready, and how often depends on its runs."""
 
 
 def _counted(query: Query) -> list[Query]:
@@ -75,6 +116,7 @@ class _Counting:
         self.index = index
         self.catalog = catalog
         self.included: list[str] = []
+        self.told: Told | None = None
         self._fit()
         before = read_names(query)
         for _ in range(MAX_QUERIES):
@@ -84,7 +126,10 @@ class _Counting:
             self._rewrite(edits)
         if len(self.select.relations) > 1 or self.select.relations[0].subquery is None:
             self._rewrite(Inside(self.select, self.owner, self.binder).edits())
-        self._rewrite(_Parts(self).edits())
+        try:
+            self._rewrite(list(_Parts(self).edits()))
+        except Unfit:  # rows that are given can be taken back, or one is made of several
+            self.told = self._told()
         self.text, self.query = without_unread(self.text, self.query, before)
 
     @property
@@ -116,6 +161,20 @@ class _Counting:
             reference = self.binder.resolve(select.relations[0])
             if reference is not None and reference.kind != "view" and not _in_several_windows(select):
                 raise Unfit  # the rows of one stream are in their order anyway
+
+    def _told(self) -> Told:
+        """The history of the query that records come from."""
+        (relation,) = self.select.relations
+        if relation.subquery is None:
+            raise Unfit
+        found = history(self.text, relation.subquery, self.binder)
+        (statement,) = parse(found.text)
+        assert isinstance(statement, SelectStatement)
+        bound = Binder(found.text, self.catalog, statement.query).bind()
+        streams = {each: reference.target for each, reference in bound.references.items()}
+        if any(not each.startswith(ORDERED) for each in streams):
+            raise Unfit("a static table beside rows that come and go")
+        return Told(bound.text.text, streams)
 
     # ---- names of queries
 
@@ -153,13 +212,15 @@ class _Counting:
         """The query of a view that shows each record that its streams ever made."""
         view = self.catalog.objects[reference.target]
         assert isinstance(view, View)
-        if view.emit not in ("read", "feed") or view.stream or view.tables or view.start != "beginning":
-            raise Unfit
+        if view.emit not in ("read", "feed") or view.stream:
+            raise _Waits(f"view {view.name} shows its answers when they are ready")
+        if view.tables or view.start != "beginning":
+            raise Unfit(f"view {view.name} does not show all rows of its streams")
         rows = self.catalog[view.rows] if view.rows is not None else None
         if isinstance(rows, Rows) and rows.statics:
-            raise Unfit
+            raise Unfit(f"view {view.name} has met a static table as it was")
         if any(self.catalog.stream(id).kept_since != 0 for id in self.catalog.sources_of(view)):
-            raise Unfit
+            raise Unfit(f"the streams of view {view.name} do not keep all their rows")
         (statement,) = parse(view.sql)
         assert isinstance(statement, CreateView | SelectStatement)
         query = statement.query

@@ -1,0 +1,476 @@
+"""The history of a query: its rows with the moments at which they come and go, as a query of its own.
+
+    SELECT a.k, b.v FROM a LEFT JOIN b ON a.id = b.id
+
+has at every moment the rows that it would have over the rows of `a` and `b` that came until then. Its history has all
+of these rows, with columns __from and __to (see `intervals`). It is made operator by operator, each of which makes a
+history of histories; that of a stream has the places of its rows in the order in which they came. The expressions stay
+the user's text: each relation is replaced by its history under the same name. Where several relations make rows
+together that are looked at again, as in an outer join, `a.k` is `__0_k` there: the column k of the first relation.
+
+What has no such history raises `Unfit`, with what it is in plain words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from anabranch.plan.bind import Binder
+from anabranch.plan.blocks import aggregates_in
+from anabranch.plan.catalog import CAME, WINDOW_COLUMNS, Stream, Table
+from anabranch.plan.grouped import Groups
+from anabranch.plan.inside import Body, columns_of, using
+from anabranch.plan.intervals import (
+    BEFORE,
+    FROM,
+    OPEN,
+    TO,
+    History,
+    alone,
+    both,
+    compared,
+    distinct,
+    in_order,
+    met,
+    names,
+    pairs,
+    tidied,
+    union_all,
+    with_all,
+)
+from anabranch.plan.keys import INNER, limited
+from anabranch.plan.scope import Unfit, span_of
+from anabranch.plan.windows import needs_numbers
+from anabranch.sql.calls import chains, clock_calls, generators, volatile_calls
+from anabranch.sql.columns import names_in, of_the_language
+from anabranch.sql.lexer import Span, Token, quote_name, tokenize
+from anabranch.sql.splice import Edit, splice
+from anabranch.sql.syntax import Item, Query, Relation, Select, SetOperation
+
+#: Joins with a static table that leave a row of the relations before it as it is, or leave it out.
+_STATIC = ("LEFT JOIN", "LEFT OUTER JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "SEMI JOIN", "ANTI JOIN")
+
+
+def history(text: str, body: Body, binder: Binder) -> History:
+    """The history of a query, or of a part of one: nothing in it goes and comes again at the same moment."""
+    return tidied(_Histories(text, binder).of(body))
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A relation whose columns can be named, and its place among those of its SELECT."""
+
+    name: str
+    columns: tuple[str, ...]
+    place: int
+
+    def find(self, name: str) -> str | None:
+        """What one of its columns is called among those of several relations."""
+        found = (column for column in self.columns if column.lower() == name)
+        return next((f"__{self.place}_{column}" for column in found), None)
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        """What its columns are called there."""
+        return tuple(f"__{self.place}_{column}" for column in self.columns)
+
+    @property
+    def items(self) -> list[tuple[str, str]]:
+        """Its columns with what they are called there."""
+        name = quote_name(self.name)
+        return [(f"{name}.{quote_name(own)}", there) for own, there in zip(self.columns, self.joined, strict=True)]
+
+
+@dataclass
+class _Rows:
+    """The rows of the FROM and WHERE clauses of a SELECT as one relation, and what its names mean there."""
+
+    history: History
+    name: str
+    sides: list[_Side]
+    joined: bool  # columns are called after the place of their relation
+    using: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def known(self) -> set[str]:
+        """The names of the columns that it has, as far as they stand alone."""
+        return {column.lower() for side in self.sides for column in side.columns}
+
+    def edits(self, tokens: Sequence[Token]) -> Iterator[Edit]:
+        """What has the names in an expression mean the columns of several relations."""
+        if not self.joined:
+            return
+        if any(token.upper == "STRUCT" for token in tokens):  # its fields are called like what is in them
+            raise Unfit("STRUCT beside an aggregate or an outer join")
+        places = {token.start: index for index, token in enumerate(tokens)}
+        for chain in names_in(tokens):
+            parts = [part.lower() for part in chain.parts]
+            index = places[chain.span.start]
+            named = [side for side in self.sides if side.name.lower() == parts[0]]
+            if named:
+                found = named[0].find(parts[1]) if len(parts) > 1 else None
+                if found is None:
+                    raise Unfit(f"the name {'.'.join(chain.parts)}, which is no column")
+                yield Edit(Span(tokens[index].start, tokens[index + 2].end), quote_name(found))
+                continue
+            owners = [found for side in self.sides if (found := side.find(parts[0])) is not None]
+            if not owners:
+                if len(parts) > 1:
+                    raise Unfit(f"the name {'.'.join(chain.parts)}, which is no column")
+                continue  # a word of the language, or a name that the SELECT list gives
+            if of_the_language(tokens[index]):
+                raise Unfit(f"the name {tokens[index].text}, which may be a word of the language")
+            if len(owners) > 1 and parts[0] not in self.using:
+                raise Unfit(f"the name {tokens[index].text}, which several relations have")
+            yield Edit(tokens[index].span, self.using.get(parts[0]) or quote_name(owners[0]))
+
+
+class _Histories:
+    """Makes histories of the parts of one query."""
+
+    def __init__(self, text: str, binder: Binder) -> None:
+        self.text = text
+        self.binder = binder
+
+    def of(self, body: Body) -> History:
+        if isinstance(body, Query):
+            if body.ctes:
+                raise Unfit("a common table expression")
+            if body.emission is not None:
+                raise Unfit("a query that says when its results come out")
+            if limited(body):
+                raise Unfit("LIMIT")
+            return self._select(body.body, body) if isinstance(body.body, Select) else self.of(body.body)
+        if isinstance(body, SetOperation):
+            return self._set_operation(body)
+        if isinstance(body, Select):
+            return self._select(body, None)
+        raise Unfit("VALUES")
+
+    # ---- set operations
+
+    def _set_operation(self, body: SetOperation) -> History:
+        """The operands from left to right; INTERSECT binds more closely than the others."""
+        words = [
+            " ".join(t.upper for t in tokenize(self.text[one.span.end : other.span.start])[:-1] if t.text not in "()")
+            for one, other in pairwise(body.operands)
+        ]
+        found = [self.of(operand) for operand in body.operands]
+        if len({len(each.columns) for each in found}) != 1:
+            raise Unfit("queries with different numbers of columns")
+        for first in (True, False):
+            made, rest = [found[0]], []
+            for word, operand in zip(words, found[1:], strict=True):
+                if word.startswith("INTERSECT") == first:
+                    made[-1] = _operation(word, made[-1], operand)
+                else:
+                    made.append(operand)
+                    rest.append(word)
+            found, words = made, rest
+        return found[0]
+
+    # ---- SELECT
+
+    def _select(self, select: Select, owner: Query | None) -> History:
+        self._check(select)
+        calls = aggregates_in(select, owner or Query(select.span, select))
+        grouped = bool(select.group or calls or select.having)
+        if grouped:
+            if any(item.star for item in select.items):
+                raise Unfit("* beside aggregates")
+            rows = self._rows(select)
+            items = [(item, _name(item)) for item in select.items]
+            found = Groups(self.text, select, rows.history, rows.name, rows.known, rows.edits, items).history()
+        elif self._row_by_row(select):
+            found = self._direct(select, list(self._shown(select)))
+        else:
+            rows = self._rows(select)
+            shows = list(self._shown(select, rows))
+            text = f"SELECT {_listed(shows)}, {FROM}, {TO} FROM ({rows.history.text}) AS {quote_name(rows.name)}"
+            columns, appends = _apart([name for _, name in shows]), rows.history.appends
+            found = History(text, columns, appends, tidy=appends)
+        return distinct(found) if select.distinct else found
+
+    def _check(self, select: Select) -> None:
+        """Refuse what depends on more than the rows that are there."""
+        if select.tail:
+            raise Unfit("QUALIFY, WINDOW or SORT BY")
+        if select.subqueries:
+            raise Unfit("a subquery in an expression")
+        if not select.relations:
+            raise Unfit("a SELECT without FROM")
+        places = [item.tokens for item in select.items] + [each.tokens for each in select.group]
+        places += [each.tokens for each in (select.where, select.having) if each is not None]
+        places += [each.condition_tokens for each in select.relations]
+        for tokens in places:
+            if any(token.upper == "OVER" for token in tokens):
+                raise Unfit("a window function")
+            if any(clock_calls(tokens)):
+                raise Unfit("a function of the clock")
+            if any(volatile_calls(tokens)):
+                raise Unfit("a function of chance")
+        for relation in select.relations:
+            if "NATURAL" in relation.join:
+                raise Unfit("a NATURAL JOIN")
+            if relation.lateral:
+                raise Unfit("a LATERAL subquery")
+
+    def _shown(self, select: Select, rows: _Rows | None = None) -> Iterator[tuple[str, str]]:
+        """The expressions of a SELECT list, * spelled out, and the names that they have."""
+        for item in select.items:
+            if not item.star:
+                edits = rows.edits(item.tokens) if rows is not None else ()
+                yield splice(self.text, span_of(item.tokens), edits).text, _name(item)
+                continue
+            if using(select.relations) or select.lateral:
+                raise Unfit("* in a join with USING, or with LATERAL VIEW")
+            star = next(index for index, token in enumerate(item.tokens) if token.text == "*")
+            qualifier = item.tokens[0].name.lower() if star else None
+            for side in self._sides(select):
+                if qualifier is None or side.name.lower() == qualifier:
+                    for (own, there), column in zip(side.items, side.columns, strict=True):
+                        if column.lower() not in item.left_out:
+                            yield own if rows is None else quote_name(there), column
+
+    def _sides(self, select: Select) -> list[_Side]:
+        """The relations whose columns a SELECT list can name."""
+        named = [each for each in select.relations if not {"SEMI", "ANTI"} & set(each.join.split())]
+        return [self._side(each, select) for each in named]
+
+    def _side(self, relation: Relation, select: Select) -> _Side:
+        columns = tuple(columns_of(relation, self.binder))
+        return _Side(self._exposed(relation, select), columns, select.relations.index(relation))
+
+    def _read(self, side: _Side, select: Select) -> _Side:
+        """A relation with the columns that a SELECT may read of it; its windows tell the rows of a stream apart."""
+        words = {token.name.lower() for token in tokenize(select.span.of(self.text)) if token.is_name}
+        if any(item.star for item in select.items):
+            return side
+        found = tuple(each for each in side.columns if each.lower() in {*words, *WINDOW_COLUMNS})
+        return replace(side, columns=found or side.columns[:1])
+
+    def _exposed(self, relation: Relation, select: Select) -> str:
+        return relation.exposed or f"__h{select.relations.index(relation)}"
+
+    # ---- FROM and WHERE
+
+    def _row_by_row(self, select: Select) -> bool:
+        """Whether each row is made of one row of each relation that is not static, and never of none."""
+        live = False
+        for relation in select.relations:
+            here = self.binder.is_live(relation)
+            if relation.join not in (INNER if here or not live else (*INNER, *_STATIC)):
+                return False
+            live = live or here
+        return True
+
+    def _direct(self, select: Select, items: Sequence[tuple[str, str]]) -> History:
+        """A SELECT over its own FROM and WHERE clauses, with the histories of its relations in their places."""
+        assert select.from_span is not None
+        where = f"({select.where.span.of(self.text)})" if select.where is not None else ""
+        first = select.relations[0]
+        if len(select.relations) == 1 and not select.lateral and self._is_stream(first):
+            name = quote_name(self._exposed(first, select))
+            found = self._stream(first, name, items, f" WHERE {where}" if where else "")
+            return replace(found, different=False)
+        edits: list[Edit] = []
+        froms: list[str] = []
+        tos: list[str] = []
+        for relation in select.relations:
+            name = quote_name(self._exposed(relation, select))
+            as_name = f" AS {name}" if relation.alias is None else ""
+            if not self.binder.is_live(relation):
+                self._check_static(relation)
+                edits.append(Edit(Span(relation.span.end, relation.span.end), as_name))
+                continue
+            found = self._relation(relation, name)
+            edits.append(Edit(relation.span, f"({found.text}){as_name}"))
+            froms.append(f"{name}.{FROM}")
+            tos += [] if found.appends else [f"{name}.{TO}"]
+        comes, goes, meet = both(froms, tos)
+        conditions = " AND ".join(each for each in (where, meet) if each)
+        source = splice(self.text, select.from_span, edits).text
+        text = f"SELECT {_listed(items)}, {comes} AS {FROM}, {goes} AS {TO} FROM {source}"
+        text += f" WHERE {conditions}" if conditions else ""
+        return History(text, _apart([name for _, name in items]), not tos, not tos)
+
+    def _rows(self, select: Select) -> _Rows:
+        """FROM and WHERE as one relation."""
+        if select.lateral:
+            raise Unfit("LATERAL VIEW beside an aggregate or an outer join")
+        if len(select.relations) == 1:
+            (side,) = self._sides(select)
+            items = [(f"{quote_name(side.name)}.{quote_name(column)}", column) for column in side.columns]
+            return _Rows(self._direct(select, items), side.name, [side], joined=False)
+        if self._row_by_row(select) and not using(select.relations):
+            sides = [self._read(side, select) for side in self._sides(select)]
+            found = self._direct(select, [item for side in sides for item in side.items])
+            return _Rows(found, "__rows", sides, joined=True)
+        return self._joined(select)
+
+    def _joined(self, select: Select) -> _Rows:
+        """Joins of whatever kind, one after the other."""
+        first, *others = select.relations
+        side = self._read(self._side(first, select), select)
+        rows = _Rows(self._side_rows(first, side), "__rows", [side], joined=True)
+        for relation in others:
+            rows = self._join(rows, relation, select)
+        if select.where is not None:
+            where = splice(self.text, select.where.span, rows.edits(select.where.tokens)).text
+            columns = f"{names(rows.history.columns)}, {FROM}, {TO}"
+            text = f"SELECT {columns} FROM ({rows.history.text}) AS `__rows` WHERE {where}"
+            rows.history = replace(rows.history, text=text)
+        return rows
+
+    def _side_rows(self, relation: Relation, side: _Side) -> History:
+        """The rows of one relation, with columns that are called after its place."""
+        name = quote_name(side.name)
+        if self._is_stream(relation):
+            return self._stream(relation, name, side.items)
+        if self.binder.is_live(relation):
+            found = self._relation(relation, name)
+            text = f"SELECT {_listed(side.items)}, {name}.{FROM}, {name}.{TO} FROM ({found.text}) AS {name}"
+            different = found.different and len(side.columns) == len(found.columns)
+            return replace(found, text=text, columns=side.joined, different=different)
+        self._check_static(relation)
+        columns = f"{_listed(side.items)}, {BEFORE} AS {FROM}, {OPEN} AS {TO}"
+        return History(f"SELECT {columns} FROM {relation.span.of(self.text)} AS {name}", side.joined, True, True)
+
+    def _join(self, rows: _Rows, relation: Relation, select: Select) -> _Rows:
+        side = self._read(self._side(relation, select), select)
+        one, other = rows.history, self._side_rows(relation, side)
+        if any(each.name.lower() == side.name.lower() for each in rows.sides):
+            raise Unfit(f"two relations that are called {side.name}")
+        kind = "".join(word for word in relation.join.split() if word not in ("OUTER", "JOIN", "INNER", "CROSS"))
+        inside = _Rows(one, rows.name, [*rows.sides, side], joined=True, using=dict(rows.using))
+        condition = self._condition(rows, inside, relation, side, kind)
+        if kind in ("LEFTSEMI", "SEMI"):
+            return replace(rows, history=met(one, other, condition))
+        if kind in ("LEFTANTI", "ANTI"):
+            return replace(rows, history=alone(one, other, condition))
+        if kind not in ("", ",", "LEFT", "RIGHT", "FULL"):
+            raise Unfit(f"a {relation.join}")
+        if kind in ("LEFT", "FULL"):
+            found = with_all(one, other, condition)
+        elif kind == "RIGHT":
+            found = with_all(other, one, condition)
+        else:
+            found = pairs(one, other, condition)
+        if kind == "FULL":
+            rest = in_order(alone(other, one, condition, shown=True), found.columns)
+            found = union_all([found, rest])
+        inside.history = found
+        return inside
+
+    def _condition(self, rows: _Rows, inside: _Rows, relation: Relation, side: _Side, kind: str) -> str:
+        """What pairs fulfil; columns that a join is USING are noted, with what each of them is."""
+        tokens = relation.condition_tokens
+        if not tokens:
+            return "true"
+        if tokens[0].upper == "ON":
+            span = span_of(tokens[1:])
+            return f"({splice(self.text, span, inside.edits(tokens[1:])).text})"
+        equal = []
+        for token in (token for token in tokens[1:] if token.is_name):
+            column = token.name.lower()
+            owners = [there for each in rows.sides if (there := each.find(column)) is not None]
+            other = side.find(column)
+            if other is None or (column not in rows.using and len(owners) != 1):
+                raise Unfit(f"USING ({token.name}), which not two relations have")
+            own, there = rows.using.get(column) or quote_name(owners[0]), quote_name(other)
+            equal.append(f"{own} = {there}")
+            inside.using[column] = {"RIGHT": there, "FULL": f"coalesce({own}, {there})"}.get(kind, own)
+        return f"({' AND '.join(equal)})"
+
+    # ---- relations
+
+    def _relation(self, relation: Relation, name: str) -> History:
+        """The history of a stream or a subquery, behind its window function if there is one."""
+        self._check_plain(relation)
+        text = relation.span.of(self.text)
+        if relation.subquery is not None:
+            found = self.of(relation.subquery)
+            if relation.window is None:
+                return found
+            edit = Edit(relation.subquery.span, found.text)
+            text = splice(self.text, relation.span, [edit]).text
+            columns, times = tuple(columns_of(relation, self.binder)), f"{name}.{FROM}, {name}.{TO}"
+            made = f"SELECT {names(columns, name)}, {times} FROM {text} AS {name}"
+            return replace(found, text=made, columns=columns)
+        if not self._is_stream(relation):
+            reference = self.binder.resolve(relation)
+            raise Unfit("a common table expression" if reference is None else f"a {reference.kind}")
+        own = columns_of(relation, self.binder)
+        return self._stream(relation, name, [(f"{name}.{quote_name(column)}", column) for column in own])
+
+    def _is_stream(self, relation: Relation) -> bool:
+        reference = self.binder.resolve(relation) if relation.subquery is None else None
+        return reference is not None and isinstance(self.binder.catalog.objects.get(reference.target), Stream)
+
+    def _stream(self, relation: Relation, name: str, items: Sequence[tuple[str, str]], where: str = "") -> History:
+        """The rows of a stream, with some columns or others: the place of a row is asked for in the same SELECT."""
+        self._check_plain(relation)
+        source = f"FROM {relation.span.of(self.text)} AS {name}{where}"
+        text = f"SELECT {_listed(items)}, {name}.{CAME} AS {FROM}, {OPEN} AS {TO} {source}"
+        return History(text, _apart([column for _, column in items]), appends=True, tidy=True, different=True)
+
+    def _check_plain(self, relation: Relation) -> None:
+        if relation.version is not None or relation.provisional or relation.current:
+            raise Unfit("a relation as of a version")
+        if relation.reshaped:
+            raise Unfit("PIVOT, UNPIVOT or TABLESAMPLE")
+        if relation.alias_columns:
+            raise Unfit("other names for the columns of a relation")
+        window = relation.window
+        if window is not None and (
+            not window.by_row or needs_numbers(window) or window.pairs != "none" or window.block
+        ):
+            raise Unfit("windows that depend on other rows than a row's own")
+
+    def _check_static(self, relation: Relation) -> None:
+        """What is static is always there, and its text stays as it is."""
+        self._check_plain(relation)
+        if relation.refreshable is not None:
+            raise Unfit("a REFRESHABLE table")
+        for each in [relation] if relation.subquery is None else relation.subquery.relations():
+            if each.subquery is not None:
+                continue
+            reference = self.binder.resolve(each)
+            target = self.binder.catalog.objects.get(reference.target) if reference is not None else None
+            if not isinstance(target, Table):
+                raise Unfit("something that is neither a stream nor a table")
+            if target.asked:
+                raise Unfit("a table that is asked by key")
+
+
+def _operation(word: str, one: History, other: History) -> History:
+    words = word.split()
+    if words == ["UNION", "ALL"]:
+        return union_all([one, other])
+    if words[0] == "UNION":
+        return distinct(union_all([one, other]))
+    if "ALL" in words:
+        raise Unfit(word)
+    return compared(one, other, without=words[0] != "INTERSECT")
+
+
+def _listed(items: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{text} AS {quote_name(name)}" for text, name in items)
+
+
+def _name(item: Item) -> str:
+    """The name of a column; one that Spark makes up is not known."""
+    named = list(chains(item.tokens))
+    if item.alias is not None:
+        return item.alias
+    if len(named) != 1 or named[0].span != span_of(item.tokens) or any(generators(item.tokens)):
+        raise Unfit("a column without a name")
+    return named[0].parts[-1]
+
+
+def _apart(columns: Sequence[str]) -> tuple[str, ...]:
+    if len({column.lower() for column in columns}) < len(columns):
+        raise Unfit("two columns of one name")
+    return tuple(columns)

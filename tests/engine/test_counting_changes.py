@@ -1,0 +1,175 @@
+"""TRIGGER COUNTING over queries whose rows come and go: outer, semi and anti joins, DISTINCT, set operations, aggregates
+of aggregates.
+
+The law: what a key shows is its value after its first n, 2n, ... records, where a record is a row that came or went with
+one row of a stream; so neither the cut into runs nor a restart nor when the view is made makes a difference. The oracle
+asks the query below anew for each row that comes, in plain Python.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import pytest
+
+from anabranch.testing import Harness
+from engine.test_counting import Events, Row, play
+
+pytestmark = pytest.mark.spark
+
+STREAMS = "".join(f"CREATE STREAM {name} (id INT, k STRING, v INT);" for name in "ab")
+#: The rows that each stream has.
+There = Mapping[str, Sequence[Row]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query that counts, the rows of the one below it, and what of these is its key and what is added up."""
+
+    query: str
+    rows: Callable[[There], Iterator[Row]]
+    key: Callable[[Row], Any] = lambda row: row[0]
+    value: Callable[[Row], int] = lambda row: row[1]
+    below: str = ""
+
+
+def left(there: There) -> Iterator[Row]:
+    for id, k, _ in there["a"]:
+        met = [v for other, _, v in there["b"] if other == id]
+        yield from ((k, v) for v in met or [None])
+
+
+def full(there: There) -> Iterator[Row]:
+    yield from left(there)
+    known = {id for id, _, _ in there["a"]}
+    yield from ((None, v) for id, _, v in there["b"] if id not in known)
+
+
+def largest(there: There) -> Iterator[Row]:
+    for (k, id), rows in groupby(sorted(there["a"], key=lambda row: (row[1], row[0])), lambda row: (row[1], row[0])):
+        found = [v for _, _, v in rows]
+        if len(found) > 1:
+            yield k, id, max(found)
+
+
+def spread(there: There) -> Iterator[Row]:
+    """Of each k of a, how many different v it has; with how often b has that k."""
+    times = Counter(k for _, k, _ in there["b"])
+    for k in {k for _, k, _ in there["a"]}:
+        if times[k]:
+            yield k, len({v for _, other, v in there["a"] if other == k}), times[k]
+
+
+CASES = {
+    "different": Case(
+        "SELECT k, count(*) AS n, sum(v) AS v FROM (SELECT DISTINCT k, v FROM a) GROUP BY k",
+        lambda there: iter({(k, v) for _, k, v in there["a"]}),
+    ),
+    "united": Case(
+        "SELECT k, count(*) AS n, sum(v) AS v FROM (SELECT k, v FROM a UNION SELECT k, v FROM b WHERE v < 6) GROUP BY k",
+        lambda there: iter({(k, v) for _, k, v in there["a"]} | {(k, v) for _, k, v in there["b"] if v < 6}),
+    ),
+    "except": Case(
+        "SELECT k, count(*) AS n, sum(v) AS v FROM (SELECT k, v FROM a EXCEPT SELECT k, v FROM b) GROUP BY k",
+        lambda there: iter({(k, v) for _, k, v in there["a"]} - {(k, v) for _, k, v in there["b"]}),
+    ),
+    "left": Case(
+        "SELECT a.k, count(*) AS n, sum(coalesce(b.v, 100)) AS v FROM a LEFT JOIN b ON a.id = b.id GROUP BY a.k",
+        left,
+        value=lambda row: 100 if row[1] is None else row[1],
+    ),
+    "full": Case(
+        "SELECT a.k, count(*) AS n, sum(coalesce(b.v, 100)) AS v FROM a FULL JOIN b ON a.id = b.id GROUP BY a.k",
+        full,
+        value=lambda row: 100 if row[1] is None else row[1],
+    ),
+    "met": Case(
+        "SELECT k, count(*) AS n, sum(v) AS v FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.id = a.id AND b.v < a.v)"
+        " GROUP BY k",
+        lambda there: (
+            (k, v) for id, k, v in there["a"] if any(other == id and less < v for other, _, less in there["b"])
+        ),
+    ),
+    "unmet": Case(
+        "SELECT k, count(*) AS n, sum(v) AS v FROM a LEFT ANTI JOIN b ON b.id = a.id GROUP BY k",
+        lambda there: ((k, v) for id, k, v in there["a"] if all(other != id for other, _, _ in there["b"])),
+    ),
+    "largest": Case(
+        "SELECT k, count(*) AS n, sum(m) AS v FROM"
+        " (SELECT k, id, max(v) AS m FROM a GROUP BY k, id HAVING count(*) > 1) GROUP BY k",
+        largest,
+        value=lambda row: row[2],
+    ),
+    "spread": Case(
+        "SELECT count(*) AS n, sum(d * c) AS v FROM spread_a JOIN spread_b ON spread_a.k = spread_b.k",
+        spread,
+        key=lambda row: (),
+        value=lambda row: row[1] * row[2],
+        below="CREATE VIEW spread_a AS SELECT k, count(DISTINCT v) AS d FROM a GROUP BY k;"
+        "CREATE VIEW spread_b AS SELECT k, count(*) AS c FROM b GROUP BY k;",
+    ),
+}
+
+
+def moves(case: Case, events: Events) -> Iterator[tuple[int, Row]]:
+    """What comes (1) and goes (-1), in order: with each row of a stream first what goes, then what comes."""
+    there: dict[str, list[Row]] = {"a": [], "b": []}
+    before: Counter[Row] = Counter(case.rows(there))
+    for name, row in events:
+        there[name].append(row)
+        after = Counter(case.rows(there))
+        for sign, more in ((-1, before - after), (1, after - before)):
+            yield from ((sign, each) for each in sorted(more.elements(), key=_nulls_first))
+        before = after
+
+
+def _nulls_first(row: Row) -> list[Any]:
+    return [(value is not None, value if value is not None else 0) for value in row]
+
+
+def values(case: Case, events: Events, n: int) -> dict[Any, list[Row | None]]:
+    """What each key shows in turn: its value after every n-th of its records; None while it has no rows."""
+    states: dict[Any, tuple[int, int, int]] = {}
+    shown: dict[Any, list[Row | None]] = {}
+    for sign, row in moves(case, events):
+        key = case.key(row)
+        records, rows, total = states.get(key, (0, 0, 0))
+        states[key] = records + 1, rows + sign, total + sign * case.value(row)
+        if (records + 1) % n == 0:
+            name = () if key == () else (key,)
+            shown.setdefault(key, []).append((*name, *states[key][1:]) if states[key][1] or key == () else None)
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("names", "seed"),
+    [
+        (("different", "united", "except"), 1),
+        (("left", "full"), 2),
+        (("met", "unmet"), 19),
+        (("largest", "spread"), 4),
+    ],
+)
+def test_rows_that_come_and_go_are_counted_one_by_one(home: Harness, names: tuple[str, ...], seed: int) -> None:
+    chance = random.Random(seed)
+    events = [
+        (chance.choice("aab"), (chance.randrange(3), chance.choice("xy"), chance.randrange(8))) for _ in range(14)
+    ]
+    events = sorted(events[:5], key=lambda each: each[0]) + sorted(events[5:11], key=lambda each: each[0]) + events[11:]
+    home.sql(STREAMS + "".join(CASES[name].below for name in names))
+    for name in names:
+        home.sql(f"CREATE VIEW {name} AS {CASES[name].query} TRIGGER COUNTING 3")
+    play(home, chance, events)
+    for name in names:
+        home.sql(f"CREATE VIEW {name}_behind AS {CASES[name].query} TRIGGER COUNTING 3")
+        expected = values(CASES[name], events, 3)
+        last = sorted((shown[-1] for shown in expected.values() if shown[-1] is not None), key=_nulls_first)
+        assert last and sorted(home.table(name), key=_nulls_first) == last, name
+        assert sorted(home.table(f"{name}_behind"), key=_nulls_first) == last, name
+        given = [change.row for change in home.changes(name) if change.diff > 0]
+        assert set(given) <= {each for shown in expected.values() for each in shown}, name

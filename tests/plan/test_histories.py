@@ -1,0 +1,223 @@
+"""Histories of queries: at every moment, the rows that are there are those of the query over what came until then."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from anabranch.plan.bind import Binder
+from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
+from anabranch.plan.histories import History, history
+from anabranch.plan.scope import Unfit
+from anabranch.sql.parser import parse
+from anabranch.sql.syntax import SelectStatement
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+S = (Field("id", "int"), Field("k", "string"), Field("v", "int"), Field("ts", "timestamp"))
+T = (Field("id", "int"), Field("label", "string"))
+TYPES = "id INT, k STRING, v INT, ts TIMESTAMP, _came BIGINT"
+
+
+def _stream(name: str) -> Stream:
+    return Stream(name, name, "", S, "ts", None, None, None, None, {}, "all", False, 0)
+
+
+CATALOG = Catalog(
+    {
+        each.id: to_json(each)
+        for each in (
+            *map(_stream, "abc"),
+            Table("t", "t", "", T, None, {}, None),
+            Table("far", "far", "", T, None, {}, None, asked="it is large"),
+            View("w", "w", "SELECT k FROM a", "", S[1:2], (), None, {}, {}, {}, "feed", "beginning"),
+        )
+    }
+)
+
+
+def made(text: str) -> History:
+    (statement,) = parse(text)
+    assert isinstance(statement, SelectStatement)
+    return history(statement.text, statement.query, Binder(statement.text, CATALOG, statement.query))
+
+
+# ---------------------------------------------------------------------------------------------- texts
+
+PLACES = "`{0}`.`id` AS `id`, `{0}`.`k` AS `k`, `{0}`.`v` AS `v`, `{0}`.`ts` AS `ts`, `{0}`._came AS __from"
+A = f"SELECT {PLACES.format('a')}, CAST(NULL AS BIGINT) AS __to FROM a AS `a`"
+X = f"SELECT {PLACES.format('x')}, CAST(NULL AS BIGINT) AS __to FROM b AS `x`"
+OPEN = "CAST(NULL AS BIGINT) AS __to"
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (
+            "SELECT k, v + 1 AS more FROM a WHERE v > 0 OR k = 'x'",
+            f"SELECT k AS `k`, v + 1 AS `more`, `a`._came AS __from, {OPEN} FROM a AS `a` WHERE (v > 0 OR k = 'x')",
+        ),
+        (
+            "SELECT a.k, label FROM a JOIN b AS x USING (id) LEFT JOIN t ON a.id = t.id",
+            f"SELECT a.k AS `k`, label AS `label`, greatest(`a`.__from, `x`.__from) AS __from, {OPEN}"
+            f" FROM ({A}) AS `a` JOIN ({X}) AS x USING (id) LEFT JOIN t AS `t` ON a.id = t.id",
+        ),
+        (
+            "SELECT DISTINCT k FROM a",
+            f"SELECT `k`, min(__from) AS __from, {OPEN} FROM (SELECT k AS `k`, `a`._came AS __from, {OPEN} FROM"
+            " a AS `a`) AS `__h` GROUP BY `k`",
+        ),
+    ],
+)
+def test_relations_are_replaced_by_their_histories(written: str, read: str) -> None:
+    found = made(written)
+    assert found.text == read
+    assert found.appends
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ("SELECT k, rank() OVER (ORDER BY v) AS n FROM a", "a window function"),
+        ("SELECT k FROM (SELECT k FROM a ORDER BY v LIMIT 3)", "LIMIT"),
+        ("SELECT k, count(*) AS n FROM a GROUP BY ROLLUP (k)", "several sets of groups"),
+        ("SELECT k FROM a WHERE v IN (SELECT v FROM b)", "a subquery in an expression"),
+        ("SELECT k FROM a EXCEPT ALL SELECT k FROM b", "EXCEPT ALL"),
+        ("SELECT k FROM w", "a view"),
+        ("SELECT a.k FROM a JOIN far ON a.id = far.id", "a table that is asked by key"),
+        ("SELECT a.k FROM a NATURAL JOIN b", "a NATURAL JOIN"),
+        ("SELECT v + 1 FROM a", "a column without a name"),
+        ("SELECT a.k, b.k FROM a JOIN b ON a.id = b.id", "two columns of one name"),
+        ("SELECT k, first(v) AS v FROM a GROUP BY k", "first, which depends on the order of rows"),
+        ("SELECT k FROM a WHERE ts < now()", "a function of the clock"),
+        ("SELECT k FROM SESSION(a, ts, INTERVAL 5 SECONDS)", "windows that depend on other rows than a row's own"),
+    ],
+)  # fmt: skip
+def test_what_has_no_history_is_named(written: str, reason: str) -> None:
+    with pytest.raises(Unfit) as caught:
+        made(written)
+    assert caught.value.args == (reason,)
+
+
+# ---------------------------------------------------------------------------------------------- the law
+
+COUNTS = "SELECT k, count(*) AS n, max(v) AS v FROM {} GROUP BY k"
+LEFT = "SELECT a.k, b.v FROM a LEFT JOIN b ON a.id = b.id"
+QUERIES = [
+    # streams and inner joins
+    "SELECT * FROM a WHERE v > 1",
+    "SELECT a.k, b.* EXCEPT (k, ts), label FROM a JOIN b ON a.id = b.id AND a.v <= b.v LEFT JOIN t ON t.id = b.id",
+    "SELECT x.k, x.v FROM (SELECT k, v FROM a UNION ALL SELECT k, id FROM b) AS x JOIN t ON x.v = t.id",
+    # sets
+    "SELECT DISTINCT k, v FROM a",
+    "SELECT k FROM a UNION SELECT k FROM b",
+    "SELECT k FROM a EXCEPT SELECT k FROM b",
+    "SELECT k FROM a INTERSECT SELECT k FROM b",
+    "SELECT k FROM a UNION ALL SELECT k FROM b INTERSECT SELECT k FROM c",
+    # joins of all kinds
+    LEFT,
+    "SELECT a.k, b.v, c.v AS w FROM a JOIN b ON a.k = b.k LEFT JOIN c ON b.id = c.id AND c.v > a.v WHERE a.v > 0",
+    "SELECT a.k, b.v FROM a RIGHT JOIN b ON a.id = b.id",
+    "SELECT id, a.v, b.v AS w FROM a FULL OUTER JOIN b USING (id)",
+    "SELECT * FROM a LEFT SEMI JOIN b ON a.id = b.id",
+    "SELECT k FROM a LEFT ANTI JOIN b ON a.id = b.id AND a.v < b.v",
+    "SELECT t.label, a.v FROM t LEFT JOIN a ON a.id = t.id",
+    "SELECT x.k, c.id FROM (SELECT k FROM a UNION ALL SELECT k FROM a) AS x LEFT JOIN c ON c.k = x.k",
+    # aggregates
+    COUNTS.format("a"),
+    "SELECT count(*) AS n, sum(v) + 1 AS s FROM a WHERE v > 0",
+    "SELECT a.k, v2 % 2 AS odd, sum(v2) FILTER (WHERE a.v > 0) AS s, count(*) AS n FROM a"
+    " JOIN (SELECT id, v AS v2 FROM b) AS b ON a.id = b.id GROUP BY a.k, v2 % 2 HAVING n > 1 OR max(a.v) > 2",
+    "SELECT k, count(DISTINCT v) AS n FROM a GROUP BY 1 HAVING count(*) > 1",
+    "SELECT k, v FROM a GROUP BY k, v HAVING k <> 'x'",
+    # nested ones
+    f"SELECT DISTINCT k FROM ({LEFT}) AS x WHERE v IS NULL",
+    f"SELECT k FROM ({COUNTS.format('a')}) AS x",
+    f"SELECT n, count(*) AS m, sum(v) AS s FROM ({COUNTS.format('a')}) AS x GROUP BY n",
+    f"SELECT count(*) AS m, max(n) AS n FROM ({COUNTS.format('a')}) AS x WHERE n > 1",
+    "SELECT max(n) AS n FROM (SELECT a.k, count(b.v) AS n FROM a LEFT JOIN b ON a.id = b.id GROUP BY a.k) AS x",
+    "SELECT k, v FROM (SELECT k, v FROM a UNION ALL SELECT k, v FROM b) AS x EXCEPT SELECT k, v FROM c",
+    f"SELECT k, n FROM ({COUNTS.format('a')}) AS x EXCEPT SELECT k, n FROM ({COUNTS.format('b')}) AS y",
+    f"SELECT k, n FROM ({COUNTS.format('a')}) AS x INTERSECT SELECT k, n FROM ({COUNTS.format('b')}) AS y",
+    f"SELECT a.k, a.v FROM a LEFT SEMI JOIN ({COUNTS.format('b')}) AS x ON a.k = x.k AND a.v <= x.n",
+    f"SELECT a.k, x.n FROM a LEFT JOIN ({COUNTS.format('b')}) AS x ON a.k = x.k AND x.n < 3",
+    f"SELECT x.k, y.k AS l, x.n, y.n AS m FROM ({COUNTS.format('a')}) AS x"
+    f" FULL JOIN ({COUNTS.format('b')}) AS y ON x.k = y.k",
+    f"SELECT a.k FROM a LEFT ANTI JOIN (SELECT k FROM ({COUNTS.format('b')}) AS z WHERE n = 2) AS x ON a.k = x.k",
+]
+
+
+def _rows(seed: int) -> dict[str, list[tuple[Any, ...]]]:
+    """A few rows of three streams, in the order in which they came; some are equal, some values are missing."""
+    chance = random.Random(seed)
+    found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in "abc"}
+    for came in range(14):
+        row = (chance.choice([1, 2, None]), chance.choice(["x", "y", None]), chance.choice([0, 1, 2, 3, None]))
+        at = datetime(2026, 1, 1) + timedelta(seconds=chance.randrange(30))
+        found[chance.choice("aabbc")].append((*row, at, came))
+    return found
+
+
+LABELS = [(1, "one"), (1, "first"), (3, "three")]
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession) -> dict[str, list[tuple[Any, ...]]]:
+    rows = _rows(7)
+    for name in "abc":
+        spark.createDataFrame(rows[name], TYPES).createOrReplaceTempView(f"histories_{name}")
+    spark.createDataFrame(LABELS, "id INT, label STRING").createOrReplaceTempView("histories_t")
+    return rows
+
+
+def _moments(query: str, rows: dict[str, list[tuple[Any, ...]]]) -> Iterator[tuple[int, Counter[tuple[Any, ...]]]]:
+    """What the query gives over the rows until each moment."""
+    query = query.replace("LEFT SEMI", "SEMI").replace("LEFT ANTI", "ANTI").replace("EXCEPT (k, ts)", "EXCLUDE (k, ts)")
+    with duckdb.connect() as duck:
+        duck.execute("CREATE TABLE t (id INT, label VARCHAR)")
+        duck.executemany("INSERT INTO t VALUES (?, ?)", LABELS)
+        for name in "abc":
+            duck.execute(f"CREATE TABLE {name} (id INT, k VARCHAR, v INT, ts TIMESTAMP)")
+        yield -1, Counter(duck.sql(query).fetchall())
+        in_order = sorted(((row, name) for name, each in rows.items() for row in each), key=lambda pair: pair[0][-1])
+        for row, stream in in_order:
+            duck.execute(f"INSERT INTO {stream} VALUES (?, ?, ?, ?)", row[:-1])
+            yield row[-1], Counter(duck.sql(query).fetchall())
+
+
+def rows_of(found: History, spark: SparkSession) -> list[tuple[Any, ...]]:
+    (statement,) = parse(found.text)
+    assert isinstance(statement, SelectStatement)
+    bound = Binder(statement.text, CATALOG, statement.query).bind()
+    text = bound.text.text
+    for placeholder, reference in bound.references.items():
+        text = text.replace(f"`{placeholder}`", f"histories_{reference.target}")
+    frame = spark.sql(text)
+    assert frame.columns == [*found.columns, "__from", "__to"]
+    rows = [tuple(row) for row in frame.collect()]
+    assert not found.appends or all(row[-1] is None for row in rows)
+    return rows
+
+
+def check(query: str, found: list[tuple[Any, ...]], rows: dict[str, list[tuple[Any, ...]]], again: str = "") -> None:
+    for moment, expected in _moments(again or query, rows):
+        there = Counter(row[:-2] for row in found if row[-2] <= moment and (row[-1] is None or row[-1] > moment))
+        assert there == expected, f"{query} at {moment}"
+    ends = {(row[:-2], row[-1]) for row in found}
+    assert not ends & {(row[:-2], row[-2]) for row in found}, f"{query}: something goes and comes again"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("query", QUERIES)
+def test_at_every_moment_the_history_is_the_query(
+    query: str, spark: SparkSession, tables: dict[str, list[tuple[Any, ...]]]
+) -> None:
+    """For each moment, the rows of the history that are there are the query over the rows until then."""
+    check(query, rows_of(made(query), spark), tables)
