@@ -114,6 +114,7 @@ def test_a_query_that_was_being_followed_leaves_nothing(tmp_path: Path, processe
     check_clean(home)
 
 
+@pytest.mark.slow
 def test_a_refresh_settles_the_partials_of_a_join_whole_or_not_at_all(tmp_path: Path, processes: Processes) -> None:
     home = tmp_path / "home"
     read = "SELECT k, label, c FROM v ORDER BY k, label"

@@ -463,7 +463,9 @@ class Placer:
                 return column.name, panes
         taken = {column.name for column in panes.columns} | {key.name.lower() for key in panes.keys}
         name = wanted
-        while name in taken or name in WINDOW_COLUMNS:
+        # Of a column that nobody needs any more files still have the values: its name is not given again.
+        gone = panes.made > len(panes.columns)
+        while name in taken or name in WINDOW_COLUMNS or (gone and name == wanted):
             name = f"{wanted}_{panes.made}"
             panes = replace(panes, made=panes.made + 1)
         schemas = {"@stream": block.rows}
