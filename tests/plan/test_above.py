@@ -88,6 +88,15 @@ def test_it_cannot_be(sql: str, reason: str) -> None:
     assert choice.block is None and reason in choice.costs
 
 
+@pytest.mark.parametrize(
+    ("call", "safe"),
+    [("count(*)", True), ("sum(n)", True), ("count(s.k)", True), ("max(ts)", True), ("sum(n + 1)", False),
+     ("count(*) FILTER (WHERE n > 1)", False)],
+)  # fmt: skip
+def test_nothing_fails_for_rows_that_the_join_leaves_out(call: str, safe: bool) -> None:
+    assert chosen(f"SELECT s.k, {call} FROM s JOIN t ON s.k = t.k GROUP BY s.k")[1].safe == safe
+
+
 def test_what_would_be_settled_at_once_stays_below() -> None:
     choice = chosen("SELECT s.k, count(*) FROM s LEFT JOIN t ON s.k = t.k GROUP BY s.k", every_run=True)[1]
     assert choice.block is None and choice.costs == "t is refreshed before each run"

@@ -37,6 +37,10 @@ from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import Relation, Select, SelectStatement
 
 _HINT = re.compile(r"\bJOIN_(ABOVE|BELOW)\s*\(([^()]*)\)", re.IGNORECASE)
+#: Types of which equal values can differ.
+_NOT_ALIKE = re.compile(r"\b(float|double|map|variant|void|collate)\b")
+#: Aggregates that take values of all types as they are.
+_ANY_TYPE = ("count", "min", "max")
 #: Joins in which every row of the stream is there once at least.
 _KEEP_ALL = ("LEFT JOIN", "LEFT OUTER JOIN")
 _EXAMPLE = "as in SELECT /*+ JOIN_ABOVE(t) */ ... FROM s JOIN t ON t.k = s.k, with a static table t"
@@ -55,6 +59,7 @@ class Choice:
     above: Above | None = None  # over a pane table that is not known yet, without columns
     reason: str = ""
     costs: str = ""
+    safe: bool = False  # whether nothing of it can fail for rows that the join leaves out
 
     @property
     def forced(self) -> bool:
@@ -113,6 +118,7 @@ class _Raising:
         needed = self._needed()
         plain, computed = self._keys()
         columns = list(dict.fromkeys((*needed, *plain.values())))
+        self._check_columns(columns, needed)
         below = self._below(columns, list(computed.values()), loads)
         names = {name: key.name for name, key in zip(columns, below.keys, strict=False)}
         places = [key.name for key in below.keys[len(columns) : len(columns) + len(computed)]]
@@ -122,7 +128,10 @@ class _Raising:
         where = " AND ".join(f"({span_of(piece).of(self.text)})" for piece in self._conditions()[1]) or None
         above = Above("", exposed, self._from(), where, names, keys, tuple(places))
         more = [name for name in needed if name not in plain.values()]
-        return Choice(asked, below, above, self._reason(needed), "" if asked else self._costs(more, where))
+        costs = "" if asked else self._costs(more, where)
+        return Choice(
+            asked, below, above, self._reason(needed), costs, not computed and all(map(self._safe, self.block.calls))
+        )
 
     # ---- whether it can be
 
@@ -152,6 +161,23 @@ class _Raising:
         as_written = tuple(span_of(argument).of(self.text) for argument in call.arguments)
         if not each.aggregate.raised or call.order or each.arguments != as_written:
             raise Unfit(f"{written} cannot be merged behind a join")
+
+    def _check_columns(self, columns: Sequence[str], needed: Sequence[str]) -> None:
+        """Rows are grouped before they are joined: what groups hold equal has to be the same for the join."""
+        types = {field.name: field.type for field in self.block.stream.fields}
+        for name in columns:
+            if name.startswith("__"):
+                raise Unfit(f"the name of {name} starts with __")
+            if name in needed and _NOT_ALIKE.search(types.get(name, "")):
+                raise Unfit(f"equal values of {name} can differ")
+
+    def _safe(self, each: BlockCall) -> bool:
+        """Whether an aggregate cannot fail for rows that the join would have left out."""
+        types = {field.name.lower(): field.type for field in self.block.stream.fields}
+        named = [list(chains(argument)) for argument in each.call.arguments]
+        plain = all(len(n) == 1 and n[0].span == span_of(a) for n, a in zip(named, each.call.arguments, strict=True))
+        texts = any(types.get(n[0].parts[-1].lower(), "string") == "string" for n in named) if plain else True
+        return plain and each.call.condition is None and (each.aggregate.name in _ANY_TYPE or not texts)
 
     # ---- what is asked of partials
 

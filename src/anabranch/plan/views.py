@@ -298,7 +298,7 @@ class Placer:
         there = self._shared(choice.block, {})
         known = self.catalog.objects.get(there.id) if there is not None else None
         kept = isinstance(known, Panes) and bool({None, choice.block.condition} & set(known.conditions))
-        if choice.costs and not kept:
+        if choice.costs and not (kept and choice.safe):
             return None, choice.costs
         words = "the query says JOIN_ABOVE" if choice.forced else choice.reason
         if choice.costs:
