@@ -58,6 +58,12 @@ def largest(there: There) -> Iterator[Row]:
             yield k, id, max(found)
 
 
+def latest(there: There) -> Iterator[Row]:
+    """Of each k and id, the v with the greatest remainder; of several, the last in the order of all columns."""
+    for (k, id), rows in groupby(sorted(there["a"], key=lambda row: (row[1], row[0])), lambda row: (row[1], row[0])):
+        yield k, id, max((v for _, _, v in rows), key=lambda v: (v % 5, -v))
+
+
 def spread(there: There) -> Iterator[Row]:
     """Of each k of a, how many different v it has; with how often b has that k."""
     times = Counter(k for _, k, _ in there["b"])
@@ -108,6 +114,12 @@ CASES = {
         largest,
         value=lambda row: row[2],
     ),
+    "latest": Case(
+        "SELECT k, count(*) AS n, sum(m) AS v FROM"
+        " (SELECT k, id, max_by(v, v % 5) AS m FROM a GROUP BY k, id) GROUP BY k",
+        latest,
+        value=lambda row: row[2],
+    ),
     "spread": Case(
         "SELECT count(*) AS n, sum(d * c) AS v FROM spread_a JOIN spread_b ON spread_a.k = spread_b.k",
         spread,
@@ -155,7 +167,7 @@ def values(case: Case, events: Events, n: int) -> dict[Any, list[Row | None]]:
         (("different", "united", "except"), 1),
         (("left", "full"), 2),
         (("met", "unmet"), 19),
-        (("largest", "spread"), 4),
+        (("largest", "latest", "spread"), 4),
     ],
 )
 def test_rows_that_come_and_go_are_counted_one_by_one(home: Harness, names: tuple[str, ...], seed: int) -> None:

@@ -363,6 +363,7 @@ def test_what_fires(world: World, clause: str, said: str) -> None:
         ("SELECT s.k, count(*) AS c FROM s LEFT SEMI JOIN r ON s.k = r.k GROUP BY s.k", True),
         ("SELECT k, count(*) AS c FROM s WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.k = s.k) GROUP BY k", True),
         ("SELECT c, count(*) AS keys FROM (SELECT k, count(*) AS c FROM s GROUP BY k) GROUP BY c", True),
+        ("SELECT x, count(*) AS keys FROM (SELECT k, last(n) AS x FROM s GROUP BY k) GROUP BY x", True),
     ],
 )
 def test_what_comes_and_goes_is_counted_by_its_history(world: World, query: str, goes: bool) -> None:
@@ -379,7 +380,7 @@ def test_what_comes_and_goes_is_counted_by_its_history(world: World, query: str,
             "window func",
         ),
         ("SELECT k, count(*) AS c FROM (SELECT k FROM s ORDER BY n LIMIT 3) GROUP BY k", "LIMIT"),
-        ("SELECT x, count(*) AS c FROM (SELECT k, last(n) AS x FROM s GROUP BY k) GROUP BY x", "order of rows"),
+        ("SELECT x, count(*) AS c FROM (SELECT k, listagg(k) AS x FROM s GROUP BY k) GROUP BY x", "listagg"),
         (
             "SELECT label, count(*) AS c FROM (SELECT DISTINCT k FROM s) AS d JOIN names ON d.k = names.k"
             " GROUP BY label",

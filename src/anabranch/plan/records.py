@@ -86,7 +86,7 @@ def _one(
     too."""
     left = replace(found, included=())
     try:
-        made = _Counting(found.text, found.query, index, catalog, analyze if joined else None)
+        made = _Counting(found.text, found.query, index, catalog, analyze, joined=joined)
         # Spark must take it like this, and give it the columns that it had.
         if shown_types(made.binder, analyze) != [field.type for field in fields]:
             return replace(left, reason="it would have columns of other types")
@@ -113,12 +113,15 @@ def _counted(query: Query) -> list[Query]:
 class _Counting:
     """One query with such a trigger, in other words."""
 
-    def __init__(self, text: str, query: Query, index: int, catalog: Catalog, joins: Analyze | None) -> None:
+    def __init__(
+        self, text: str, query: Query, index: int, catalog: Catalog, analyze: Analyze, *, joined: bool
+    ) -> None:
         self.text = text
         self.query = query
         self.index = index
         self.catalog = catalog
-        self.joins = joins
+        self.analyze = analyze
+        self.joined = joined
         self.included: list[str] = []
         self.told: Told | None = None
         self._fit()
@@ -178,7 +181,7 @@ class _Counting:
         (relation,) = self.select.relations
         if relation.subquery is None:
             raise Unfit
-        found = history(self.text, relation.subquery, self.binder)
+        found = history(self.text, relation.subquery, self.binder, self.analyze)
         (statement,) = parse(found.text)
         assert isinstance(statement, SelectStatement)
         bound = Binder(found.text, self.catalog, statement.query).bind()
@@ -235,8 +238,8 @@ class _Counting:
         (statement,) = parse(view.sql)
         assert isinstance(statement, CreateView | SelectStatement)
         text, query = statement.text, statement.query
-        if self.joins is not None:
-            text, query = without_subqueries(text, query, self.catalog, self.joins)
+        if self.joined:
+            text, query = without_subqueries(text, query, self.catalog, self.analyze)
         taken = self.query.cte_names()
         names = {each.name.last.lower() for each in query.relations() if each.name is not None}
         if query.ctes or query.order is not None:
