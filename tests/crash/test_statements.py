@@ -112,3 +112,27 @@ def test_a_query_that_was_being_followed_leaves_nothing(tmp_path: Path, processe
     assert last.clean, last.explain()
     assert [line["rows"] for line in last.lines if "after" in line] == [[[2]], []]
     check_clean(home)
+
+
+@pytest.mark.slow
+def test_a_refresh_settles_the_partials_of_a_join_whole_or_not_at_all(tmp_path: Path, processes: Processes) -> None:
+    home = tmp_path / "home"
+    read = "SELECT k, label, c FROM v ORDER BY k, label"
+    made = processes.run({"home": home, "statements": [
+        "CREATE STREAM s (k STRING) KEEP NOTHING", "CREATE TABLE t (k STRING, label STRING)",
+        "INSERT INTO t VALUES ('a', 'x')",
+        "CREATE VIEW v AS SELECT s.k, label, count(*) AS c FROM s LEFT JOIN t ON s.k = t.k GROUP BY s.k, label",
+        "INSERT INTO s VALUES ('a'), ('b')", "UPDATE t SET label = 'y'",
+    ]})  # fmt: skip
+    assert made.clean, made.explain()
+    met, refresh = [["a", "x", 1], ["b", None, 1]], ["REFRESH TABLE t"]
+    for place in ("after-adopt", "after-first-table-commit", "before-record"):
+        outcome = processes.run({"home": home, "before": [read], "statements": refresh}, crash_at=place)
+        assert outcome.killed and outcome.first("rows") == met, f"{place}: {outcome.explain()}"
+    insert = "INSERT INTO s VALUES ('a'), ('b')"
+    once = processes.run({"home": home, "before": [read], "statements": [insert, *refresh]}, crash_at="after-record:2")
+    assert once.killed and once.first("rows") == met, once.explain()
+    last = processes.run({"home": home, "statements": [insert], "after": [read]})
+    assert last.clean, last.explain()
+    assert last.first("rows") == [["a", "x", 2], ["a", "y", 1], ["b", None, 3]]
+    check_clean(home)

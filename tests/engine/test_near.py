@@ -175,12 +175,12 @@ def test_rows_are_read_where_they_lie(home: Harness, tmp_path: Path, monkeypatch
         assert found[f"s_{name}"] == [in_place, in_place, False, False, False, in_place], name
         batch = home.session.sql(query.replace("(s,", f"(s_{name},").replace("FROM s", f"FROM s_{name}")).toArrow()
         assert rows(home.session.sql(f"SELECT * FROM v_{name}").toArrow()) == rows(batch), name
+    figures = "late_rows, rows, bad_rows, low, high, progress"
     told = {
-        name: home.query(f"SELECT rows, late_rows, bad_rows FROM sys.runs WHERE stream = 's_{name}' ORDER BY run")
-        for name in ALONE
+        name: home.query(f"SELECT {figures} FROM sys.runs WHERE stream = 's_{name}' ORDER BY run") for name in ALONE
     }
     assert all(each == told["fractions"] for each in told.values()), told
-    assert any(late for _, late, _ in told["hop"][:2])
+    assert any(run[0] for run in told["hop"][:2])
 
 
 def test_windows_are_there_if_the_rows_of_their_view_are(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

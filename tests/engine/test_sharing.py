@@ -119,3 +119,12 @@ def test_keys_that_differ_in_a_text_only_are_not_shared(home: Harness) -> None:
     assert home.table("small") == [(False, 1), (True, 1)]
     assert home.table("wide") == [(0,)]
     assert home.table("narrow") == [(1,)]
+
+
+def test_partials_that_were_dropped_and_are_made_again_count_once(home: Harness) -> None:
+    counted, added = "SELECT k, count(*) AS c FROM s GROUP BY k", "SELECT k, sum(n) AS n FROM s GROUP BY k"
+    home.sql(f"{STREAM}; CREATE VIEW one AS {counted}; CREATE VIEW two AS {added}")
+    home.insert("s", rows(1, 2))
+    home.sql(f"DROP VIEW two; CREATE VIEW two AS {added}; ALTER VIEW one AS {added} HAVING n > 0")
+    home.insert("s", rows(3))
+    assert home.table("one") == home.table("two") == home.batch(added, s=rows(1, 2, 3))

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
+from anabranch.engine.frames import Frames
 from anabranch.plan.bind import Binder
+from anabranch.plan.blocks import Analyze
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
 from anabranch.plan.histories import History, history
 from anabranch.plan.scope import Unfit
@@ -43,10 +45,10 @@ CATALOG = Catalog(
 )
 
 
-def made(text: str) -> History:
+def made(text: str, analyze: Analyze | None = None) -> History:
     (statement,) = parse(text)
     assert isinstance(statement, SelectStatement)
-    return history(statement.text, statement.query, Binder(statement.text, CATALOG, statement.query))
+    return history(statement.text, statement.query, Binder(statement.text, CATALOG, statement.query), analyze)
 
 
 # ---------------------------------------------------------------------------------------------- texts
@@ -154,6 +156,27 @@ QUERIES = [
 ]
 
 
+#: Queries that DuckDB says in other words.
+OTHERS = {
+    "SELECT k, count(*) AS n FROM TUMBLE(a, ts, INTERVAL 10 SECONDS) GROUP BY k, window_start": (
+        "SELECT k, count(*) AS n FROM a GROUP BY k, time_bucket(INTERVAL 10 SECONDS, ts)"
+    ),
+    "SELECT x.k, b.v FROM HOP(a, ts, INTERVAL 5 SECONDS, INTERVAL 10 SECONDS) AS x LEFT JOIN b ON x.id = b.id": (
+        "SELECT x.k, b.v FROM (SELECT * FROM a UNION ALL SELECT * FROM a) AS x LEFT JOIN b ON x.id = b.id"
+    ),
+    "SELECT second(window_start) AS s, n FROM TUMBLE((SELECT max(ts) AS ts, count(*) AS n FROM a GROUP BY k), ts,"
+    " INTERVAL 10 SECONDS)": (
+        "SELECT second(time_bucket(INTERVAL 10 SECONDS, ts)) AS s, n FROM (SELECT max(ts) AS ts, count(*) AS n FROM a"
+        " GROUP BY k)"
+    ),
+    "SELECT k, e FROM a LATERAL VIEW explode(array(v, id)) AS e": "SELECT k, unnest([v, id]) AS e FROM a",
+    "SELECT v, count(*) AS n FROM (SELECT id, max_by(v, ts) AS v, first(k) AS k FROM a GROUP BY id) GROUP BY v, k": (
+        "SELECT v, count(*) AS n FROM (SELECT id, arg_max_null(v, (ts, id, k, v)) AS v, arg_min_null(k, (ts, id, k, v))"
+        " AS k FROM a GROUP BY id) GROUP BY v, k"
+    ),
+}
+
+
 def _rows(seed: int, before: int = 0) -> dict[str, list[tuple[Any, ...]]]:
     """A few rows of three streams, in the order in which they came; some are equal, some values are missing.
 
@@ -226,3 +249,13 @@ def test_at_every_moment_the_history_is_the_query(
     """For each moment, the rows of the history that are there are the query over the rows until then."""
     index = place % len(tables)
     check(query, rows_of(made(query), spark, index), tables[index])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("place", "query"), [*enumerate(OTHERS)])
+def test_so_it_is_with_windows_and_rows_that_are_picked(
+    place: int, query: str, spark: SparkSession, tables: list[dict[str, list[tuple[Any, ...]]]]
+) -> None:
+    index = place % len(tables)
+    found = rows_of(made(query, Frames(spark).analyze), spark, index)
+    check(query, found, tables[index], OTHERS[query])

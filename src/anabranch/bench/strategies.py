@@ -22,8 +22,8 @@ from anabranch.bench.subject import Subject
 from anabranch.plan.strategy import ADAPTIVE, PANES, ROWS, WINDOWS
 
 STRATEGIES = (PANES, WINDOWS, ROWS)
-#: Not a strategy: one group of all rows, which costs what a run and a read cost in any case. Every row is looked at, its
-#: time and its value: what files say of them in their footers is no answer to it.
+#: Not a strategy: one group of all rows, which costs what a run and a read cost in any case. The time and the value of
+#: every row are looked at: what files say of them in their footers is no answer to it.
 SCAN = "scan"
 HELD = (PANES, WINDOWS, ADAPTIVE)
 RATIOS = (1, 10, 60, 600)
@@ -60,7 +60,7 @@ def strategies(setting: Setting) -> Outcome:
         times = _race(setting, shape, STRATEGIES)
         for strategy in STRATEGIES:
             lines[strategy].append((shape.ratio, 1000 * median(times[strategy])))
-    small = Shape(6_000_000 // few // few, 20, 1, 5, "max(x)")
+    small = Shape(8_000_000 // few // few, 20, 1, 5, "max(x)")
     # These are short, and their differences shorter: so they are timed more often.
     times = _race(setting, small, (PANES, WINDOWS, SCAN), 1 if setting.brief else 5)
     ours, theirs, scan = (1000 * median(times[strategy]) for strategy in (PANES, WINDOWS, SCAN))

@@ -111,7 +111,9 @@ class Alterer:
         planned = plan(
             id=view.id, name=view.name, text=statement.text, sql=sql, query=statement.query, start=view.start,
             fields=fields, catalog=catalog,
-            world=replace(self.definer.world(snapshot, view.start, begins.begins), first_run=begins.first_run),
+            world=replace(
+                self.definer.world(snapshot, view.start, begins.begins), first_run=begins.first_run, settles=True
+            ),
             feed=view.emit != "read" and said(statement.query) is None,
         )  # fmt: skip
         compared = compare(catalog, view, planned)

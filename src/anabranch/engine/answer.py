@@ -11,20 +11,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.duck import counting_all, places_for, quoted
+from anabranch.engine.above import local_relation
 from anabranch.engine.core import Core
-from anabranch.engine.emit import connection, window_rows, windows_shown
+from anabranch.engine.emit import connection, pane_source, window_rows, windows_shown
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.local import MOST_STATE_ALONE, alike
 from anabranch.engine.warm import file_rows
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound
-from anabranch.plan.catalog import BlockUse, Catalog, Field, View
+from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Table, View
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.syntax import Query, Select
 
 #: Partials that are put into windows one by one, each as often as it is in some.
-MOST_PLACED = 2_000_000
+MOST_PLACED = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,13 @@ def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], sna
     view = _asked(query, bound, catalog)
     if view is None or not core.alone or any(duckdb_type(field.type) is None for field in fields):
         return None
-    if sum(file.rows for use in view.blocks for file in snapshot.files.get(use.panes, {}).values()) > MOST_STATE_ALONE:
+    tables = [catalog.kept_panes(use.panes) for use in view.blocks]
+    if sum(file.rows for table in tables for file in snapshot.files.get(table, {}).values()) > MOST_STATE_ALONE:
         return None
     source = _view(core, catalog, view, snapshot)
     text = local_text(bound.text.text, lambda _: source) if source is not None else None
-    return Asked(text, sum(_placed(use, snapshot) for use in view.blocks)) if text is not None else None
+    placed = sum(_placed(use, table, snapshot) for use, table in zip(view.blocks, tables, strict=True))
+    return Asked(text, placed) if text is not None else None
 
 
 def rows(asked: Asked, fields: Sequence[Field]) -> Any:
@@ -91,10 +94,15 @@ def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str |
         panes = catalog.panes(use.panes)
         seen = use.fields(panes)
         known = all(duckdb_type(field.type) for field in seen) and all(panes.column(n).duckdb for n in use.columns)
-        if not known or use.bins is not None or _many(use, snapshot):
+        if not known or use.bins is not None or _many(use, catalog.kept_panes(use.panes), snapshot):
             return None
-        paths = snapshot.table_paths(core.ledger, use.panes)
-        relations[use.placeholder] = window_rows(panes, use, paths) if paths else file_rows([], seen)
+        if not snapshot.files.get(catalog.kept_panes(use.panes)):
+            relations[use.placeholder] = file_rows([], seen)
+            continue
+        source = _partials(core, catalog, panes, use, snapshot)
+        if source is None:
+            return None
+        relations[use.placeholder] = window_rows(panes, use, source)
     text = local_text(view.text, relations.get)
     if text is None or any(duckdb_type(field.type) is None for field in view.fields):
         return None
@@ -108,16 +116,35 @@ def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str |
     return f"(SELECT {items} FROM ({text}) AS __f({named}))"
 
 
-def _many(use: BlockUse, snapshot: Snapshot) -> bool:
+def _partials(core: Core, catalog: Catalog, panes: Panes, use: BlockUse, snapshot: Snapshot) -> str | None:
+    """The partials of a pane table as a relation; where they are had from another one, joined with static tables."""
+    if panes.above is None:
+        return pane_source(panes, use.columns, snapshot.table_paths(core.ledger, panes.id))
+    base, tables = catalog.panes(panes.above.panes), {}
+    for placeholder, id in panes.statics.items():
+        table = catalog[id]
+        assert isinstance(table, Table)
+        if any(duckdb_type(field.type) is None for field in table.fields):
+            return None
+        at = core.ledger.snapshot(panes.statics_at[id][0])
+        tables[placeholder] = file_rows(at.table_paths(core.ledger, id), table.fields)
+    if any(duckdb_type(key.type) is None for key in base.keys):
+        return None
+    columns = dict.fromkeys(panes.above.columns[column.name] for column in panes.columns)
+    paths = snapshot.table_paths(core.ledger, base.id)
+    return local_relation(panes, pane_source(base, columns, paths), tables)
+
+
+def _many(use: BlockUse, table: str, snapshot: Snapshot) -> bool:
     """Whether windows are better had from those before them than from all of their panes."""
     windows = use.sliding
     if windows is None or windows.tumbling:
         return False
-    return _placed(use, snapshot) > MOST_PLACED
+    return _placed(use, table, snapshot) > MOST_PLACED
 
 
-def _placed(use: BlockUse, snapshot: Snapshot) -> int:
+def _placed(use: BlockUse, table: str, snapshot: Snapshot) -> int:
     """How many partials there are, each as often as it is in some window."""
     windows = use.sliding
-    panes = sum(file.rows for file in snapshot.files.get(use.panes, {}).values())
+    panes = sum(file.rows for file in snapshot.files.get(table, {}).values())
     return panes if windows is None else panes * -(-windows.size // windows.slide)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import ProgressState
-from anabranch.engine import numbering, read
+from anabranch.engine import above, numbering, read
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.moves import bounds_after
@@ -85,7 +85,7 @@ def fill(
 ) -> None:
     """Write what the state tables of a plan start with; `history` gives the rows of the past for each of them."""
     for each in planned.objects:
-        if isinstance(each, View):
+        if isinstance(each, View) or (isinstance(each, Panes) and each.above is not None):
             continue
         time = None
         frame: DataFrame | None
@@ -103,9 +103,18 @@ def fill(
             standing = at_once(each, counted=len(columns) == len(each.columns)) if each.spanned else None
             frame = None if rows is None else stream_part.partials(each, catalog, rows, columns, standing)
         schemas[table] = arrow_schema(fields)
-        files[table] = ()
+        files[table] = _settled(core, each, staged) if isinstance(each, Panes) else ()
         if frame is not None:
-            files[table] = write_frame(core.ledger, table, frame, small=False, time=time, staged=staged)
+            files[table] += write_frame(core.ledger, table, frame, small=False, time=time, staged=staged)
+
+
+def _settled(core: Core, panes: Panes, staged: list[Path]) -> tuple[DataFile, ...]:
+    """What a pane table starts with that has had its partials from another so far."""
+    snapshot = core.ledger.snapshot()
+    before = core.catalog(snapshot).objects.get(panes.id)
+    if not isinstance(before, Panes) or before.above is None:
+        return ()
+    return above.settle(core, core.catalog(snapshot), before, snapshot, staged)
 
 
 def _history(

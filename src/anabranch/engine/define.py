@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine import backfill, queries
+from anabranch.engine.above import settle
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, fields_of, struct, translate
 from anabranch.engine.run import Runner
 from anabranch.engine.sinks import target_of
+from anabranch.engine.tables import pane_fields
 from anabranch.engine.writing import write_frame
 from anabranch.errors import (
     AnabranchError,
@@ -28,6 +30,7 @@ from anabranch.errors import (
     did_you_mean,
 )
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
+from anabranch.plan.alter import beginnings
 from anabranch.plan.bind import Binder, Bound, refuse
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, to_json
 from anabranch.plan.describe import because, waiting
@@ -312,7 +315,7 @@ class Definer:
 
     def refresh_table(self, table: Table, *, only_changed: bool = False) -> None:
         """Load a table again, and let views read it as it is now; with `only_changed`, if loading it changes it."""
-        with self.core.ledger.commit_lock:
+        with self._still(table), self.core.ledger.commit_lock:
             snapshot = self.core.snapshot()
             staged: list[Path] = []
             tables: dict[str, TableChange] = {}
@@ -344,12 +347,45 @@ class Definer:
                 version, own = version + 1, own + 1
             catalog = self.core.catalog(snapshot)
             changed: dict[str, Any] = {}
+            schemas: dict[str, Any] = {}
             for each in catalog.objects.values():
                 if isinstance(each, Panes | Rows | View) and table.id in each.statics_at:
                     at = {**each.statics_at, table.id: (version, own)}
+                    if isinstance(each, Panes) and own != each.statics_at[table.id][1]:
+                        if each.above is not None:  # what there is has met the table as it was
+                            tables[each.id] = TableChange(add=settle(self.core, catalog, each, snapshot, staged))
+                            schemas[each.id] = arrow_schema(pane_fields(each))
+                            each = replace(each, above=None, settled=True)
+                        each = replace(each, refreshed=True)
                     changed[each.id] = to_json(replace(each, statics_at=at))
-            self.core.ledger.commit(Draft("refresh", tables=tables, catalog=changed, staged=tuple(staged)))
+            draft = Draft("refresh", tables=tables, catalog=changed, schemas=schemas, staged=tuple(staged))
+            self.core.ledger.commit(self._tidied(draft, catalog))
             self.runner.renew(table.id)
+
+    def _still(self, table: Table) -> contextlib.ExitStack:
+        """Hold the runs still whose partials have yet to meet a table: they meet it as it was, all of them or none."""
+        while True:
+            waiting = self._waiting(table)
+            held = stream_locks(self.core, waiting)
+            if self._waiting(table) <= waiting:
+                return held
+            held.close()
+
+    def _waiting(self, table: Table) -> set[str]:
+        panes = self.core.catalog().of(Panes)
+        return {each.stream for each in panes if each.above is not None and table.id in each.statics_at}
+
+    def _tidied(self, draft: Draft, catalog: Catalog) -> Draft:
+        """A commit that also takes out partials that others were had from until now, if nobody needs them any more."""
+        bases = {each.above.panes for each in catalog.of(Panes) if each.above is not None}
+        if not bases:
+            return draft
+        objects = {id: to_json(each) for id, each in catalog.objects.items()} | dict(draft.catalog)
+        after = Catalog({id: values for id, values in objects.items() if values is not None})
+        gone = {id: values for id, values in unneeded(after, list(after.of(View))).items() if id in bases}
+        files = self.core.ledger.snapshot().files
+        drops = {id: TableChange(drop=True) for id, values in gone.items() if values is None and id in files}
+        return replace(draft, catalog={**draft.catalog, **gone}, tables={**draft.tables, **drops})
 
     # ---- views
 
@@ -406,6 +442,7 @@ class Definer:
                 catalog=catalog, world=(world := self.world(snapshot, start)), feed=feed,
             )  # fmt: skip
             draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, world.begins)
+            draft = self._tidied(draft, catalog)
             try:
                 if statement is not None:
                     self._replace_or_commit(statement, draft)
@@ -430,11 +467,14 @@ class Definer:
             view = catalog.view(view.id)
             old = self.drop_draft(catalog, view, alone=True)
             begins = all_begins(catalog, view)
-            planned = plan(
-                id=view.id, name=view.name, text=statement.text, sql=view.sql, query=statement.query, start=view.start,
-                fields=view.fields, catalog=catalog, world=(world := self.world(snapshot, view.start, begins)),
-                feed=True,
-            )  # fmt: skip
+            world = self.world(snapshot, view.start, begins)
+            for each in (_going_on(world, catalog, view), world):
+                planned = plan(
+                    id=view.id, name=view.name, text=statement.text, sql=view.sql, query=statement.query,
+                    start=view.start, fields=view.fields, catalog=catalog, world=each, feed=True,
+                )  # fmt: skip
+                if not planned.fill_columns and not planned.fill_rows:
+                    break  # it goes on with the partials that it has, though their rows may be gone
             draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, world.begins)
             catalog_changes = {
                 **{id: each for id, each in old.catalog.items() if id not in draft.catalog},
@@ -442,7 +482,8 @@ class Definer:
             }
             used = {each.id for each in planned.objects}
             tables = {id: change for id, change in old.tables.items() if id not in used and id not in draft.tables}
-            core.ledger.commit(replace(draft, catalog=catalog_changes, tables={**tables, **draft.tables}))
+            draft = replace(draft, catalog=catalog_changes, tables={**tables, **draft.tables})
+            core.ledger.commit(self._tidied(draft, catalog))
         return planned.view
 
     def keep_below(self, text: str, query: Query) -> None:
@@ -710,11 +751,16 @@ class Definer:
 def unneeded(catalog: Catalog, left: list[View]) -> dict[str, Any]:
     """The state that the views that are left do not need: None for a table, fewer columns for one of partials."""
     changes: dict[str, Any] = {}
+    used: dict[str, set[str]] = {}
+    for use in (use for view in left for use in view.blocks):
+        used.setdefault(use.panes, set()).update(use.columns)
     for state in catalog.of(Panes):
-        uses = [use for view in left for use in view.blocks if use.panes == state.id]
-        needed = {name for use in uses for name in use.columns}
-        kept = tuple(column for column in state.columns if column.name in needed)
-        if not uses:
+        if state.above is not None and state.id in used:  # what its partials are had from is used as well
+            names = {state.above.columns[name] for name in used[state.id]}
+            used.setdefault(state.above.panes, set()).update(names)
+    for state in catalog.of(Panes):
+        kept = tuple(column for column in state.columns if column.name in used.get(state.id, ()))
+        if state.id not in used:
             changes[state.id] = None
         elif kept != state.columns:
             # A condition that only views had that are gone would only let more rows in: that is harmless.
@@ -777,6 +823,12 @@ def stream_locks(core: Core, streams: set[str]) -> contextlib.ExitStack:
     for id in sorted(streams):
         stack.enter_context(core.stream_lock(id))
     return stack
+
+
+def _going_on(world: Surroundings, catalog: Catalog, view: View) -> Surroundings:
+    """The world for a view that goes on with what it has, from the runs on that this begins with."""
+    known = beginnings(catalog, view)
+    return replace(world, first_run=lambda stream: known.get(stream.id, world.first_run(stream)))
 
 
 def all_begins(catalog: Catalog, view: View) -> dict[str, tuple[int, int]]:

@@ -342,10 +342,16 @@ def pane_relation(
     name: str, panes: Panes, use: BlockUse, paths: list[str], low: int | None = None, high: int | None = None
 ) -> str:
     """Files of a pane table as a DuckDB relation: keys k0.., w for the start of each window, and the partials."""
+    return _pane_relation(name, panes, use, pane_source(panes, use.columns, paths), low, high)
+
+
+def _pane_relation(
+    name: str, panes: Panes, use: BlockUse, source: str, low: int | None = None, high: int | None = None
+) -> str:
     columns = [quoted(column) for column in use.columns]
     where = f" WHERE true{_within(low, high)}"
     keys = [f"{quoted(key.name)} AS k{index}" for index, key in enumerate(panes.keys)]
-    windows, source = use.sliding, pane_source(panes, use.columns, paths)
+    windows = use.sliding
     starts = [f"{_starts(panes, windows)} AS w"] if windows is not None else []
     if windows is not None and not windows.tumbling and _even(panes, windows):
         # Each pane is in as many windows: DuckDB joins with so many numbers at half the price of lists of them.
@@ -357,12 +363,12 @@ def pane_relation(
     return f"{name} AS (SELECT {items} FROM {source}{where})"
 
 
-def window_rows(panes: Panes, use: BlockUse, paths: list[str]) -> str:
-    """Files of a pane table as a view sees them: a row for each window a pane is in, with the window's bounds."""
+def window_rows(panes: Panes, use: BlockUse, source: str) -> str:
+    """Partials of a pane table as a view sees them: a row for each window a pane is in, with the window's bounds."""
     keys = [f"k{index} AS {quoted(key.name)}" for index, key in enumerate(panes.keys)]
     bounds = [f"{window_text(name, use)} AS {name}" for name in WINDOW_COLUMNS] if use.windows is not None else []
     items = ", ".join([*keys, *bounds, *(quoted(name) for name in use.columns)])
-    return f"(WITH {pane_relation('__panes', panes, use, paths)} SELECT {items} FROM __panes)"
+    return f"(WITH {_pane_relation('__panes', panes, use, source)} SELECT {items} FROM __panes)"
 
 
 def _even(panes: Panes, windows: SlidingWindows) -> bool:

@@ -9,7 +9,7 @@ from anabranch.algebra.progress import END
 from anabranch.engine.core import Core
 from anabranch.engine.moves import progress
 from anabranch.ledger import Record, Snapshot
-from anabranch.plan.catalog import Stream, View
+from anabranch.plan.catalog import Catalog, Stream, View
 from anabranch.plan.describe import Figures, Groups, PlanNode, tables_of
 from anabranch.plan.plane import bounds_of
 
@@ -28,12 +28,12 @@ def of_nodes(core: Core, nodes: Iterable[PlanNode], snapshot: Snapshot) -> dict[
         known = catalog[node.id]
         if isinstance(known, Stream | View):
             waiting[node.id] = known
-            tables = [known.rows_table] if isinstance(known, Stream) else tables_of(known)
+            tables = [known.rows_table] if isinstance(known, Stream) else tables_of(known, catalog)
             figures = Figures(None, 0, None, *held(snapshot, tables), *_bounds(core, snapshot, known))
             found[node.id] = replace(figures, groups=_groups(core, snapshot, known))
     for record in _newest_first(core, snapshot.version):
         for id, each in list(waiting.items()):
-            last = _in_stream(each, record) if isinstance(each, Stream) else _in_view(each, record)
+            last = _in_stream(each, record) if isinstance(each, Stream) else _in_view(each, catalog, record)
             if last is not None:
                 rows, took = last
                 found[id] = replace(found[id], version=record.version, rows=rows, milliseconds=took)
@@ -95,10 +95,10 @@ def _in_stream(stream: Stream, record: Record) -> tuple[int, float | None] | Non
     return (run.rows, record.milliseconds.get("total")) if run is not None and run.rows else None
 
 
-def _in_view(view: View, record: Record) -> tuple[int, float | None] | None:
+def _in_view(view: View, catalog: Catalog, record: Record) -> tuple[int, float | None] | None:
     """The rows of a view's changes; of one that keeps none, those of its state."""
     if record.kind in _SAME_ANSWER:
         return None
-    tables = (view.changes_table,) if view.kept else tables_of(view)
+    tables = (view.changes_table,) if view.kept else tables_of(view, catalog)
     added = [file for table in tables if table in record.tables for file in record.tables[table].add]
     return (sum(file.rows for file in added), record.milliseconds.get(f"changes {view.name}")) if added else None

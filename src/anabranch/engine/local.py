@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.algebra.reach import Range
 from anabranch.duck import ANOTHER_TYPE, WHOLE, counting_all, quoted, timestamp
-from anabranch.engine.emit import copy_to_table, window_rows
+from anabranch.engine.emit import copy_to_table, pane_source, window_rows
 from anabranch.engine.left_out import input_fields, without_sql
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
@@ -210,7 +210,8 @@ class _Query:
         return None if fields is None else file_rows([], fields)
 
     def _panes(self, use: BlockUse, paths: list[str]) -> str | None:
-        return window_rows(self.catalog.panes(use.panes), use, paths) if paths else None
+        panes = self.catalog.panes(use.panes)
+        return window_rows(panes, use, pane_source(panes, use.columns, paths)) if paths else None
 
     def relation(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import END, Punctuation
 from anabranch.algebra.reach import Range
 from anabranch.algebra.windows import last_window_sql, window_time
-from anabranch.engine import left_out, system
+from anabranch.engine import above, left_out, system
 from anabranch.engine.core import Core
 from anabranch.engine.differences import bins_text, sliding_text
 from anabranch.engine.moves import progress
@@ -195,8 +195,9 @@ def view_query(
         return core.table_frame(rows.id, rows.fields, snapshot)
     relations: dict[str, DataFrame] = {}
     for use in view.blocks:
-        paths = snapshot.table_paths(core.ledger, use.panes)
-        relations[use.placeholder] = pane_frame(core, catalog.panes(use.panes), use, paths, closed_by)
+        panes, paths = catalog.panes(use.panes), snapshot.table_paths(core.ledger, use.panes)
+        partials = above.frame(core, catalog, panes, snapshot) if panes.above is not None else None
+        relations[use.placeholder] = pane_frame(core, panes, use, paths, closed_by, partials)
     for placeholder, id in view.streams.items():
         stream = catalog.stream(id)
         if id in view.begins:
@@ -206,8 +207,8 @@ def view_query(
     relations |= static_frames(core, catalog, view)
     for placeholder, id in view.views.items():
         below = catalog.view(id)
-        above = emitted or (view.kept and not (late and view.emit == "feed"))  # else it reads what waits below it
-        relations[placeholder] = view_frame(core, catalog, below, snapshot, emitted=above)
+        fired = emitted or (view.kept and not (late and view.emit == "feed"))  # else it reads what waits below it
+        relations[placeholder] = view_frame(core, catalog, below, snapshot, emitted=fired)
     for placeholder in () if late else view.leaves_out:
         there = relations[placeholder]
         relations[placeholder] = left_out.without(core, catalog, view, placeholder, there, snapshot)
@@ -237,9 +238,18 @@ def static_frames(core: Core, catalog: Catalog, view: View) -> dict[str, DataFra
     return found
 
 
-def pane_frame(core: Core, panes: Panes, use: BlockUse, paths: list[str], closed_by: int | None = None) -> DataFrame:
-    """Files of a pane table as a view sees them: a row for each window a pane is in, with the window's bounds."""
-    frame = core.frames.parquet(paths, pane_fields(panes))
+def pane_frame(
+    core: Core,
+    panes: Panes,
+    use: BlockUse,
+    paths: list[str],
+    closed_by: int | None = None,
+    partials: DataFrame | None = None,
+) -> DataFrame:
+    """Files of a pane table as a view sees them: a row for each window a pane is in, with the window's bounds.
+
+    `partials` are what to take in the place of files."""
+    frame = partials if partials is not None else core.frames.parquet(paths, pane_fields(panes))
     windows = use.sliding
     names = [quote_name(name) for name in (*(key.name for key in panes.keys), *use.columns)]
     if use.bins is not None:

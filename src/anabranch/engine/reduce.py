@@ -18,7 +18,7 @@ from anabranch.engine.tables import PANE, pane_fields, place_fields
 from anabranch.engine.writing import adopt_folder
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import Panes, Stream, View
+from anabranch.plan.catalog import Catalog, Panes, Stream, View
 from anabranch.plan.describe import append_only
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.lexer import quote_name
@@ -170,12 +170,17 @@ def _time_column(core: Core, table_id: str, snapshot: Snapshot) -> str | None:
     return None
 
 
-def pinned(core: Core) -> set[tuple[str, int]]:
-    """The versions of static tables that views still read."""
+def pinned(core: Core, oldest: int) -> set[tuple[str, int]]:
+    """The versions of static tables that views still read, and those they read at the oldest version to be kept."""
+    ledger, catalogs = core.ledger, [core.catalog()]
+    if ledger.oldest <= oldest < ledger.version:
+        catalogs.append(Catalog(ledger.snapshot(oldest).catalog))
     found: set[tuple[str, int]] = set()
-    for each in core.catalog().objects.values():
-        if isinstance(each, Panes | View) or hasattr(each, "statics_at"):
-            found |= {(table, at[0]) for table, at in each.statics_at.items()}
+    for number, catalog in enumerate(catalogs):
+        for each in catalog.objects.values():
+            if isinstance(each, Panes | View) or hasattr(each, "statics_at"):
+                pins = {(table, at[0]) for table, at in each.statics_at.items()}
+                found |= {pin for pin in pins if not number or ledger.has(*pin)}
     return found
 
 
@@ -185,4 +190,4 @@ def vacuum(core: Core) -> int:
     keep = core.ledger.keep_versions
     if needed is not None:
         keep = max(keep, core.ledger.version - needed + 1)
-    return core.ledger.vacuum(keep, pinned=pinned(core))
+    return core.ledger.vacuum(keep, pinned=pinned(core, core.ledger.version - keep + 1))

@@ -205,7 +205,7 @@ def _views(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for view in sorted((each for each in catalog.of(View) if each.owner is None), key=lambda each: each.name):
         streams = sorted(catalog.stream(id).name for id in catalog.sources_of(view))
-        state = [use.panes for use in view.blocks] + ([view.rows] if view.rows else [])
+        state = [catalog.kept_panes(use.panes) for use in view.blocks] + ([view.rows] if view.rows else [])
         rows.append(
             (
                 view.name,
@@ -224,7 +224,7 @@ def _nodes(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for view in catalog.in_order():
         owner = catalog.view(view.owner).name if view.owner is not None else view.name
-        kept = figures.held(snapshot, tables_of(view))
+        kept = figures.held(snapshot, tables_of(view, catalog))
         keys = list(keys_of(view, catalog))
         rows.append((owner, view.name, kind_of(view), keys, append_only(view, catalog), reason_of(view) or None, *kept))
     return sorted(rows, key=lambda row: row[0])

@@ -222,6 +222,10 @@ class Ledger:
         """The oldest version that can still be read."""
         return self._kept.oldest
 
+    def has(self, table: str, version: int) -> bool:
+        """Whether a table can still be read as of a version."""
+        return version >= self._kept.oldest or (table, version) in self._kept.pinned
+
     def refresh(self) -> int:
         """Look for versions that the writer committed since; the newest version."""
         if self.writable:

@@ -60,7 +60,8 @@ def _block(view: View, index: int, states: Mapping[str, Object]) -> Any:
     panes = states[use.panes]
     assert isinstance(panes, Panes)
     columns = [[each.name, each.partial, each.since] for each in map(panes.column, use.columns)]
-    return [panes.id, panes.signature, use.bins or use.windows, use.presence, columns, _contents(panes.statics_at)]
+    own = [panes.id, panes.signature, use.bins or use.windows, use.presence, columns, _contents(panes.statics_at)]
+    return [*own, asdict(panes.above)] if panes.above is not None else own
 
 
 def _rows(rows: Object) -> Any:
@@ -303,7 +304,7 @@ def lists(catalog: Catalog, compared: Comparison, lacks: Callable[[Stream], str 
         else:
             refused.append(f"{what}: {reason}")
 
-    for id, columns in _columns(views).items():
+    for id, columns in _columns(views, states).items():
         panes = states[id]
         assert isinstance(panes, Panes)
         new = [name for name in columns if name in planned.fill_columns.get(id, ())]
@@ -336,12 +337,15 @@ def lists(catalog: Catalog, compared: Comparison, lacks: Callable[[Stream], str 
     return Lists(tuple(dict.fromkeys(kept)), tuple(dict.fromkeys(rebuilt)), tuple(dict.fromkeys(refused)))
 
 
-def _columns(views: Iterable[View]) -> dict[str, tuple[str, ...]]:
-    """The columns of each pane table that views use."""
+def _columns(views: Iterable[View], states: Mapping[str, Object]) -> dict[str, tuple[str, ...]]:
+    """The columns of each pane table that views use; where partials are had from others, of the one with those."""
     found: dict[str, dict[str, None]] = {}
     for view in views:
         for use in view.blocks:
-            found.setdefault(use.panes, {}).update(dict.fromkeys(use.columns))
+            panes = states[use.panes]
+            above = panes.above if isinstance(panes, Panes) else None
+            names = use.columns if above is None else [above.columns[name] for name in use.columns]
+            found.setdefault(use.panes if above is None else above.panes, {}).update(dict.fromkeys(names))
     return {id: tuple(names) for id, names in found.items()}
 
 

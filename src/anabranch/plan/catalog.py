@@ -137,6 +137,29 @@ class PartialColumn:
 
 
 @dataclass(frozen=True)
+class Above:
+    """How partials of a join with static tables are had from those of the stream alone, as long as nobody refreshed
+    the tables: the join stands above the partials, and no run has to read a table.
+
+    Its texts are over the partials in the place of the stream, which have the columns `names` of the stream under their
+    own names and what rows are grouped by as `__k0`, `__k1`, ...
+    """
+
+    panes: str  # the pane table of the stream alone
+    exposed: str  # what the query calls the stream
+    from_text: str
+    where: str | None  # what is asked of the joined rows
+    names: Mapping[str, str]  # column of the stream -> key of that pane table
+    keys: Mapping[str, str]  # key -> its text
+    places: tuple[str, ...]  # the keys of that pane table that are __k0, __k1, ...
+    columns: Mapping[str, str] = field(default_factory=dict)  # partial -> the one that it is reduced from
+
+    def alike(self, other: Above) -> bool:
+        """Whether both are the same but for the partials that they give."""
+        return replace(self, columns={}) == replace(other, columns={})
+
+
+@dataclass(frozen=True)
 class Panes:
     """A table of partials: one row a run, pane and key. Views with the same keys on a stream share it."""
 
@@ -156,6 +179,9 @@ class Panes:
     #: The size of its windows, one every grain, where each partial has a span of them; 0: partials are those of panes.
     spanned: int = 0
     by_value: bool = False  # a pane for each value, for windows that end at rows
+    above: Above | None = None  # how its partials are had from those of another; no run adds to it then
+    settled: bool = False  # it had its partials from another once
+    refreshed: bool = False  # its rows have not all met the same static tables
 
     kind = "panes"
 
@@ -203,6 +229,7 @@ class BlockUse:
     costs: Mapping[str, float] = field(default_factory=dict)  # what each strategy was expected to cost a window
     #: Windows that end at rows: their size, at every how many rows, by "number" or "rank", and the column that says so.
     bins: tuple[int, int, str, str] | None = None
+    joined: str = ""  # of a block over static tables: why they are joined above its partials, or why below
 
     def fields(self, panes: Panes) -> tuple[Field, ...]:
         """The columns of the pane table as the view sees it."""
@@ -584,6 +611,8 @@ def from_json(values: Mapping[str, Any]) -> Object:
             value = Meets.from_json(value)
         elif isinstance(value, dict) and name == "ends":
             value = Ends(**_tuples(value))
+        elif isinstance(value, dict) and name == "above":
+            value = Above(**_tuples(value))
         elif isinstance(value, list):
             value = tuple(value)
         arguments[name] = value
@@ -693,7 +722,7 @@ class Catalog:
 
     def tables_read(self, view: View) -> list[str]:
         """The tables of the ledger that change what a view shows: panes, rows of streams, changes of views below."""
-        tables = [use.panes for use in view.blocks]
+        tables = [self.kept_panes(use.panes) for use in view.blocks]
         tables += [self.stream(id).rows_table for id in dict.fromkeys(view.streams.values())]
         for id in dict.fromkeys(view.views.values()):
             below = self.view(id)
@@ -714,6 +743,12 @@ class Catalog:
             add(view)
         return list(done.values())
 
+    def kept_panes(self, id: str) -> str:
+        """The pane table whose files hold the partials of one: itself, or the one that they are had from."""
+        above = self.panes(id).above
+        return above.panes if above is not None else id
+
     def states_of(self, stream_id: str) -> list[Panes | Rows]:
         """The state tables that a run of a stream feeds."""
-        return [each for each in self.objects.values() if isinstance(each, Panes | Rows) and each.stream == stream_id]
+        states = [each for each in self.objects.values() if isinstance(each, Panes | Rows)]
+        return [each for each in states if each.stream == stream_id and getattr(each, "above", None) is None]

@@ -24,6 +24,7 @@ from anabranch.sql.syntax import Query, WindowSpec
 #: Policies under which rows that come late leave alone what was shown.
 LEFT_ALONE = ("drop", "archive", "fail")
 WHEN_READ = "computed when read"
+SETTLED = "it stood above them until they were settled"
 
 
 @dataclass(frozen=True)
@@ -144,9 +145,9 @@ def append_only(view: View, catalog: Catalog) -> bool:
     return waits_for_windows(view) and view.late in LEFT_ALONE and not view.closing
 
 
-def tables_of(view: View) -> tuple[str, ...]:
+def tables_of(view: View, catalog: Catalog) -> tuple[str, ...]:
     """The tables of the ledger that are a view's own or shared with others of its kind; not the rows of streams."""
-    found = [use.panes for use in view.blocks]
+    found = [catalog.kept_panes(use.panes) for use in view.blocks]
     if view.rows is not None:
         found.append(view.rows)
     if view.kept:
@@ -155,11 +156,6 @@ def tables_of(view: View) -> tuple[str, ...]:
         found.append(view.pending_table)
     found += [view.left_out_table(input) for input in view.leaves_out]
     return tuple(dict.fromkeys(found))
-
-
-def use_of(view: View, panes: Panes) -> BlockUse | None:
-    """How a view reads a pane table, if it does."""
-    return next((use for use in view.blocks if use.panes == panes.id), None)
 
 
 def progress_rule(stream: Stream) -> str:
@@ -387,32 +383,49 @@ class _Describer:
 
     def _panes_lines(self, view: View, use: BlockUse, panes: Panes) -> list[str]:
         stream = self.catalog.stream(panes.stream)
-        keys = ", ".join(key.name for key in panes.keys) or "none"
-        lines = [f"partial aggregate of stream {stream.name} in pane table {panes.id}: keys {keys}"]
+        kept = self.catalog.panes(self.catalog.kept_panes(panes.id))
+        keys = ", ".join(key.name for key in kept.keys) or "none"
+        lines = [f"partial aggregate of stream {stream.name} in pane table {kept.id}: keys {keys}"]
         windows = use.sliding
         if windows is not None:
             kind = "TUMBLE" if windows.tumbling else "HOP"
             slide = "" if windows.tumbling else f" every {_length(windows.slide, use, panes)}"
-            count = windows.size // panes.grain
-            kept = f"pane {_length(panes.grain, use, panes)}, {count} pane{'' if count == 1 else 's'} a window"
+            count = windows.size // kept.grain
+            how = f"pane {_length(kept.grain, use, panes)}, {count} pane{'' if count == 1 else 's'} a window"
             if panes.spanned:
-                kept = _by_size(windows)
-            lines.append(f"{kind} {_length(windows.size, use, panes)}{slide}; {kept}")
+                how = _by_size(windows)
+            lines.append(f"{kind} {_length(windows.size, use, panes)}{slide}; {how}")
         if use.bins is not None:
             size = f"{use.bins[0]:,}" if use.numbers else duration_text(use.bins[0])
             lines.append(f"a row comes in with the windows that end at it or behind it, and goes out {size} later")
         if windows is not None or use.strategy != PANES:
             name = BY_DIFFERENCE if use.strategy == PANES and by_difference(panes, use) else use.strategy
             lines.append(f"strategy {name}; {cost_words(name, use.costs)}")
-        lines += [f"{name} = {panes.column(name).partial}" for name in use.columns]
+        own = use.columns if panes.above is None else [panes.above.columns[name] for name in use.columns]
+        lines += [f"{name} = {kept.column(name).partial}" for name in dict.fromkeys(own)]
         family = view.owner or view.id
-        others = {other.owner or other.id for other in self.catalog.of(View) if use_of(other, panes) is not None}
-        shared = sorted(self.catalog.view(id).name for id in others - {family})
+        users = [view for view in self.catalog.of(View) for use in view.blocks if self._is_kept_in(use, kept)]
+        shared = sorted(self.catalog.view(id).name for id in {each.owner or each.id for each in users} - {family})
         if shared:
             lines.append(f"shared with {', '.join(shared)}")
-        for id in panes.statics.values():
-            lines.append(f"joined with static table {getattr(self.catalog[id], 'name', id)}, read once")
-        return lines
+        return [*lines, *self._join_lines(use, panes)]
+
+    def _is_kept_in(self, use: BlockUse, panes: Panes) -> bool:
+        return self.catalog.kept_panes(use.panes) == panes.id
+
+    def _join_lines(self, use: BlockUse, panes: Panes) -> list[str]:
+        """Where the static tables of a pane table are joined, and why there."""
+        tables = dict.fromkeys(getattr(self.catalog[id], "name", id) for id in panes.statics.values())
+        if not tables:
+            return []
+        which = f"static table{'' if len(tables) == 1 else 's'} {words(list(tables))}"
+        if panes.above is not None:
+            return [
+                f"{which} joined above the partials: {use.joined}",
+                "a REFRESH settles them: what is there is joined with the table as it was, and runs join from there on",
+            ]
+        why = SETTLED if panes.settled else use.joined
+        return [f"{which} joined below the partials, read once{f': {why}' if why else ''}"]
 
     # ---- state
 
@@ -424,7 +437,7 @@ class _Describer:
                 what = f"one row a run, {place} and key, reduced to one a {place} and key; grows with time"
             else:
                 what = "one row a run and key, reduced to one a key; bounded by the number of keys"
-            yield State(use.panes, what, not use.windowed)
+            yield State(self.catalog.kept_panes(use.panes), what, not use.windowed)
         for id in dict.fromkeys(view.streams.values()):
             stream = self.catalog.stream(id)
             yield State(stream.rows_table, f"the rows of stream {stream.name}, UNBOUNDED", False)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from anabranch.plan.blocks import grouped_tokens
-from anabranch.plan.intervals import BEFORE, FROM, OPEN, TO, History, moves, names, until
+from anabranch.plan.intervals import BEFORE, FROM, OPEN, TO, History, names, until
 from anabranch.plan.scope import Unfit, span_of
 from anabranch.plan.winners import LISTS, picked
 from anabranch.sql.calls import Call, aggregate_calls, generators, window_calls
@@ -29,8 +29,12 @@ _RUNNING = words(
     stddev_pop stddev_samp count_if sum try_avg try_sum var_pop var_samp variance approx_count_distinct"""
 )
 #: Those with two values, which run as long as all rows count.
-_RUNNING_PAIRS = words("corr covar_pop covar_samp regr_avgx regr_avgy regr_count regr_slope regr_sxx regr_sxy regr_syy")
-_UNORDERED = words("listagg string_agg collect_set histogram_numeric approx_top_k grouping grouping_id")
+_RUNNING_PAIRS = words(
+    "corr covar_pop covar_samp max_by min_by regr_avgx regr_avgy regr_count regr_slope regr_sxx regr_sxy regr_syy"
+)
+#: Aggregates that pick a row by an order, and those whose value depends on one that nothing can say.
+BY_ORDER = ("min_by", "max_by")
+_UNORDERED = words("listagg string_agg histogram_numeric approx_top_k grouping grouping_id")
 _SO_FAR = f"ORDER BY {FROM} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 
 
@@ -72,14 +76,12 @@ class Groups:
                 raise Unfit("the function window in GROUP BY")
         if any(any(generators(item.tokens)) for item, _ in self.shown):
             raise Unfit("a function that makes rows beside an aggregate")
-        for call in self.calls:
-            if (
-                picked(call) is not None
-                or call.name in LISTS
-                or call.name.split()[0] in _UNORDERED
-                or "nulls" in call.name
-            ):
-                raise Unfit(f"{call.name}, which depends on the order of rows")
+        places = [item.tokens for item, _ in self.shown]
+        places += [self.select.having.tokens] if self.select.having is not None else []
+        for tokens in places:
+            for call in aggregate_calls(tokens):
+                if call.name.split()[0] in _UNORDERED or (depends_on_order(call) and not _ordered(call, tokens)):
+                    raise Unfit(f"{call.name}, which depends on the order of rows")
 
     def history(self) -> History:
         if self.select.group and not self.calls and self.rows.appends:
@@ -120,25 +122,24 @@ class Groups:
         return f"SELECT {shown} FROM ({middle}) AS {self.name}{where}"
 
     def _in_stretches(self) -> str:
-        """The aggregates over the rows of each stretch of time in which none of a group comes or goes."""
-        keys = [f"__k{index}" for index in range(len(self.keys))]
+        """The aggregates over the rows of each stretch of time in which none of a group comes or goes.
+
+        A row knows the moments of its group, and is there once for each stretch of its own time. Without keys it is
+        there once more, behind its end, and not counted: the aggregates over nothing are a row, too.
+        """
         columns = names(self.rows.columns, self.name)
-        keyed = [f"{text} AS {key}" for text, key in zip(self.keys, keys, strict=True)]
-        rows = ", ".join([columns, f"{self.name}.{FROM}", f"{self.name}.{TO}", *keyed])
-        rows = f"SELECT {rows} FROM {self._rows()}"
-        moments = f"SELECT DISTINCT {', '.join([*keys, '__at AS __p'])} FROM ({moves(rows, ', '.join(keys))}) AS `__e`"
-        apart = f"PARTITION BY {', '.join(keys)} " if keys else ""
-        stretches = (
-            f"SELECT {', '.join([*keys, '__p'])}, lead(__p) OVER ({apart}ORDER BY __p) AS __q FROM ({moments}) AS `__m`"
+        own = f"{self.name}.{FROM}, {self.name}.{TO}"
+        apart = f"PARTITION BY {', '.join(self.keys)}" if self.keys else ""
+        ends = f"array_compact(flatten(collect_list(array({own})) OVER ({apart})))"
+        rows = f"SELECT {columns}, {own}, array_sort(array_distinct({ends})) AS __moments FROM {self._rows()}"
+        stretches = "transform(__moments, (p, i) -> named_struct('p', p, 'q', get(__moments, i + 1)))"
+        upto = f"s.p {'<' if self.keys else '<='} {until(TO)}"
+        source = (
+            f"SELECT {columns}, __p, __q, __p < {until(TO)} AS __here FROM ({rows}) AS {self.name}"
+            f" LATERAL VIEW inline(filter({stretches}, s -> {FROM} <= s.p AND {upto})) `__s` AS __p, __q"
         )
-        there = [f"`__s`.{key} <=> `__r`.{key}" for key in keys]
-        there += [f"`__r`.{FROM} <= `__s`.__p", f"`__s`.__p < {until(f'`__r`.{TO}')}"]
-        cut = f"{names(self.rows.columns, '`__r`')}, `__s`.__p, `__s`.__q, `__r`.{FROM} IS NOT NULL AS __here"
-        # Without keys, the row of a stretch without rows is that of the aggregates over nothing.
-        join = "JOIN" if keys else "LEFT JOIN"
-        source = f"SELECT {cut} FROM ({stretches}) AS `__s` {join} ({rows}) AS `__r` ON {' AND '.join(there)}"
-        filters = [] if keys else self._filters(f"{self.name}.__here")
-        groups = ", ".join([*([self._groups()] if keys else []), f"{self.name}.__p", f"{self.name}.__q"])
+        filters = [] if self.keys else self._filters(f"{self.name}.__here")
+        groups = ", ".join([*([self._groups()] if self.keys else []), f"{self.name}.__p", f"{self.name}.__q"])
         shown = f"{self._items(filters)}, {self.name}.__p AS {FROM}, {self.name}.__q AS {TO}"
         return f"SELECT {shown} FROM ({source}) AS {self.name} GROUP BY {groups}{self._having(filters)}"
 
@@ -213,6 +214,21 @@ def more_in(tokens: Sequence[Token], edits: Sequence[Edit]) -> list[Edit]:
     """The edits of an expression."""
     whole = span_of(tokens)
     return [edit for edit in edits if whole.start <= edit.span.start and edit.span.end <= whole.end]
+
+
+def depends_on_order(call: Call) -> bool:
+    """Whether an aggregate picks one of several rows or values, or lists them."""
+    return picked(call) is not None or call.name in (*LISTS, "collect_set", "mode") or "nulls" in call.name
+
+
+def _ordered(call: Call, tokens: Sequence[Token]) -> bool:
+    """Whether such an aggregate says itself in which order, as it is written where ties are broken."""
+    if call.name in BY_ORDER:
+        return any(token.upper == "STRUCT" for token in call.arguments[1])
+    if call.name == "mode":
+        return len(call.arguments) == 2
+    before = [token.text for token in tokens if token.end <= call.span.start][-2:]
+    return call.name in (*LISTS, "collect_set") and before == ["array_sort", "("]
 
 
 def _running(call: Call) -> bool:

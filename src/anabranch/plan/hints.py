@@ -20,7 +20,8 @@ from anabranch.sql.syntax import Query, Relation
 
 #: Why a table is asked that a hint names.
 HINT = "the query says LOOKUP"
-_HINT = re.compile(r"/\*\+.*?\*/", re.DOTALL)
+#: Hints, of whatever kind.
+HINTS = re.compile(r"/\*\+.*?\*/", re.DOTALL)
 _CALL = re.compile(r"\b(NO_LOOKUP|LOOKUP)\s*\(([^()]*)\)", re.IGNORECASE)
 
 
@@ -44,17 +45,18 @@ def _named(text: str, query: Query) -> Iterator[tuple[bool, Relation, Span]]:
     """What the hints of a query name: whether it is to be asked, the relation, and where that is said."""
     for select, _ in query.selects():
         head = Span(select.span.start, select.items[0].span.start) if select.items else select.span
-        for hint in _HINT.finditer(text, head.start, head.end):
+        for hint in HINTS.finditer(text, head.start, head.end):
             for call in _CALL.finditer(text, hint.start(), hint.end()):
                 for name in re.finditer(r"[^\s,]+", call[2]):
                     span = Span(call.start(2) + name.start(), call.start(2) + name.end())
-                    relations = [each for each in select.relations if _called(each) == name[0].strip("`").lower()]
+                    relations = [each for each in select.relations if called(each) == name[0].strip("`").lower()]
                     if not relations:
                         raise refuse(text, span, f"no relation of this SELECT is called {name[0]}", _how())
                     yield call[1].upper() == "LOOKUP", relations[0], span
 
 
-def _called(relation: Relation) -> str:
+def called(relation: Relation) -> str:
+    """What hints call a relation."""
     return (relation.exposed or "").lower()
 
 

@@ -14,13 +14,13 @@ What has no such history raises `Unfit`, with what it is in plain words.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from anabranch.plan.bind import Binder
-from anabranch.plan.blocks import aggregates_in
-from anabranch.plan.catalog import CAME, Stream, Table
-from anabranch.plan.grouped import Groups
+from anabranch.plan.blocks import Analyze, aggregates_in
+from anabranch.plan.catalog import CAME, Catalog, Field, Stream, Table
+from anabranch.plan.grouped import Groups, depends_on_order
 from anabranch.plan.inside import Body, columns_of, using
 from anabranch.plan.intervals import (
     BEFORE,
@@ -41,90 +41,57 @@ from anabranch.plan.intervals import (
     with_all,
 )
 from anabranch.plan.keys import INNER, limited
+from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, span_of
+from anabranch.plan.sides import Rows, Side
+from anabranch.plan.ties import Places, break_ties
 from anabranch.plan.windows import needs_numbers
+from anabranch.plan.winners import event_times
 from anabranch.sql.calls import chains, clock_calls, generators, volatile_calls
-from anabranch.sql.columns import names_in, of_the_language
-from anabranch.sql.lexer import Span, Token, quote_name, tokenize
+from anabranch.sql.lexer import Span, quote_name, tokenize
+from anabranch.sql.parser import parse
 from anabranch.sql.splice import Edit, splice
-from anabranch.sql.syntax import Item, Query, Relation, Select, SetOperation
+from anabranch.sql.syntax import Item, Query, Relation, Select, SelectStatement, SetOperation
 
 #: Joins with a static table that leave a row of the relations before it as it is, or leave it out.
 _STATIC = ("LEFT JOIN", "LEFT OUTER JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "SEMI JOIN", "ANTI JOIN")
 
 
-def history(text: str, body: Body, binder: Binder) -> History:
-    """The history of a query, or of a part of one: nothing in it goes and comes again at the same moment."""
+def history(text: str, body: Body, binder: Binder, analyze: Analyze | None = None) -> History:
+    """The history of a query, or of a part of one: nothing in it goes and comes again at the same moment.
+
+    Which rows are first and last, and the order of lists, is what it is in every answer: by event time, and then by all
+    columns. What these are is for Spark to say (`analyze`).
+    """
+    if analyze is not None:
+        text, body, binder = _settled(body.span.of(text), binder.catalog, analyze)
     return tidied(_Histories(text, binder).of(body))
 
 
-@dataclass(frozen=True)
-class _Side:
-    """A relation whose columns can be named, and its place among those of its SELECT."""
-
-    name: str
-    columns: tuple[str, ...]
-    place: int
-
-    def find(self, name: str) -> str | None:
-        """What one of its columns is called among those of several relations."""
-        found = (column for column in self.columns if column.lower() == name)
-        return next((f"__{self.place}_{column}" for column in found), None)
-
-    @property
-    def joined(self) -> tuple[str, ...]:
-        """What its columns are called there."""
-        return tuple(f"__{self.place}_{column}" for column in self.columns)
-
-    @property
-    def items(self) -> list[tuple[str, str]]:
-        """Its columns with what they are called there."""
-        name = quote_name(self.name)
-        return [(f"{name}.{quote_name(own)}", there) for own, there in zip(self.columns, self.joined, strict=True)]
+def _settled(text: str, catalog: Catalog, analyze: Analyze) -> tuple[str, Query, Binder]:
+    """A query whose aggregates that pick rows, or list them, say in which order."""
+    (statement,) = parse(text)
+    assert isinstance(statement, SelectStatement)
+    query = statement.query
+    calls = [call for select, owner in query.selects() for call in aggregates_in(select, owner)]
+    if any(depends_on_order(call) for call in calls):
+        references = Binder(text, catalog, query).bind().references
+        schemas = {each: _fields(catalog, found.target) for each, found in references.items()}
+        places = Places(
+            bind=lambda span: Binder(text, catalog, query).bind(span).text.text,
+            analyze=lambda part: analyze(part, schemas),
+            blocks={},
+            times=event_times(catalog, [each.target for each in references.values()]),
+        )
+        text, query = rewritten(text, query, break_ties(text, query, places))
+    return text, query, Binder(text, catalog, query)
 
 
-@dataclass
-class _Rows:
-    """The rows of the FROM and WHERE clauses of a SELECT as one relation, and what its names mean there."""
-
-    history: History
-    name: str
-    sides: list[_Side]
-    joined: bool  # columns are called after the place of their relation
-    using: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def known(self) -> set[str]:
-        """The names of the columns that it has, as far as they stand alone."""
-        return {column.lower() for side in self.sides for column in side.columns}
-
-    def edits(self, tokens: Sequence[Token]) -> Iterator[Edit]:
-        """What has the names in an expression mean the columns of several relations."""
-        if not self.joined:
-            return
-        if any(token.upper == "STRUCT" for token in tokens):  # its fields are called like what is in them
-            raise Unfit("STRUCT beside an aggregate or an outer join")
-        places = {token.start: index for index, token in enumerate(tokens)}
-        for chain in names_in(tokens):
-            parts = [part.lower() for part in chain.parts]
-            index = places[chain.span.start]
-            named = [side for side in self.sides if side.name.lower() == parts[0]]
-            if named:
-                found = named[0].find(parts[1]) if len(parts) > 1 else None
-                if found is None:
-                    raise Unfit(f"the name {'.'.join(chain.parts)}, which is no column")
-                yield Edit(Span(tokens[index].start, tokens[index + 2].end), quote_name(found))
-                continue
-            owners = [found for side in self.sides if (found := side.find(parts[0])) is not None]
-            if not owners:
-                if len(parts) > 1:
-                    raise Unfit(f"the name {'.'.join(chain.parts)}, which is no column")
-                continue  # a word of the language, or a name that the SELECT list gives
-            if of_the_language(tokens[index]):
-                raise Unfit(f"the name {tokens[index].text}, which may be a word of the language")
-            if len(owners) > 1 and parts[0] not in self.using:
-                raise Unfit(f"the name {tokens[index].text}, which several relations have")
-            yield Edit(tokens[index].span, self.using.get(parts[0]) or quote_name(owners[0]))
+def _fields(catalog: Catalog, id: str) -> tuple[Field, ...]:
+    found = catalog.objects.get(id)
+    if not isinstance(found, Stream | Table):
+        raise Unfit("something that is neither a stream nor a table")
+    return found.fields
 
 
 class _Histories:
@@ -217,7 +184,7 @@ class _Histories:
             if relation.lateral:
                 raise Unfit("a LATERAL subquery")
 
-    def _shown(self, select: Select, rows: _Rows | None = None) -> Iterator[tuple[str, str]]:
+    def _shown(self, select: Select, rows: Rows | None = None) -> Iterator[tuple[str, str]]:
         """The expressions of a SELECT list, * spelled out, and the names that they have."""
         for item in select.items:
             if not item.star:
@@ -234,16 +201,16 @@ class _Histories:
                         if column.lower() not in item.left_out:
                             yield own if rows is None else quote_name(there), column
 
-    def _sides(self, select: Select) -> list[_Side]:
+    def _sides(self, select: Select) -> list[Side]:
         """The relations whose columns a SELECT list can name."""
         named = [each for each in select.relations if not {"SEMI", "ANTI"} & set(each.join.split())]
         return [self._side(each, select) for each in named]
 
-    def _side(self, relation: Relation, select: Select) -> _Side:
+    def _side(self, relation: Relation, select: Select) -> Side:
         columns = tuple(columns_of(relation, self.binder))
-        return _Side(self._exposed(relation, select), columns, select.relations.index(relation))
+        return Side(self._exposed(relation, select), columns, select.relations.index(relation))
 
-    def _read(self, side: _Side, select: Select) -> _Side:
+    def _read(self, side: Side, select: Select) -> Side:
         """A relation with the columns that a SELECT may read of it."""
         words = {token.name.lower() for token in tokenize(select.span.of(self.text)) if token.is_name}
         if any(item.star for item in select.items):
@@ -295,25 +262,25 @@ class _Histories:
         text += f" WHERE {conditions}" if conditions else ""
         return History(text, _apart([name for _, name in items]), not tos, not tos)
 
-    def _rows(self, select: Select) -> _Rows:
+    def _rows(self, select: Select) -> Rows:
         """FROM and WHERE as one relation."""
         if select.lateral:
             raise Unfit("LATERAL VIEW beside an aggregate or an outer join")
         if len(select.relations) == 1:
             (side,) = self._sides(select)
             items = [(f"{quote_name(side.name)}.{quote_name(column)}", column) for column in side.columns]
-            return _Rows(self._direct(select, items), side.name, [side], joined=False)
+            return Rows(self._direct(select, items), side.name, [side], joined=False)
         if self._row_by_row(select) and not using(select.relations):
             sides = [self._read(side, select) for side in self._sides(select)]
             found = self._direct(select, [item for side in sides for item in side.items])
-            return _Rows(found, "__rows", sides, joined=True)
+            return Rows(found, "__rows", sides, joined=True)
         return self._joined(select)
 
-    def _joined(self, select: Select) -> _Rows:
+    def _joined(self, select: Select) -> Rows:
         """Joins of whatever kind, one after the other."""
         first, *others = select.relations
         side = self._read(self._side(first, select), select)
-        rows = _Rows(self._side_rows(first, side), "__rows", [side], joined=True)
+        rows = Rows(self._side_rows(first, side), "__rows", [side], joined=True)
         for relation in others:
             rows = self._join(rows, relation, select)
         if select.where is not None:
@@ -323,7 +290,7 @@ class _Histories:
             rows.history = replace(rows.history, text=text)
         return rows
 
-    def _side_rows(self, relation: Relation, side: _Side) -> History:
+    def _side_rows(self, relation: Relation, side: Side) -> History:
         """The rows of one relation, with columns that are called after its place."""
         name = quote_name(side.name)
         if self._is_stream(relation):
@@ -337,13 +304,13 @@ class _Histories:
         columns = f"{_listed(side.items)}, {BEFORE} AS {FROM}, {OPEN} AS {TO}"
         return History(f"SELECT {columns} FROM {relation.span.of(self.text)} AS {name}", side.joined, True, True)
 
-    def _join(self, rows: _Rows, relation: Relation, select: Select) -> _Rows:
+    def _join(self, rows: Rows, relation: Relation, select: Select) -> Rows:
         side = self._read(self._side(relation, select), select)
         one, other = rows.history, self._side_rows(relation, side)
         if any(each.name.lower() == side.name.lower() for each in rows.sides):
             raise Unfit(f"two relations that are called {side.name}")
         kind = "".join(word for word in relation.join.split() if word not in ("OUTER", "JOIN", "INNER", "CROSS"))
-        inside = _Rows(one, rows.name, [*rows.sides, side], joined=True, using=dict(rows.using))
+        inside = Rows(one, rows.name, [*rows.sides, side], joined=True, using=dict(rows.using))
         condition = self._condition(rows, inside, relation, side, kind)
         if kind in ("LEFTSEMI", "SEMI"):
             return replace(rows, history=met(one, other, condition))
@@ -363,7 +330,7 @@ class _Histories:
         inside.history = found
         return inside
 
-    def _condition(self, rows: _Rows, inside: _Rows, relation: Relation, side: _Side, kind: str) -> str:
+    def _condition(self, rows: Rows, inside: Rows, relation: Relation, side: Side, kind: str) -> str:
         """What pairs fulfil; columns that a join is USING are noted, with what each of them is."""
         tokens = relation.condition_tokens
         if not tokens:

@@ -80,8 +80,9 @@ def tidied(history: History) -> History:
         return history
     columns = names(history.columns)
     moments = (
-        f"SELECT {columns}, __at, CAST(sum(__more) AS INT) AS __more FROM ({moves(history.text, columns)}) AS `__e`"
-        f" GROUP BY {columns}, __at HAVING sum(__more) <> 0"
+        f"SELECT {columns}, __at, CAST(sum(__more) AS INT) AS __more FROM ({history.text}) AS `__h`"
+        f" LATERAL VIEW inline(array(named_struct('p', {FROM}, 'n', 1), named_struct('p', {TO}, 'n', -1))) `__both`"
+        f" AS __at, __more WHERE __at IS NOT NULL GROUP BY {columns}, __at HAVING sum(__more) <> 0"
     )
     lists = (
         f"SELECT {columns}, array_sort(flatten(collect_list(array_repeat(__at, greatest(__more, 0))))) AS __come,"
@@ -93,14 +94,6 @@ def tidied(history: History) -> History:
         f" LATERAL VIEW posexplode(__come) `__parts` AS __i, __f"
     )
     return replace(history, text=text, tidy=True)
-
-
-def moves(text: str, columns: str) -> str:
-    """A row for each time that one comes (1) and goes (-1)."""
-    both = f"array(named_struct('p', {FROM}, 'n', 1), named_struct('p', {TO}, 'n', -1))"
-    shows = ", ".join([*([columns] if columns else []), "__at", "__more"])
-    source = f"FROM ({text}) AS `__h` LATERAL VIEW inline({both}) `__both` AS __at, __more"
-    return f"SELECT {shows} {source} WHERE __at IS NOT NULL"
 
 
 def distinct(history: History) -> History:

@@ -77,7 +77,7 @@ def raise_joins(text: str, query: Query, catalog: Catalog, analyze: Analyze) -> 
         found = _joined_above(select, owner, live[0], binder, analyze)
         if isinstance(found, str):
             reasons.append(found)
-            found = _Join(select, owner, live[0], binder, analyze, False).over_rows()
+            found = Join(select, owner, live[0], binder, analyze, False).over_rows()
         edits += found
     return Raised(*rewritten(text, query, edits), tuple(reasons))
 
@@ -99,8 +99,8 @@ def _goes_by_the_clock(text: str, select: Select, owner: Query) -> bool:
 
 def _joined_above(select: Select, owner: Query, stream: Relation, binder: Binder, analyze: Analyze) -> list[Edit] | str:
     """The edits that move a join above partials, or the reason why it cannot be."""
-    found = _Join(select, owner, stream, binder, analyze, True).edits()
-    return _Join(select, owner, stream, binder, analyze, False).edits() if isinstance(found, str) else found
+    found = Join(select, owner, stream, binder, analyze, True).edits()
+    return Join(select, owner, stream, binder, analyze, False).edits() if isinstance(found, str) else found
 
 
 def _check(text: str, stream: Relation, owner: Query) -> None:
@@ -116,7 +116,7 @@ def _check(text: str, stream: Relation, owner: Query) -> None:
         )
 
 
-class _Unfit(Exception):
+class Unfit(Exception):
     """Why a query cannot be computed from partials of its stream."""
 
 
@@ -130,7 +130,7 @@ class _Below:
     where: list[str] = field(default_factory=list)
 
 
-class _Join:
+class Join:
     """One SELECT over a stream and static tables. With `whole`, what is grouped by is computed below."""
 
     def __init__(
@@ -193,12 +193,12 @@ class _Join:
     def edits(self) -> list[Edit] | str:
         """The edits that move the join above partials, or the reason why it has to stay below."""
         try:
-            self._fit()
+            self.fit()
             self._conditions()
             self._groups()
             self._calls()
             self._rest()
-        except _Unfit as unfit:
+        except Unfit as unfit:
             return str(unfit)
         except UnknownName:  # the query as a whole was analysed before
             return "it reads columns of the query around it"
@@ -213,21 +213,21 @@ class _Join:
         tail += f" GROUP BY {', '.join([*keys, *texts])}" if keys or texts else " HAVING count(*) > 0"
         return [*self._instead(", ".join(items), tail), *self.changes]
 
-    def _fit(self) -> None:
+    def fit(self) -> None:
         select, window, emission = self.select, self.stream.window, self.owner.emission
         if emission is not None and emission.counting is not None:
-            raise _Unfit("its trigger counts rows")
+            raise Unfit("its trigger counts rows")
         if not select.group and not aggregates_in(select, self.owner):
-            raise _Unfit("it has no aggregate")
+            raise Unfit("it has no aggregate")
         if not select.group_plain or select.distinct or select.lateral or select.tail or select.subqueries:
-            raise _Unfit("grouping sets, DISTINCT, LATERAL VIEW, QUALIFY and subqueries in it are computed over rows")
+            raise Unfit("grouping sets, DISTINCT, LATERAL VIEW, QUALIFY and subqueries in it are computed over rows")
         found = stream_and_tables(select, self.binder)
         if isinstance(found, str):
-            raise _Unfit(found)
+            raise Unfit(found)
         if any(each.reshaped for each in select.relations) or self.stream.alias_columns:
-            raise _Unfit("the rows of its FROM clause are given another shape")
+            raise Unfit("the rows of its FROM clause are given another shape")
         if window is not None and (not window.by_row or needs_numbers(window)):
-            raise _Unfit("its windows depend on other rows than a row's own")
+            raise Unfit("its windows depend on other rows than a row's own")
 
     # ---- names
 
@@ -240,20 +240,20 @@ class _Join:
                     return index, parts[1]
         owners = [index for index, columns in enumerate(self.columns) if parts[0] in columns]
         if not owners and len(parts) > 1:
-            raise _Unfit("it reads columns of the query around it")
+            raise Unfit("it reads columns of the query around it")
         if not owners and any((each.exposed or "").lower() == parts[0] for each in self.select.relations):
-            raise _Unfit("it reads whole rows of a relation")
+            raise Unfit("it reads whole rows of a relation")
         if not owners:
             return None
         # A name that several have is joined by (USING), or the only one that is left (LEFT SEMI JOIN).
         return self.home if self.home in owners else owners[0], parts[0]
 
-    def _stream_columns(self, tokens: Sequence[Token]) -> list[str]:
+    def stream_columns(self, tokens: Sequence[Token]) -> list[str]:
         """The columns of the stream in an expression."""
         places = [self._place(chain) for chain in chains(tokens)]
         return [self.columns[self.home][place[1]] for place in places if place is not None and place[0] == self.home]
 
-    def _is_below(self, tokens: Sequence[Token]) -> bool:
+    def is_below(self, tokens: Sequence[Token]) -> bool:
         """Whether an expression reads nothing but the stream."""
         if any(clock_calls(tokens)):
             return False
@@ -262,13 +262,13 @@ class _Join:
 
     def _need(self, tokens: Sequence[Token]) -> None:
         """Have the columns of the stream in an expression among those that key the partials."""
-        self.below.columns.update(dict.fromkeys(self._stream_columns(tokens)))
+        self.below.columns.update(dict.fromkeys(self.stream_columns(tokens)))
 
     def _compute(self, tokens: tuple[Token, ...]) -> bool:
         """Have an expression over the stream computed below, if it is one; a column is itself."""
-        own = self._stream_columns(tokens)
+        own = self.stream_columns(tokens)
         named = list(chains(tokens))
-        if not own or not self._is_below(tokens) or (len(named) == 1 and named[0].span == span_of(tokens)):
+        if not own or not self.is_below(tokens) or (len(named) == 1 and named[0].span == span_of(tokens)):
             return False
         if not any(_same(tokens, known) for known, _ in self.below.computed):
             self.below.computed.append((tokens, quote_name(f"{self.prefix}k{len(self.below.computed)}")))
@@ -291,15 +291,15 @@ class _Join:
                     {self.columns[self.home][name]: None for name in self.using if name in self.columns[self.home]}
                 )
             elif tokens:
-                for piece in _pieces(tokens[1:]):
+                for piece in pieces_of(tokens[1:]):
                     self._stays(piece)
         where = self.select.where
         if where is None:
             return
         assert self.select.from_span is not None
-        pieces = _pieces(where.tokens)
-        down = [piece for piece in pieces if self._is_below(piece)]
-        up = [piece for piece in pieces if not self._is_below(piece)]
+        pieces = pieces_of(where.tokens)
+        down = [piece for piece in pieces if self.is_below(piece)]
+        up = [piece for piece in pieces if not self.is_below(piece)]
         self.below.where = [f"({span_of(piece).of(self.text)})" for piece in down]
         if not up:
             self.changes.append(Edit(Span(self.select.from_span.end, where.span.end), ""))
@@ -312,7 +312,7 @@ class _Join:
     def _stays(self, tokens: tuple[Token, ...]) -> None:
         """A condition above the partials: its parts over the stream become keys."""
         sides = _sides(tokens) or [tokens]
-        for side in [tokens] if self._is_below(tokens) else sides:
+        for side in [tokens] if self.is_below(tokens) else sides:
             if self._compute(side):
                 self._replace(side)
             else:
@@ -352,7 +352,7 @@ class _Join:
                 if place is None or place[0] != self.home or place[1] in keys:
                     continue
                 if len(chain.parts) > 1 or chain.parts[0].lower() not in aliases:
-                    raise _Unfit(f"{chain.span.of(self.text)} is not what it groups by")
+                    raise Unfit(f"{chain.span.of(self.text)} is not what it groups by")
 
     # ---- aggregates
 
@@ -370,26 +370,26 @@ class _Join:
         for name in self.below.columns:
             kind = next((each.type for each in self._stream_fields() if each.name == name), "")
             if _NO_KEY.search(kind):
-                raise _Unfit(f"{name} is of type {kind.upper()}, which rows cannot be grouped by")
+                raise Unfit(f"{name} is of type {kind.upper()}, which rows cannot be grouped by")
 
     def _call(self, call: Call, types: list[str]) -> str | None:
         """An aggregate over partials and tables; None where its text stays as it is."""
         written = call.span.of(self.text)
-        below = [piece for piece in _pieces(call.condition or ()) if self._is_below(piece)]
-        above = [piece for piece in _pieces(call.condition or ()) if not self._is_below(piece)]
+        below = [piece for piece in pieces_of(call.condition or ()) if self.is_below(piece)]
+        above = [piece for piece in pieces_of(call.condition or ()) if not self.is_below(piece)]
         arguments = [span_of(argument).of(self.text) for argument in call.arguments]
-        one_sided = all(self._is_below(argument) for argument in call.arguments)
+        one_sided = all(self.is_below(argument) for argument in call.arguments)
         aggregate = aggregates.find(call.name, distinct=call.distinct, argument_types=types)
         if aggregate is not None and not aggregate.raised:
             aggregate = None
         if call.distinct or (call.name in _OF_SETS and (aggregate is None or not one_sided)):
             if call.order:
-                raise _Unfit(f"{written} cannot be merged from partials")
+                raise Unfit(f"{written} cannot be merged from partials")
             for tokens in (*call.arguments, call.condition or ()):
                 self._need(tokens)
             return None
         if aggregate is None:
-            raise _Unfit(f"{written} cannot be merged from partials")
+            raise Unfit(f"{written} cannot be merged from partials")
         asked = " AND ".join(f"({span_of(piece).of(self.text)})" for piece in below) or None
         condition = " AND ".join(f"({span_of(piece).of(self.text)})" for piece in above) or None
         for piece in above:
@@ -406,15 +406,15 @@ class _Join:
         weight = self._partial("count(*)" if asked is None else f"count(*) FILTER (WHERE {asked})")
         text = weighted(aggregate, arguments, types, weight, condition)
         if text is None:
-            raise _Unfit(f"{written} cannot be computed from rows with weights")
+            raise Unfit(f"{written} cannot be computed from rows with weights")
         return text
 
     def _factored(self, tokens: tuple[Token, ...], type: str, asked: str | None) -> str | None:
         """x * y, with x of the stream and y of a table, as sum(x) * y; None where that is not the same to the digit."""
         factors = _factors(tokens)
-        own = [each for each in factors if self._stream_columns(each)]
-        others = [each for each in factors if not self._stream_columns(each)]
-        if not own or not others or not all(map(self._is_below, own)):
+        own = [each for each in factors if self.stream_columns(each)]
+        others = [each for each in factors if not self.stream_columns(each)]
+        if not own or not others or not all(map(self.is_below, own)):
             return None
         one, other = (" * ".join(span_of(each).of(self.text) for each in side) for side in (own, others))
         filtered = "" if asked is None else f" FILTER (WHERE {asked})"
@@ -486,7 +486,7 @@ def _factors(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
     return found
 
 
-def _pieces(tokens: Sequence[Token]) -> list[tuple[Token, ...]]:
+def pieces_of(tokens: Sequence[Token]) -> list[tuple[Token, ...]]:
     """The conditions that must all hold."""
     if not tokens:
         return []

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from anabranch.duck import quoted
+from anabranch.plan.above import Choice, choose
 from anabranch.plan.bind import Binder, Bound, refuse
 from anabranch.plan.blocks import (
     STREAM,
@@ -24,6 +25,7 @@ from anabranch.plan.blocks import (
 from anabranch.plan.catalog import (
     ROW_NUM,
     WINDOW_COLUMNS,
+    Above,
     BlockUse,
     Catalog,
     Field,
@@ -72,6 +74,7 @@ class Surroundings:
     loads: Loads  # what the last run brought to a stream or a pane table
     #: The first run and row of a stream that a new view can see, where it does not start at the beginning.
     begins: Callable[[Stream], tuple[int, int] | None] = lambda _: None
+    settles: bool = False  # whether partials that are had from others become a view's own where it needs that
 
     def kept_since(self, stream: Stream) -> int:
         """From which run on a stream that starts to keep its rows has them: all that can be read again are there."""
@@ -121,7 +124,7 @@ def plan_view(
     """Plan a continuous query whose batch form Spark's analyser has accepted, giving `fields`."""
     binder = Binder(text, catalog, query)
     emit = "close" if query.emission is not None else "read"
-    planner = Placer(catalog, world)
+    planner = Placer(catalog, world, world.settles or emit != "read")
     stateless = _stateless(query, binder)
     if stateless is not None:
         rows = planner.rows_table(stateless, text, query, binder, fields)
@@ -140,7 +143,8 @@ def plan_view(
         if isinstance(found, str):
             reasons.append(found)
             continue
-        placed = planner.place(found, f"@p:{len(blocks)}")
+        choice = choose(found, binder, world.analyze, world.loads) if emit == "read" else None
+        placed = planner.place(found, f"@p:{len(blocks)}", choice)
         blocks.append((found, placed))
         edits += read_edits(found, text, quote_name(placed.use.placeholder), placed.finals, placed.use.presence)
     bound = Binder(text, catalog, query).bind(extra=edits)
@@ -247,21 +251,63 @@ class Placed:
 
 
 class Placer:
-    """Places blocks on pane tables, old or new."""
+    """Places blocks on pane tables, old or new. With `settles`, one that has its partials from another gets files
+    of its own where that is needed."""
 
-    def __init__(self, catalog: Catalog, world: Surroundings) -> None:
+    def __init__(self, catalog: Catalog, world: Surroundings, settles: bool = True) -> None:
         self.catalog = catalog
         self.world = world
+        self.settles = settles
         self.panes: dict[str, Panes] = {}
         self._new_columns: dict[str, list[str]] = {}
 
     def filled(self) -> dict[str, tuple[str, ...]]:
-        return {id: tuple(names) for id, names in self._new_columns.items() if names}
+        own = {id: names for id, names in self._new_columns.items() if self.panes[id].above is None}
+        return {id: tuple(names) for id, names in own.items() if names}
 
-    def place(self, block: Block, placeholder: str) -> Placed:
-        since = self.world.first_run(block.stream)
+    def place(self, block: Block, placeholder: str, choice: Choice | None = None) -> Placed:
+        """Place a block; `choice` says whether a join with static tables may stand above partials of its stream."""
+        choice = choice or Choice()
         statics_at = {id: self.world.table_at(id) for id in block.statics.values()}
-        panes = self._shared(block, statics_at) or self._new(block, statics_at)
+        there = self._shared(block, statics_at, forced=choice.forced)
+        base, words = self._base(choice) if there is None else (None, "")
+        above = None
+        if base is not None and choice.above is not None:
+            above = replace(choice.above, panes=base.use.panes)
+        if there is None:
+            there = self._without_runs(block, statics_at, above) or self._new(block, statics_at, above)
+        placed = self._placed(block, placeholder, there)
+        if not block.statics:
+            return placed
+        panes = self.panes[placed.use.panes]
+        if base is not None and choice.block is not None and panes.above is not None:
+            columns = {placed.use.presence: base.use.presence}
+            for own, other in zip(block.calls, choice.block.calls, strict=True):
+                theirs = base.columns[other.call.key]
+                columns |= {name: theirs[suffix] for suffix, name in placed.columns[own.call.key].items()}
+            above = replace(panes.above, columns={**panes.above.columns, **columns})
+            self.panes[panes.id] = replace(panes, above=above)
+        elif not words and choice.block is not None:
+            words = "partials of the join are there already"
+        return replace(placed, use=replace(placed.use, joined=words))
+
+    def _base(self, choice: Choice) -> tuple[Placed | None, str]:
+        """The partials of the stream alone, where a join is to stand above them; and what there is to say of that."""
+        if choice.block is None:
+            return None, choice.costs
+        there = self._shared(choice.block, {})
+        known = self.catalog.objects.get(there.id) if there is not None else None
+        kept = isinstance(known, Panes) and bool({None, choice.block.condition} & set(known.conditions))
+        if choice.costs and not (kept and choice.safe):
+            return None, choice.costs
+        words = "the query says JOIN_ABOVE" if choice.forced else choice.reason
+        if choice.costs:
+            words = "partials of the stream alone are there already, so that a run need not read the table"
+        return self._placed(choice.block, "", there or self._new(choice.block, {}, None)), words
+
+    def _placed(self, block: Block, placeholder: str, panes: Panes) -> Placed:
+        """A block on a pane table, with the columns that it needs."""
+        since = self.world.first_run(block.stream)
         # Where windows end is for all rows to say, those among them that do not count too.
         wanted = block.condition if block.bins is None else None
         conditions = tuple(dict.fromkeys((*panes.conditions, wanted)))
@@ -322,22 +368,56 @@ class Placer:
         known = {panes.id: panes for panes in self.catalog.of(Panes)}
         return list({**known, **self.panes}.values())
 
-    def _shared(self, block: Block, statics_at: Mapping[str, tuple[int, int]]) -> Panes | None:
+    def _shared(self, block: Block, statics_at: Mapping[str, tuple[int, int]], *, forced: bool = False) -> Panes | None:
+        """A pane table that runs add to and that a block can live on; `forced`: only one that did without runs once."""
         for panes in self._candidates():
-            same = panes.signature == block.signature and (panes.time is None) == (block.time is None)
-            # A table that did not change since is the same table, whatever the version.
-            contents = {id: own for id, (_, own) in panes.statics_at.items()}
-            if not same or contents != {id: own for id, (_, own) in statics_at.items()}:
-                continue
-            if block.windows is None or block.spans or fits(block.windows, panes.grain, panes.origin):
-                return panes
-            if panes.id not in self.panes and self.world.has_files(panes.id):
-                continue
-            grain = gcd(panes.grain, block.windows.grain, block.windows.origin - panes.origin)
-            return replace(panes, grain=grain, origin=panes.origin % grain)
+            if panes.above is None and (panes.settled or not forced):
+                found = self._fitting(panes, block, statics_at)
+                if found is not None and (not found.refreshed or self._has_all(found, block)):
+                    return found
         return None
 
-    def _new(self, block: Block, statics_at: Mapping[str, tuple[int, int]]) -> Panes:
+    def _has_all(self, panes: Panes, block: Block) -> bool:
+        """Whether a pane table has all that a block needs, for a view that goes on with it: what would be filled in of
+        rows of the past would have met other static tables than they have. A new view starts with the tables as they
+        are."""
+        if not self.settles:
+            return False
+        trial = Placer(self.catalog, self.world)
+        trial._placed(block, "", panes)
+        return not trial.filled()
+
+    def _without_runs(
+        self, block: Block, statics_at: Mapping[str, tuple[int, int]], above: Above | None
+    ) -> Panes | None:
+        """A pane table that has its partials from another, in the way of `above`; where the block needs one that runs
+        add to, one that is made that."""
+        for panes in self._candidates():
+            found = self._fitting(panes, block, statics_at) if panes.above is not None else None
+            if found is None or found.above is None:
+                continue
+            if above is not None and found.above.alike(above):
+                return found
+            if above is None and self.settles:
+                return replace(found, above=None, settled=True)
+        return None
+
+    def _fitting(self, panes: Panes, block: Block, statics_at: Mapping[str, tuple[int, int]]) -> Panes | None:
+        """A pane table as a block can live on it, if it can."""
+        same = panes.signature == block.signature and (panes.time is None) == (block.time is None)
+        # A table that did not change since is the same table, whatever the version.
+        contents = {id: own for id, (_, own) in panes.statics_at.items()}
+        if not same or contents != {id: own for id, (_, own) in statics_at.items()}:
+            return None
+        if block.windows is None or block.spans or fits(block.windows, panes.grain, panes.origin):
+            return panes
+        files = panes.above.panes if panes.above is not None else panes.id
+        if panes.id not in self.panes and self.world.has_files(files):
+            return None
+        grain = gcd(panes.grain, block.windows.grain, block.windows.origin - panes.origin)
+        return replace(panes, grain=grain, origin=panes.origin % grain)
+
+    def _new(self, block: Block, statics_at: Mapping[str, tuple[int, int]], above: Above | None) -> Panes:
         by = "_".join(_slug(key.name) for key in block.row_keys) or "all"
         windows = block.windows
         grain, origin = (windows.grain, windows.origin % windows.grain) if windows is not None else (0, 0)
@@ -362,6 +442,7 @@ class Placer:
             statics_at,
             spans.size if spans is not None else 0,
             block.bins is not None,
+            above,
         )
 
     def _column(
@@ -382,7 +463,9 @@ class Placer:
                 return column.name, panes
         taken = {column.name for column in panes.columns} | {key.name.lower() for key in panes.keys}
         name = wanted
-        while name in taken or name in WINDOW_COLUMNS:
+        # Of a column that nobody needs any more files still have the values: its name is not given again.
+        gone = panes.made > len(panes.columns)
+        while name in taken or name in WINDOW_COLUMNS or (gone and name == wanted):
             name = f"{wanted}_{panes.made}"
             panes = replace(panes, made=panes.made + 1)
         schemas = {"@stream": block.rows}

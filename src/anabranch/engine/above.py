@@ -1,0 +1,104 @@
+"""Partials of a join with static tables, from the partials of its stream alone: read, or settled into files.
+
+A pane table with `above` has no files. Whoever reads it gets what this module makes of the table that its partials are
+had from; when that is to end, the same is written to its files, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anabranch.algebra.windows import Engine
+from anabranch.duck import quoted, timestamp
+from anabranch.engine.core import Core
+from anabranch.engine.places import place_sql
+from anabranch.engine.tables import PANE, pane_fields
+from anabranch.engine.writing import write_frame
+from anabranch.ledger import DataFile, Snapshot
+from anabranch.plan.blocks import STREAM
+from anabranch.plan.catalog import Catalog, Panes, Table
+from anabranch.plan.local import local_text
+from anabranch.plan.views import duckdb_type
+from anabranch.sql.lexer import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def frame(core: Core, catalog: Catalog, panes: Panes, snapshot: Snapshot) -> DataFrame:
+    """The partials of a pane table that has them from another, by Spark."""
+    assert panes.above is not None
+    base = catalog.panes(panes.above.panes)
+    relations = {"@stream": core.table_frame(base.id, pane_fields(base), snapshot)}
+    for placeholder, table in _tables(catalog, panes).items():
+        relations[placeholder] = core.static_frame(table.id, table.fields, panes.statics_at[table.id])
+    return core.frames.sql(_text(panes, "spark") or "", relations)
+
+
+def local_relation(panes: Panes, base: str, tables: Mapping[str, str]) -> str | None:
+    """The same as a relation of DuckDB's, over one of the other table's partials and those of tables by placeholder.
+
+    None if that does not mean the same there.
+    """
+    if not all(column.duckdb for column in panes.columns):
+        return None
+    text = _text(panes, "duckdb", {"@stream": base, **tables})
+    return f"({text})" if text is not None else None
+
+
+def settle(core: Core, catalog: Catalog, panes: Panes, snapshot: Snapshot, staged: list[Path]) -> tuple[DataFile, ...]:
+    """The files of a pane table that is to have its partials from another no longer."""
+    time = PANE if panes.time is not None else None
+    names = [quote_name(field.name) for field in pane_fields(panes)]
+    made = frame(core, catalog, panes, snapshot).select(*names)
+    return write_frame(core.ledger, panes.id, made, small=False, time=time, staged=staged)
+
+
+def _tables(catalog: Catalog, panes: Panes) -> dict[str, Table]:
+    """The static tables of a pane table, by placeholder."""
+    found = {}
+    for placeholder, id in panes.statics.items():
+        table = catalog[id]
+        assert isinstance(table, Table)
+        found[placeholder] = table
+    return found
+
+
+def _text(panes: Panes, engine: Engine, relations: Mapping[str, str] | None = None) -> str | None:
+    """The partials as a query. For DuckDB over `relations`, and None if it does not mean the same there."""
+    above, spark = panes.above, engine == "spark"
+    assert above is not None
+    quote = quote_name if spark else quoted
+    row = quote(above.exposed)
+
+    def said(text: str) -> str | None:
+        return text if spark else local_text(text, (relations or {}).get)
+
+    inside = [f"{quote(key)} AS {quote(name)}" for name, key in above.names.items()]
+    inside += [f"{quote(key)} AS {quote(f'__k{index}')}" for index, key in enumerate(above.places)]
+    inside += [f"{PANE} AS __pane"] if panes.time is not None else []
+    inside += [f"{quote(above.columns[column.name])} AS __p{index}" for index, column in enumerate(panes.columns)]
+    rows = f"(SELECT {', '.join(inside)} FROM {STREAM if spark else (relations or {})['@stream']})"
+    if spark:
+        source: str | None = above.from_text.replace(STREAM, rows)
+    else:
+        source = local_text(above.from_text, {**(relations or {}), "@stream": rows}.get)
+    keys = [said(above.keys[key.name]) for key in panes.keys]
+    where = said(above.where) if above.where is not None else "true"
+    if source is None or where is None or None in keys:
+        return None
+    items = [f"{text} AS {quote(key.name)}" for key, text in zip(panes.keys, keys, strict=True)]
+    groups = [f"({text})" for text in keys]
+    if panes.time is not None:
+        micros = "unix_micros" if spark else "epoch_us"
+        start = place_sql(panes, f"{micros}({row}.__pane)", engine)[0]
+        groups.append(f"({start})")
+        items.append(f"{f'timestamp_micros({start})' if spark else timestamp(start)} AS {PANE}")
+    for index, column in enumerate(panes.columns):
+        part = f"{row}.__p{index}"
+        reduced = column.reduce.format(c=part) if spark else column.reduce_in_duckdb(part)
+        items.append(f"CAST({reduced} AS {column.type if spark else duckdb_type(column.type)}) AS {quote(column.name)}")
+    tail = f" GROUP BY {', '.join(groups)}" if groups else " HAVING count(*) > 0"
+    return f"SELECT {', '.join(items)} FROM {source} WHERE {where}{tail}"
