@@ -210,6 +210,7 @@ def test_a_view_that_starts_now_counts_what_comes_from_then_on(home: Harness) ->
     [
         ("SELECT k, count(*) AS n FROM a NATURAL JOIN b GROUP BY k", "a NATURAL JOIN"),
         ("SELECT k, count(*) AS n FROM a WHERE v > (SELECT max(v) FROM b) GROUP BY k", "a subquery in an expression"),
+        ("SELECT k, count(*) AS n FROM a WHERE v > (SELECT min(v) FROM a) GROUP BY k", "a subquery in an expression"),
         ("SELECT s, count(*) AS n FROM d LEFT JOIN b ON d.id = b.id GROUP BY s", "the name s, which may be a word"),
         ("SELECT p, count(*) AS n FROM a AS x(o, p, q) LEFT JOIN b ON o = b.id GROUP BY p", "other names for the col"),
     ],

@@ -73,9 +73,7 @@ def plan(
 def _check_counted(text: str, query: Query, planned: Planned, counted: Counted) -> None:
     """Refuse to count records that have no order. What waits to be shown has none either, and is counted run by run."""
     views = [each for each in (planned.view, *planned.objects) if isinstance(each, View) and each.triggers]
-    # Rows of one stream are in their order; what a condition asks of another one is not.
-    ordered = [each for each in views if each.counted and set(each.inputs) <= {each.counted}]
-    if counted.waits or all(each in ordered or ((each.triggers or {})["counting"] or 1) == 1 for each in views):
+    if counted.waits or all(each.counted or ((each.triggers or {})["counting"] or 1) == 1 for each in views):
         return
     emissions = [each for each in query.emissions() if (each.counting or 1) > 1]
     raise refuse(
