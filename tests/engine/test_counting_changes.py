@@ -209,6 +209,7 @@ def test_a_view_that_starts_now_counts_what_comes_from_then_on(home: Harness) ->
     ("query", "reason"),
     [
         ("SELECT k, count(*) AS n FROM a NATURAL JOIN b GROUP BY k", "a NATURAL JOIN"),
+        ("SELECT k, count(*) AS n FROM a LATERAL VIEW explode(array(v, id)) t AS x GROUP BY k", "into a query inside"),
         ("SELECT k, count(*) AS n FROM a WHERE v > (SELECT max(v) FROM b) GROUP BY k", "a subquery in an expression"),
         ("SELECT k, count(*) AS n FROM a WHERE v > (SELECT min(v) FROM a) GROUP BY k", "a subquery in an expression"),
         ("SELECT s, count(*) AS n FROM d LEFT JOIN b ON d.id = b.id GROUP BY s", "the name s, which may be a word"),
@@ -219,3 +220,15 @@ def test_what_cannot_be_counted_is_named(home: Harness, query: str, reason: str)
     home.sql(f"{STREAMS} CREATE STREAM d (id INT, s STRING)")
     with pytest.raises(AnabranchError, match=reason):
         home.sql(f"CREATE VIEW v AS {query} TRIGGER COUNTING 3")
+
+
+def test_several_rows_that_are_made_of_one_are_counted_one_by_one(home: Harness) -> None:
+    made = "SELECT k, x FROM s LATERAL VIEW explode(xs) t AS x"
+    home.sql(
+        "CREATE STREAM s (k STRING, xs ARRAY<INT>); CREATE VIEW v AS"
+        f" SELECT k, count(*) AS n, sum(x) AS x FROM ({made}) GROUP BY k TRIGGER COUNTING 2"
+    )
+    home.sql("INSERT INTO s VALUES ('p', array(4, 2, 1)), ('q', array(7))")
+    assert home.table("v") == [("p", 2, 3)]
+    home.sql("INSERT INTO s VALUES ('p', array(8)), ('q', array(8, 9))")
+    assert home.table("v") == [("p", 4, 15), ("q", 2, 15)]

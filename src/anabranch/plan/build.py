@@ -523,8 +523,8 @@ class Build:
         names = [field.name for field in known.fields] if isinstance(known, View) else []
         history = self.tree.history if isinstance(known, View) and not parts_of(names) else None
         ordered = isinstance(known, Stream) or parts_of(names) or history is not None
-        # What a condition asks of a stream makes rows come and go that are in no order.
-        asks = any(self.tree.reads_live(inner, self.ctes) for inner in select.subqueries)
+        # What a condition asks of a stream makes rows come and go that are in no order; nor are those made of one row.
+        asks = any(self.tree.reads_live(inner, self.ctes) for inner in select.subqueries) or select.lateral
         if not ordered or asks or not (select.group or keying.kind == "whole"):
             return
         self.counted = self._live_placeholder(live[0].relation)

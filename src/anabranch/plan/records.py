@@ -163,7 +163,7 @@ class _Counting:
         if not (select.group or aggregates_in(select, owner) or limited(owner)):
             raise Unfit("it has neither groups nor aggregates")
         for there, what in (
-            (select.lateral, "LATERAL VIEW"),
+            (select.lateral, "LATERAL VIEW, which belongs into a query inside"),
             (select.tail, "QUALIFY, WINDOW or SORT BY"),
             (select.subqueries, "a subquery in an expression"),
             (any(item.star for item in select.items), "* beside aggregates"),
