@@ -21,7 +21,7 @@ from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import Analyze, aggregates_in
 from anabranch.plan.catalog import CAME, Catalog, Field, Stream, Table
 from anabranch.plan.grouped import Groups, depends_on_order
-from anabranch.plan.inside import Body, columns_of, using
+from anabranch.plan.inside import Body, check_plain, columns_of, using
 from anabranch.plan.intervals import (
     BEFORE,
     FROM,
@@ -45,7 +45,6 @@ from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, span_of
 from anabranch.plan.sides import Rows, Side
 from anabranch.plan.ties import Places, break_ties
-from anabranch.plan.windows import needs_numbers
 from anabranch.plan.winners import event_times
 from anabranch.sql.calls import chains, clock_calls, generators, volatile_calls
 from anabranch.sql.lexer import Span, quote_name, tokenize
@@ -178,11 +177,8 @@ class _Histories:
                 raise Unfit("a function of the clock")
             if any(volatile_calls(tokens)):
                 raise Unfit("a function of chance")
-        for relation in select.relations:
-            if "NATURAL" in relation.join:
-                raise Unfit("a NATURAL JOIN")
-            if relation.lateral:
-                raise Unfit("a LATERAL subquery")
+        if any(relation.lateral for relation in select.relations):
+            raise Unfit("a LATERAL subquery")
 
     def _shown(self, select: Select, rows: Rows | None = None) -> Iterator[tuple[str, str]]:
         """The expressions of a SELECT list, * spelled out, and the names that they have."""
@@ -354,7 +350,7 @@ class _Histories:
 
     def _relation(self, relation: Relation, name: str) -> History:
         """The history of a stream or a subquery, behind its window function if there is one."""
-        self._check_plain(relation)
+        check_plain(relation)
         text = relation.span.of(self.text)
         if relation.subquery is not None:
             found = self.of(relation.subquery)
@@ -377,29 +373,14 @@ class _Histories:
 
     def _stream(self, relation: Relation, name: str, items: Sequence[tuple[str, str]], where: str = "") -> History:
         """The rows of a stream, with some columns or others: the place of a row is asked for in the same SELECT."""
-        self._check_plain(relation)
+        check_plain(relation)
         source = f"FROM {relation.span.of(self.text)} AS {name}{where}"
         text = f"SELECT {_listed(items)}, {name}.{CAME} AS {FROM}, {OPEN} AS {TO} {source}"
         return History(text, _apart([column for _, column in items]), appends=True, tidy=True)
 
-    def _check_plain(self, relation: Relation) -> None:
-        if relation.version is not None or relation.provisional or relation.current:
-            raise Unfit("a relation as of a version")
-        if relation.reshaped:
-            raise Unfit("PIVOT, UNPIVOT or TABLESAMPLE")
-        if relation.alias_columns:
-            raise Unfit("other names for the columns of a relation")
-        window = relation.window
-        if window is not None and (
-            not window.by_row or needs_numbers(window) or window.pairs != "none" or window.block
-        ):
-            raise Unfit("windows that depend on other rows than a row's own")
-
     def _check_static(self, relation: Relation) -> None:
         """What is static is always there, and its text stays as it is."""
-        self._check_plain(relation)
-        if relation.refreshable is not None:
-            raise Unfit("a REFRESHABLE table")
+        check_plain(relation)
         for each in [relation] if relation.subquery is None else relation.subquery.relations():
             if each.subquery is not None:
                 continue

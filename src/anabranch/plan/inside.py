@@ -19,7 +19,7 @@ from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import aggregates_in
 from anabranch.plan.catalog import WINDOW_COLUMNS
 from anabranch.plan.scope import Unfit, span_of
-from anabranch.plan.windows import ID
+from anabranch.plan.windows import ID, needs_numbers
 from anabranch.plan.winners import LISTS, event_times, picked
 from anabranch.sql.calls import chains
 from anabranch.sql.columns import names_in, of_the_language
@@ -45,6 +45,22 @@ def relations_under(body: Body) -> Iterator[Relation]:
             yield relation
             if relation.subquery is not None:
                 yield from relations_under(relation.subquery)
+
+
+def check_plain(relation: Relation) -> None:
+    """Refuse relations whose rows are others than those of the stream, table or query that they name."""
+    for there, what in (
+        (relation.alias_columns, "other names for the columns of a relation"),
+        (relation.reshaped, "PIVOT, UNPIVOT or TABLESAMPLE"),
+        (relation.refreshable, "a REFRESHABLE table"),
+        (relation.current or relation.version is not None or relation.provisional, "a relation as of a version"),
+        ("NATURAL" in relation.join, "a NATURAL JOIN"),
+    ):
+        if there:
+            raise Unfit(what)
+    window = relation.window
+    if window is not None and (not window.by_row or needs_numbers(window) or window.pairs != "none" or window.block):
+        raise Unfit("windows that depend on other rows than a row's own")
 
 
 def using(relations: Sequence[Relation]) -> set[str]:

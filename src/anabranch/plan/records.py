@@ -27,13 +27,12 @@ from anabranch.plan.blocks import Analyze, aggregates_in
 from anabranch.plan.catalog import ORDERED, ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Rows, Stream, Table, View
 from anabranch.plan.flat import read_names, without_unread
 from anabranch.plan.histories import history
-from anabranch.plan.inside import Body, Inside, columns_of, qualified, relations_under, using
+from anabranch.plan.inside import Body, Inside, check_plain, columns_of, qualified, relations_under, using
 from anabranch.plan.keys import INNER, limited
 from anabranch.plan.parts import PART
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, shown_types
 from anabranch.plan.subqueries import without_subqueries
-from anabranch.plan.windows import needs_numbers
 from anabranch.sql.calls import aggregate_calls, clock_calls, generators
 from anabranch.sql.cursor import MAX_QUERIES
 from anabranch.sql.lexer import Span, quote_name, tokenize
@@ -188,6 +187,8 @@ class _Counting:
         streams = {each: reference.target for each, reference in bound.references.items()}
         if any(not each.startswith(ORDERED) for each in streams):
             raise Unfit("a static table beside rows that come and go")
+        fields = {each: self.catalog.stream(id).seen_as(each) for each, id in streams.items()}
+        self.analyze(bound.text.text, fields)  # Spark must take it
         return Told(bound.text.text, streams)
 
     # ---- names of queries
@@ -196,7 +197,7 @@ class _Counting:
         """The queries behind the names of common table expressions and views, in their places."""
         binder = self.binder
         for relation in relations_under(select):
-            _check_plain(relation)
+            check_plain(relation)
             if relation.kind != "name" or relation.name is None:
                 continue
             reference = binder.resolve(relation)
@@ -257,21 +258,6 @@ def _in_several_windows(select: Select) -> bool:
     return relation.window is not None and relation.window.kind != "tumble" and not grouped & set(WINDOW_COLUMNS)
 
 
-def _check_plain(relation: Relation) -> None:
-    for there, what in (
-        (relation.alias_columns, "other names for the columns of a relation"),
-        (relation.reshaped, "PIVOT, UNPIVOT or TABLESAMPLE"),
-        (relation.refreshable, "a REFRESHABLE table"),
-        (relation.current or relation.version is not None or relation.provisional, "a relation as of a version"),
-        ("NATURAL" in relation.join, "a NATURAL JOIN"),
-    ):
-        if there:
-            raise Unfit(what)
-    window = relation.window
-    if window is not None and (not window.by_row or needs_numbers(window) or window.pairs != "none" or window.block):
-        raise Unfit("windows that depend on other rows than a row's own")
-
-
 class _Parts:
     """What adds the numbers of rows to the queries that records come from."""
 
@@ -328,7 +314,7 @@ class _Parts:
         return found
 
     def _of_relation(self, relation: Relation) -> list[str]:
-        _check_plain(relation)
+        check_plain(relation)
         if relation.subquery is not None:
             return self._found(relation.subquery)
         reference = self.binder.resolve(relation)
