@@ -59,8 +59,10 @@ def check_plain(relation: Relation) -> None:
         if there:
             raise Unfit(what)
     window = relation.window
-    if window is not None and (not window.by_row or needs_numbers(window) or window.pairs != "none" or window.block):
-        raise Unfit("windows that depend on other rows than a row's own")
+    if window is not None and (needs_numbers(window) or window.pairs != "none" or window.block):
+        raise Unfit("windows that are told by the order of arrival")
+    if window is not None and not window.by_row and (window.kind != "session" or window.own is not None):
+        raise Unfit("windows that depend on other rows around")
 
 
 def using(relations: Sequence[Relation]) -> set[str]:

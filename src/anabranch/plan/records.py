@@ -315,6 +315,8 @@ class _Parts:
 
     def _of_relation(self, relation: Relation) -> list[str]:
         check_plain(relation)
+        if relation.window is not None and not relation.window.by_row:
+            raise Unfit
         if relation.subquery is not None:
             return self._found(relation.subquery)
         reference = self.binder.resolve(relation)
