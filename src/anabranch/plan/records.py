@@ -243,12 +243,13 @@ class _Counting:
             text, query = without_subqueries(text, query, self.catalog, self.analyze)
         taken = self.query.cte_names()
         names = {each.name.last.lower() for each in query.relations() if each.name is not None}
-        if query.ctes or query.order is not None:
-            raise Unfit(f"view {view.name} has {'common table expressions' if query.ctes else 'ORDER BY or LIMIT'}")
+        if query.ctes:
+            raise Unfit(f"view {view.name} has common table expressions")
         if names & taken:
             raise Unfit(f"view {view.name} reads {min(names & taken)}, which is a common table expression here")
         self.included.append(view.id)
-        return query.body.span.of(text)
+        end = query.order.end if query.order is not None and limited(query) else query.body.span.end
+        return text[query.body.span.start : end]
 
 
 def _in_several_windows(select: Select) -> bool:
