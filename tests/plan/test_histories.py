@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 S = (Field("id", "int"), Field("k", "string"), Field("v", "int"), Field("ts", "timestamp"))
 T = (Field("id", "int"), Field("label", "string"))
-TYPES = "id INT, k STRING, v INT, ts TIMESTAMP, _came BIGINT"
+TYPES = "id INT, k STRING, v INT, ts TIMESTAMP, _came BIGINT, _row_num BIGINT, _arrival_ts TIMESTAMP"
 
 
 def _stream(name: str) -> Stream:
@@ -178,6 +178,13 @@ ORDERED = [
 
 #: Queries that DuckDB says in other words.
 OTHERS = {
+    "SELECT count(k) AS n, sum(v) AS s FROM TUMBLE(a, DESCRIPTOR(row_num), 2 ROWS) GROUP BY window_start": (
+        "SELECT count(k) AS n, sum(v) AS s FROM (SELECT *, row_number() OVER () - 1 AS n FROM a) GROUP BY n // 2"
+    ),
+    "SELECT k, v, window_end AS e FROM SLIDING(a PARTITION BY k, DESCRIPTOR(row_num), 2 ROWS, 4 ROWS)": (
+        "SELECT k, v, unnest([n // 2 * 2 + 2, n // 2 * 2 + 4]) AS e FROM"
+        " (SELECT *, row_number() OVER (PARTITION BY k) - 1 AS n FROM a)"
+    ),
     "SELECT k, count(*) AS n FROM SESSION(a PARTITION BY k, ts, INTERVAL 5 SECONDS) GROUP BY k, window_start": (
         "SELECT k, count(*) AS n FROM (SELECT *, sum(b) OVER (PARTITION BY k ORDER BY ts RANGE UNBOUNDED PRECEDING)"
         " AS s FROM (SELECT *, CASE WHEN ts - lag(ts) OVER (PARTITION BY k ORDER BY ts) <= INTERVAL 5 SECONDS THEN 0"
@@ -225,7 +232,8 @@ def tables(spark: SparkSession) -> list[dict[str, list[tuple[Any, ...]]]]:
     found = [_rows(7), _rows(8, before=6)]
     for index, rows in enumerate(found):
         for name in "abc":
-            spark.createDataFrame(rows[name], TYPES).createOrReplaceTempView(f"histories_{index}_{name}")
+            numbered = [(*row, number, row[3]) for number, row in enumerate(rows[name])]
+            spark.createDataFrame(numbered, TYPES).createOrReplaceTempView(f"histories_{index}_{name}")
         spark.createDataFrame(LABELS, "id INT, label STRING").createOrReplaceTempView(f"histories_{index}_t")
     return found
 

@@ -188,10 +188,10 @@ class Binder:
                 raise self._error(relation, f"{found.name} is a {kind}: all of it is final", "only views wait")
             at = ":provisional"
         prefix = f"@{kind[0]}:"
-        if kind == "stream" and self._numbered(relation):
-            prefix = NUMBERED
-        elif kind == "stream" and self._selects(relation, CAME):
+        if kind == "stream" and self._selects(relation, CAME):
             prefix = ORDERED
+        elif kind == "stream" and self._numbered(relation):
+            prefix = NUMBERED
         return Reference(f"{prefix}{found.id}{at}", kind, found.id, relation.version, relation, relation.provisional)
 
     def _numbered(self, relation: Relation) -> bool:

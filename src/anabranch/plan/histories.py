@@ -21,7 +21,7 @@ from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import Analyze, aggregates_in
 from anabranch.plan.catalog import CAME, Catalog, Field, Stream, Table
 from anabranch.plan.grouped import Groups, depends_on_order
-from anabranch.plan.inside import Body, check_plain, columns_of, using
+from anabranch.plan.inside import Body, apart, check_plain, columns_of, using
 from anabranch.plan.intervals import (
     BEFORE,
     FROM,
@@ -416,7 +416,7 @@ class _Histories:
     def _relation(self, relation: Relation, name: str) -> History:
         """The history of a stream or a subquery, behind its window function if there is one."""
         check_plain(relation)
-        if relation.window is not None and not relation.window.by_row:
+        if not apart(relation.window):
             return self._sessions(relation, name)
         if relation.subquery is not None:
             found = self.of(relation.subquery)
@@ -459,7 +459,7 @@ class _Histories:
     def _is_plain(self, relation: Relation) -> bool:
         """Whether it is a stream each of whose rows is there by itself."""
         check_plain(relation)
-        return self._is_stream(relation) and (relation.window is None or relation.window.by_row)
+        return self._is_stream(relation) and apart(relation.window)
 
     def _stream(self, place: Span, name: str, items: Sequence[tuple[str, str]], where: str = "") -> History:
         """The rows of a stream, with some columns or others: the place of a row is asked for in the same SELECT."""

@@ -27,12 +27,13 @@ from anabranch.plan.blocks import Analyze, aggregates_in
 from anabranch.plan.catalog import ORDERED, ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Rows, Stream, Table, View
 from anabranch.plan.flat import read_names, without_unread
 from anabranch.plan.histories import history
-from anabranch.plan.inside import Body, Inside, check_plain, columns_of, qualified, relations_under, using
+from anabranch.plan.inside import Body, Inside, apart, check_plain, columns_of, qualified, relations_under, using
 from anabranch.plan.keys import INNER, limited
 from anabranch.plan.parts import PART
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, shown_types
 from anabranch.plan.subqueries import without_subqueries
+from anabranch.plan.windows import needs_numbers
 from anabranch.sql.calls import aggregate_calls, clock_calls, generators
 from anabranch.sql.cursor import MAX_QUERIES
 from anabranch.sql.lexer import Span, quote_name, tokenize
@@ -316,7 +317,7 @@ class _Parts:
 
     def _of_relation(self, relation: Relation) -> list[str]:
         check_plain(relation)
-        if relation.window is not None and not relation.window.by_row:
+        if not apart(relation.window) or (relation.window is not None and needs_numbers(relation.window)):
             raise Unfit
         if relation.subquery is not None:
             return self._found(relation.subquery)
