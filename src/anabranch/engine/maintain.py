@@ -385,7 +385,7 @@ class Maintainer:
         """The rows that a trigger has counted before this commit."""
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
-            return read.kept_rows(self.core, view, stream, stream.fields, self.before)
+            return read.kept_rows(self.core, view, stream, stream.seen_as(placeholder), self.before)
         below = self.catalog.view(view.views[placeholder])
         if view.history:
             return self._not_gone(view, below)
@@ -481,7 +481,7 @@ class Maintainer:
             stream = self.catalog.stream(view.streams[placeholder])
             paths = self.paths(stream.rows_table)
             if placeholder == view.counted:
-                return self._placed(view, stream, paths) if paths else None
+                return self._placed(view, stream, placeholder, paths) if paths else None
             return self._rows(view, stream, stream.seen_as(placeholder), paths) if paths else None
         below = self.catalog.view(view.views[placeholder])
         if placeholder != view.counted:
@@ -492,9 +492,9 @@ class Maintainer:
         """New rows of a stream; a view that is being filled starts with one of them, maybe."""
         return read.since_start(view, stream, fields, lambda columns: self.core.frames.parquet(paths, columns))
 
-    def _placed(self, view: View, stream: Stream, paths: list[str]) -> DataFrame:
+    def _placed(self, view: View, stream: Stream, placeholder: str, paths: list[str]) -> DataFrame:
         """Rows with their places in the order in which they came. Rows of homes that numbered none are all in one."""
-        columns = [quote_name(field.name) for field in stream.fields]
+        columns = [quote_name(field.name) for field in stream.seen_as(placeholder)]
         rows = self._rows(view, stream, stream.row_fields, paths)
         return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}", f"CAST(NULL AS BIGINT) AS {LEFT}")
 
