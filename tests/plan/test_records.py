@@ -6,6 +6,7 @@ import pytest
 
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
 from anabranch.plan.records import Counted, count_records
+from anabranch.plan.views import Surroundings
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import SelectStatement
 
@@ -38,10 +39,13 @@ CATALOG = Catalog(
 )
 
 
+WORLD = Surroundings(lambda *_: list(S), lambda _: 0, lambda _: False, lambda _: (0, 0), lambda id: id, lambda _: None)
+
+
 def counted(text: str) -> Counted:
     (statement,) = parse(f"{text} TRIGGER COUNTING 3")
     assert isinstance(statement, SelectStatement)
-    return count_records(statement.text, statement.query, CATALOG, lambda *_: S, S)
+    return count_records(statement.text, statement.query, CATALOG, WORLD, S)
 
 
 def planned(text: str) -> tuple[str, tuple[str, ...]]:

@@ -351,8 +351,8 @@ class Definer:
             for each in catalog.objects.values():
                 if isinstance(each, Panes | Rows | View) and table.id in each.statics_at:
                     at = {**each.statics_at, table.id: (version, own)}
-                    if isinstance(each, Panes) and own != each.statics_at[table.id][1]:
-                        if each.above is not None:  # what there is has met the table as it was
+                    if own != each.statics_at[table.id][1]:
+                        if isinstance(each, Panes) and each.above is not None:  # what is there met the table as it was
                             tables[each.id] = TableChange(add=settle(self.core, catalog, each, snapshot, staged))
                             schemas[each.id] = arrow_schema(pane_fields(each))
                             each = replace(each, above=None, settled=True)
