@@ -232,3 +232,43 @@ def test_rows_beside_static_tables_are_counted_one_by_one(home: Harness, names: 
         assert home.table(f"{name}_plain") == oracle.all, name
         given = [change.row for change in home.changes(name) if change.diff > 0]
         assert set(given) <= {each for shown in oracle.shown.values() for each in shown}, name
+
+
+def test_a_table_that_is_refreshed_before_each_run_is_met_as_it_was_then(home: Harness) -> None:
+    """Beside a view that starts now: rows from before are none of its own, and have met nothing."""
+    query = f"{CASES['groups'].query} TRIGGER COUNTING 2"
+    home.sql(f"{STREAMS} CREATE TABLE t (id INT, w INT) REFRESH EVERY RUN; INSERT INTO t VALUES (1, 10)")
+    home.sql(f"CREATE VIEW v AS {query}")
+    home.insert("a", [(1, "x", 0)])
+    home.sql(f"CREATE VIEW newer AS {query} START AT NOW")
+    home.sql("UPDATE t SET w = 100")
+    home.insert("a", [(1, "x", 0)])
+    assert home.table("v") == [] and home.table("newer") == []  # the second record of x takes its only row
+    home.reopen()
+    home.sql("UPDATE t SET w = 1000; INSERT INTO t VALUES (2, 7)")
+    home.insert("a", [(1, "x", 0), (2, "x", 0)])
+    assert home.table("v") == [("x", 2, 1117)]
+    assert home.table("newer") == [("x", 2, 1107)]
+    home.sql("DROP VIEW v; DROP VIEW newer")
+    assert home.query("SELECT * FROM sys.tables WHERE id LIKE 'v%' OR id LIKE 'newer%'") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        (
+            "SELECT k, count(*) AS n FROM (SELECT DISTINCT k, w FROM low) GROUP BY k",
+            "view low has rows that met table t",
+        ),
+        ("SELECT count(*) AS n FROM sums", "view sums has rows that met table t before it was refreshed"),
+        (
+            "SELECT a.k, count(*) AS n FROM a LEFT JOIN b USING (id) JOIN t REFRESHABLE ON t.id = a.id GROUP BY a.k",
+            "a REFRESHABLE table",
+        ),
+    ],
+)
+def test_what_cannot_be_counted_beside_tables_is_named(home: Harness, query: str, reason: str) -> None:
+    low = CASES["through"].below.replace(";", " EMIT CHANGES;")
+    home.sql(f"{STREAMS} CREATE TABLE t (id INT, w INT); {low} {CASES['summed'].below} {written(TABLE)} REFRESH TABLE t")
+    with pytest.raises(AnabranchError, match=reason):
+        home.sql(f"CREATE VIEW v AS {query} TRIGGER COUNTING 3")

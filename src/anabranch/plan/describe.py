@@ -317,6 +317,7 @@ class _Describer:
         read = self._read_names(view)
         if kind == "stateless":
             lines.append(f"each row of {words(read)} is filtered and projected on its own")
+            lines += ["kept as its rows have met static tables: REFRESH reaches none of them"] if view.stays else []
         elif kind == "lookup":
             lines.append(f"each row of {words(read)} is asked for once, and kept with what was found")
             lines += [self._ask_line(ask) for ask in view.asks]
