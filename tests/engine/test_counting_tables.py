@@ -269,6 +269,8 @@ def test_a_table_that_is_refreshed_before_each_run_is_met_as_it_was_then(home: H
 )
 def test_what_cannot_be_counted_beside_tables_is_named(home: Harness, query: str, reason: str) -> None:
     low = CASES["through"].below.replace(";", " EMIT CHANGES;")
-    home.sql(f"{STREAMS} CREATE TABLE t (id INT, w INT); {low} {CASES['summed'].below} {written(TABLE)} REFRESH TABLE t")
+    home.sql(
+        f"{STREAMS} CREATE TABLE t (id INT, w INT); {low} {CASES['summed'].below} {written(TABLE)} REFRESH TABLE t"
+    )
     with pytest.raises(AnabranchError, match=reason):
         home.sql(f"CREATE VIEW v AS {query} TRIGGER COUNTING 3")
