@@ -127,7 +127,12 @@ class Maintainer:
                 return self._ask(view) if view.asks else self._fire(view)
             finally:
                 self.filling = False
-        whole = read.view_query(self.core, self.catalog, view, self.after, hidden=True)
+        known = self.core.catalog(self.before).objects.get(view.id)
+        if isinstance(known, View) and known.rows is not None and known.sql == view.sql:
+            # What it has shown so far: its rows have met static tables, and stay as they are.
+            whole = read.view_query(self.core, self.core.catalog(self.before), known, self.before)
+        else:
+            whole = read.view_query(self.core, self.catalog, view, self.after, hidden=True)
         return self._write(view, self._signed(closing.closed(self, view, whole)))
 
     def renew(self, view: View) -> tuple[DataFile, ...]:
@@ -541,9 +546,10 @@ class Maintainer:
         touched = None
         if below.node == "keyed" and narrows and not self.filling and set(below.inputs) <= set(below.streams):
             touched = self.touched(below)
-        relations = {}
+        relations = read.static_frames(self.core, self.catalog, view)
         for placeholder, id in view.told.items():
-            rows = self._with_places(view, self.catalog.stream(id))
+            told = self.catalog[id]
+            rows = self._with_places(view, told) if isinstance(told, Stream) else self._met_at(self.catalog.view(id))
             columns = narrows.get(f"@s:{id}") if touched is not None else None
             pairs = [(name, f"k{index}") for index, name in enumerate(columns or ()) if name is not None]
             relations[placeholder] = rows if touched is None else self._semi(rows, touched, pairs)
@@ -561,6 +567,20 @@ class Maintainer:
             return placed
         old = read.kept_rows(self.core, view, stream, stream.row_fields, self.before)
         return old.selectExpr(*columns, f"CAST(-1 AS BIGINT) AS {CAME}").unionByName(placed)
+
+    def _met_at(self, view: View) -> DataFrame:
+        """The same for rows that have met static tables: each came with the row of a stream that it is made of."""
+        new = None if self.filling else self.delta_of(view)
+        rows = read.view_frame(self.core, self.catalog, view, self.after if self.filling else self.before, emitted=True)
+        parts = parts_of([field.name for field in view.fields])
+        found = [] if self.filling else [rows.selectExpr("*", f"CAST(-1 AS BIGINT) AS {CAME}")]
+        if self.filling or new is not None:
+            added = rows if new is None else self._copies(view, new, 1)
+            places = ", ".join(PLACES.format(index) for index in range(len(parts)))
+            placed = with_places(self.core, added, parts, self.before)
+            last = f"coalesce(array_max(array({places})), 0) AS {CAME}"
+            found.append(placed.selectExpr(*self._names(view), last))
+        return reduce(lambda one, other: one.unionByName(other), found)
 
     def _is_new(self, view: View) -> str:
         """What holds for records that this commit brings: one of the rows that they are made of is new."""

@@ -41,7 +41,7 @@ from anabranch.plan.keys import (
 from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.pairs import PAIRS, added_up, worth_it
-from anabranch.plan.parts import gives_records, parts_of
+from anabranch.plan.parts import gives_records, parts_of, stays_met
 from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
@@ -105,7 +105,7 @@ class Build:
             if relation.lateral:  # what it shows depends on the row beside it
                 self.names_inside(relation.subquery)
                 return
-            node = self.tree.below(relation.subquery, self.ctes)
+            node = self.tree.below(relation.subquery, self.ctes, stays=stays_met(relation))
         elif relation.kind == "name" and relation.name is not None and len(relation.name.parts) == 1:
             node = self.ctes.get(relation.name.last.lower())
         if node is None:
@@ -253,7 +253,7 @@ class Build:
         through, timed = self._through(inputs, Stream), self._through(inputs, View)
         view = replace(view, counted=self.counted, near=near, through=through, timed=timed, sides=self._sides(inputs))
         if self.history is not None:
-            view = replace(view, history=self.history.text, told=self.history.streams)
+            view = self._told(view, self.history)
         if keying.pairs and view.in_time and view.clock == "event" and view.node:
             view = replace(view, nearby=nearby)
         view = self._following(select, inputs, view)
@@ -498,6 +498,16 @@ class Build:
         if isinstance(known, Stream):
             return [known.time.lower()] if known.time is not None else []
         return [name.lower() for name in known.times] if isinstance(known, View) else []
+
+    def _told(self, view: View, history: Told) -> View:
+        """A node that counts, with the history it counts by, and what that is told by."""
+        met = {
+            part: node.id for node in self.tree.nodes if node.stays for part in parts_of([f.name for f in node.fields])
+        }
+        told = {placeholder: met.get(id, id) for placeholder, id in history.streams.items()}
+        at = {id: self.tree.world.table_at(id) for id in history.tables.values()}
+        tables, statics_at = {**view.tables, **history.tables}, {**view.statics_at, **at}
+        return replace(view, history=history.text, told=told, tables=tables, statics_at=statics_at)
 
     def _row_times(self, each: Input) -> frozenset[str]:
         """The event times of an input that are those of its rows, not bounds of windows that a query put them into.
