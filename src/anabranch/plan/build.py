@@ -252,7 +252,8 @@ class Build:
         through, timed = self._through(inputs, Stream), self._through(inputs, View)
         view = replace(view, counted=self.counted, near=near, through=through, timed=timed, sides=self._sides(inputs))
         if self.history is not None:
-            view = replace(view, history=self.history.text, told=self.history.streams)
+            found = self.history
+            view = replace(view, history=found.text, told=found.streams, told_alike=found.alike)
         if keying.pairs and view.in_time and view.clock == "event" and view.node:
             view = replace(view, nearby=nearby)
         view = self._following(select, inputs, view)

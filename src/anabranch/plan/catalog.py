@@ -430,6 +430,7 @@ class View:
     counted: str | None = None  # the placeholder of the stream, or of the records, that a trigger counts one by one
     history: str = ""  # where records come and go: what they are read from, with the places at which they do
     told: Mapping[str, str] = field(default_factory=dict)  # and the streams that it is told by: placeholder -> id
+    told_alike: bool = False  # whether the query that it is the history of means the same in DuckDB
     remade: int = 0  # how often its own tables were begun anew, because their columns had changed
     #: What its windows close by: event time, the number of "rows" or of "chunks", or the time of "arrival".
     clock: str = "event"

@@ -29,6 +29,7 @@ from anabranch.plan.flat import read_names, without_unread
 from anabranch.plan.histories import history
 from anabranch.plan.inside import Body, Inside, check_plain, columns_of, qualified, relations_under, using
 from anabranch.plan.keys import INNER, limited
+from anabranch.plan.local_histories import means_the_same
 from anabranch.plan.parts import PART
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, shown_types
@@ -43,10 +44,14 @@ from anabranch.sql.syntax import CreateView, Item, Query, Relation, Select, Sele
 
 @dataclass(frozen=True)
 class Told:
-    """The history of a query as Spark SQL, and the streams behind its placeholders."""
+    """The history of a query as Spark SQL, and the streams behind its placeholders.
+
+    `alike`: the query itself, of which this is the history, means the same in DuckDB.
+    """
 
     text: str
     streams: Mapping[str, str]
+    alike: bool = False
 
 
 @dataclass(frozen=True)
@@ -189,7 +194,8 @@ class _Counting:
             raise Unfit("a static table beside rows that come and go")
         fields = {each: self.catalog.stream(id).seen_as(each) for each, id in streams.items()}
         self.analyze(bound.text.text, fields)  # Spark must take it
-        return Told(bound.text.text, streams)
+        alike = means_the_same(self.binder.bind(relation.subquery.span).text.text)
+        return Told(bound.text.text, streams, alike)
 
     # ---- names of queries
 
