@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 from anabranch.duck import ANOTHER_TYPE, counting_all, quoted, quoted_text
 from anabranch.engine import local
 from anabranch.engine.frames import arrow_schema, table_of
-from anabranch.engine.numbering import place_of_first, placed
+from anabranch.engine.numbering import place_of_first, placed, shift_of_new
 from anabranch.engine.read import take_fields
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import file_rows
 from anabranch.ledger import DataFile
 from anabranch.plan.build import LEFT, PLACE, TAKES
 from anabranch.plan.catalog import CAME, ROW_NUM, Field, Stream, Touch, View
-from anabranch.plan.intervals import FROM, TO
+from anabranch.plan.histories import moved_only
+from anabranch.plan.intervals import FROM, MOVED, TO
 from anabranch.plan.local import local_text
 from anabranch.plan.local_histories import counted_text, history_text
 from anabranch.plan.views import duckdb_type
@@ -159,9 +160,10 @@ class _Counting:
         self.warm.settle(maintainer.after)
         narrowed = self._touched_below()
         runs = self._runs() if maintainer.filling else None
-        text = history_text(self.view.history, lambda each: self._rows(each, narrowed))
+        history = self.view.history if maintainer.filling else moved_only(self.view.history)
+        text = history_text(history, lambda each: self._rows(each, narrowed))
         fields = (*below.fields, *_MOMENTS)
-        where = "" if maintainer.filling else f" WHERE {FROM} >= 0 OR {TO} IS NOT NULL"
+        where = "" if maintainer.filling else f" WHERE {MOVED}"
         found = self._found(f"SELECT * FROM ({text}) AS __f({_columns(fields)}){where}", fields, {_RUNS: runs})
         return placed(found, [field.name for field in below.fields])
 
@@ -200,9 +202,7 @@ class _Counting:
         if self.maintainer.filling:
             on = f"__t.stream = {quoted_text(stream.id)} AND r.{ROW_NUM} >= __t.first"
             return f"r.{ROW_NUM} + __t.shift", f" ASOF LEFT JOIN {_RUNS} AS __t ON {on}"
-        state = self.maintainer.before.streams.get(stream.id)
-        first = state.rows if state is not None else 0
-        return f"r.{ROW_NUM} + {place_of_first(self.maintainer.before.version + 1) - first}", ""
+        return f"r.{ROW_NUM} + {shift_of_new(self.maintainer.before, stream.id)}", ""
 
     def _runs(self) -> Any:
         """Which run brought which rows, by their numbers."""

@@ -43,7 +43,7 @@ from anabranch.engine.moves import (
     shown_before,
     state_of,
 )
-from anabranch.engine.numbering import PLACES, in_order, placed, with_places
+from anabranch.engine.numbering import PLACES, in_order, placed, shift_of_new, with_places
 from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import DIFF, change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records
@@ -52,7 +52,8 @@ from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import LEFT, PLACE
 from anabranch.plan.catalog import CAME, NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
 from anabranch.plan.describe import append_only, waits_for_windows
-from anabranch.plan.intervals import FROM, TO
+from anabranch.plan.histories import moved_only
+from anabranch.plan.intervals import FROM, MOVED, TO
 from anabranch.plan.parts import order_sql, parts_of
 from anabranch.plan.windows import changes_sql
 from anabranch.plan.winners import orderable
@@ -564,8 +565,9 @@ class Maintainer:
             columns = narrows.get(f"@s:{id}") if touched is not None else None
             pairs = [(name, f"k{index}") for index, name in enumerate(columns or ()) if name is not None]
             relations[placeholder] = rows if touched is None else self._semi(rows, touched, pairs)
-        found = self.core.frames.sql(view.history, relations).toDF(*(each.name for each in below.fields), FROM, TO)
-        there = found if self.filling else found.where(f"{FROM} >= 0 OR {TO} IS NOT NULL")
+        text = view.history if self.filling else moved_only(view.history)
+        found = self.core.frames.sql(text, relations).toDF(*(each.name for each in below.fields), FROM, TO)
+        there = found if self.filling else found.where(MOVED)
         return placed(there.toArrow(), [each.name for each in below.fields])
 
     def _with_places(self, view: View, stream: Stream) -> DataFrame:
@@ -573,11 +575,11 @@ class Maintainer:
         columns = [quote_name(field.name) for field in stream.fields]
         new = self.paths(stream.rows_table)
         rows = self._rows(view, stream, stream.row_fields, new) if new else self.core.frames.empty(stream.row_fields)
-        placed = in_order(self.core, rows, stream, self.before)
         if self.filling:
-            return placed
+            return in_order(self.core, rows, stream, self.before)
+        place = f"coalesce({ROW_NUM} + {shift_of_new(self.before, stream.id)}, 0) AS {CAME}"
         old = read.kept_rows(self.core, view, stream, stream.fields, self.before)
-        return old.selectExpr(*columns, f"CAST(-1 AS BIGINT) AS {CAME}").unionByName(placed)
+        return old.selectExpr(*columns, f"CAST(-1 AS BIGINT) AS {CAME}").unionAll(rows.selectExpr(*columns, place))
 
     def _is_new(self, view: View) -> str:
         """What holds for records that this commit brings: one of the rows that they are made of is new."""
