@@ -20,7 +20,7 @@ from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import file_rows
 from anabranch.ledger import DataFile
 from anabranch.plan.build import LEFT, PLACE, TAKES
-from anabranch.plan.catalog import CAME, ROW_NUM, Field, Stream, Touch, View
+from anabranch.plan.catalog import ARRIVAL_TS, CAME, NUMBERED, ROW_NUM, Field, Stream, Touch, View
 from anabranch.plan.histories import moved_only
 from anabranch.plan.intervals import FROM, MOVED, TO
 from anabranch.plan.local import local_text
@@ -181,11 +181,12 @@ class _Counting:
     def _rows(self, placeholder: str, narrowed: Mapping[str, str]) -> str:
         """The rows of a stream with their places among all, those from before this commit at the very first."""
         maintainer, view, stream = self.maintainer, self.view, self._stream(self.view.told[placeholder])
-        columns, parts = _columns(stream.fields), []
+        numbered = any(name in view.history for name in (ROW_NUM, ARRIVAL_TS))
+        columns, parts = _columns(stream.row_fields if numbered else stream.fields), list[str]()
         if not maintainer.filling:
-            fields = stream.row_fields if stream.id in view.begins else stream.fields
+            fields = stream.row_fields if numbered or stream.id in view.begins else stream.fields
             kept = self.warm.relation(stream.rows_table, maintainer.before, fields)
-            kept = local.since_start(view, stream, "", kept)
+            kept = local.since_start(view, stream, NUMBERED if numbered else "", kept)
             parts.append(f"SELECT {columns}, CAST(-1 AS BIGINT) AS {CAME} FROM {kept} r")
         paths = maintainer.paths(stream.rows_table)
         if paths or not parts:

@@ -29,7 +29,9 @@ _CALLS = {
     "array_repeat": "repeat([{0}], {1})",
     "array_sort": "list_sort({0})",
     "aggregate": "list_transform([list_reduce({0}, {2}, {1})], {3})[1]",
+    "collect_set": "list(DISTINCT {0})",
     "concat": "list_concat({*})",
+    "count_if": "count(*) FILTER (WHERE {0})",
     "filter": "list_filter({0}, {1})",
     "flatten": "flatten({0})",
     "get": "({0})[{1} + 1]",
@@ -43,6 +45,8 @@ _ROWS = {
 }
 #: What these rows are called.
 _OWN = ("__both", "__parts", "__s", "__times")
+#: What a number of times begins with.
+_TIMES = ("__count", "greatest", "least")
 #: A list without any, as it is written for Spark.
 _NO_PARTS = "CAST(array()ASARRAY<STRUCT<f:BIGINT,t:BIGINT>>)"
 
@@ -130,9 +134,8 @@ def _cast(tokens: Sequence[Token]) -> Pieces:
         return ("CAST([] AS STRUCT(f BIGINT, t BIGINT)[])",)
     if texts[2:] == ["-", "1", "AS", "BIGINT", ")"]:
         return ("CAST(-1 AS BIGINT)",)
-    if texts[2:] == ["__count", "AS", "INT", ")"]:
-        return ('CAST("__count" AS BIGINT)',)
-    return None
+    times = split(tokens[2:-3], _in_history) if texts[2] in _TIMES and texts[-3:] == ["AS", "INT", ")"] else None
+    return None if times is None else ("CAST(", *times, "AS BIGINT)")
 
 
 def _list(tokens: Sequence[Token], *, over: bool) -> Pieces:
