@@ -507,7 +507,8 @@ class Build:
         told = {placeholder: met.get(id, id) for placeholder, id in history.streams.items()}
         at = {id: self.tree.world.table_at(id) for id in history.tables.values()}
         tables, statics_at = {**view.tables, **history.tables}, {**view.statics_at, **at}
-        return replace(view, history=history.text, told=told, tables=tables, statics_at=statics_at)
+        view = replace(view, history=history.text, told=told, told_alike=history.alike)
+        return replace(view, tables=tables, statics_at=statics_at)
 
     def _row_times(self, each: Input) -> frozenset[str]:
         """The event times of an input that are those of its rows, not bounds of windows that a query put them into.
