@@ -124,7 +124,7 @@ def test_views_whose_records_are_counted_are_part_of_the_query() -> None:
         "SELECT window_end, count(*) AS n FROM HOP(a, ts, INTERVAL 5 SECONDS, INTERVAL 10 SECONDS) GROUP BY window_end",
         "SELECT a.k, b.v FROM a JOIN b ON a.id = b.id",  # each record is an answer of its own
         "SELECT k, count(*) AS n FROM newer GROUP BY k",
-        "SELECT count(*) AS n FROM a JOIN SESSION(b, ts, INTERVAL 5 SECONDS) AS b ON a.id = b.id",
+        "SELECT count(*) AS n FROM a JOIN LANDMARK(b, ts, INTERVAL 5 SECONDS) AS b ON a.id = b.id",
         # Names that would come to mean something else.
         "SELECT a.k, sum(a.v) AS label FROM a JOIN t ON a.id = t.id GROUP BY a.k HAVING label > 1",
         "SELECT collect_list(struct(a.v, b.v)) AS l FROM a JOIN b ON a.id = b.id",
