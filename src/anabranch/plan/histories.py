@@ -24,7 +24,9 @@ from anabranch.plan.grouped import Groups, depends_on_order
 from anabranch.plan.inside import Body, apart, check_plain, columns_of, using
 from anabranch.plan.intervals import (
     BEFORE,
+    EVERY,
     FROM,
+    MOVED,
     OPEN,
     TO,
     History,
@@ -71,7 +73,13 @@ def history(text: str, body: Body, binder: Binder, analyze: Analyze | None = Non
     """
     if analyze is not None:
         text, body, binder = _settled(body.span.of(text), binder.catalog, analyze)
-    return tidied(_Histories(text, binder).of(body))
+    return tidied(_Histories(text, binder).of(body), EVERY)
+
+
+def moved_only(text: str) -> str:
+    """A history without the rows that are there from the moment -1 on, and stay; some of them may be left in."""
+    before, every, behind = text.rpartition(f"({EVERY})")
+    return f"{before}({MOVED}){behind}" if every else text
 
 
 def _settled(text: str, catalog: Catalog, analyze: Analyze) -> tuple[str, Query, Binder]:

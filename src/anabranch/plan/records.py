@@ -32,6 +32,7 @@ from anabranch.plan.flat import read_names, without_unread
 from anabranch.plan.histories import BESIDE, history
 from anabranch.plan.inside import Body, Inside, apart, check_plain, columns_of, qualified, relations_under, using
 from anabranch.plan.keys import INNER, limited
+from anabranch.plan.local_histories import means_the_same
 from anabranch.plan.parts import MET, PART, parts_of, stays_met
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, shown_types
@@ -51,11 +52,13 @@ class Told:
     """The history of a query as Spark SQL, and what is behind its placeholders.
 
     Rows that stay as they have met static tables are like those of a stream, whose id is the column with their numbers.
+    `alike`: the query itself, of which this is the history, reads streams alone and means the same in DuckDB.
     """
 
     text: str
     streams: Mapping[str, str]
     tables: Mapping[str, str] = field(default_factory=dict)
+    alike: bool = False
 
 
 @dataclass(frozen=True)
@@ -212,7 +215,8 @@ class _Counting:
         (relation,) = body.relations
         if relation.subquery is None:
             raise Unfit
-        found = history(text, relation.subquery, Binder(text, catalog, query), self.analyze)
+        binder = Binder(text, catalog, query)
+        found = history(text, relation.subquery, binder, self.analyze)
         (statement,) = parse(found.text)
         assert isinstance(statement, SelectStatement)
         bound = Binder(found.text, catalog, statement.query).bind()
@@ -225,8 +229,9 @@ class _Counting:
             raise Unfit("something that is neither a stream nor a table")
         fields = {each: known.seen_as(each) for each, known in streams.items()}
         self.analyze(bound.text.text, {**fields, **{each: known.fields for each, known in tables.items()}})
+        alike = not tables and not met and means_the_same(binder.bind(relation.subquery.span).text.text)
         ids = [{each: known.id for each, known in found.items()} for found in (streams, tables)]
-        return Told(bound.text.text, *ids)
+        return Told(bound.text.text, ids[0], ids[1], alike)
 
     # ---- rows that meet static tables once
 
