@@ -12,7 +12,10 @@ is planned as
 so that each record is a row of the query inside, and knows the numbers of the rows that it is made of: it comes when
 the last of them does. Common table expressions, and views that show all records of their streams, are put in their
 places. Whatever gives a row and takes it back, or makes one of several, has no such records, and the query stays as
-it is.
+it is, or, where its rows come and go, is counted by its history.
+
+Where rows meet static tables once, in the run that takes them in, the query inside is called `__met0`: its rows are
+kept as they are then, and the history is told by these. Other tables are read as they are, by the query and its history.
 """
 
 from __future__ import annotations
