@@ -27,12 +27,13 @@ from anabranch.plan.blocks import Analyze, aggregates_in
 from anabranch.plan.catalog import ORDERED, ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Rows, Stream, Table, View
 from anabranch.plan.flat import read_names, without_unread
 from anabranch.plan.histories import history
-from anabranch.plan.inside import Body, Inside, check_plain, columns_of, qualified, relations_under, using
+from anabranch.plan.inside import Body, Inside, apart, check_plain, columns_of, qualified, relations_under, using
 from anabranch.plan.keys import INNER, limited
 from anabranch.plan.parts import PART
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, shown_types
 from anabranch.plan.subqueries import without_subqueries
+from anabranch.plan.windows import needs_numbers
 from anabranch.sql.calls import aggregate_calls, clock_calls, generators
 from anabranch.sql.cursor import MAX_QUERIES
 from anabranch.sql.lexer import Span, quote_name, tokenize
@@ -243,12 +244,13 @@ class _Counting:
             text, query = without_subqueries(text, query, self.catalog, self.analyze)
         taken = self.query.cte_names()
         names = {each.name.last.lower() for each in query.relations() if each.name is not None}
-        if query.ctes or query.order is not None:
-            raise Unfit(f"view {view.name} has {'common table expressions' if query.ctes else 'ORDER BY or LIMIT'}")
+        if query.ctes:
+            raise Unfit(f"view {view.name} has common table expressions")
         if names & taken:
             raise Unfit(f"view {view.name} reads {min(names & taken)}, which is a common table expression here")
         self.included.append(view.id)
-        return query.body.span.of(text)
+        end = query.order.end if query.order is not None and limited(query) else query.body.span.end
+        return text[query.body.span.start : end]
 
 
 def _in_several_windows(select: Select) -> bool:
@@ -315,6 +317,8 @@ class _Parts:
 
     def _of_relation(self, relation: Relation) -> list[str]:
         check_plain(relation)
+        if not apart(relation.window) or (relation.window is not None and needs_numbers(relation.window)):
+            raise Unfit
         if relation.subquery is not None:
             return self._found(relation.subquery)
         reference = self.binder.resolve(relation)
