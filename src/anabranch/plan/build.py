@@ -525,7 +525,7 @@ class Build:
         ordered = isinstance(known, Stream) or parts_of(names) or history is not None
         # What a condition asks of a stream makes rows come and go that are in no order; nor are those made of one row.
         asks = any(self.tree.reads_live(inner, self.ctes) for inner in select.subqueries) or select.lateral
-        if not ordered or asks or not (select.group or keying.kind == "whole"):
+        if not ordered or asks or not (select.group_plain and (select.group or keying.kind == "whole")):
             return
         self.counted = self._live_placeholder(live[0].relation)
         same = " AND ".join(f"__t.__k{i} <=> ({part.expression})" for i, part in enumerate(keying.parts)) or "true"

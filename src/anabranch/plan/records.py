@@ -25,10 +25,12 @@ from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Binder, Reference
 from anabranch.plan.blocks import Analyze, aggregates_in
 from anabranch.plan.catalog import ORDERED, ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Rows, Stream, Table, View
+from anabranch.plan.expanded import Expanded
 from anabranch.plan.flat import read_names, without_unread
 from anabranch.plan.histories import history
 from anabranch.plan.inside import Body, Inside, check_plain, columns_of, qualified, relations_under, using
 from anabranch.plan.keys import INNER, limited
+from anabranch.plan.other_words import in_other_words
 from anabranch.plan.parts import PART
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, shown_types
@@ -72,20 +74,19 @@ def count_records(text: str, query: Query, catalog: Catalog, analyze: Analyze, f
         made = _one(found, index, catalog, analyze, fields)
         if made.reason:  # a condition that asks another query is a join in other words
             joined = without_subqueries(found.text, found.query, catalog, analyze)
-            again = _one(replace(found, text=joined[0], query=joined[1]), index, catalog, analyze, fields, joined=True)
-            made = made if again.reason else again
+            again = _one(replace(found, text=joined[0], query=joined[1]), index, catalog, analyze, fields, words=True)
+            made = again if not again.reason or not made.waits else made
         found = replace(made, included=(*found.included, *made.included), reason=found.reason or made.reason)
     return replace(found, included=tuple(dict.fromkeys(found.included)))
 
 
 def _one(
-    found: Counted, index: int, catalog: Catalog, analyze: Analyze, fields: Sequence[Field], *, joined: bool = False
+    found: Counted, index: int, catalog: Catalog, analyze: Analyze, fields: Sequence[Field], *, words: bool = False
 ) -> Counted:
-    """One of the queries with such triggers, in other words; with `joined`, views below have their subqueries as joins,
-    too."""
+    """One of the queries with such triggers, in other words; with `words`, whatever it takes (`in_other_words`)."""
     left = replace(found, included=())
     try:
-        made = _Counting(found.text, found.query, index, catalog, analyze, joined=joined)
+        made = _Counting(found.text, found.query, index, catalog, analyze, words=words)
         # Spark must take it like this, and give it the columns that it had.
         if shown_types(made.binder, analyze) != [field.type for field in fields]:
             return replace(left, reason="it would have columns of other types")
@@ -112,15 +113,13 @@ def _counted(query: Query) -> list[Query]:
 class _Counting:
     """One query with such a trigger, in other words."""
 
-    def __init__(
-        self, text: str, query: Query, index: int, catalog: Catalog, analyze: Analyze, *, joined: bool
-    ) -> None:
+    def __init__(self, text: str, query: Query, index: int, catalog: Catalog, analyze: Analyze, *, words: bool) -> None:
         self.text = text
         self.query = query
         self.index = index
         self.catalog = catalog
         self.analyze = analyze
-        self.joined = joined
+        self.words = words
         self.included: list[str] = []
         self.told: Told | None = None
         self._fit()
@@ -130,7 +129,9 @@ class _Counting:
             if not edits:
                 break
             self._rewrite(edits)
-        if len(self.select.relations) > 1 or self.select.relations[0].subquery is None:
+        if self.words and self.select.group and not self.select.group_plain:
+            self._rewrite(Expanded(self.select, self.owner, self.binder, analyze).edits())
+        if len(self.select.relations) > 1 or self.select.relations[0].subquery is None or self.select.subqueries:
             self._rewrite(Inside(self.select, self.owner, self.binder).edits())
         try:
             self._rewrite(list(_Parts(self).edits()))
@@ -164,7 +165,8 @@ class _Counting:
         for there, what in (
             (select.lateral, "LATERAL VIEW, which belongs into a query inside"),
             (select.tail, "QUALIFY, WINDOW or SORT BY"),
-            (select.subqueries, "a subquery in an expression"),
+            (select.subqueries and not self.words, "a subquery in an expression"),
+            (not select.group_plain and not self.words, "several sets of groups"),
             (any(item.star for item in select.items), "* beside aggregates"),
             (any(clock_calls(tokenize(select.span.of(self.text)))), "a function of the clock"),
         ):
@@ -172,7 +174,8 @@ class _Counting:
                 raise Unfit(what)
         if len(select.relations) == 1:
             reference = self.binder.resolve(select.relations[0])
-            if reference is not None and reference.kind != "view" and not _in_several_windows(select):
+            ordered = select.group_plain and not (_in_several_windows(select) or select.subqueries)
+            if reference is not None and reference.kind != "view" and ordered:
                 raise Unfit  # the rows of one stream are in their order anyway
 
     def _told(self) -> Told:
@@ -180,7 +183,11 @@ class _Counting:
         (relation,) = self.select.relations
         if relation.subquery is None:
             raise Unfit
-        found = history(self.text, relation.subquery, self.binder, self.analyze)
+        text, body, binder = self.text, relation.subquery, self.binder
+        if self.words:
+            text, body = in_other_words(body.span.of(text), self.catalog, self.analyze)
+            binder = Binder(text, self.catalog, body)
+        found = history(text, body, binder, self.analyze)
         (statement,) = parse(found.text)
         assert isinstance(statement, SelectStatement)
         bound = Binder(found.text, self.catalog, statement.query).bind()
@@ -239,7 +246,7 @@ class _Counting:
         (statement,) = parse(view.sql)
         assert isinstance(statement, CreateView | SelectStatement)
         text, query = statement.text, statement.query
-        if self.joined:
+        if self.words:
             text, query = without_subqueries(text, query, self.catalog, self.analyze)
         taken = self.query.cte_names()
         names = {each.name.last.lower() for each in query.relations() if each.name is not None}
