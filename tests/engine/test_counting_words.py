@@ -1,5 +1,5 @@
-"""TRIGGER COUNTING over queries that are counted in other words: with subqueries in expressions, several sets of groups,
-natural joins, rows that are made of one row.
+"""TRIGGER COUNTING over queries that are counted in other words: with subqueries in expressions, several sets of
+groups, natural joins, rows that are made of one row.
 
 The law is that of `test_counting_changes`. The oracle asks DuckDB for the rows below anew for each row that comes.
 """

@@ -77,7 +77,7 @@ def planned(text: str) -> tuple[str, tuple[str, ...]]:
         (
             "WITH p AS (SELECT k FROM pairs), u AS (SELECT k FROM p UNION ALL SELECT k FROM c)"
             " SELECT u.k, count(*) AS n FROM u GROUP BY u.k",
-            "WITH p AS (SELECT 1), u AS (SELECT 1) SELECT u.k, count(*) AS n FROM (SELECT k, `__part0_a` AS"
+            "SELECT u.k, count(*) AS n FROM (SELECT k, `__part0_a` AS"
             " `__part0_a`, `__part1_b` AS `__part1_b`, CAST(NULL AS BIGINT) AS `__part2_c` FROM (SELECT k, `__part0_a`"
             " AS `__part0_a`, `__part1_b` AS `__part1_b` FROM (SELECT a.k, b.v, `a`._row_num AS `__part0_a`,"
             " `b`._row_num AS `__part1_b` FROM a JOIN b ON a.id = b.id) AS `pairs`) AS `p` UNION ALL SELECT k,"

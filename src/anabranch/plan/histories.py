@@ -46,11 +46,11 @@ from anabranch.plan.scope import Unfit, span_of
 from anabranch.plan.sides import Rows, Side
 from anabranch.plan.ties import Places, break_ties
 from anabranch.plan.winners import event_times
-from anabranch.sql.calls import chains, clock_calls, generators, volatile_calls
+from anabranch.sql.calls import chains, clock_calls, generators, split_commas, volatile_calls
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Edit, splice
-from anabranch.sql.syntax import Item, Query, Relation, Select, SelectStatement, SetOperation
+from anabranch.sql.syntax import Item, Opaque, Query, Relation, Select, SelectStatement, SetOperation
 
 #: Joins with a static table that leave a row of the relations before it as it is, or leave it out.
 _STATIC = ("LEFT JOIN", "LEFT OUTER JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "SEMI JOIN", "ANTI JOIN")
@@ -113,7 +113,7 @@ class _Histories:
             return self._set_operation(body)
         if isinstance(body, Select):
             return self._select(body, None)
-        raise Unfit("VALUES")
+        return _always(f"SELECT *, {BEFORE} AS {FROM}, {OPEN} AS {TO} FROM {body.span.of(self.text)}", body)
 
     # ---- set operations
 
@@ -141,6 +141,10 @@ class _Histories:
 
     def _select(self, select: Select, owner: Query | None) -> History:
         self._check(select)
+        if not select.relations:
+            shows = list(self._shown(select))
+            text = f"SELECT {_listed(shows)}, {BEFORE} AS {FROM}, {OPEN} AS {TO}"
+            return History(text, _apart([name for _, name in shows]), appends=True, tidy=True)
         calls = aggregates_in(select, owner or Query(select.span, select))
         grouped = bool(select.group or calls or select.having)
         if grouped:
@@ -165,8 +169,8 @@ class _Histories:
             raise Unfit("QUALIFY, WINDOW or SORT BY")
         if select.subqueries:
             raise Unfit("a subquery in an expression")
-        if not select.relations:
-            raise Unfit("a SELECT without FROM")
+        if not select.relations and (select.where or select.having or select.group or select.distinct):
+            raise Unfit("a SELECT without FROM, but with a condition")
         places = [item.tokens for item in select.items] + [each.tokens for each in select.group]
         places += [each.tokens for each in (select.where, select.having) if each is not None]
         places += [each.condition_tokens for each in select.relations]
@@ -390,6 +394,12 @@ class _Histories:
                 raise Unfit("something that is neither a stream nor a table")
             if target.asked:
                 raise Unfit("a table that is asked by key")
+
+
+def _always(text: str, body: Opaque) -> History:
+    """VALUES, which are there at every moment."""
+    width = len(list(split_commas(body.rows[0].tokens[1:-1]))) if body.rows[0].tokens[0].text == "(" else 1
+    return History(text, tuple(f"col{index + 1}" for index in range(width)), appends=True, tidy=True)
 
 
 def _operation(word: str, one: History, other: History) -> History:

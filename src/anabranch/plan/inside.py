@@ -20,7 +20,7 @@ from anabranch.plan.asked import around, asked_in
 from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import aggregates_in
 from anabranch.plan.catalog import WINDOW_COLUMNS
-from anabranch.plan.laterals import lateral_views
+from anabranch.plan.laterals import end_of, lateral_views
 from anabranch.plan.scope import Unfit, span_of
 from anabranch.plan.windows import ID, needs_numbers
 from anabranch.plan.winners import LISTS, event_times, picked
@@ -231,3 +231,46 @@ class Inside:
         if named or len(parts) > 1:  # a whole row, or a column of a query around this one
             raise Unfit(f"the name {'.'.join(parts)}, which is no column")
         return None
+
+
+class JoinedFirst(Inside):
+    """A SELECT with LATERAL VIEW over a query inside that joins its relations before that."""
+
+    def __init__(self, select: Select, owner: Query, binder: Binder) -> None:
+        super().__init__(select, owner, binder)
+        self.views = lateral_views(select, self.text)
+        self.named = self.named[: len(select.relations)]
+        self.columns = self.columns[: len(select.relations)]
+
+    def edits(self) -> Iterator[Edit]:
+        select = self.select
+        assert select.from_span is not None
+        if select.subqueries:
+            raise Unfit("a subquery beside LATERAL VIEW over a join")
+        self._prepare()
+        for item in select.items:
+            yield from self._item(item)
+        for tokens in (*(each.tokens for each in select.group), *(view.tokens for view in self.views)):
+            yield from self._names(tokens)
+        if select.where is not None:
+            yield from self._names(select.where.tokens)
+        behind = [select.having.tokens] if select.having is not None else []
+        for tokens in [*behind, *([self.owner.order_tokens] if self.owner.body is select else [])]:
+            yield from self._names(tokens, behind=True)
+        items = ", ".join(f"{column} AS {name}" for column, name in self.read.items()) or f"1 AS {READ.format(0)}"
+        span = Span(select.from_span.start, end_of(select.relations[-1]))
+        yield Edit(span, f"(SELECT {items} FROM {span.of(self.text)}) AS {quote_name(RECORDS)}", select.from_span)
+
+    def _names(self, tokens: Sequence[Token], *, behind: bool = False, taken: Sequence[Span] = ()) -> Iterator[Edit]:
+        """Columns of lateral views stay as they are."""
+        known = {view.name.lower() for view in self.views}
+        columns = {column.lower() for view in self.views for column in view.certain}
+        relations = {name.lower() for names in self.columns for name in names}
+        if columns & relations:
+            raise Unfit("a column of LATERAL VIEW that is called like one of its relations")
+        own = [
+            chain.span
+            for chain in names_in(tokens)
+            if (len(chain.parts) > 1 and chain.parts[0].lower() in known) or chain.parts[0].lower() in columns
+        ]
+        yield from super()._names(tokens, behind=behind, taken=[*taken, *own])

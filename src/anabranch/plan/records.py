@@ -28,12 +28,14 @@ from anabranch.plan.catalog import ORDERED, ROW_NUM, WINDOW_COLUMNS, Catalog, Fi
 from anabranch.plan.expanded import Expanded
 from anabranch.plan.flat import read_names, without_unread
 from anabranch.plan.histories import history
+from anabranch.plan.in_place import places_in, query_in_place, without_ctes
 from anabranch.plan.inside import Body, Inside, check_plain, columns_of, qualified, relations_under, using
 from anabranch.plan.keys import INNER, limited
 from anabranch.plan.other_words import in_other_words
 from anabranch.plan.parts import PART
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, shown_types
+from anabranch.plan.spelled import distinct_as_groups, spelled_out
 from anabranch.plan.subqueries import without_subqueries
 from anabranch.sql.calls import aggregate_calls, clock_calls, generators
 from anabranch.sql.cursor import MAX_QUERIES
@@ -122,16 +124,20 @@ class _Counting:
         self.words = words
         self.included: list[str] = []
         self.told: Told | None = None
-        self._fit()
+        self._refuse_one_stream()
         before = read_names(query)
+        self._put_in_place()
         for _ in range(MAX_QUERIES):
-            edits = list(self._named(self.select))
+            edits = list(self._views(self.select))
             if not edits:
                 break
             self._rewrite(edits)
-        if self.words and self.select.group and not self.select.group_plain:
+        if words:
+            self._spell_out()
+        self._fit()
+        if not self.select.group_plain:
             self._rewrite(Expanded(self.select, self.owner, self.binder, analyze).edits())
-        if len(self.select.relations) > 1 or self.select.relations[0].subquery is None or self.select.subqueries:
+        if not self._reads_one_query():
             self._rewrite(Inside(self.select, self.owner, self.binder).edits())
         try:
             self._rewrite(list(_Parts(self).edits()))
@@ -156,15 +162,45 @@ class _Counting:
     def _rewrite(self, edits: Iterator[Edit] | Sequence[Edit]) -> None:
         self.text, self.query = rewritten(self.text, self.query, list(edits))
 
+    def _refuse_one_stream(self) -> None:
+        """The rows of one stream are in their order anyway, where nothing makes others of them."""
+        select = self.select
+        if len(select.relations) != 1:
+            return
+        reference = self.binder.resolve(select.relations[0])
+        made = select.distinct or select.lateral or select.subqueries or not select.group_plain
+        if reference is not None and reference.kind != "view" and not made and not _in_several_windows(select):
+            raise Unfit
+
+    def _reads_one_query(self) -> bool:
+        select = self.select
+        if len(select.relations) > 1 or select.subqueries or select.lateral:
+            return False
+        check_plain(select.relations[0])
+        return select.relations[0].subquery is not None
+
+    def _spell_out(self) -> None:
+        """The columns of the query one by one, and DISTINCT as groups."""
+        self.text, self.query = spelled_out(
+            self.text,
+            self.query,
+            self.catalog,
+            lambda query: _counted(query)[self.index].body.span,
+            lambda query: _counted(query)[self.index].body.span,
+        )
+        if self.select.distinct:
+            self._rewrite(distinct_as_groups(self.text, self.select, self.owner))
+
     def _fit(self) -> None:
         select, owner = self.select, self.owner
-        if select.distinct:
-            raise Unfit("DISTINCT beside the trigger")
-        if not (select.group or aggregates_in(select, owner) or limited(owner)):
-            raise Unfit("it has neither groups nor aggregates")
         for there, what in (
-            (select.lateral, "LATERAL VIEW, which belongs into a query inside"),
+            (select.distinct, "DISTINCT beside the trigger"),
+            (
+                not (select.group or aggregates_in(select, owner) or limited(owner)),
+                "it has neither groups nor aggregates",
+            ),
             (select.tail, "QUALIFY, WINDOW or SORT BY"),
+            (select.lateral and not self.words, "LATERAL VIEW"),
             (select.subqueries and not self.words, "a subquery in an expression"),
             (not select.group_plain and not self.words, "several sets of groups"),
             (any(item.star for item in select.items), "* beside aggregates"),
@@ -172,11 +208,6 @@ class _Counting:
         ):
             if there:
                 raise Unfit(what)
-        if len(select.relations) == 1:
-            reference = self.binder.resolve(select.relations[0])
-            ordered = select.group_plain and not (_in_several_windows(select) or select.subqueries)
-            if reference is not None and reference.kind != "view" and ordered:
-                raise Unfit  # the rows of one stream are in their order anyway
 
     def _told(self) -> Told:
         """The history of the query that records come from."""
@@ -200,35 +231,27 @@ class _Counting:
 
     # ---- names of queries
 
-    def _named(self, select: Select) -> Iterator[Edit]:
-        """The queries behind the names of common table expressions and views, in their places."""
+    def _put_in_place(self) -> None:
+        """The queries behind the names of common table expressions, in their places."""
+        if not (self.query.cte_names() or self.query.dropped):
+            return
+        places, body = places_in(self.text, self.query), self.owner.body.span
+        edits = [edit for start, each in places.items() if body.start <= start < body.end for edit in each]
+        if self.owner is self.query and not any(inner.emits for _, inner in self.query.ctes):
+            edits.append(without_ctes(self.text, self.query))
+        self._rewrite(edits)
+
+    def _views(self, select: Select) -> Iterator[Edit]:
+        """The queries behind the names of views, in their places."""
         binder = self.binder
         for relation in relations_under(select):
-            check_plain(relation)
-            if relation.kind != "name" or relation.name is None:
-                continue
-            reference = binder.resolve(relation)
-            if reference is None:
-                inner = self._cte(relation.name.last.lower())
-            elif reference.kind == "view":
-                inner = self._view(reference)
-            else:
+            reference = binder.resolve(relation) if relation.kind == "name" else None
+            if reference is None or reference.kind != "view" or relation.name is None:
                 continue
             # A window function stands around the name, and its windows are called like what they are of.
             name = f" AS {quote_name(relation.exposed or '')}" if relation.alias is None else ""
-            yield Edit(relation.name.span, f"({inner})", relation.span)
+            yield Edit(relation.name.span, f"({self._view(reference)})", relation.span)
             yield Edit(Span(relation.span.end, relation.span.end), name, relation.span)
-
-    def _cte(self, name: str) -> str:
-        named = [
-            (inner, columns)
-            for each in self.query.queries()
-            for (cte, inner), columns in zip(each.ctes, each.cte_columns, strict=True)
-            if cte.lower() == name
-        ]
-        if len(named) != 1 or named[0][1]:
-            raise Unfit(f"the common table expression {name}, whose name or columns are given another meaning")
-        return named[0][0].span.of(self.text)
 
     def _view(self, reference: Reference) -> str:
         """The query of a view that shows each record that its streams ever made."""
@@ -250,12 +273,18 @@ class _Counting:
             text, query = without_subqueries(text, query, self.catalog, self.analyze)
         taken = self.query.cte_names()
         names = {each.name.last.lower() for each in query.relations() if each.name is not None}
-        if query.ctes or query.order is not None:
-            raise Unfit(f"view {view.name} has {'common table expressions' if query.ctes else 'ORDER BY or LIMIT'}")
+        if query.cte_names() or query.dropped:
+            names -= query.cte_names()
+            text = query_in_place(text, query)
+            (statement,) = parse(text)
+            assert isinstance(statement, SelectStatement)
+            text, query = statement.text, statement.query
         if names & taken:
             raise Unfit(f"view {view.name} reads {min(names & taken)}, which is a common table expression here")
         self.included.append(view.id)
-        return query.body.span.of(text)
+        if limited(query):
+            return query.span.of(text)
+        return text[query.span.start : query.order.start if query.order is not None else query.span.end]
 
 
 def _in_several_windows(select: Select) -> bool:
