@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import pytest
@@ -72,7 +72,46 @@ def spread(there: There) -> Iterator[Row]:
             yield k, len({v for _, other, v in there["a"] if other == k}), times[k]
 
 
+def ranked(there: There) -> Iterator[Row]:
+    """Of each k of a, the two rows with the greatest v, and their places."""
+    for k in "xy":
+        found = sorted((-v, id) for id, other, v in there["a"] if other == k)
+        yield from ((k, -v, place) for place, (v, _) in enumerate(found[:2], 1))
+
+
+def together(there: There) -> Iterator[Row]:
+    """Of each k of a, how many v are no further than 1 from the next one, for each stretch of them."""
+    for k in "xy":
+        found = sorted(v for _, other, v in there["a"] if other == k)
+        starts = [place for place, v in enumerate(found) if not place or v > found[place - 1] + 1]
+        yield from ((k, found[first], end - first) for first, end in pairwise([*starts, len(found)]))
+
+
 CASES = {
+    "ranked": Case(
+        "SELECT k, count(*) AS n, sum(v * r) AS v FROM"
+        " (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v DESC, id) AS r FROM a) WHERE r <= 2 GROUP BY k",
+        ranked,
+        value=lambda row: row[1] * row[2],
+    ),
+    "first": Case(
+        "SELECT k, count(*) AS n, sum(v) AS v FROM first_rows GROUP BY k",
+        lambda there: iter(sorted(((k, v) for _, k, v in there["a"]), key=lambda row: (-row[1], row[0]))[1:4]),
+        below="CREATE VIEW first_rows AS SELECT k, v FROM a ORDER BY v DESC LIMIT 3 OFFSET 1;",
+    ),
+    "together": Case(
+        "SELECT k, count(*) AS n, sum(m) AS v FROM (SELECT k, window_start, count(*) AS m FROM"
+        " SESSION((SELECT k, timestamp_seconds(v) AS ts FROM a) PARTITION BY k, ts, INTERVAL 1 SECOND)"
+        " GROUP BY k, window_start) GROUP BY k",
+        together,
+        value=lambda row: row[2],
+    ),
+    "more": Case(
+        "SELECT k, count(*) AS n, sum(v) AS v FROM (SELECT k, v FROM a EXCEPT ALL SELECT k, v FROM b) GROUP BY k",
+        lambda there: (
+            Counter((k, v) for _, k, v in there["a"]) - Counter((k, v) for _, k, v in there["b"])
+        ).elements(),
+    ),
     "different": Case(
         "SELECT k, count(*) AS n, sum(v) AS v FROM (SELECT DISTINCT k, v FROM a) GROUP BY k",
         lambda there: iter({(k, v) for _, k, v in there["a"]}),
@@ -168,6 +207,8 @@ def values(case: Case, events: Events, n: int) -> dict[Any, list[Row | None]]:
         (("left", "full"), 2),
         (("met", "unmet"), 19),
         (("largest", "latest", "spread"), 4),
+        (("ranked", "first"), 5),
+        (("together", "more"), 6),
     ],
 )
 def test_rows_that_come_and_go_are_counted_one_by_one(home: Harness, names: tuple[str, ...], seed: int) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 S = (Field("id", "int"), Field("k", "string"), Field("v", "int"), Field("ts", "timestamp"))
 T = (Field("id", "int"), Field("label", "string"))
-TYPES = "id INT, k STRING, v INT, ts TIMESTAMP, _came BIGINT"
+TYPES = "id INT, k STRING, v INT, ts TIMESTAMP, _came BIGINT, _row_num BIGINT, _arrival_ts TIMESTAMP"
 
 
 def _stream(name: str) -> Stream:
@@ -87,11 +87,9 @@ def test_relations_are_replaced_by_their_histories(written: str, read: str) -> N
 @pytest.mark.parametrize(
     ("written", "reason"),
     [
-        ("SELECT k, rank() OVER (ORDER BY v) AS n FROM a", "a window function"),
-        ("SELECT k FROM (SELECT k FROM a ORDER BY v LIMIT 3)", "LIMIT"),
+        ("SELECT max(v) AS v, rank() OVER (ORDER BY v) AS n FROM a", "a window function beside an aggregate of all"),
         ("SELECT k, count(*) AS n FROM a GROUP BY ROLLUP (k)", "several sets of groups"),
         ("SELECT k FROM a WHERE v IN (SELECT v FROM b)", "a subquery in an expression"),
-        ("SELECT k FROM a EXCEPT ALL SELECT k FROM b", "EXCEPT ALL"),
         ("SELECT k FROM w", "a view"),
         ("SELECT a.k FROM a JOIN far ON a.id = far.id", "a table that is asked by key"),
         ("SELECT a.k FROM a NATURAL JOIN b", "a NATURAL JOIN"),
@@ -99,7 +97,7 @@ def test_relations_are_replaced_by_their_histories(written: str, read: str) -> N
         ("SELECT a.k, b.k FROM a JOIN b ON a.id = b.id", "two columns of one name"),
         ("SELECT k, first(v) AS v FROM a GROUP BY k", "first, which depends on the order of rows"),
         ("SELECT k FROM a WHERE ts < now()", "a function of the clock"),
-        ("SELECT k FROM SESSION(a, ts, INTERVAL 5 SECONDS)", "windows that depend on other rows than a row's own"),
+        ("SELECT k FROM SLIDE_BY_ROW(a, ts, INTERVAL 5 SECONDS, 1 ROW)", "windows that depend on other rows around"),
     ],
 )  # fmt: skip
 def test_what_has_no_history_is_named(written: str, reason: str) -> None:
@@ -123,6 +121,8 @@ QUERIES = [
     "SELECT k FROM a EXCEPT SELECT k FROM b",
     "SELECT k FROM a INTERSECT SELECT k FROM b",
     "SELECT k FROM a UNION ALL SELECT k FROM b INTERSECT SELECT k FROM c",
+    "SELECT k FROM a EXCEPT ALL SELECT k FROM b",
+    "SELECT k, v FROM a INTERSECT ALL SELECT k, v FROM b",
     # joins of all kinds
     LEFT,
     "SELECT a.k, b.v, c.v AS w FROM a JOIN b ON a.k = b.k LEFT JOIN c ON b.id = c.id AND c.v > a.v WHERE a.v > 0",
@@ -155,9 +155,41 @@ QUERIES = [
     f"SELECT a.k FROM a LEFT ANTI JOIN (SELECT k FROM ({COUNTS.format('b')}) AS z WHERE n = 2) AS x ON a.k = x.k",
 ]
 
+#: Queries whose answer depends on an order: ties are broken by all columns, those of time first.
+ORDERED = [
+    # window functions
+    "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, ts, id) AS n FROM a",
+    "SELECT a.k, rank() OVER (PARTITION BY b.k ORDER BY a.v) AS n, count(*) OVER () AS m FROM a JOIN b ON a.id = b.id",
+    "SELECT k, n FROM (SELECT k, row_number() OVER (PARTITION BY k, id ORDER BY ts, v) AS n FROM a) WHERE n < 3",
+    "SELECT k, count(*) AS n, sum(count(*)) OVER (ORDER BY k) AS m FROM a GROUP BY k HAVING n > 1",
+    "SELECT k, lag(id) OVER w AS l, sum(v) OVER w AS s FROM a WHERE v > 0 WINDOW w AS (PARTITION BY k ORDER BY v, ts)",
+    "SELECT k, id FROM a QUALIFY row_number() OVER (PARTITION BY id ORDER BY ts, k) = 2",
+    f"SELECT k, n, rank() OVER (ORDER BY n DESC) AS r FROM ({COUNTS.format('a')}) AS x",
+    "SELECT a.k, dense_rank() OVER (ORDER BY b.v) AS r FROM a LEFT JOIN b ON a.id = b.id",
+    # the first rows
+    "SELECT k, v FROM a ORDER BY v DESC NULLS FIRST, 1 NULLS LAST LIMIT 3",
+    "SELECT k FROM a ORDER BY id % 2, v, ts LIMIT 2 OFFSET 1",
+    "SELECT k, count(*) AS n FROM a GROUP BY k ORDER BY sum(v) + n DESC, k LIMIT 1",
+    "SELECT DISTINCT k FROM a ORDER BY k OFFSET 1",
+    "SELECT k, id FROM a UNION SELECT k, v FROM b ORDER BY id, k LIMIT 3",
+    "SELECT x.k, b.v FROM (SELECT k, id FROM a ORDER BY ts DESC, id, k, v LIMIT 2) AS x LEFT JOIN b ON b.id = x.id",
+]
+
 
 #: Queries that DuckDB says in other words.
 OTHERS = {
+    "SELECT count(k) AS n, sum(v) AS s FROM TUMBLE(a, DESCRIPTOR(row_num), 2 ROWS) GROUP BY window_start": (
+        "SELECT count(k) AS n, sum(v) AS s FROM (SELECT *, row_number() OVER () - 1 AS n FROM a) GROUP BY n // 2"
+    ),
+    "SELECT k, v, window_end AS e FROM SLIDING(a PARTITION BY k, DESCRIPTOR(row_num), 2 ROWS, 4 ROWS)": (
+        "SELECT k, v, unnest([n // 2 * 2 + 2, n // 2 * 2 + 4]) AS e FROM"
+        " (SELECT *, row_number() OVER (PARTITION BY k) - 1 AS n FROM a)"
+    ),
+    "SELECT k, count(*) AS n FROM SESSION(a PARTITION BY k, ts, INTERVAL 5 SECONDS) GROUP BY k, window_start": (
+        "SELECT k, count(*) AS n FROM (SELECT *, sum(b) OVER (PARTITION BY k ORDER BY ts RANGE UNBOUNDED PRECEDING)"
+        " AS s FROM (SELECT *, CASE WHEN ts - lag(ts) OVER (PARTITION BY k ORDER BY ts) <= INTERVAL 5 SECONDS THEN 0"
+        " ELSE 1 END AS b FROM a)) GROUP BY k, s"
+    ),
     "SELECT k, count(*) AS n FROM TUMBLE(a, ts, INTERVAL 10 SECONDS) GROUP BY k, window_start": (
         "SELECT k, count(*) AS n FROM a GROUP BY k, time_bucket(INTERVAL 10 SECONDS, ts)"
     ),
@@ -184,10 +216,10 @@ def _rows(seed: int, before: int = 0) -> dict[str, list[tuple[Any, ...]]]:
     """
     chance = random.Random(seed)
     found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in "abc"}
-    for came in range(14):
+    for came in range(20):
         row = (chance.choice([1, 2, None]), chance.choice(["x", "y", None]), chance.choice([0, 1, 2, 3, None]))
         at = datetime(2026, 1, 1) + timedelta(seconds=chance.randrange(30))
-        found[chance.choice("aabbc")].append((*row, at, max(came - before, -1)))
+        found[chance.choice("aaabbc")].append((*row, at, max(came - before, -1)))
     return found
 
 
@@ -200,7 +232,8 @@ def tables(spark: SparkSession) -> list[dict[str, list[tuple[Any, ...]]]]:
     found = [_rows(7), _rows(8, before=6)]
     for index, rows in enumerate(found):
         for name in "abc":
-            spark.createDataFrame(rows[name], TYPES).createOrReplaceTempView(f"histories_{index}_{name}")
+            numbered = [(*row, number, row[3]) for number, row in enumerate(rows[name])]
+            spark.createDataFrame(numbered, TYPES).createOrReplaceTempView(f"histories_{index}_{name}")
         spark.createDataFrame(LABELS, "id INT, label STRING").createOrReplaceTempView(f"histories_{index}_t")
     return found
 
@@ -209,11 +242,12 @@ def _moments(query: str, rows: dict[str, list[tuple[Any, ...]]]) -> Iterator[tup
     """What the query gives over the rows until each moment."""
     query = query.replace("LEFT SEMI", "SEMI").replace("LEFT ANTI", "ANTI").replace("EXCEPT (k, ts)", "EXCLUDE (k, ts)")
     with duckdb.connect() as duck:
+        duck.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
         duck.execute("CREATE TABLE t (id INT, label VARCHAR)")
         duck.executemany("INSERT INTO t VALUES (?, ?)", LABELS)
         for name in "abc":
             duck.execute(f"CREATE TABLE {name} (id INT, k VARCHAR, v INT, ts TIMESTAMP)")
-        for moment in range(-1, 14):
+        for moment in range(-1, 20):
             for name, row in ((name, row) for name, each in rows.items() for row in each if row[-1] == moment):
                 duck.execute(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", row[:-1])
             yield moment, Counter(duck.sql(query).fetchall())
@@ -249,6 +283,16 @@ def test_at_every_moment_the_history_is_the_query(
     """For each moment, the rows of the history that are there are the query over the rows until then."""
     index = place % len(tables)
     check(query, rows_of(made(query), spark, index), tables[index])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("place", "query"), [*enumerate(ORDERED)])
+def test_so_it_is_with_rows_in_an_order(
+    place: int, query: str, spark: SparkSession, tables: list[dict[str, list[tuple[Any, ...]]]]
+) -> None:
+    index = place % len(tables)
+    found = rows_of(made(query, Frames(spark).analyze), spark, index)
+    check(query, found, tables[index])
 
 
 @pytest.mark.spark

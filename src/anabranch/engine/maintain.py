@@ -553,13 +553,13 @@ class Maintainer:
 
     def _with_places(self, view: View, stream: Stream) -> DataFrame:
         """The rows of a stream with their places among all, those from before this commit at the very first."""
-        columns = [quote_name(field.name) for field in stream.fields]
+        columns = [quote_name(field.name) for field in stream.row_fields]
         new = self.paths(stream.rows_table)
         rows = self._rows(view, stream, stream.row_fields, new) if new else self.core.frames.empty(stream.row_fields)
         placed = in_order(self.core, rows, stream, self.before)
         if self.filling:
             return placed
-        old = read.kept_rows(self.core, view, stream, stream.fields, self.before)
+        old = read.kept_rows(self.core, view, stream, stream.row_fields, self.before)
         return old.selectExpr(*columns, f"CAST(-1 AS BIGINT) AS {CAME}").unionByName(placed)
 
     def _is_new(self, view: View) -> str:

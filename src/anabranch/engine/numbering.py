@@ -170,7 +170,7 @@ def with_places(core: Core, records: DataFrame, parts: Mapping[str, str], snapsh
 def in_order(core: Core, rows: DataFrame, stream: Stream, snapshot: Snapshot) -> DataFrame:
     """Numbered rows of a stream with their places among all rows that came. Rows that have no number came first."""
     placed = with_places(core, rows, {ROW_NUM: stream.id}, snapshot)
-    columns = [quote_name(field.name) for field in stream.fields]
+    columns = [quote_name(field.name) for field in stream.row_fields]
     return placed.selectExpr(*columns, f"coalesce({PLACES.format(0)}, 0) AS {CAME}")
 
 

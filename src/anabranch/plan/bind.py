@@ -27,7 +27,18 @@ from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.columns import check_window
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Edit, Spliced, splice
-from anabranch.sql.syntax import NEWEST, Item, Opaque, Query, Relation, Select, SetOperation, Watermark, WindowSpec
+from anabranch.sql.syntax import (
+    NEWEST,
+    Item,
+    Name,
+    Opaque,
+    Query,
+    Relation,
+    Select,
+    SetOperation,
+    Watermark,
+    WindowSpec,
+)
 from anabranch.sql.versions import EVENT_TIME
 from anabranch.sql.watermarks import watermark_text
 
@@ -177,10 +188,10 @@ class Binder:
                 raise self._error(relation, f"{found.name} is a {kind}: all of it is final", "only views wait")
             at = ":provisional"
         prefix = f"@{kind[0]}:"
-        if kind == "stream" and self._numbered(relation):
-            prefix = NUMBERED
-        elif kind == "stream" and self._selects(relation, CAME):
+        if kind == "stream" and self._selects(relation, CAME):
             prefix = ORDERED
+        elif kind == "stream" and self._numbered(relation):
+            prefix = NUMBERED
         return Reference(f"{prefix}{found.id}{at}", kind, found.id, relation.version, relation, relation.provisional)
 
     def _numbered(self, relation: Relation) -> bool:
@@ -207,9 +218,14 @@ class Binder:
 
     # ---- windows
 
-    def windowed(self, source: str, relation: Relation, fields: Sequence[Field] | None = None) -> str:
-        """The relation behind a window function, over the SQL of what it is applied to, with its columns if known."""
+    def windowed(
+        self, source: str, relation: Relation, fields: Sequence[Field] | None = None, apart: Sequence[str] = ()
+    ) -> str:
+        """The relation behind a window function, over the SQL of what it is applied to, with its columns if known, and
+        with more columns whose windows are kept apart."""
         window = self.window_of(relation)
+        more = tuple(Name((column,), window.time_span) for column in apart)
+        window = replace(window, partition=(*window.partition, *more))
         names = self.columns_of(relation) if fields is None else [field.name for field in fields]
         covered = list(dict.fromkeys(name.lower() for name in names if name.lower() in WINDOW_COLUMNS))
         emission = self.query.emission

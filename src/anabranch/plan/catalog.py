@@ -84,7 +84,7 @@ class Stream:
     def seen_as(self, placeholder: str) -> tuple[Field, ...]:
         """The columns that its rows have behind a placeholder."""
         if placeholder.startswith(ORDERED):
-            return (*self.fields, Field(CAME, "bigint"))
+            return (*self.row_fields, Field(CAME, "bigint"))
         return self.row_fields if placeholder.startswith(NUMBERED) else self.fields
 
 

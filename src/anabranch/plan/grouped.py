@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from anabranch.plan.blocks import grouped_tokens
-from anabranch.plan.intervals import BEFORE, FROM, OPEN, TO, History, names, until
+from anabranch.plan.intervals import BEFORE, FROM, OPEN, TO, History, in_stretches, names
 from anabranch.plan.scope import Unfit, span_of
 from anabranch.plan.winners import LISTS, picked
 from anabranch.sql.calls import Call, aggregate_calls, generators, window_calls
@@ -124,20 +124,10 @@ class Groups:
     def _in_stretches(self) -> str:
         """The aggregates over the rows of each stretch of time in which none of a group comes or goes.
 
-        A row knows the moments of its group, and is there once for each stretch of its own time. Without keys it is
-        there once more, behind its end, and not counted: the aggregates over nothing are a row, too.
+        Without keys a row is there once more, behind its end, and not counted: the aggregates over nothing are a row,
+        too.
         """
-        columns = names(self.rows.columns, self.name)
-        own = f"{self.name}.{FROM}, {self.name}.{TO}"
-        apart = f"PARTITION BY {', '.join(self.keys)}" if self.keys else ""
-        ends = f"array_compact(flatten(collect_list(array({own})) OVER ({apart})))"
-        rows = f"SELECT {columns}, {own}, array_sort(array_distinct({ends})) AS __moments FROM {self._rows()}"
-        stretches = "transform(__moments, (p, i) -> named_struct('p', p, 'q', get(__moments, i + 1)))"
-        upto = f"s.p {'<' if self.keys else '<='} {until(TO)}"
-        source = (
-            f"SELECT {columns}, __p, __q, __p < {until(TO)} AS __here FROM ({rows}) AS {self.name}"
-            f" LATERAL VIEW inline(filter({stretches}, s -> {FROM} <= s.p AND {upto})) `__s` AS __p, __q"
-        )
+        source = in_stretches(self._rows(), self.rows.columns, self.name, self.keys, beyond=not self.keys)
         filters = [] if self.keys else self._filters(f"{self.name}.__here")
         groups = ", ".join([*([self._groups()] if self.keys else []), f"{self.name}.__p", f"{self.name}.__q"])
         shown = f"{self._items(filters)}, {self.name}.__p AS {FROM}, {self.name}.__q AS {TO}"

@@ -21,7 +21,7 @@ from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import Analyze, aggregates_in
 from anabranch.plan.catalog import CAME, Catalog, Field, Stream, Table
 from anabranch.plan.grouped import Groups, depends_on_order
-from anabranch.plan.inside import Body, check_plain, columns_of, using
+from anabranch.plan.inside import Body, apart, check_plain, columns_of, using
 from anabranch.plan.intervals import (
     BEFORE,
     FROM,
@@ -31,8 +31,11 @@ from anabranch.plan.intervals import (
     alone,
     both,
     compared,
+    compared_all,
     distinct,
+    first_rows,
     in_order,
+    in_stretches,
     met,
     names,
     pairs,
@@ -40,20 +43,24 @@ from anabranch.plan.intervals import (
     union_all,
     with_all,
 )
-from anabranch.plan.keys import INNER, limited
+from anabranch.plan.keys import INNER, limited, with_hidden
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, span_of
 from anabranch.plan.sides import Rows, Side
+from anabranch.plan.stretched import has_windows, over_stretches, stretched
 from anabranch.plan.ties import Places, break_ties
 from anabranch.plan.winners import event_times
 from anabranch.sql.calls import chains, clock_calls, generators, split_commas, volatile_calls
-from anabranch.sql.lexer import Span, quote_name, tokenize
+from anabranch.sql.columns import names_in
+from anabranch.sql.lexer import Span, Token, quote_name, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import Item, Opaque, Query, Relation, Select, SelectStatement, SetOperation
 
 #: Joins with a static table that leave a row of the relations before it as it is, or leave it out.
 _STATIC = ("LEFT JOIN", "LEFT OUTER JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "SEMI JOIN", "ANTI JOIN")
+#: What can stand behind a key of ORDER BY.
+_DIRECTIONS = ("ASC", "DESC", "NULLS")
 
 
 def history(text: str, body: Body, binder: Binder, analyze: Analyze | None = None) -> History:
@@ -73,7 +80,8 @@ def _settled(text: str, catalog: Catalog, analyze: Analyze) -> tuple[str, Query,
     assert isinstance(statement, SelectStatement)
     query = statement.query
     calls = [call for select, owner in query.selects() for call in aggregates_in(select, owner)]
-    if any(depends_on_order(call) for call in calls):
+    ordered = any(limited(each) for each in query.queries()) or any(has_windows(each) for each, _ in query.selects())
+    if ordered or any(depends_on_order(call) for call in calls):
         references = Binder(text, catalog, query).bind().references
         schemas = {each: _fields(catalog, found.target) for each, found in references.items()}
         places = Places(
@@ -107,7 +115,7 @@ class _Histories:
             if body.emission is not None:
                 raise Unfit("a query that says when its results come out")
             if limited(body):
-                raise Unfit("LIMIT")
+                return self._limited(body)
             return self._select(body.body, body) if isinstance(body.body, Select) else self.of(body.body)
         if isinstance(body, SetOperation):
             return self._set_operation(body)
@@ -137,6 +145,63 @@ class _Histories:
             found, words = made, rest
         return found[0]
 
+    # ---- LIMIT
+
+    def _limited(self, query: Query) -> History:
+        """The first rows in their order. What they are sorted by is shown with them, if it is not anyway."""
+        order, count, skip = _order(query)
+        keys: list[str] = []
+        hidden: list[tuple[str, str]] = []
+        for tokens in order:
+            end = next((i for i, token in enumerate(tokens) if i and token.upper in _DIRECTIONS), len(tokens))
+            column = self._shown_key(query.body, tokens[:end])
+            if column is None:
+                column = f"__o{len(hidden)}"
+                hidden.append((column, self._hidden_key(query.body, tokens[:end])))
+            keys.append(" ".join([quote_name(column), *(token.text for token in tokens[end:])]))
+        made, body = self, query.body
+        if hidden:
+            assert isinstance(body, Select)
+            text, body = rewritten(self.text, Query(body.span, body), with_hidden(body, hidden))
+            made = _Histories(text, Binder(text, self.binder.catalog, body))
+        found = made.of(body)
+        columns = found.columns[: len(found.columns) - len(hidden)]
+        if not keys:
+            raise Unfit("LIMIT, which depends on the order of rows")
+        return first_rows(found, ", ".join(keys), count, skip, columns)
+
+    def _shown_key(self, body: Body, tokens: Sequence[Token]) -> str | None:
+        """The column of a query that a key of its ORDER BY names, by its name or its number."""
+        shown = self._columns(body)
+        if len(tokens) == 1 and tokens[0].text.isdigit():
+            return shown[int(tokens[0].text) - 1] if 0 < int(tokens[0].text) <= len(shown) else None
+        named = list(chains(tokens))
+        if len(named) == 1 and named[0].span == span_of(tokens) and len(named[0].parts) == 1:
+            return next((column for column in shown if column.lower() == named[0].parts[0].lower()), None)
+        return None
+
+    def _hidden_key(self, body: Body, tokens: Sequence[Token]) -> str:
+        """A key of ORDER BY that is no column, with what the names of the SELECT list stand for in their places."""
+        if not isinstance(body, Select) or body.distinct:
+            raise Unfit("ORDER BY something that is no column of the query")
+        given = {item.alias.lower(): item for item in body.items if item.alias is not None}
+        edits = [
+            Edit(chain.span, f"({item.expression.of(self.text)})")
+            for chain in names_in(tokens)
+            if len(chain.parts) == 1 and (item := given.get(chain.parts[0].lower())) is not None
+        ]
+        return splice(self.text, span_of(tokens), edits).text
+
+    def _columns(self, body: Body) -> list[str]:
+        """The names of the columns of a query."""
+        if isinstance(body, Query):
+            return self._columns(body.body)
+        if isinstance(body, SetOperation):
+            return self._columns(body.operands[0])
+        if isinstance(body, Select):
+            return [name for _, name in self._shown(body)]
+        raise Unfit("VALUES")
+
     # ---- SELECT
 
     def _select(self, select: Select, owner: Query | None) -> History:
@@ -147,9 +212,12 @@ class _Histories:
             return History(text, _apart([name for _, name in shows]), appends=True, tidy=True)
         calls = aggregates_in(select, owner or Query(select.span, select))
         grouped = bool(select.group or calls or select.having)
-        if grouped:
-            if any(item.star for item in select.items):
-                raise Unfit("* beside aggregates")
+        if grouped and any(item.star for item in select.items):
+            raise Unfit("* beside aggregates")
+        if has_windows(select):
+            rows = self._rows(select)
+            found = stretched(self.text, select, rows, list(self._shown(select, rows)), grouped=grouped)
+        elif grouped:
             rows = self._rows(select)
             items = [(item, _name(item)) for item in select.items]
             found = Groups(self.text, select, rows.history, rows.name, rows.known, rows.edits, items).history()
@@ -165,8 +233,6 @@ class _Histories:
 
     def _check(self, select: Select) -> None:
         """Refuse what depends on more than the rows that are there."""
-        if select.tail:
-            raise Unfit("QUALIFY, WINDOW or SORT BY")
         if select.subqueries:
             raise Unfit("a subquery in an expression")
         if not select.relations and (select.where or select.having or select.group or select.distinct):
@@ -174,9 +240,8 @@ class _Histories:
         places = [item.tokens for item in select.items] + [each.tokens for each in select.group]
         places += [each.tokens for each in (select.where, select.having) if each is not None]
         places += [each.condition_tokens for each in select.relations]
+        places += [each.tokens for each in select.tail_expressions]
         for tokens in places:
-            if any(token.upper == "OVER" for token in tokens):
-                raise Unfit("a window function")
             if any(clock_calls(tokens)):
                 raise Unfit("a function of the clock")
             if any(volatile_calls(tokens)):
@@ -188,7 +253,7 @@ class _Histories:
         """The expressions of a SELECT list, * spelled out, and the names that they have."""
         for item in select.items:
             if not item.star:
-                edits = rows.edits(item.tokens) if rows is not None else ()
+                edits = [*rows.edits(item.tokens), *over_stretches(item.tokens)] if rows is not None else ()
                 yield splice(self.text, span_of(item.tokens), edits).text, _name(item)
                 continue
             if using(select.relations) or select.lateral:
@@ -238,9 +303,9 @@ class _Histories:
         assert select.from_span is not None
         where = f"({select.where.span.of(self.text)})" if select.where is not None else ""
         first = select.relations[0]
-        if len(select.relations) == 1 and not select.lateral and self._is_stream(first):
+        if len(select.relations) == 1 and not select.lateral and self._is_plain(first):
             name = quote_name(self._exposed(first, select))
-            return self._stream(first, name, items, f" WHERE {where}" if where else "")
+            return self._stream(first.span, name, items, f" WHERE {where}" if where else "")
         edits: list[Edit] = []
         froms: list[str] = []
         tos: list[str] = []
@@ -293,8 +358,8 @@ class _Histories:
     def _side_rows(self, relation: Relation, side: Side) -> History:
         """The rows of one relation, with columns that are called after its place."""
         name = quote_name(side.name)
-        if self._is_stream(relation):
-            return self._stream(relation, name, side.items)
+        if self._is_plain(relation):
+            return self._stream(relation.span, name, side.items)
         if self.binder.is_live(relation):
             found = self._relation(relation, name)
             text = f"SELECT {_listed(side.items)}, {name}.{FROM}, {name}.{TO} FROM ({found.text}) AS {name}"
@@ -355,7 +420,8 @@ class _Histories:
     def _relation(self, relation: Relation, name: str) -> History:
         """The history of a stream or a subquery, behind its window function if there is one."""
         check_plain(relation)
-        text = relation.span.of(self.text)
+        if not apart(relation.window):
+            return self._sessions(relation, name)
         if relation.subquery is not None:
             found = self.of(relation.subquery)
             if relation.window is None:
@@ -365,20 +431,43 @@ class _Histories:
             columns, times = tuple(columns_of(relation, self.binder)), f"{name}.{FROM}, {name}.{TO}"
             made = f"SELECT {names(columns, name)}, {times} FROM {text} AS {name}"
             return replace(found, text=made, columns=columns)
+        return self._stream(relation.span, name, self._own(relation, name, columns_of(relation, self.binder)))
+
+    def _sessions(self, relation: Relation, name: str) -> History:
+        """Windows that depend on the rows around a row, which are others in each stretch of time."""
+        assert relation.window is not None
+        if relation.subquery is not None:
+            rows = self.of(relation.subquery)
+        else:
+            assert relation.name is not None
+            own = self._own(relation, name, self.binder.columns_of(relation))
+            rows = self._stream(relation.name.span, name, own)
+        keys = [quote_name(each.last) for each in relation.window.partition]
+        cut = in_stretches(f"({rows.text}) AS {name}", rows.columns, name, keys)
+        source = self.binder.windowed(f"({cut})", relation, apart=("__p", "__q"))
+        columns = tuple(columns_of(relation, self.binder))
+        made = f"SELECT {names(columns, name)}, {name}.__p AS {FROM}, {name}.__q AS {TO} FROM {source} AS {name}"
+        return History(made, columns, appends=False, tidy=False)
+
+    def _own(self, relation: Relation, name: str, columns: Sequence[str]) -> list[tuple[str, str]]:
+        """Columns of a stream."""
         if not self._is_stream(relation):
             reference = self.binder.resolve(relation)
             raise Unfit("a common table expression" if reference is None else f"a {reference.kind}")
-        own = columns_of(relation, self.binder)
-        return self._stream(relation, name, [(f"{name}.{quote_name(column)}", column) for column in own])
+        return [(f"{name}.{quote_name(column)}", column) for column in columns]
 
     def _is_stream(self, relation: Relation) -> bool:
         reference = self.binder.resolve(relation) if relation.subquery is None else None
         return reference is not None and isinstance(self.binder.catalog.objects.get(reference.target), Stream)
 
-    def _stream(self, relation: Relation, name: str, items: Sequence[tuple[str, str]], where: str = "") -> History:
-        """The rows of a stream, with some columns or others: the place of a row is asked for in the same SELECT."""
+    def _is_plain(self, relation: Relation) -> bool:
+        """Whether it is a stream each of whose rows is there by itself."""
         check_plain(relation)
-        source = f"FROM {relation.span.of(self.text)} AS {name}{where}"
+        return self._is_stream(relation) and apart(relation.window)
+
+    def _stream(self, place: Span, name: str, items: Sequence[tuple[str, str]], where: str = "") -> History:
+        """The rows of a stream, with some columns or others: the place of a row is asked for in the same SELECT."""
+        source = f"FROM {place.of(self.text)} AS {name}{where}"
         text = f"SELECT {_listed(items)}, {name}.{CAME} AS {FROM}, {OPEN} AS {TO} {source}"
         return History(text, _apart([column for _, column in items]), appends=True, tidy=True)
 
@@ -408,9 +497,23 @@ def _operation(word: str, one: History, other: History) -> History:
         return union_all([one, other])
     if words[0] == "UNION":
         return distinct(union_all([one, other]))
-    if "ALL" in words:
-        raise Unfit(word)
-    return compared(one, other, without=words[0] != "INTERSECT")
+    operation = compared_all if "ALL" in words else compared
+    return operation(one, other, without=words[0] != "INTERSECT")
+
+
+def _order(query: Query) -> tuple[list[list[Token]], str, str]:
+    """What a query is sorted by, how many rows LIMIT takes, "" for all, and how many OFFSET leaves out."""
+    parts: dict[str, list[Token]] = {}
+    inside = [each.span for each in query.order_expressions]
+    part = parts["ORDER"] = []
+    for token in query.order_tokens:
+        if token.upper in ("ORDER", "LIMIT", "OFFSET") and not any(s.start <= token.start < s.end for s in inside):
+            part = parts[token.upper] = []
+        else:
+            part.append(token)
+    texts = {word: " ".join(token.text for token in tokens) for word, tokens in parts.items()}
+    count = texts.get("LIMIT", "")
+    return list(split_commas(parts["ORDER"][1:])), "" if count.upper() == "ALL" else count, texts.get("OFFSET", "0")
 
 
 def _listed(items: Sequence[tuple[str, str]]) -> str:

@@ -22,13 +22,13 @@ from anabranch.plan.blocks import aggregates_in
 from anabranch.plan.catalog import WINDOW_COLUMNS
 from anabranch.plan.laterals import end_of, lateral_views
 from anabranch.plan.scope import Unfit, span_of
-from anabranch.plan.windows import ID, needs_numbers
+from anabranch.plan.windows import ID, partitioned
 from anabranch.plan.winners import LISTS, event_times, picked
 from anabranch.sql.calls import chains
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.lexer import Span, Token, quote_name
 from anabranch.sql.splice import Edit
-from anabranch.sql.syntax import Item, Opaque, Query, Relation, Select, SetOperation
+from anabranch.sql.syntax import Item, Opaque, Query, Relation, Select, SetOperation, WindowSpec
 
 #: The query inside, and its columns.
 RECORDS, READ = "__records", "__r{}"
@@ -64,8 +64,18 @@ def check_plain(relation: Relation) -> None:
         if there:
             raise Unfit(what)
     window = relation.window
-    if window is not None and (not window.by_row or needs_numbers(window) or window.pairs != "none" or window.block):
-        raise Unfit("windows that depend on other rows than a row's own")
+    if window is None:
+        return
+    if window.pairs != "none" or window.block:
+        raise Unfit("windows of the newest rows of several streams")
+    if not apart(window) and (window.kind != "session" or window.own is not None):
+        raise Unfit("windows that depend on other rows around")
+
+
+def apart(window: WindowSpec | None) -> bool:
+    """Whether the windows of a row are its own, whatever comes after it. (How many rows came before it, of all or of
+    its key, never changes.)"""
+    return window is None or window.by_row or partitioned(window)
 
 
 def using(relations: Sequence[Relation]) -> set[str]:

@@ -140,6 +140,66 @@ def _marked(history: History, mark: str) -> History:
     return replace(history, text=text, columns=(*history.columns, "__one"))
 
 
+def compared_all(one: History, other: History, *, without: bool) -> History:
+    """The rows of one as often as they are in both, or (`without`) as they are in it more often than in the other."""
+    columns = names(one.columns)
+    sides = union_all([_marked(one, "true"), _marked(other, "false")])
+    cut = in_stretches(f"({sides.text}) AS `__h`", (*one.columns, "__one"), "`__h`", [*map(quote_name, one.columns)])
+    counts = "count_if(__one) AS __ones, count_if(NOT __one) AS __others"
+    counted = f"SELECT {columns}, __p, __q, {counts} FROM ({cut}) AS `__h` GROUP BY {columns}, __p, __q"
+    times = "greatest(__ones - __others, 0)" if without else "least(__ones, __others)"
+    text = (
+        f"SELECT {columns}, __p AS {FROM}, __q AS {TO} FROM ({counted}) AS `__g`"
+        f" LATERAL VIEW explode(array_repeat(1, CAST({times} AS INT))) `__times` AS __time"
+    )
+    return History(text, one.columns, appends=False, tidy=False)
+
+
+# ---------------------------------------------------------------------------------------------- stretches
+
+
+def in_stretches(rows: str, columns: Sequence[str], name: str, keys: Sequence[str], *, beyond: bool = False) -> str:
+    """Each row of a relation once for each stretch of its own time, from __p to __q, in which no row of its keys comes
+    or goes.
+
+    With `beyond` it is there once more, behind its end: __here says whether it is in its own time.
+    """
+    shown = names(columns, name)
+    own = f"{name}.{FROM}, {name}.{TO}"
+    apart = f"PARTITION BY {', '.join(keys)}" if keys else ""
+    ends = f"array_compact(flatten(collect_set(array({own})) OVER ({apart})))"
+    known = f"SELECT {shown}, {own}, array_sort(array_distinct({ends})) AS __moments FROM {rows}"
+    stretches = "transform(__moments, (p, i) -> named_struct('p', p, 'q', get(__moments, i + 1)))"
+    upto = f"s.p {'<=' if beyond else '<'} {until(TO)}"
+    return (
+        f"SELECT {shown}, __p, __q, __p < {until(TO)} AS __here FROM ({known}) AS {name}"
+        f" LATERAL VIEW inline(filter({stretches}, s -> {FROM} <= s.p AND {upto})) `__s` AS __p, __q"
+    )
+
+
+def first_rows(history: History, order: str, count: str, skip: str, columns: Sequence[str]) -> History:
+    """The first rows in an order, so many behind those that are skipped, with some of their columns.
+
+    Of rows that are always there, only the first can ever be among them.
+    """
+    name, own = "`__h`", f"{names(history.columns)}, {FROM}, {TO}"
+    if count:
+        always = f"({FROM} < 0 AND {TO} IS NULL)"
+        number = f"row_number() OVER (PARTITION BY {always} ORDER BY {order}) AS __n"
+        few = f"NOT {always} OR __n <= ({count}) + ({skip})"
+        rows = f"(SELECT {own} FROM (SELECT {own}, {number} FROM ({history.text}) AS {name}) AS {name} WHERE {few})"
+    else:
+        rows = f"({history.text})"
+    cut = in_stretches(f"{rows} AS {name}", history.columns, name, ())
+    number = f"row_number() OVER (PARTITION BY __p, __q ORDER BY {order}) AS __n"
+    taken = f"__n > ({skip})" + (f" AND __n <= ({count}) + ({skip})" if count else "")
+    text = (
+        f"SELECT {names(columns)}, __p AS {FROM}, __q AS {TO}"
+        f" FROM (SELECT *, {number} FROM ({cut}) AS {name}) AS {name} WHERE {taken}"
+    )
+    return History(text, tuple(columns), appends=False, tidy=False)
+
+
 # ---------------------------------------------------------------------------------------------- joins
 
 

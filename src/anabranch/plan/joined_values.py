@@ -84,8 +84,6 @@ class _Asking:
 
     def edits(self) -> Iterator[Edit]:
         select = self.select
-        if select.tail:
-            raise Unfit("QUALIFY, WINDOW or SORT BY beside a subquery")
         stars = list(spelled(select, self.binder))
         if stars:
             yield from stars
@@ -125,7 +123,7 @@ class _Asking:
                 yield Edit(relation.condition, "", relation.condition)
                 yield from self._and(f"({span_of(tokens).of(self.text)})")
                 return
-        raise Unfit("a subquery in GROUP BY")
+        raise Unfit("a subquery in GROUP BY, or behind it")
 
     def _alone(self, asked: Asked) -> bool:
         return asked.kind != "in" and self._stands_alone(asked.inner)

@@ -243,7 +243,7 @@ class _Search:
                 if index + 1 >= len(tokens) or tokens[index + 1].text != "(":
                     return None  # a name of the WINDOW clause
                 inside = tokens[index + 2 : closing(tokens, index + 1)]
-                by = _partition_by(inside)
+                by = partition_by(inside)
                 if not by:
                     return None
                 found.append(by)
@@ -402,7 +402,7 @@ class _Search:
         return classes
 
 
-def _partition_by(tokens: Sequence[Token]) -> list[tuple[Token, ...]]:
+def partition_by(tokens: Sequence[Token]) -> list[tuple[Token, ...]]:
     """The expressions of PARTITION BY inside the brackets of OVER."""
     if len(tokens) < 3 or tokens[0].upper not in ("PARTITION", "DISTRIBUTE"):
         return []

@@ -29,7 +29,7 @@ from anabranch.plan.expanded import Expanded
 from anabranch.plan.flat import read_names, without_unread
 from anabranch.plan.histories import history
 from anabranch.plan.in_place import places_in, query_in_place, without_ctes
-from anabranch.plan.inside import Body, Inside, check_plain, columns_of, qualified, relations_under, using
+from anabranch.plan.inside import Body, Inside, apart, check_plain, columns_of, qualified, relations_under, using
 from anabranch.plan.keys import INNER, limited
 from anabranch.plan.other_words import in_other_words
 from anabranch.plan.parts import PART
@@ -37,6 +37,7 @@ from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, shown_types
 from anabranch.plan.spelled import distinct_as_groups, spelled_out
 from anabranch.plan.subqueries import without_subqueries
+from anabranch.plan.windows import needs_numbers
 from anabranch.sql.calls import aggregate_calls, clock_calls, generators
 from anabranch.sql.cursor import MAX_QUERIES
 from anabranch.sql.lexer import Span, quote_name, tokenize
@@ -282,9 +283,9 @@ class _Counting:
         if names & taken:
             raise Unfit(f"view {view.name} reads {min(names & taken)}, which is a common table expression here")
         self.included.append(view.id)
-        if limited(query):
-            return query.span.of(text)
-        return text[query.span.start : query.order.start if query.order is not None else query.span.end]
+        ends = [each for each in (query.order, query.emission) if each is not None]
+        spans = [each if isinstance(each, Span) else each.span for each in (ends[1:] if limited(query) else ends)]
+        return text[query.span.start : min((span.start for span in spans), default=query.span.end)]
 
 
 def _in_several_windows(select: Select) -> bool:
@@ -351,6 +352,8 @@ class _Parts:
 
     def _of_relation(self, relation: Relation) -> list[str]:
         check_plain(relation)
+        if not apart(relation.window) or (relation.window is not None and needs_numbers(relation.window)):
+            raise Unfit
         if relation.subquery is not None:
             return self._found(relation.subquery)
         reference = self.binder.resolve(relation)

@@ -70,7 +70,8 @@ def _renamed(relation: Relation, binder: Binder) -> Iterator[Edit]:
     )
     name = quote_name(relation.alias or "")
     yield Edit(Span(relation.span.start, relation.span.start), f"(SELECT {items} FROM ", relation.span)
-    yield Edit(relation.alias_span, f" AS {name}) AS {name}", relation.alias_span)
+    rest = Span(relation.span.end, relation.alias_span.end)
+    yield Edit(rest, f" AS {name}) AS {name}", relation.alias_span)
 
 
 def _spells(item: Item, select: Select, owner: Query, binder: Binder) -> bool:
