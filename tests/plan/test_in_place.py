@@ -1,4 +1,5 @@
-"""Common table expressions in their places, and columns by their names: pairs of a query and the same in other words."""
+"""Common table expressions in their places, and columns by their names: pairs of a query and the same in other
+words."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def parsed(text: str) -> tuple[str, Query]:
         (
             "WITH x AS (SELECT * FROM a), y(l) AS (WITH x AS (SELECT k FROM b) SELECT k FROM x)"
             " SELECT * FROM x JOIN y ON x.k = l",
-            "SELECT * FROM (SELECT * FROM a) AS `x` JOIN (SELECT k FROM (SELECT k FROM b) AS `x`) AS `y`(`l`) ON x.k = l",
+            "SELECT * FROM (SELECT * FROM a) AS `x` JOIN (SELECT k FROM (SELECT k FROM b) AS `x`) AS `y`(`l`)"
+            " ON x.k = l",
         ),
         (
             "WITH x AS (SELECT k FROM a), y AS (SELECT k FROM x) SELECT k FROM (WITH x AS (SELECT k FROM y) SELECT k"
@@ -57,12 +59,14 @@ def test_what_reads_itself_stays() -> None:
         ("SELECT k FROM a NATURAL JOIN (SELECT 1 AS one)", "SELECT k FROM a  JOIN (SELECT 1 AS one) ON true"),
         (
             "SELECT * EXCEPT (ts), t.* FROM a JOIN t USING (id)",
-            "SELECT `id`, `a`.`k`, `a`.`v`, `t`.`label`, `t`.`id` AS `__u4`, `t`.`label` AS `__u5` FROM a JOIN t USING (id)",
+            "SELECT `id`, `a`.`k`, `a`.`v`, `t`.`label`, `t`.`id` AS `__u4`, `t`.`label` AS `__u5` FROM a JOIN t"
+            " USING (id)",
         ),
         ("SELECT k, v + 1, k AS K FROM a", "SELECT k, v + 1 AS `__u1`, k AS `__u2` FROM a"),
         (
             "SELECT p FROM t AS x(o, p) LATERAL VIEW posexplode(array(o)) e",
-            "SELECT p FROM (SELECT `id` AS `o`, `label` AS `p` FROM t AS `x`) AS `x` LATERAL VIEW posexplode(array(o)) e",
+            "SELECT p FROM (SELECT `id` AS `o`, `label` AS `p` FROM t AS `x`) AS `x` LATERAL VIEW"
+            " posexplode(array(o)) e",
         ),
         (
             "SELECT * FROM t LATERAL VIEW explode(array(id)) e AS y",

@@ -15,14 +15,15 @@ So each group counts its own rows, which a union of aggregates (`grouping_sets`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import Analyze, grouped_tokens
 from anabranch.plan.grouping_sets import MAX_SETS, sets_of, stands_alone
 from anabranch.plan.inside import RECORDS, Inside
 from anabranch.plan.scope import Unfit, span_of, types_of
-from anabranch.sql.calls import Call, aggregate_calls, chains, occurrences, window_calls
+from anabranch.sql.calls import Call, aggregate_calls, chains, generators, occurrences, window_calls
+from anabranch.sql.columns import names_in
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Expression, Item, Query, Select
@@ -31,29 +32,26 @@ _KEY, _SET = "__g{}", "`__set`"
 _Tokens = tuple[Token, ...]
 
 
-class Expanded(Inside):
-    """A SELECT that groups by several sets, over a query inside that has each row once for each of them."""
+class _Keyed(Inside):
+    """A SELECT with what it groups by, each expression once."""
 
-    def __init__(self, select: Select, owner: Query, binder: Binder, analyze: Analyze) -> None:
+    def __init__(self, select: Select, owner: Query, binder: Binder) -> None:
         super().__init__(select, owner, binder)
-        self.binder = binder
-        self.analyze = analyze
-        known = {name.lower() for names in self.columns for name in names}
-        self.sets = [
-            [grouped_tokens(Expression(span_of(each), each), select, known) for each in members]
-            for members in sets_of(select.group)
-        ]
-        if not 1 < len(self.sets) <= MAX_SETS or not any(self.sets):
-            raise Unfit(f"one set of groups without columns, or more than {MAX_SETS} sets")
+        self.known = {name.lower() for names in self.columns for name in names}
         self.keys: dict[str, _Tokens] = {}
-        for each in (each for members in self.sets for each in members):
+
+    def _meant(self, tokens: _Tokens) -> _Tokens:
+        return grouped_tokens(Expression(span_of(tokens), tokens), self.select, self.known)
+
+    def _group(self, keys: Iterable[_Tokens]) -> None:
+        for each in keys:
             self.keys.setdefault(self._form(each), each)
         if any(any(window_calls(each)) for each in self.keys.values()):
-            raise Unfit("the function window in several sets of groups")
+            raise Unfit("the function window in GROUP BY")
         for form, key in self.keys.items():
             for other in self.keys.values():
                 if other is not key and any(self._places(other, form, key, behind=False)):
-                    raise Unfit("sets of groups by something and by a part of it")
+                    raise Unfit("groups by something and by a part of it")
 
     def _form(self, tokens: Sequence[Token]) -> str:
         """Equal for expressions that are the same; a column is the same with its relation's name before it."""
@@ -63,6 +61,78 @@ class Expanded(Inside):
             if found is not None and found[1] == len(named[0].parts):
                 return found[0]
         return normal_form(list(tokens))
+
+    def _places(self, tokens: Sequence[Token], form: str, key: _Tokens, *, behind: bool) -> Iterator[Span]:
+        """Where something that is grouped by stands in an expression."""
+        starts = {token.start: index for index, token in enumerate(tokens)}
+        for chain in names_in(tokens):
+            parts = [part.lower() for part in chain.parts]
+            found = None if behind and self._is_alias(parts) else self._column(parts)
+            if found is not None and found[0] == form:
+                index = starts[chain.span.start]
+                yield Span(chain.span.start, tokens[index + 2 * (found[1] - 1)].end)
+        if len(key) > 1:
+            yield from (span for span in occurrences(tokens, key) if stands_alone(tokens, span))
+
+    def _by_keys(self, tokens: Sequence[Token], taken: list[Span], *, behind: bool) -> Iterator[Edit]:
+        """What is grouped by in the columns of its own; what was found is `taken` then."""
+        for index, (form, key) in sorted(enumerate(self.keys.items()), key=lambda each: -len(each[1][1])):
+            for span in self._places(tokens, form, key, behind=behind):
+                if not any(each.start < span.end and span.start < each.end for each in taken):
+                    taken.append(span)
+                    yield Edit(span, quote_name(_KEY.format(index)), span)
+
+
+class AggregatedFirst(_Keyed):
+    """A SELECT that makes rows of aggregates, over a query inside that has these:
+
+        SELECT k, explode(collect_list(v)) AS v FROM s GROUP BY k
+
+    is `SELECT __g0 AS k, explode(__a0) AS v FROM (SELECT k AS __g0, collect_list(v) AS __a0 FROM s GROUP BY k)`.
+    """
+
+    def edits(self) -> Iterator[Edit]:
+        select = self.select
+        assert select.from_span is not None
+        ordered = self.owner.body is select and self.owner.order_tokens
+        if select.subqueries or select.tail or not select.group_plain or ordered:
+            raise Unfit("a function that makes rows beside aggregates")
+        self._group(self._meant(each.tokens) for each in select.group)
+        calls = [call for item in select.items for call in aggregate_calls(item.tokens)]
+        names = {call.key: quote_name(f"__a{index}") for index, call in enumerate(calls)}
+        for item in select.items:
+            taken = [call.span for call in aggregate_calls(item.tokens)]
+            edits = [Edit(call.span, names[call.key], call.span) for call in aggregate_calls(item.tokens)]
+            edits += self._by_keys(item.tokens, taken, behind=False)
+            yield from edits
+            named = list(chains(item.tokens))
+            if edits and item.alias is None and named and not any(generators(item.tokens)):
+                yield Edit(Span(item.span.end, item.span.end), f" AS {quote_name(named[-1].parts[-1])}", item.span)
+        keys = [
+            f"{span_of(key).of(self.text)} AS {quote_name(_KEY.format(index))}"
+            for index, key in enumerate(self.keys.values())
+        ]
+        made = [f"{call.span.of(self.text)} AS {names[call.key]}" for call in {c.key: c for c in calls}.values()]
+        rest = self.text[select.from_span.end : select.span.end]
+        if select.group_span is not None:
+            groups = ", ".join(span_of(key).of(self.text) for key in self.keys.values())
+            rest = f"{self.text[select.from_span.end : select.group_span.start]}GROUP BY {groups}"
+            rest += self.text[select.group_span.end : select.span.end]
+        inner = f"SELECT {', '.join([*keys, *made])} FROM {select.from_span.of(self.text)}{rest}"
+        yield Edit(Span(select.from_span.start, select.span.end), f"({inner}) AS {quote_name(RECORDS)}", select.span)
+
+
+class Expanded(_Keyed):
+    """A SELECT that groups by several sets, over a query inside that has each row once for each of them."""
+
+    def __init__(self, select: Select, owner: Query, binder: Binder, analyze: Analyze) -> None:
+        super().__init__(select, owner, binder)
+        self.binder = binder
+        self.analyze = analyze
+        self.sets = [[self._meant(each) for each in members] for members in sets_of(select.group)]
+        if not 1 < len(self.sets) <= MAX_SETS or not any(self.sets):
+            raise Unfit(f"one set of groups without columns, or more than {MAX_SETS} sets")
+        self._group(each for members in self.sets for each in members)
 
     def edits(self) -> Iterator[Edit]:
         select = self.select
@@ -111,31 +181,13 @@ class Expanded(Inside):
     def _names(self, tokens: Sequence[Token], *, behind: bool = False, taken: Sequence[Span] = ()) -> Iterator[Edit]:
         """What is grouped by in the columns of its own, but inside aggregates, which are over the rows as they were."""
         calls = list(aggregate_calls(tokens))
-        found = [*taken]
-        for call in calls:
-            if call.name in ("grouping", "grouping_id"):
-                found.append(call.span)
-                yield Edit(call.span, self._asked(call), call.span)
-        inside = [call.span for call in calls]
-        for index, (form, key) in sorted(enumerate(self.keys.items()), key=lambda each: -len(each[1][1])):
-            for span in self._places(tokens, form, key, behind=behind):
-                if any(each.start < span.end and span.start < each.end for each in (*found, *inside)):
-                    continue
-                found.append(span)
-                yield Edit(span, quote_name(_KEY.format(index)), span)
-        yield from super()._names(tokens, behind=behind, taken=found)
-
-    def _places(self, tokens: Sequence[Token], form: str, key: _Tokens, *, behind: bool) -> Iterator[Span]:
-        """Where something that is grouped by stands in an expression."""
-        starts = {token.start: index for index, token in enumerate(tokens)}
-        for chain in chains(tokens):
-            parts = [part.lower() for part in chain.parts]
-            found = None if behind and self._is_alias(parts) else self._column(parts)
-            if found is not None and found[0] == form:
-                index = starts[chain.span.start]
-                yield Span(chain.span.start, tokens[index + 2 * (found[1] - 1)].end)
-        if len(key) > 1:
-            yield from (span for span in occurrences(tokens, key) if stands_alone(tokens, span))
+        asks = [call for call in calls if call.name in ("grouping", "grouping_id")]
+        for call in asks:
+            yield Edit(call.span, self._asked(call), call.span)
+        found = [*taken, *(call.span for call in calls)]
+        inside = len(found)
+        yield from self._by_keys(tokens, found, behind=behind)
+        yield from super()._names(tokens, behind=behind, taken=[*taken, *(call.span for call in asks), *found[inside:]])
 
     def _asked(self, call: Call) -> str:
         """What grouping(k) and grouping_id() are: a 1 for each that is not grouped by."""

@@ -23,7 +23,7 @@ from anabranch.plan.catalog import WINDOW_COLUMNS
 from anabranch.plan.laterals import end_of, lateral_views
 from anabranch.plan.scope import Unfit, span_of
 from anabranch.plan.windows import ID, partitioned
-from anabranch.plan.winners import LISTS, event_times, picked
+from anabranch.plan.winners import LISTS, TEXTS, event_times, picked
 from anabranch.sql.calls import chains
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.lexer import Span, Token, quote_name
@@ -155,7 +155,7 @@ class Inside:
         """Note where aggregates are, and what they need beside the columns that they name."""
         calls = aggregates_in(self.select, self.owner)
         self.calls = [call.span for call in calls]
-        if any(picked(call) is not None or call.name in LISTS for call in calls):
+        if any(picked(call) is not None or call.name.split()[0] in (*LISTS, *TEXTS) for call in calls):
             self._read_all()
 
     def _read_all(self) -> None:

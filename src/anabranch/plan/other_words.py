@@ -10,7 +10,7 @@ from collections.abc import Callable
 from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import Analyze, aggregates_in
 from anabranch.plan.catalog import Catalog
-from anabranch.plan.expanded import Expanded
+from anabranch.plan.expanded import AggregatedFirst, Expanded
 from anabranch.plan.in_place import query_in_place
 from anabranch.plan.inside import Inside, JoinedFirst
 from anabranch.plan.joined_values import with_joined_values
@@ -18,6 +18,7 @@ from anabranch.plan.keys import INNER
 from anabranch.plan.laterals import lateral_views
 from anabranch.plan.rewriting import rewritten_throughout
 from anabranch.plan.spelled import spelled_out
+from anabranch.sql.calls import generators
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Select, SelectStatement
@@ -37,7 +38,7 @@ def in_other_words(text: str, catalog: Catalog, analyze: Analyze) -> tuple[str, 
         several = select.group and not select.group_plain
         return list(Expanded(select, owner, binder, analyze).edits()) if several else []
 
-    for step in (sets, _laterals):
+    for step in (sets, _made_of_aggregates, _laterals):
         text, query = _throughout(text, query, catalog, step)
     return with_joined_values(text, query, catalog, analyze)
 
@@ -55,6 +56,13 @@ def _throughout(text: str, query: Query, catalog: Catalog, step: _Step) -> tuple
         return next((each for each in found if each), [])
 
     return rewritten_throughout(text, query, edits)
+
+
+def _made_of_aggregates(select: Select, owner: Query, binder: Binder) -> list[Edit]:
+    """Rows that are made of aggregates."""
+    grouped = select.group or aggregates_in(select, owner)
+    made = grouped and any(any(generators(item.tokens)) for item in select.items)
+    return list(AggregatedFirst(select, owner, binder).edits()) if made else []
 
 
 def _laterals(select: Select, owner: Query, binder: Binder) -> list[Edit]:

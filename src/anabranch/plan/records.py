@@ -18,7 +18,7 @@ it is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from anabranch.errors import AnabranchError
@@ -58,56 +58,67 @@ class Told:
 class Counted:
     """A query with the records that its triggers count in queries of their own, and the ids of views in these.
 
-    Where records come and go, `told` is the history that they are counted by. `reason` says why that cannot be, where
-    it cannot; `waits`, that it is about answers that wait to be shown.
+    Where records come and go, `told` has the history that they are counted by, for each query that counts by its place
+    among these. `reason` says why that cannot be, where it cannot; `waits`, that it is all about answers that wait to
+    be shown.
     """
 
     text: str
     query: Query
     included: tuple[str, ...] = ()
-    told: Told | None = None
+    told: Mapping[int, Told] = field(default_factory=dict)
     reason: str = ""
     waits: bool = False
 
 
 def count_records(text: str, query: Query, catalog: Catalog, analyze: Analyze, fields: Sequence[Field]) -> Counted:
     """The query with its records. `fields` are its columns: where it would have others, it stays as it is."""
-    found = Counted(text, query)
-    for index in range(len(_counted(query))):
+    found = Counted(text, query, waits=True)
+    for index in range(len(counting(query))):
         made = _one(found, index, catalog, analyze, fields)
-        if made.reason:  # a condition that asks another query is a join in other words
+        if made.reason and not made.waits:  # a condition that asks another query is a join in other words
             joined = without_subqueries(found.text, found.query, catalog, analyze)
             again = _one(replace(found, text=joined[0], query=joined[1]), index, catalog, analyze, fields, words=True)
-            made = again if not again.reason or not made.waits else made
-        found = replace(made, included=(*found.included, *made.included), reason=found.reason or made.reason)
-    return replace(found, included=tuple(dict.fromkeys(found.included)))
+            made = replace(made, reason=again.reason, waits=again.waits) if again.reason else again
+        found = replace(
+            made,
+            included=(*found.included, *made.included),
+            told={**found.told, **made.told},
+            reason=found.reason or made.reason,
+            waits=found.waits and (made.waits or not made.reason),
+        )
+    return replace(found, included=tuple(dict.fromkeys(found.included)), waits=found.waits and bool(found.reason))
 
 
 def _one(
     found: Counted, index: int, catalog: Catalog, analyze: Analyze, fields: Sequence[Field], *, words: bool = False
 ) -> Counted:
     """One of the queries with such triggers, in other words; with `words`, whatever it takes (`in_other_words`)."""
-    left = replace(found, included=())
+    left = replace(found, included=(), told={}, reason="", waits=False)
     try:
         made = _Counting(found.text, found.query, index, catalog, analyze, words=words)
         # Spark must take it like this, and give it the columns that it had.
         if shown_types(made.binder, analyze) != [field.type for field in fields]:
             return replace(left, reason="it would have columns of other types")
+    except _Ordered:
+        return left
     except Unfit as error:
         reason = str(error) or "it cannot be written in other words"
         return replace(left, reason=reason, waits=isinstance(error, _Waits))
     except AnabranchError as error:  # what is wrong with the query itself is found where it is planned
         return replace(left, reason=error.message)
-    if made.told is not None and len(_counted(found.query)) > 1:
-        return replace(left, reason="it counts in several places")
-    return Counted(made.text, made.query, tuple(made.included), made.told)
+    return Counted(made.text, made.query, tuple(made.included), {index: made.told} if made.told is not None else {})
 
 
 class _Waits(Unfit):
     """What is counted are answers that a view shows when they are ready, and how often depends on its runs."""
 
 
-def _counted(query: Query) -> list[Query]:
+class _Ordered(Unfit):
+    """What is counted are the rows of one stream, which are in their order as they are."""
+
+
+def counting(query: Query) -> list[Query]:
     """The queries whose triggers count records."""
     found = [each for each in query.queries() if each.emission is not None and isinstance(each.body, Select)]
     return [each for each in found if each.emission is not None and (each.emission.counting or 1) > 1]
@@ -128,6 +139,8 @@ class _Counting:
         self._refuse_one_stream()
         before = read_names(query)
         self._put_in_place()
+        if any(each.subquery is not None and each.subquery.emits for each in relations_under(self.select)):
+            raise _Waits("a query inside shows its answers when they are ready")
         for _ in range(MAX_QUERIES):
             edits = list(self._views(self.select))
             if not edits:
@@ -148,7 +161,7 @@ class _Counting:
 
     @property
     def owner(self) -> Query:
-        return _counted(self.query)[self.index]
+        return counting(self.query)[self.index]
 
     @property
     def select(self) -> Select:
@@ -171,7 +184,7 @@ class _Counting:
         reference = self.binder.resolve(select.relations[0])
         made = select.distinct or select.lateral or select.subqueries or not select.group_plain
         if reference is not None and reference.kind != "view" and not made and not _in_several_windows(select):
-            raise Unfit
+            raise _Ordered
 
     def _reads_one_query(self) -> bool:
         select = self.select
@@ -186,8 +199,8 @@ class _Counting:
             self.text,
             self.query,
             self.catalog,
-            lambda query: _counted(query)[self.index].body.span,
-            lambda query: _counted(query)[self.index].body.span,
+            lambda query: counting(query)[self.index].body.span,
+            lambda query: counting(query)[self.index].body.span,
         )
         if self.select.distinct:
             self._rewrite(distinct_as_groups(self.text, self.select, self.owner))
