@@ -380,7 +380,7 @@ def test_what_comes_and_goes_is_counted_by_its_history(world: World, query: str,
             "window func",
         ),
         ("SELECT k, count(*) AS c FROM (SELECT k FROM s ORDER BY n LIMIT 3) GROUP BY k", "LIMIT"),
-        ("SELECT x, count(*) AS c FROM (SELECT k, listagg(k) AS x FROM s GROUP BY k) GROUP BY x", "listagg"),
+        ("SELECT s.k, count(*) AS c FROM s, LATERAL (SELECT s.n + 1 AS m) GROUP BY s.k", "a LATERAL subquery"),
         (
             "SELECT label, count(*) AS c FROM (SELECT DISTINCT k FROM s) AS d JOIN names ON d.k = names.k"
             " GROUP BY label",
