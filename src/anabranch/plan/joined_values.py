@@ -89,8 +89,6 @@ class _Asking:
             yield from stars
             return
         having = [select.having.tokens] if select.having is not None else []
-        if self.owner.body is select and list(asked_in(self.owner.order_tokens, select.subqueries)):
-            raise Unfit("a subquery in ORDER BY")
         behind = [each for tokens in (*(item.tokens for item in select.items), *having)
                   for each in asked_in(tokens, select.subqueries)]  # fmt: skip
         calls = aggregates_in(select, self.owner)

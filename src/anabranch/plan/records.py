@@ -139,7 +139,8 @@ class _Counting:
         self._refuse_one_stream()
         before = read_names(query)
         self._put_in_place()
-        if any(each.subquery is not None and each.subquery.emits for each in relations_under(self.select)):
+        inner = (each.subquery for each in relations_under(self.select) if each.subquery is not None)
+        if any(emission.by_key for each in inner for emission in each.emissions()):
             raise _Waits("a query inside shows its answers when they are ready")
         for _ in range(MAX_QUERIES):
             edits = list(self._views(self.select))
@@ -182,7 +183,8 @@ class _Counting:
         if len(select.relations) != 1:
             return
         reference = self.binder.resolve(select.relations[0])
-        made = select.distinct or select.lateral or select.subqueries or not select.group_plain
+        asks = any(self.binder.is_live(each) for inner in select.subqueries for each in inner.relations())
+        made = select.distinct or select.lateral or asks or not select.group_plain
         if reference is not None and reference.kind != "view" and not made and not _in_several_windows(select):
             raise _Ordered
 
