@@ -209,8 +209,15 @@ class Inside:
                 raise Unfit("a subquery that is asked for an aggregate")
             if not self.select.group and not around(asked, self.calls):
                 raise Unfit("a subquery beside aggregates without GROUP BY: it has a value over no rows, too")
-            name = self.read.setdefault(f"({asked.span.of(self.text)})", self._next())
-            yield Edit(asked.span, name if around(asked, self.calls) else f"max({name})", asked.span)
+            text = asked.span.of(self.text)
+            name = self.read.setdefault(f"({text})", self._next())
+            alone = around(asked, self.calls) or text in self._grouped()
+            yield Edit(asked.span, name if alone else f"max({name})", asked.span)
+
+    def _grouped(self) -> set[str]:
+        """The subqueries that it groups by."""
+        places = [asked_in(group.tokens, self.select.subqueries) for group in self.select.group]
+        return {asked.span.of(self.text) for each in places for asked in each}
 
     def _is_alias(self, parts: Sequence[str]) -> bool:
         """Whether a name behind the groups is one that the SELECT list gives: then it is not to be a column as well."""

@@ -89,8 +89,8 @@ class _Asking:
             yield from stars
             return
         having = [select.having.tokens] if select.having is not None else []
-        behind = [each for tokens in (*(item.tokens for item in select.items), *having)
-                  for each in asked_in(tokens, select.subqueries)]  # fmt: skip
+        places = [*(item.tokens for item in select.items), *having, *(group.tokens for group in select.group)]
+        behind = [each for tokens in places for each in asked_in(tokens, select.subqueries)]
         calls = aggregates_in(select, self.owner)
         if behind and (select.group or calls or select.having):
             inside = any(around(each, [call.span for call in calls]) for each in behind)
@@ -121,7 +121,7 @@ class _Asking:
                 yield Edit(relation.condition, "", relation.condition)
                 yield from self._and(f"({span_of(tokens).of(self.text)})")
                 return
-        raise Unfit("a subquery in GROUP BY, or behind it")
+        raise Unfit("a subquery behind GROUP BY and HAVING")
 
     def _alone(self, asked: Asked) -> bool:
         return asked.kind != "in" and self._stands_alone(asked.inner)

@@ -76,10 +76,11 @@ def _renamed(relation: Relation, binder: Binder) -> Iterator[Edit]:
 
 def _spells(item: Item, select: Select, owner: Query, binder: Binder) -> bool:
     """Whether a * is one that others do not understand: that of joins with columns in common, of rows that are made of
-    one row, beside aggregates, and of columns with the same name."""
+    one row, of what is grouped, and of columns with the same name."""
     if not item.star:
         return False
-    if using(select.relations) or lateral_views(select, binder.text) or aggregates_in(select, owner) or select.group:
+    groups = select.group or select.distinct or aggregates_in(select, owner)
+    if groups or using(select.relations) or lateral_views(select, binder.text):
         return True
     names = [name.lower() for _, name in columns_shown(item, select, binder)]
     return len(set(names)) < len(names)
