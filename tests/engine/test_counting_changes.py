@@ -17,7 +17,10 @@ from typing import Any
 
 import pytest
 
+from anabranch.engine import counting
+from anabranch.engine.maintain import Maintainer
 from anabranch.errors import AnabranchError
+from anabranch.plan.catalog import View
 from anabranch.testing import Harness
 from engine.test_counting import Events, Row, play
 
@@ -203,6 +206,19 @@ def values(case: Case, events: Events, n: int) -> dict[Any, list[Row | None]]:
     return shown
 
 
+def by_duckdb(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """What says whether DuckDB can compute a view, and from now on asserts that it can if it should."""
+    fitting = counting._fitting
+
+    def asked(maintainer: Maintainer, view: View) -> Any:
+        found = fitting(maintainer, view)
+        assert (found is None) == view.name.startswith(("latest", "together")), view.name
+        return found
+
+    monkeypatch.setattr(counting, "_fitting", asked)
+    return asked
+
+
 @pytest.mark.parametrize(
     ("names", "seed"),
     [
@@ -214,8 +230,13 @@ def values(case: Case, events: Events, n: int) -> dict[Any, list[Row | None]]:
         (("together", "more"), 6),
     ],
 )
-def test_rows_that_come_and_go_are_counted_one_by_one(home: Harness, names: tuple[str, ...], seed: int) -> None:
+def test_rows_that_come_and_go_are_counted_one_by_one(
+    home: Harness, names: tuple[str, ...], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By DuckDB and by Spark: each step is now left to the one and now to the other."""
     chance = random.Random(seed)
+    local, coin = by_duckdb(monkeypatch), random.Random(seed)
+    monkeypatch.setattr(counting, "_fitting", lambda *of: local(*of) if coin.random() < 0.7 else None)
     events = [
         (chance.choice("aab"), (chance.randrange(3), chance.choice("xy"), chance.randrange(8))) for _ in range(14)
     ]
@@ -234,8 +255,9 @@ def test_rows_that_come_and_go_are_counted_one_by_one(home: Harness, names: tupl
         assert set(given) <= {each for shown in expected.values() for each in shown}, name
 
 
-def test_a_view_that_starts_now_counts_what_comes_from_then_on(home: Harness) -> None:
+def test_a_view_that_starts_now_counts_what_comes_from_then_on(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows from before are none of its own: neither partners of new ones nor records."""
+    by_duckdb(monkeypatch)
     query = f"{CASES['left'].query} TRIGGER COUNTING 3"
     home.sql(STREAMS)
     home.insert("a", [(1, "x", 0)])
@@ -279,3 +301,24 @@ def test_several_rows_that_are_made_of_one_are_counted_one_by_one(home: Harness)
     assert home.table("v") == [("p", 2, 3)]
     home.sql("INSERT INTO s VALUES ('p', array(8)), ('q', array(8, 9))")
     assert home.table("v") == [("p", 4, 15), ("q", 2, 15)]
+
+
+def test_windows_that_other_rows_make_are_those_at_the_record_that_fires(home: Harness) -> None:
+    """Of a key, the rows up to it make the windows; the one behind it, in the same run, would join two of them."""
+    home.sql("CREATE STREAM s (k STRING, v INT, ts TIMESTAMP)")
+    for name, windows, groups in [
+        ("sessions", "SESSION(s PARTITION BY k, ts, INTERVAL 10 SECONDS)", "k, window_start"),
+        ("counts", "SLIDING(s PARTITION BY k, DESCRIPTOR(row_num), 2 ROWS, 3 ROWS)", "k, window_start"),
+        ("ends", "SLIDE_BY_ROW(s, ts, INTERVAL 10 SECONDS, 1 ROW)", "window_end"),
+        ("chunks", "CHUNKS(s, k)", "window_start"),
+    ]:
+        home.sql(f"CREATE VIEW {name} AS SELECT sum(v) AS v FROM {windows} GROUP BY {groups} TRIGGER COUNTING 2")
+    made = "INSERT INTO s SELECT k, v, timestamp_seconds(t) FROM VALUES {} AS r(k, v, t)"
+    home.sql(made.format("('x', 1, 0), ('x', 2, 20), ('x', 4, 10)"))
+    assert sorted(home.table("sessions")) == [(1,), (2,)]
+    assert sorted(home.table("counts")) == [(2,), (3,)]
+    assert sorted(home.table("ends")) == [(1,), (2,)]
+    assert sorted(home.table("chunks")) == [(3,)]
+    home.sql(made.format("('y', 8, 3), ('x', 16, 40)"))
+    assert sorted(home.table("sessions")) == [(7,), (16,)]
+    assert sorted(home.table("chunks")) == [(7,), (8,)]

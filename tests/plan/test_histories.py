@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
+from anabranch.duck import connect, counting_all
 from anabranch.engine.frames import Frames
 from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import Analyze
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
 from anabranch.plan.histories import History, history
+from anabranch.plan.local_histories import history_text, means_the_same
 from anabranch.plan.scope import Unfit
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import SelectStatement
@@ -303,3 +305,46 @@ def test_so_it_is_with_windows_and_rows_that_are_picked(
     index = place % len(tables)
     found = rows_of(made(query, Frames(spark).analyze), spark, index)
     check(query, found, tables[index], OTHERS[query])
+
+
+# ---------------------------------------------------------------------------------------------- in DuckDB
+
+#: What is in queries that DuckDB does not take in the same words.
+DIFFERENT = ("%", "WINDOW", "QUALIFY")
+
+
+@pytest.mark.parametrize(("place", "query"), [*enumerate([*QUERIES, *ORDERED])])
+def test_so_it_is_in_duckdb(place: int, query: str) -> None:
+    """A history that is written for Spark is the same in DuckDB's words."""
+    rows = _rows(7 + place % 2, before=6 * (place % 2))
+    (statement,) = parse(made(query).text)
+    assert isinstance(statement, SelectStatement)
+    bound = Binder(statement.text, CATALOG, statement.query).bind()
+    text = history_text(bound.text.text, lambda each: bound.references[each].target)
+    if any(word in query for word in DIFFERENT):
+        assert text is None or '"WINDOW"' in text or '"QUALIFY"' in text  # which are no names, and DuckDB says so
+        return
+    assert text is not None
+    with connect() as duck:
+        for name, types in (*((name, TYPES) for name in "abc"), ("t", "id INT, label STRING")):
+            duck.execute(f"CREATE TABLE {name} ({types})")
+            values = LABELS if name == "t" else [(*row, number, row[3]) for number, row in enumerate(rows[name])]
+            duck.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(values[0]))})", values)
+        with counting_all(duck, text):
+            found = duck.sql(text).fetchall()
+    check(query, found, rows)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT filter(xs, x -> x > 1) AS y FROM a",
+        "SELECT greatest(k, v) AS y FROM a",
+        "SELECT k, array_sort(collect_list(v)) AS y FROM a GROUP BY k",
+        "SELECT k, y FROM a LATERAL VIEW explode(xs) `__parts` AS y",
+        "SELECT CAST(__count AS INT) AS y FROM a",
+    ],
+)
+def test_what_histories_are_written_with_is_not_for_the_queries_themselves(text: str) -> None:
+    assert not means_the_same(text)
+    assert history_text(text, lambda _: "a") is not None

@@ -6,7 +6,7 @@ cannot do, or does not do alike, is left to Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,9 +43,13 @@ class Local:
         self._fits: dict[str, tuple[View, bool]] = {}
 
     def fits(self, maintainer: Maintainer, view: View) -> bool:
+        return self.known(view, lambda: _Query(maintainer, view).fits())
+
+    def known(self, view: View, ask: Callable[[], bool]) -> bool:
+        """Whether a node is one that DuckDB can compute; asked as long as it is not known."""
         known = self._fits.get(view.id)
         if known is None or known[0] != view:
-            known = (view, _Query(maintainer, view).fits())
+            known = (view, ask())
             self._fits[view.id] = known
         return known[1]
 
@@ -61,10 +65,8 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     if not maintainer.core.local.fits(maintainer, view):
         return None
     query = _Query(maintainer, view)
-    rows, state = maintainer.new_rows(view), query.state_rows()
-    if (rows > MOST_ROWS or state > MOST_STATE) and not (
-        maintainer.core.alone and rows <= MOST_ROWS_ALONE and state <= MOST_STATE_ALONE
-    ):
+    rows = maintainer.new_rows(view)
+    if not small_enough(maintainer, rows, query.state_rows()):
         return None
     try:
         warm = maintainer.core.warm
@@ -74,14 +76,21 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
             return ()
         if view.row_by_row or view.nearby or rows > MOST_ROWS:
             return copy_to_table(maintainer.core, warm.duck, text, view.changes_table, view.time or None)
-        return _kept(maintainer, view, text)
+        return kept(maintainer, view, text)
     except (Unfit, duckdb.Error) as error:
         if ANOTHER_TYPE in str(error):
             maintainer.core.local.leave(view)
         return None  # an overflow, say: Spark tells of it in its own words
 
 
-def _kept(maintainer: Maintainer, view: View, text: str) -> tuple[DataFile, ...]:
+def small_enough(maintainer: Maintainer, rows: int, state: int) -> bool:
+    """Whether so many new rows, beside so many that are kept, are not better left to Spark."""
+    if rows <= MOST_ROWS and state <= MOST_STATE:
+        return True
+    return maintainer.core.alone and rows <= MOST_ROWS_ALONE and state <= MOST_STATE_ALONE
+
+
+def kept(maintainer: Maintainer, view: View, text: str) -> tuple[DataFile, ...]:
     """Write changes that the next run compares with, and keep them at hand for it."""
     warm = maintainer.core.warm
     try:
@@ -124,7 +133,7 @@ class _Touched:
         return [f"{column} BETWEEN {low} AND {high}"]
 
 
-def _since_start(view: View, stream: Stream, placeholder: str, rows: str) -> str:
+def since_start(view: View, stream: Stream, placeholder: str, rows: str) -> str:
     """Of the rows of a stream, those that a view starts with and all after them."""
     if stream.id not in view.begins:
         return rows
@@ -158,8 +167,8 @@ class _Query:
             return False
         if any(duckdb_type(field.type) is None for field in self.all_fields(view)):
             return False
-        empty = local_text(view.text, lambda placeholder: self._empty(view, placeholder))
-        touches = [local_text(touch.text, lambda placeholder: self._empty(view, placeholder)) for touch in view.touches]
+        empty = local_text(view.text, lambda placeholder: self.empty(view, placeholder))
+        touches = [local_text(touch.text, lambda placeholder: self.empty(view, placeholder)) for touch in view.touches]
         if empty is None or any(touch is None for touch in touches):
             return False
         try:
@@ -205,7 +214,7 @@ class _Query:
                 return use.fields(self.catalog.panes(use.panes))
         return None
 
-    def _empty(self, view: View, placeholder: str) -> str | None:
+    def empty(self, view: View, placeholder: str) -> str | None:
         fields = self._fields(view, placeholder)
         return None if fields is None else file_rows([], fields)
 
@@ -247,11 +256,11 @@ class _Query:
                 keeper, input = kept_by or (view, placeholder)
                 share = Share(keeper.id, input, stream.time, self.maintainer.needed(keeper).get(input))
                 found = self.warm.within(share, stream.rows_table, snapshot, fields, within)
-            return _since_start(view, stream, placeholder, found)
+            return since_start(view, stream, placeholder, found)
         for use in view.blocks:
             if use.placeholder == placeholder:
                 paths = snapshot.table_paths(ledger, use.panes)
-                return self._panes(use, paths) or self._empty(view, placeholder)
+                return self._panes(use, paths) or self.empty(view, placeholder)
         if placeholder in view.tables:
             id = view.tables[placeholder]
             table = self.catalog[id]
@@ -290,7 +299,7 @@ class _Query:
             if not paths or sign < 0:
                 return None
             fields = stream.row_fields if stream.id in view.begins else stream.seen_as(placeholder)
-            return _since_start(view, stream, placeholder, file_rows(paths, fields))
+            return since_start(view, stream, placeholder, file_rows(paths, fields))
         for use in view.blocks:
             if use.placeholder == placeholder:
                 return self._panes(use, self.maintainer.paths(use.panes)) if sign >= 0 else None
@@ -353,32 +362,36 @@ class _Query:
             if self.maintainer.both_ways(view):
                 both = net_sql(_columns(view.fields), f"({both})")
             return self.stamped(both, view.fields)
-        fields = (*view.fields, *view.hidden)
-        columns = _columns(fields)
-        if view.node == "keyed" and not self._touch():
+        if view.node == "keyed" and not self.touch():
             return None
-        given = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields)
         within = self.maintainer.nearby(view)
 
-        def answer(at: Snapshot) -> str:
-            text = local_text(view.text, lambda each: self._narrowed(each, at, within.get(each)))
-            return f"(SELECT {given} FROM ({text}) AS __f({columns}))"
+        def answer(at: Snapshot) -> str | None:
+            return local_text(view.text, lambda each: self.narrowed(each, at, within.get(each)))
 
-        ctes = f"WITH __fresh AS {answer(self.maintainer.after)} "
-        if within:
-            shown = f"(SELECT *, 1 AS _diff FROM {answer(self.maintainer.before)})"
+        before = answer(self.maintainer.before) if within else None
+        return self.difference(answer(self.maintainer.after), before)
+
+    def difference(self, fresh: str | None, before: str | None = None) -> str:
+        """What is to be shown now of touched keys and was not, and the other way round: `before`, or in the ledger."""
+        view, fields = self.view, (*self.view.fields, *self.view.hidden)
+        columns = _columns(fields)
+        given = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields)
+        ctes = f"WITH __fresh AS (SELECT {given} FROM ({fresh}) AS __f({columns})) "
+        if before is not None:
+            shown = f"(SELECT {given}, 1 AS _diff FROM ({before}) AS __f({columns}))"
         else:
             shown = self.warm.relation(view.changes_table, self.maintainer.before, _stored(view))
         keyed = ""
         if view.node == "keyed":
-            keyed = f" WHERE {self._is_touched([key.name for key in view.keys])}"
+            keyed = f" WHERE {self.is_touched([key.name for key in view.keys])}"
         both = (
             f"SELECT {columns}, 1 AS _diff FROM __fresh r{keyed}"
             f" UNION ALL SELECT {columns}, -_diff FROM {shown} r{keyed}"
         )
         return self.stamped(net_sql(columns, f"({both})"), fields, ctes)
 
-    def _touch(self) -> bool:
+    def touch(self) -> bool:
         """Put the keys that new rows touch into a table of their own; whether there are any."""
         keys = self.view.keys
         parts = []
@@ -387,10 +400,12 @@ class _Query:
             new = self.delta(self.view, touch.input, 0)
             if new is not None:
                 parts.append(f"SELECT {names} FROM ({self._touching(touch.text, touch.input, new)})")
-        if not parts:
-            return False
-        duck = self.warm.duck
-        duck.execute(f"CREATE OR REPLACE TEMP TABLE __touched AS SELECT DISTINCT * FROM ({' UNION ALL '.join(parts)})")
+        return bool(parts) and self.touch_keys(f"SELECT DISTINCT * FROM ({' UNION ALL '.join(parts)})")
+
+    def touch_keys(self, text: str) -> bool:
+        """Put the keys that a query gives into a table of their own; whether there are any."""
+        duck, keys = self.warm.duck, self.view.keys
+        duck.execute(f"CREATE OR REPLACE TEMP TABLE __touched AS {text}")
         figures = ["count(*)"]
         for index, key in enumerate(keys):
             along = {"timestamp": f"epoch_us(k{index})"}.get(key.type, f"k{index}" if key.type in INTEGERS else "NULL")
@@ -402,7 +417,7 @@ class _Query:
         )
         return bool(found[0])
 
-    def _is_touched(self, columns: Sequence[str | None]) -> str:
+    def is_touched(self, columns: Sequence[str | None]) -> str:
         """The condition that a row has a touched key; NULL is a key like any other. Columns that it has not: None."""
         same, within = [], []
         for index, (column, keys) in enumerate(zip(columns, self.touched, strict=True)):
@@ -419,12 +434,12 @@ class _Query:
         assert found is not None
         return found
 
-    def _narrowed(self, placeholder: str, at: Snapshot, within: Range | None) -> str | None:
+    def narrowed(self, placeholder: str, at: Snapshot, within: Range | None) -> str | None:
         whole = self.relation(self.view, placeholder, at, within)
         narrow = next((each for each in self.view.narrows if each.input == placeholder), None)
         if whole is None or narrow is None:
             return whole
-        where = [self._is_touched(narrow.columns)] if any(narrow.columns) else []
+        where = [self.is_touched(narrow.columns)] if any(narrow.columns) else []
         for keys, along in zip(self.touched, narrow.times, strict=False):
             where += keys.within(f"r.{quoted(along[0])}", *along[1:]) if along is not None else []
         return f"(SELECT * FROM {whole} r WHERE {' AND '.join(where) or 'true'})"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
-from anabranch.engine import closing, left_out, local, outside, outside_local, read, sessions
+from anabranch.engine import closing, counting, left_out, local, outside, outside_local, read, sessions
 from anabranch.engine.core import Core
 from anabranch.engine.frames import hashable, table_of
 from anabranch.engine.late import LateRows, rows_before
@@ -43,7 +43,7 @@ from anabranch.engine.moves import (
     shown_before,
     state_of,
 )
-from anabranch.engine.numbering import PLACES, in_order, placed, with_places
+from anabranch.engine.numbering import PLACES, in_order, placed, shift_of_new, with_places
 from anabranch.engine.sessions import Spans
 from anabranch.engine.tables import DIFF, change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records
@@ -52,7 +52,8 @@ from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import LEFT, PLACE
 from anabranch.plan.catalog import CAME, NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
 from anabranch.plan.describe import append_only, waits_for_windows
-from anabranch.plan.intervals import FROM, TO
+from anabranch.plan.histories import moved_only
+from anabranch.plan.intervals import FROM, MOVED, TO
 from anabranch.plan.parts import order_sql, parts_of
 from anabranch.plan.windows import changes_sql
 from anabranch.plan.winners import orderable
@@ -127,7 +128,12 @@ class Maintainer:
                 return self._ask(view) if view.asks else self._fire(view)
             finally:
                 self.filling = False
-        whole = read.view_query(self.core, self.catalog, view, self.after, hidden=True)
+        known = self.core.catalog(self.before).objects.get(view.id)
+        if isinstance(known, View) and known.rows is not None and known.sql == view.sql:
+            # What it has shown so far: its rows have met static tables, and stay as they are.
+            whole = read.view_query(self.core, self.core.catalog(self.before), known, self.before)
+        else:
+            whole = read.view_query(self.core, self.catalog, view, self.after, hidden=True)
         return self._write(view, self._signed(closing.closed(self, view, whole)))
 
     def renew(self, view: View) -> tuple[DataFile, ...]:
@@ -275,6 +281,10 @@ class Maintainer:
             self.waits[view.id] = self.waits[view.id][0], self.core.timers.earliest(view)
         if not fired.keys:
             return ()
+        files = counting.changes(self, view, fired, self._moved(view)) if view.history else None
+        if files is not None:
+            self.added[view.changes_table] = files
+            return files
         names = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keys))
         if not names:
             return self.minus_shown(view, self._limited(view, fired, None), None)
@@ -345,18 +355,11 @@ class Maintainer:
         found: dict[Key, Records] = {}
         width = len(view.keys)
         for touch in view.touches:
-            new = self.delta(view, touch.input)
-            if new is None:
+            rows = counting.records(self, view, touch, self._moved(view)) if view.history else None
+            rows = self._records_of(view, touch) if rows is None else rows
+            if rows is None:
                 continue
-            text = touch.text.replace("SELECT DISTINCT", "SELECT", 1)
-            if view.history:  # what goes is a record, too
-                gone = new.where(f"{LEFT} IS NOT NULL").withColumn(PLACE, new[LEFT])
-                new = new.where(f"{PLACE} IS NOT NULL").unionAll(gone)
-            rows = self._keyed(view, self._touching(view, touch, text, new), PLACE)
-            if view.counted is None:
-                rows = rows.groupBy(*(f"k{index}" for index in range(width))).count() if width else rows
-            columns = [column.to_pylist() for column in rows.toArrow().columns]
-            for row in zip(*columns, strict=True):
+            for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
                 records = found.setdefault(hashable(row[:width]), Records())
                 records.count += row[width] if view.counted is None else 1
                 if view.counted is not None:
@@ -366,6 +369,21 @@ class Maintainer:
         if not view.touches and self.touches(view):
             found[()] = Records(self.new_rows(view))
         return found
+
+    def _records_of(self, view: View, touch: Touch) -> Any:
+        """The keys of the records that this commit brings to an input, with their places or how many they are, as an
+        Arrow table; None for none."""
+        new = self.delta(view, touch.input)
+        if new is None:
+            return None
+        text = touch.text.replace("SELECT DISTINCT", "SELECT", 1)
+        if view.history:  # what goes is a record, too
+            gone = new.where(f"{LEFT} IS NOT NULL").withColumn(PLACE, new[LEFT])
+            new = new.where(f"{PLACE} IS NOT NULL").unionAll(gone)
+        rows = self._keyed(view, self._touching(view, touch, text, new), PLACE)
+        if view.counted is None and view.keys:
+            rows = rows.groupBy(*(f"k{index}" for index in range(len(view.keys)))).count()
+        return rows.toArrow()
 
     def _limited(self, view: View, fired: Fired, touched: DataFrame | None) -> DataFrame:
         """What the keys that fired show; of this commit, only the rows up to the one that fired."""
@@ -385,7 +403,7 @@ class Maintainer:
         """The rows that a trigger has counted before this commit."""
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
-            return read.kept_rows(self.core, view, stream, stream.fields, self.before)
+            return read.kept_rows(self.core, view, stream, stream.seen_as(placeholder), self.before)
         below = self.catalog.view(view.views[placeholder])
         if view.history:
             return self._not_gone(view, below)
@@ -481,7 +499,7 @@ class Maintainer:
             stream = self.catalog.stream(view.streams[placeholder])
             paths = self.paths(stream.rows_table)
             if placeholder == view.counted:
-                return self._placed(view, stream, paths) if paths else None
+                return self._placed(view, stream, placeholder, paths) if paths else None
             return self._rows(view, stream, stream.seen_as(placeholder), paths) if paths else None
         below = self.catalog.view(view.views[placeholder])
         if placeholder != view.counted:
@@ -492,9 +510,9 @@ class Maintainer:
         """New rows of a stream; a view that is being filled starts with one of them, maybe."""
         return read.since_start(view, stream, fields, lambda columns: self.core.frames.parquet(paths, columns))
 
-    def _placed(self, view: View, stream: Stream, paths: list[str]) -> DataFrame:
+    def _placed(self, view: View, stream: Stream, placeholder: str, paths: list[str]) -> DataFrame:
         """Rows with their places in the order in which they came. Rows of homes that numbered none are all in one."""
-        columns = [quote_name(field.name) for field in stream.fields]
+        columns = [quote_name(field.name) for field in stream.seen_as(placeholder)]
         rows = self._rows(view, stream, stream.row_fields, paths)
         return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}", f"CAST(NULL AS BIGINT) AS {LEFT}")
 
@@ -524,14 +542,19 @@ class Maintainer:
 
     def _come_and_gone(self, view: View) -> DataFrame | None:
         """The rows below a counting view that came or went with this commit, with their places among all that did."""
-        if view.id not in self.moved:
-            self.moved[view.id] = self._history(view)
-        moved = self.moved[view.id]
+        moved = self._moved(view)
         return self.core.spark.createDataFrame(moved) if moved.num_rows else None
 
+    def _moved(self, view: View) -> Any:
+        """These rows as an Arrow table."""
+        if view.id not in self.moved:
+            found = counting.moved(self, view)
+            self.moved[view.id] = self._history(view) if found is None else found
+        return self.moved[view.id]
+
     def _history(self, view: View) -> Any:
-        """These rows as an Arrow table. Rows of streams that were there before are there from the beginning; those of
-        this commit, from their places on.
+        """These rows by Spark. Rows of streams that were there before are there from the beginning; those of this
+        commit, from their places on.
 
         What comes and goes with one row of a stream does so in this order: first what goes, then what comes, each in
         the order of its columns.
@@ -541,14 +564,16 @@ class Maintainer:
         touched = None
         if below.node == "keyed" and narrows and not self.filling and set(below.inputs) <= set(below.streams):
             touched = self.touched(below)
-        relations = {}
+        relations = read.static_frames(self.core, self.catalog, view)
         for placeholder, id in view.told.items():
-            rows = self._with_places(view, self.catalog.stream(id))
+            told = self.catalog[id]
+            rows = self._with_places(view, told) if isinstance(told, Stream) else self._met_at(self.catalog.view(id))
             columns = narrows.get(f"@s:{id}") if touched is not None else None
             pairs = [(name, f"k{index}") for index, name in enumerate(columns or ()) if name is not None]
             relations[placeholder] = rows if touched is None else self._semi(rows, touched, pairs)
-        found = self.core.frames.sql(view.history, relations).toDF(*(each.name for each in below.fields), FROM, TO)
-        there = found if self.filling else found.where(f"{FROM} >= 0 OR {TO} IS NOT NULL")
+        text = view.history if self.filling else moved_only(view.history)
+        found = self.core.frames.sql(text, relations).toDF(*(each.name for each in below.fields), FROM, TO)
+        there = found if self.filling else found.where(MOVED)
         return placed(there.toArrow(), [each.name for each in below.fields])
 
     def _with_places(self, view: View, stream: Stream) -> DataFrame:
@@ -556,11 +581,25 @@ class Maintainer:
         columns = [quote_name(field.name) for field in stream.row_fields]
         new = self.paths(stream.rows_table)
         rows = self._rows(view, stream, stream.row_fields, new) if new else self.core.frames.empty(stream.row_fields)
-        placed = in_order(self.core, rows, stream, self.before)
         if self.filling:
-            return placed
+            return in_order(self.core, rows, stream, self.before)
+        place = f"coalesce({ROW_NUM} + {shift_of_new(self.before, stream.id)}, 0) AS {CAME}"
         old = read.kept_rows(self.core, view, stream, stream.row_fields, self.before)
-        return old.selectExpr(*columns, f"CAST(-1 AS BIGINT) AS {CAME}").unionByName(placed)
+        return old.selectExpr(*columns, f"CAST(-1 AS BIGINT) AS {CAME}").unionAll(rows.selectExpr(*columns, place))
+
+    def _met_at(self, view: View) -> DataFrame:
+        """The same for rows that have met static tables: each came with the row of a stream that it is made of."""
+        new = None if self.filling else self.delta_of(view)
+        rows = read.view_frame(self.core, self.catalog, view, self.after if self.filling else self.before, emitted=True)
+        parts = parts_of([field.name for field in view.fields])
+        found = [] if self.filling else [rows.selectExpr("*", f"CAST(-1 AS BIGINT) AS {CAME}")]
+        if self.filling or new is not None:
+            added = rows if new is None else self._copies(view, new, 1)
+            places = ", ".join(PLACES.format(index) for index in range(len(parts)))
+            placed = with_places(self.core, added, parts, self.before)
+            last = f"coalesce(array_max(array({places})), 0) AS {CAME}"
+            found.append(placed.selectExpr(*self._names(view), last))
+        return reduce(lambda one, other: one.unionByName(other), found)
 
     def _is_new(self, view: View) -> str:
         """What holds for records that this commit brings: one of the rows that they are made of is new."""

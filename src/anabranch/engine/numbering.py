@@ -129,6 +129,12 @@ def place_of_first(version: int) -> int:
     return version << 32
 
 
+def shift_of_new(snapshot: Snapshot, stream: str) -> int:
+    """What to add to the number of a row of a stream for its place, if the run on its way brings it."""
+    state = snapshot.streams.get(stream)
+    return place_of_first(snapshot.version + 1) - (state.rows if state is not None else 0)
+
+
 def with_places(core: Core, records: DataFrame, parts: Mapping[str, str], snapshot: Snapshot) -> DataFrame:
     """Records with the places of the rows they are made of, `PLACES` for each part: the column with the numbers of
     rows of a stream.

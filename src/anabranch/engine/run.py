@@ -397,12 +397,7 @@ def emit_changes(
 
 def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:
     """Whether what a view has shown depends on a static table as it was. Rows of a stream meet it once, and stay."""
-    return (
-        view.kept
-        and bool(view.node)
-        and not (view.node == "stateless" and view.streams)
-        and _meets(catalog, view, table)
-    )
+    return view.kept and bool(view.node) and not view.meets_once and _meets(catalog, view, table)
 
 
 def _meets(catalog: Catalog, view: View, table: str) -> bool:

@@ -24,7 +24,9 @@ from anabranch.plan.grouped import Groups, depends_on_order
 from anabranch.plan.inside import Body, apart, check_plain, columns_of, using
 from anabranch.plan.intervals import (
     BEFORE,
+    EVERY,
     FROM,
+    MOVED,
     OPEN,
     TO,
     History,
@@ -58,7 +60,7 @@ from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import Item, Opaque, Query, Relation, Select, SelectStatement, SetOperation
 
 #: Joins with a static table that leave a row of the relations before it as it is, or leave it out.
-_STATIC = ("LEFT JOIN", "LEFT OUTER JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "SEMI JOIN", "ANTI JOIN")
+BESIDE = ("LEFT JOIN", "LEFT OUTER JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "SEMI JOIN", "ANTI JOIN")
 #: What can stand behind a key of ORDER BY.
 _DIRECTIONS = ("ASC", "DESC", "NULLS")
 
@@ -71,7 +73,13 @@ def history(text: str, body: Body, binder: Binder, analyze: Analyze | None = Non
     """
     if analyze is not None:
         text, body, binder = _settled(body.span.of(text), binder.catalog, analyze)
-    return tidied(_Histories(text, binder).of(body))
+    return tidied(_Histories(text, binder).of(body), EVERY)
+
+
+def moved_only(text: str) -> str:
+    """A history without the rows that are there from the moment -1 on, and stay; some of them may be left in."""
+    before, every, behind = text.rpartition(f"({EVERY})")
+    return f"{before}({MOVED}){behind}" if every else text
 
 
 def _settled(text: str, catalog: Catalog, analyze: Analyze) -> tuple[str, Query, Binder]:
@@ -293,7 +301,7 @@ class _Histories:
         live = False
         for relation in select.relations:
             here = self.binder.is_live(relation)
-            if relation.join not in (INNER if here or not live else (*INNER, *_STATIC)):
+            if relation.join not in (INNER if here or not live else (*INNER, *BESIDE)):
                 return False
             live = live or here
         return True

@@ -17,6 +17,9 @@ FROM, TO = "__from", "__to"
 #: Before anything came, and after everything.
 BEFORE, NEVER = "CAST(-1 AS BIGINT)", "9223372036854775807"
 OPEN = "CAST(NULL AS BIGINT)"
+#: A condition that all rows of a history fulfil, and one for those that came or went after the moment -1. Where only
+#: these matter, the others need not be looked at: of rows that are equal, it makes no difference which is which.
+EVERY, MOVED = f"{FROM} >= -1", f"{FROM} >= 0 OR {TO} IS NOT NULL"
 _LEFT, _RIGHT = "`__l`", "`__r`"
 _PART = "named_struct('f', {}, 't', {})"
 _NO_PARTS = "CAST(array() AS ARRAY<STRUCT<f: BIGINT, t: BIGINT>>)"
@@ -71,10 +74,11 @@ def _in_parts(source: str, columns: Sequence[str], parts: str, behind: str = "")
 # ---------------------------------------------------------------------------------------------- sets
 
 
-def tidied(history: History) -> History:
+def tidied(history: History, rows: str = "") -> History:
     """The history without rows that go and come again, unchanged, at the same moment.
 
-    For each row it is counted how many of its kind come and go at each moment; what came first goes first.
+    For each row it is counted how many of its kind come and go at each moment; what came first goes first. `rows` is a
+    condition for rows to be looked at.
     """
     if history.tidy:
         return history
@@ -82,7 +86,8 @@ def tidied(history: History) -> History:
     moments = (
         f"SELECT {columns}, __at, CAST(sum(__more) AS INT) AS __more FROM ({history.text}) AS `__h`"
         f" LATERAL VIEW inline(array(named_struct('p', {FROM}, 'n', 1), named_struct('p', {TO}, 'n', -1))) `__both`"
-        f" AS __at, __more WHERE __at IS NOT NULL GROUP BY {columns}, __at HAVING sum(__more) <> 0"
+        f" AS __at, __more WHERE __at IS NOT NULL{f' AND ({rows})' if rows else ''}"
+        f" GROUP BY {columns}, __at HAVING sum(__more) <> 0"
     )
     lists = (
         f"SELECT {columns}, array_sort(flatten(collect_list(array_repeat(__at, greatest(__more, 0))))) AS __come,"

@@ -34,26 +34,32 @@ _SYMBOLS = frozenset({"(", ")", ",", ".", "=", "<>", "!=", "<", "<=", ">", ">=",
 _TYPED = words("timestamp date timestamp_ntz timestamp_ltz time array map struct named_struct decimal")
 
 
-def local_text(text: str, relation: Callable[[str], str | None]) -> str | None:
-    """The text for DuckDB, or None. `relation` gives what to write for a placeholder."""
-    return _filled(_pieces(text), relation)
+def local_text(text: str, relation: Callable[[str], str | None], also: Also | None = None) -> str | None:
+    """The text for DuckDB, or None. `relation` gives what to write for a placeholder; `also` knows what else may be in
+    the text, beside what a user may write."""
+    return _filled(_pieces(text, also), relation)
 
 
 @dataclass(frozen=True)
-class _Placeholder:
+class Placeholder:
+    """A place in a text that something is written into."""
+
     name: str
 
 
-_Pieces = tuple[str | _Placeholder, ...] | None
+#: A text for DuckDB in pieces, or None.
+Pieces = tuple[str | Placeholder, ...] | None
+#: For the tokens from an index on: pieces, and the index behind what they stand for; None for nothing else.
+Also = Callable[[Sequence[Token], int], tuple[Sequence[str | Placeholder], int] | None]
 
 
-def _filled(pieces: _Pieces, relation: Callable[[str], str | None]) -> str | None:
+def _filled(pieces: Pieces, relation: Callable[[str], str | None]) -> str | None:
     """Pieces as one text, with something in place of each placeholder."""
     if pieces is None:
         return None
     written = []
     for piece in pieces:
-        found = relation(piece.name) if isinstance(piece, _Placeholder) else piece
+        found = relation(piece.name) if isinstance(piece, Placeholder) else piece
         if found is None:
             return None
         written.append(found)
@@ -61,18 +67,24 @@ def _filled(pieces: _Pieces, relation: Callable[[str], str | None]) -> str | Non
 
 
 @lru_cache(maxsize=1024)
-def _pieces(text: str) -> _Pieces:
+def _pieces(text: str, also: Also | None) -> Pieces:
     """The text for DuckDB in pieces, or None. A view is asked for run after run, so that it is read once."""
-    return _split(tokenize(text)[:-1])
+    return split(tokenize(text)[:-1], also)
 
 
-def _split(tokens: Sequence[Token]) -> _Pieces:
-    pieces: list[str | _Placeholder] = []
+def split(tokens: Sequence[Token], also: Also | None = None) -> Pieces:
+    """The same for some tokens of a text."""
+    pieces: list[str | Placeholder] = []
     opened = [0]  # where the pieces of each parenthesis that is open begin
     index = 0
     while index < len(tokens):
         token = tokens[index]
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""
+        more = also(tokens, index) if also is not None else None
+        if more is not None:
+            pieces += more[0]
+            index = more[1]
+            continue
         if token.upper == "CAST" and following == "(":
             inside = _plain_cast(tokens, index) or _time(tokens, index)
             if inside is None:
@@ -112,12 +124,12 @@ def _split(tokens: Sequence[Token]) -> _Pieces:
     return tuple(pieces)
 
 
-def _piece(tokens: Sequence[Token], index: int, following: str) -> str | _Placeholder | None:
+def _piece(tokens: Sequence[Token], index: int, following: str) -> str | Placeholder | None:
     token = tokens[index]
     if token.upper == "EXCEPT" and following == "(" and index and tokens[index - 1].text == "*":
         return "EXCLUDE" if tokens[index + 2].upper not in ("SELECT", "WITH", "(") else token.text
     if token.kind == QUOTED:
-        return _Placeholder(token.name) if token.name.startswith("@") else quoted(token.name)
+        return Placeholder(token.name) if token.name.startswith("@") else quoted(token.name)
     if token.kind == STRING:
         return None if token.text[0] in "rRxX" else "'" + token.value.replace("'", "''") + "'"
     if token.kind == NUMBER:
@@ -143,9 +155,9 @@ class _Starts:
     start: str
     last: str | None = None
 
-    def among(self, pieces: Sequence[str | _Placeholder]) -> list[str | _Placeholder]:
+    def among(self, pieces: Sequence[str | Placeholder]) -> list[str | Placeholder]:
         """The pieces of a SELECT whose rows are put into windows."""
-        written: list[str | _Placeholder] = []
+        written: list[str | Placeholder] = []
         for piece in pieces:
             written.append(piece)
             if written[-3:] == _START:
@@ -153,16 +165,16 @@ class _Starts:
         if self.last is None:
             return [*written, self.joined]
         # Before the join: once a row, not once a window of it.
-        head, source = written[:-2], list[str | _Placeholder]()
+        head, source = written[:-2], list[str | Placeholder]()
         while head and not (head[-1] == "FROM" and source.count("(") == source.count(")")):
             source.insert(0, head.pop())
         rows = ["( SELECT * ,", f'{self.last} AS "__last" FROM', *source, 'AS "__rows" ) AS "__rows"']
         return [*_without_last(head), *rows, self.joined]
 
 
-def _without_last(pieces: Sequence[str | _Placeholder]) -> list[str | _Placeholder]:
+def _without_last(pieces: Sequence[str | Placeholder]) -> list[str | Placeholder]:
     """What is selected of rows, but not what their windows are computed from."""
-    written: list[str | _Placeholder] = []
+    written: list[str | Placeholder] = []
     for index, piece in enumerate(pieces):
         written.append(piece)
         if written[-3:] == _COLUMNS and list(pieces[index + 1 : index + 2]) != ["EXCLUDE"]:
@@ -185,7 +197,7 @@ def _windows(tokens: Sequence[Token], index: int) -> _Starts | None:
     slide = [token.text for token in bounds[-1]]
     if len(bounds) != 3 or [*slide[:2], *slide[3:]] != ["CAST", "(", "AS", "BIGINT", ")"]:
         return None
-    first, last = (_filled(_split(bound), lambda _: None) for bound in bounds[:2])
+    first, last = (_filled(split(bound), lambda _: None) for bound in bounds[:2])
     if first is None or last is None:
         return None
     reach = _reach(bounds[0], slide[2])
@@ -208,7 +220,7 @@ def _reach(first: Sequence[Token], slide: str) -> tuple[str, int] | None:
     number = texts[plus + 3 : plus + 4]
     if texts != ["(", *lowest, "+", "pmod", "(", *number, "-", "(", *lowest, ")", ",", slide, ")", ")"]:
         return None
-    value = _filled(_split(first[1 : plus - 2]), lambda _: None)
+    value = _filled(split(first[1 : plus - 2]), lambda _: None)
     return None if value is None or not "".join(number).isdigit() else (value, int(lowest[-1]))
 
 

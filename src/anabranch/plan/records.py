@@ -23,20 +23,22 @@ from itertools import count
 
 from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Binder, Reference
-from anabranch.plan.blocks import Analyze, aggregates_in
-from anabranch.plan.catalog import ORDERED, ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Rows, Stream, Table, View
+from anabranch.plan.blocks import aggregates_in, find_block
+from anabranch.plan.catalog import ORDERED, ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Panes, Rows, Stream, Table, View
 from anabranch.plan.expanded import Expanded
 from anabranch.plan.flat import read_names, without_unread
-from anabranch.plan.histories import history
+from anabranch.plan.histories import BESIDE, history
 from anabranch.plan.in_place import places_in, query_in_place, without_ctes
 from anabranch.plan.inside import Body, Inside, apart, check_plain, columns_of, qualified, relations_under, using
 from anabranch.plan.keys import INNER, limited
+from anabranch.plan.local_histories import means_the_same
 from anabranch.plan.other_words import in_other_words
-from anabranch.plan.parts import PART
+from anabranch.plan.parts import MET, PART, parts_of, stays_met
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, shown_types
 from anabranch.plan.spelled import distinct_as_groups, spelled_out
 from anabranch.plan.subqueries import without_subqueries
+from anabranch.plan.views import Surroundings
 from anabranch.plan.windows import needs_numbers
 from anabranch.sql.calls import aggregate_calls, clock_calls, generators
 from anabranch.sql.cursor import MAX_QUERIES
@@ -48,10 +50,16 @@ from anabranch.sql.syntax import CreateView, Item, Query, Relation, Select, Sele
 
 @dataclass(frozen=True)
 class Told:
-    """The history of a query as Spark SQL, and the streams behind its placeholders."""
+    """The history of a query as Spark SQL, and what is behind its placeholders.
+
+    Rows that stay as they have met static tables are like those of a stream, whose id is the column with their numbers.
+    `alike`: the query itself, of which this is the history, reads streams alone and means the same in DuckDB.
+    """
 
     text: str
     streams: Mapping[str, str]
+    tables: Mapping[str, str] = field(default_factory=dict)
+    alike: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ class Counted:
 
     Where records come and go, `told` has the history that they are counted by, for each query that counts by its place
     among these. `reason` says why that cannot be, where it cannot; `waits`, that it is all about answers that wait to
-    be shown.
+    be shown. `tables_at` are the versions of static tables that rows of views in it have met.
     """
 
     text: str
@@ -69,36 +77,38 @@ class Counted:
     told: Mapping[int, Told] = field(default_factory=dict)
     reason: str = ""
     waits: bool = False
+    tables_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def count_records(text: str, query: Query, catalog: Catalog, analyze: Analyze, fields: Sequence[Field]) -> Counted:
+def count_records(text: str, query: Query, catalog: Catalog, world: Surroundings, fields: Sequence[Field]) -> Counted:
     """The query with its records. `fields` are its columns: where it would have others, it stays as it is."""
     found = Counted(text, query, waits=True)
     for index in range(len(counting(query))):
-        made = _one(found, index, catalog, analyze, fields)
+        made = _one(found, index, catalog, world, fields)
         if made.reason and not made.waits:  # a condition that asks another query is a join in other words
-            joined = without_subqueries(found.text, found.query, catalog, analyze)
-            again = _one(replace(found, text=joined[0], query=joined[1]), index, catalog, analyze, fields, words=True)
+            joined = without_subqueries(found.text, found.query, catalog, world.analyze)
+            again = _one(replace(found, text=joined[0], query=joined[1]), index, catalog, world, fields, words=True)
             made = replace(made, reason=again.reason, waits=again.waits) if again.reason else again
         found = replace(
             made,
             included=(*found.included, *made.included),
             told={**found.told, **made.told},
             reason=found.reason or made.reason,
+            tables_at={**found.tables_at, **made.tables_at},
             waits=found.waits and (made.waits or not made.reason),
         )
     return replace(found, included=tuple(dict.fromkeys(found.included)), waits=found.waits and bool(found.reason))
 
 
 def _one(
-    found: Counted, index: int, catalog: Catalog, analyze: Analyze, fields: Sequence[Field], *, words: bool = False
+    found: Counted, index: int, catalog: Catalog, world: Surroundings, fields: Sequence[Field], *, words: bool = False
 ) -> Counted:
     """One of the queries with such triggers, in other words; with `words`, whatever it takes (`in_other_words`)."""
     left = replace(found, included=(), told={}, reason="", waits=False)
     try:
-        made = _Counting(found.text, found.query, index, catalog, analyze, words=words)
+        made = _Counting(found.text, found.query, index, catalog, world, words=words)
         # Spark must take it like this, and give it the columns that it had.
-        if shown_types(made.binder, analyze) != [field.type for field in fields]:
+        if shown_types(made.binder, world.analyze) != [field.type for field in fields]:
             return replace(left, reason="it would have columns of other types")
     except _Ordered:
         return left
@@ -107,7 +117,8 @@ def _one(
         return replace(left, reason=reason, waits=isinstance(error, _Waits))
     except AnabranchError as error:  # what is wrong with the query itself is found where it is planned
         return replace(left, reason=error.message)
-    return Counted(made.text, made.query, tuple(made.included), {index: made.told} if made.told is not None else {})
+    told = {index: made.told} if made.told is not None else {}
+    return Counted(made.text, made.query, tuple(made.included), told, tables_at=made.tables_at)
 
 
 class _Waits(Unfit):
@@ -127,17 +138,23 @@ def counting(query: Query) -> list[Query]:
 class _Counting:
     """One query with such a trigger, in other words."""
 
-    def __init__(self, text: str, query: Query, index: int, catalog: Catalog, analyze: Analyze, *, words: bool) -> None:
+    def __init__(
+        self, text: str, query: Query, index: int, catalog: Catalog, world: Surroundings, *, words: bool
+    ) -> None:
         self.text = text
         self.query = query
         self.index = index
         self.catalog = catalog
-        self.analyze = analyze
+        self.world = world
+        self.analyze = world.analyze
         self.words = words
+        self.met = count()  # queries whose rows stay as they have met static tables
+        self.tables_at: dict[str, tuple[int, int]] = {}  # the versions of tables that views below have met
         self.included: list[str] = []
         self.told: Told | None = None
         self._refuse_one_stream()
         before = read_names(query)
+        references = [self.binder.resolve(each) for each in query.relations()]
         self._put_in_place()
         inner = (each.subquery for each in relations_under(self.select) if each.subquery is not None)
         if any(emission.by_key for each in inner for emission in each.emissions()):
@@ -147,16 +164,22 @@ class _Counting:
             if not edits:
                 break
             self._rewrite(edits)
+        for id in {each.target for each in references if each is not None} & set(self.tables_at):
+            if self.tables_at[id][1] != world.table_at(id)[1]:
+                raise Unfit(f"table {self._name(id)} as it is, beside a view that has met it as it was")
         if words:
             self._spell_out()
         self._fit()
+        self._meet_once()
         if not self.select.group_plain:
-            self._rewrite(Expanded(self.select, self.owner, self.binder, analyze).edits())
+            self._rewrite(Expanded(self.select, self.owner, self.binder, self.analyze).edits())
         if not self._reads_one_query():
             self._rewrite(Inside(self.select, self.owner, self.binder).edits())
+        (relation,) = self.select.relations
         try:
-            self._rewrite(list(_Parts(self).edits()))
+            self._rewrite(list(_Parts(self).edits([relation])))
         except Unfit:  # rows that are given can be taken back, or one is made of several
+            self._rewrite(list(_Parts(self).edits(self._met())))
             self.told = self._told()
         self.text, self.query = without_unread(self.text, self.query, before)
 
@@ -227,23 +250,80 @@ class _Counting:
 
     def _told(self) -> Told:
         """The history of the query that records come from."""
-        (relation,) = self.select.relations
+        met = {quote_name(each.exposed or ""): each for each in self._met()}
+        catalog = self.catalog.with_objects([self._as_stream(each) for each in met.values()])
+        edits = [Edit(each.span, name) for name, each in met.items()]
+        text, query = rewritten(self.text, self.query, edits)
+        body = counting(query)[self.index].body
+        assert isinstance(body, Select)
+        (relation,) = body.relations
         if relation.subquery is None:
             raise Unfit
-        text, body, binder = self.text, relation.subquery, self.binder
+        inner, binder = relation.subquery, Binder(text, catalog, query)
+        written = inner.span.of(text)
         if self.words:
-            text, body = in_other_words(body.span.of(text), self.catalog, self.analyze)
-            binder = Binder(text, self.catalog, body)
-        found = history(text, body, binder, self.analyze)
+            text, inner = in_other_words(written, catalog, self.analyze)
+            binder = Binder(text, catalog, inner)
+        found = history(text, inner, binder, self.analyze)
         (statement,) = parse(found.text)
         assert isinstance(statement, SelectStatement)
-        bound = Binder(found.text, self.catalog, statement.query).bind()
-        streams = {each: reference.target for each, reference in bound.references.items()}
-        if any(not each.startswith(ORDERED) for each in streams):
-            raise Unfit("a static table beside rows that come and go")
-        fields = {each: self.catalog.stream(id).seen_as(each) for each, id in streams.items()}
-        self.analyze(bound.text.text, fields)  # Spark must take it
-        return Told(bound.text.text, streams)
+        bound = Binder(found.text, catalog, statement.query).bind()
+        read = {each: catalog.objects[reference.target] for each, reference in bound.references.items()}
+        streams = {
+            each: known for each, known in read.items() if isinstance(known, Stream) and each.startswith(ORDERED)
+        }
+        tables = {each: known for each, known in read.items() if isinstance(known, Table)}
+        if len(streams) + len(tables) < len(read):
+            raise Unfit("something that is neither a stream nor a table")
+        fields = {each: known.seen_as(each) for each, known in streams.items()}
+        self.analyze(bound.text.text, {**fields, **{each: known.fields for each, known in tables.items()}})
+        same = inner.span.of(text) == written  # other words are for Spark
+        alike = same and not tables and not met and means_the_same(binder.bind(inner.span).text.text)
+        ids = [{each: known.id for each, known in found.items()} for found in (streams, tables)]
+        return Told(bound.text.text, ids[0], ids[1], alike)
+
+    # ---- rows that meet static tables once
+
+    def _meet_once(self) -> None:
+        """Have the rows of aggregates that are kept as partials, of a stream and static tables, in queries inside.
+
+        There a row meets a table in the run that takes it in, and stays as it was then, as in any view of this query.
+        """
+        for _ in range(MAX_QUERIES):
+            found = next(self._aggregates_of_met(), None)
+            if found is None:
+                break
+            self._rewrite(Inside(*found, self.binder, MET.format(next(self.met))).edits())
+
+    def _aggregates_of_met(self) -> Iterator[tuple[Select, Query]]:
+        binder, around = self.binder, self.select.span
+        for select, owner in self.query.selects():
+            inside = around.start <= select.span.start and select.span.end <= around.end
+            if inside and not all(binder.is_live(each) for each in select.relations):
+                block = find_block(select, owner, binder, self.analyze, self.world.loads)
+                if not isinstance(block, str) and block.statics:
+                    yield select, owner
+
+    def _met(self) -> list[Relation]:
+        """The queries whose rows stay as they have met static tables; without those inside others."""
+        found = [each for each in relations_under(self.select) if stays_met(each)]
+        spans = [each.span for each in found]
+        return [
+            each
+            for each in found
+            if not any(span.start < each.span.start and each.span.end <= span.end for span in spans)
+        ]
+
+    def _as_stream(self, relation: Relation) -> Stream:
+        """Such a query as if it were a stream: rows come to it, each at its place, and none goes."""
+        assert relation.subquery is not None
+        names = columns_of(relation, self.binder)
+        types = shown_types(Binder(self.text, self.catalog, relation.subquery), self.analyze)
+        fields = tuple(Field(*each) for each in zip(names, types, strict=True))
+        parts = parts_of(names)
+        times = {self.catalog.stream(id).time for id in parts.values()}
+        time = next((name for name in names if name in times), None)
+        return Stream(min(parts), relation.exposed or "", "", fields, time, None, None, None, None, {}, "all", False)
 
     # ---- names of queries
 
@@ -275,11 +355,9 @@ class _Counting:
         assert isinstance(view, View)
         if view.emit not in ("read", "feed") or view.stream:
             raise _Waits(f"view {view.name} shows its answers when they are ready")
-        if view.tables or view.start != "beginning":
+        if view.start != "beginning":
             raise Unfit(f"view {view.name} does not show all rows of its streams")
-        rows = self.catalog[view.rows] if view.rows is not None else None
-        if isinstance(rows, Rows) and rows.statics:
-            raise Unfit(f"view {view.name} has met a static table as it was")
+        stays = self._meets_once(view)
         if any(self.catalog.stream(id).kept_since != 0 for id in self.catalog.sources_of(view)):
             raise Unfit(f"the streams of view {view.name} do not keep all their rows")
         (statement,) = parse(view.sql)
@@ -300,7 +378,33 @@ class _Counting:
         self.included.append(view.id)
         ends = [each for each in (query.order, query.emission) if each is not None]
         spans = [each if isinstance(each, Span) else each.span for each in (ends[1:] if limited(query) else ends)]
-        return text[query.span.start : min((span.start for span in spans), default=query.span.end)]
+        inner = text[query.span.start : min((span.start for span in spans), default=query.span.end)]
+        if not stays:
+            return inner
+        shown = ", ".join(quote_name(each.name) for each in view.fields)
+        return f"SELECT {shown} FROM ({inner}) AS {quote_name(MET.format(next(self.met)))}"
+
+    def _meets_once(self, view: View) -> bool:
+        """Whether a view is of rows that have met static tables once; of which versions is noted."""
+        nodes = [view, *self.catalog.nodes_of(view)]
+        rows = [self.catalog[each.rows] for each in nodes if each.rows is not None]
+        panes = [self.catalog.panes(use.panes) for each in nodes for use in each.blocks]
+        for each in (*nodes, *rows, *panes):
+            assert isinstance(each, View | Rows | Panes)
+            again = isinstance(each, View) and not each.meets_once  # as often as a table is refreshed
+            for id, at in each.statics_at.items():
+                if each.refreshed and not again:
+                    raise Unfit(f"view {view.name} has rows that met table {self._name(id)} before it was refreshed")
+                if self.tables_at.setdefault(id, at)[1] != at[1]:
+                    raise Unfit(f"views that have met table {self._name(id)} at different times")
+        return any(isinstance(each, Rows) and bool(each.statics) for each in rows) or (
+            view.meets_once and bool(view.tables)
+        )
+
+    def _name(self, id: str) -> str:
+        table = self.catalog.objects[id]
+        assert isinstance(table, Table)
+        return table.name
 
 
 def _in_several_windows(select: Select) -> bool:
@@ -321,11 +425,11 @@ class _Parts:
         self.streams: dict[int, str] = {}  # the columns for streams, by the places of these in the text
         self.columns: dict[Span, list[str]] = {}  # those of queries
 
-    def edits(self) -> Iterator[Edit]:
-        (relation,) = self.counting.select.relations
-        if relation.subquery is None:
-            raise Unfit
-        yield from self._edits(relation.subquery, self._found(relation.subquery))
+    def edits(self, relations: Sequence[Relation]) -> Iterator[Edit]:
+        for relation in relations:
+            if relation.subquery is None:
+                raise Unfit
+            yield from self._edits(relation.subquery, self._found(relation.subquery))
 
     def _found(self, body: Body) -> list[str]:
         """The columns that a query gets; it must make a record, or none, of one row of each of its streams."""
@@ -357,7 +461,7 @@ class _Parts:
         for index, relation in enumerate(select.relations):
             here = self._of_relation(relation)
             # A row of a static table may be missing where the rows on its left are there.
-            joins = (*INNER, "LEFT JOIN", "LEFT OUTER JOIN") if not here and index and found else INNER
+            joins = (*INNER, *BESIDE) if not here and index and found else INNER
             if relation.join not in joins:
                 raise Unfit
             found += here
