@@ -108,12 +108,16 @@ class _Counting:
         view, below = self.view, self.below
         if not view.told_alike or view.spread or view.asks or (view.node == "keyed" and not view.keys):
             return False
-        streams = [field for id in view.told.values() for field in self._stream(id).fields]
-        if any(duckdb_type(field.type) is None for field in (*self.query.all_fields(view), *streams, *view.keys)):
+        if not all(isinstance(self.maintainer.catalog[id], Stream) for id in view.told.values()):
             return False
-        history = history_text(view.history, lambda each: file_rows([], self._stream(view.told[each]).seen_as(each)))
+        seen = {each: self._stream(id).seen_as(each) for each, id in view.told.items()}
+        fields = [field for columns in seen.values() for field in columns]
+        if any(duckdb_type(field.type) is None for field in (*self.query.all_fields(view), *fields, *view.keys)):
+            return False
+        history = history_text(view.history, {each: file_rows([], columns) for each, columns in seen.items()}.get)
         keys = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keys))
-        texts = [(history, (*below.fields, *_MOMENTS)), (counted_text(view.text, self._nothing), view.fields)]
+        shown = (*view.fields, *view.hidden)
+        texts = [(history, (*below.fields, *_MOMENTS)), (counted_text(view.text, self._nothing), shown)]
         texts += [(local_text(touch.text, self._nothing), (*keys, _PLACES[0])) for touch in view.touches]
         try:
             return all(text is not None and self._gives(text, fields) for text, fields in texts)
@@ -122,8 +126,7 @@ class _Counting:
 
     def _gives(self, text: str, fields: tuple[Field, ...]) -> bool:
         kinds = [str(kind) for kind in self.warm.duck.sql(text).types]
-        hidden = self.view.hidden if fields is self.view.fields else ()
-        wanted = [duckdb_type(field.type) or "" for field in (*fields, *hidden)]
+        wanted = [duckdb_type(field.type) or "" for field in fields]
         return len(kinds) == len(wanted) and all(map(local.alike, kinds, wanted))
 
     def _nothing(self, placeholder: str) -> str | None:
