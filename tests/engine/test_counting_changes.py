@@ -295,3 +295,24 @@ def test_several_rows_that_are_made_of_one_are_counted_one_by_one(home: Harness)
     assert home.table("v") == [("p", 2, 3)]
     home.sql("INSERT INTO s VALUES ('p', array(8)), ('q', array(8, 9))")
     assert home.table("v") == [("p", 4, 15), ("q", 2, 15)]
+
+
+def test_windows_that_other_rows_make_are_those_at_the_record_that_fires(home: Harness) -> None:
+    """Of a key, the rows up to it make the windows; the one behind it, in the same run, would join two of them."""
+    home.sql("CREATE STREAM s (k STRING, v INT, ts TIMESTAMP)")
+    for name, windows, groups in [
+        ("sessions", "SESSION(s PARTITION BY k, ts, INTERVAL 10 SECONDS)", "k, window_start"),
+        ("counts", "SLIDING(s PARTITION BY k, DESCRIPTOR(row_num), 2 ROWS, 3 ROWS)", "k, window_start"),
+        ("ends", "SLIDE_BY_ROW(s, ts, INTERVAL 10 SECONDS, 1 ROW)", "window_end"),
+        ("chunks", "CHUNKS(s, k)", "window_start"),
+    ]:
+        home.sql(f"CREATE VIEW {name} AS SELECT sum(v) AS v FROM {windows} GROUP BY {groups} TRIGGER COUNTING 2")
+    made = "INSERT INTO s SELECT k, v, timestamp_seconds(t) FROM VALUES {} AS r(k, v, t)"
+    home.sql(made.format("('x', 1, 0), ('x', 2, 20), ('x', 4, 10)"))
+    assert sorted(home.table("sessions")) == [(1,), (2,)]
+    assert sorted(home.table("counts")) == [(2,), (3,)]
+    assert sorted(home.table("ends")) == [(1,), (2,)]
+    assert sorted(home.table("chunks")) == [(3,)]
+    home.sql(made.format("('y', 8, 3), ('x', 16, 40)"))
+    assert sorted(home.table("sessions")) == [(7,), (16,)]
+    assert sorted(home.table("chunks")) == [(7,), (8,)]

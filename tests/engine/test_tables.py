@@ -60,6 +60,24 @@ def test_a_view_reads_a_table_once_and_again_on_refresh(home: Harness) -> None:
     )
 
 
+def test_what_rows_have_met_stays_when_somebody_follows_the_view(home: Harness) -> None:
+    """Neither a refresh nor a row that the table has got since reaches them then."""
+    home.sql("CREATE STREAM a (id INT); CREATE TABLE t (id INT, w INT); INSERT INTO t VALUES (1, 10)")
+    home.sql("CREATE VIEW met AS SELECT w FROM a JOIN t USING (id)")
+    home.sql("CREATE VIEW sums AS SELECT id, sum(w) AS w FROM a JOIN t USING (id) GROUP BY id")
+    home.insert("a", [(1,)])
+    home.sql("UPDATE t SET w = 11; REFRESH TABLE t; INSERT INTO t VALUES (1, 500)")
+    home.sql("CREATE VIEW above AS SELECT DISTINCT w FROM met EMIT CHANGES")
+    home.sql("CREATE VIEW more AS SELECT max(w) AS w FROM sums EMIT CHANGES")
+    home.insert("a", [(1,)])
+    assert home.table("met") == home.table("above") == [(10,), (11,)]
+    assert (home.table("sums"), home.table("more")) == ([(1, 21)], [(21,)])
+    home.sql("REFRESH TABLE t")
+    home.insert("a", [(1,)])
+    assert home.table("met") == [(10,), (11,), (11,), (500,)]
+    assert (home.table("sums"), home.table("more")) == ([(1, 532)], [(532,)])
+
+
 def test_a_view_made_after_a_change_sees_it_for_all_rows(home: Harness) -> None:
     home.sql(SETUP)
     home.insert("s", [("a", 1)])

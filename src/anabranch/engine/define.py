@@ -351,8 +351,8 @@ class Definer:
             for each in catalog.objects.values():
                 if isinstance(each, Panes | Rows | View) and table.id in each.statics_at:
                     at = {**each.statics_at, table.id: (version, own)}
-                    if isinstance(each, Panes) and own != each.statics_at[table.id][1]:
-                        if each.above is not None:  # what there is has met the table as it was
+                    if own != each.statics_at[table.id][1]:
+                        if isinstance(each, Panes) and each.above is not None:  # what is there met the table as it was
                             tables[each.id] = TableChange(add=settle(self.core, catalog, each, snapshot, staged))
                             schemas[each.id] = arrow_schema(pane_fields(each))
                             each = replace(each, above=None, settled=True)
@@ -468,6 +468,7 @@ class Definer:
             old = self.drop_draft(catalog, view, alone=True)
             begins = all_begins(catalog, view)
             world = self.world(snapshot, view.start, begins)
+            world = _as_met(world, catalog, view)
             for each in (_going_on(world, catalog, view), world):
                 planned = plan(
                     id=view.id, name=view.name, text=statement.text, sql=view.sql, query=statement.query,
@@ -475,6 +476,9 @@ class Definer:
                 )  # fmt: skip
                 if not planned.fill_columns and not planned.fill_rows:
                     break  # it goes on with the partials that it has, though their rows may be gone
+            rows = catalog.objects.get(view.rows or "")
+            if isinstance(rows, Rows):  # they are its first changes
+                planned = replace(planned, view=replace(planned.view, refreshed=rows.refreshed))
             draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, world.begins)
             catalog_changes = {
                 **{id: each for id, each in old.catalog.items() if id not in draft.catalog},
@@ -829,6 +833,19 @@ def _going_on(world: Surroundings, catalog: Catalog, view: View) -> Surroundings
     """The world for a view that goes on with what it has, from the runs on that this begins with."""
     known = beginnings(catalog, view)
     return replace(world, first_run=lambda stream: known.get(stream.id, world.first_run(stream)))
+
+
+def _as_met(world: Surroundings, catalog: Catalog, view: View) -> Surroundings:
+    """The world for a view that goes on with static tables as it has read them."""
+    nodes = [view, *catalog.nodes_of(view)]
+    states = [catalog[id] for each in nodes for id in (*(use.panes for use in each.blocks), *filter(None, [each.rows]))]
+    met = {
+        id: at
+        for each in (*nodes, *states)
+        if isinstance(each, Panes | Rows | View)
+        for id, at in each.statics_at.items()
+    }
+    return replace(world, table_at=lambda id: met.get(id) or world.table_at(id))
 
 
 def all_begins(catalog: Catalog, view: View) -> dict[str, tuple[int, int]]:

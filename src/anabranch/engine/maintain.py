@@ -128,7 +128,12 @@ class Maintainer:
                 return self._ask(view) if view.asks else self._fire(view)
             finally:
                 self.filling = False
-        whole = read.view_query(self.core, self.catalog, view, self.after, hidden=True)
+        known = self.core.catalog(self.before).objects.get(view.id)
+        if isinstance(known, View) and known.rows is not None and known.sql == view.sql:
+            # What it has shown so far: its rows have met static tables, and stay as they are.
+            whole = read.view_query(self.core, self.core.catalog(self.before), known, self.before)
+        else:
+            whole = read.view_query(self.core, self.catalog, view, self.after, hidden=True)
         return self._write(view, self._signed(closing.closed(self, view, whole)))
 
     def renew(self, view: View) -> tuple[DataFile, ...]:
@@ -398,7 +403,7 @@ class Maintainer:
         """The rows that a trigger has counted before this commit."""
         if placeholder in view.streams:
             stream = self.catalog.stream(view.streams[placeholder])
-            return read.kept_rows(self.core, view, stream, stream.fields, self.before)
+            return read.kept_rows(self.core, view, stream, stream.seen_as(placeholder), self.before)
         below = self.catalog.view(view.views[placeholder])
         if view.history:
             return self._not_gone(view, below)
@@ -494,7 +499,7 @@ class Maintainer:
             stream = self.catalog.stream(view.streams[placeholder])
             paths = self.paths(stream.rows_table)
             if placeholder == view.counted:
-                return self._placed(view, stream, paths) if paths else None
+                return self._placed(view, stream, placeholder, paths) if paths else None
             return self._rows(view, stream, stream.seen_as(placeholder), paths) if paths else None
         below = self.catalog.view(view.views[placeholder])
         if placeholder != view.counted:
@@ -505,9 +510,9 @@ class Maintainer:
         """New rows of a stream; a view that is being filled starts with one of them, maybe."""
         return read.since_start(view, stream, fields, lambda columns: self.core.frames.parquet(paths, columns))
 
-    def _placed(self, view: View, stream: Stream, paths: list[str]) -> DataFrame:
+    def _placed(self, view: View, stream: Stream, placeholder: str, paths: list[str]) -> DataFrame:
         """Rows with their places in the order in which they came. Rows of homes that numbered none are all in one."""
-        columns = [quote_name(field.name) for field in stream.fields]
+        columns = [quote_name(field.name) for field in stream.seen_as(placeholder)]
         rows = self._rows(view, stream, stream.row_fields, paths)
         return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}", f"CAST(NULL AS BIGINT) AS {LEFT}")
 
@@ -559,9 +564,10 @@ class Maintainer:
         touched = None
         if below.node == "keyed" and narrows and not self.filling and set(below.inputs) <= set(below.streams):
             touched = self.touched(below)
-        relations = {}
+        relations = read.static_frames(self.core, self.catalog, view)
         for placeholder, id in view.told.items():
-            rows = self._with_places(view, self.catalog.stream(id))
+            told = self.catalog[id]
+            rows = self._with_places(view, told) if isinstance(told, Stream) else self._met_at(self.catalog.view(id))
             columns = narrows.get(f"@s:{id}") if touched is not None else None
             pairs = [(name, f"k{index}") for index, name in enumerate(columns or ()) if name is not None]
             relations[placeholder] = rows if touched is None else self._semi(rows, touched, pairs)
@@ -580,6 +586,20 @@ class Maintainer:
         place = f"coalesce({ROW_NUM} + {shift_of_new(self.before, stream.id)}, 0) AS {CAME}"
         old = read.kept_rows(self.core, view, stream, stream.row_fields, self.before)
         return old.selectExpr(*columns, f"CAST(-1 AS BIGINT) AS {CAME}").unionAll(rows.selectExpr(*columns, place))
+
+    def _met_at(self, view: View) -> DataFrame:
+        """The same for rows that have met static tables: each came with the row of a stream that it is made of."""
+        new = None if self.filling else self.delta_of(view)
+        rows = read.view_frame(self.core, self.catalog, view, self.after if self.filling else self.before, emitted=True)
+        parts = parts_of([field.name for field in view.fields])
+        found = [] if self.filling else [rows.selectExpr("*", f"CAST(-1 AS BIGINT) AS {CAME}")]
+        if self.filling or new is not None:
+            added = rows if new is None else self._copies(view, new, 1)
+            places = ", ".join(PLACES.format(index) for index in range(len(parts)))
+            placed = with_places(self.core, added, parts, self.before)
+            last = f"coalesce(array_max(array({places})), 0) AS {CAME}"
+            found.append(placed.selectExpr(*self._names(view), last))
+        return reduce(lambda one, other: one.unionByName(other), found)
 
     def _is_new(self, view: View) -> str:
         """What holds for records that this commit brings: one of the rows that they are made of is new."""
@@ -755,8 +775,12 @@ class Maintainer:
         return [quote_name(field.name) for field in view.fields]
 
     def _keyed(self, view: View, frame: DataFrame, more: str | None = None) -> DataFrame:
-        """The columns of a key with their types; and one more, where it is there."""
-        items = [f"CAST(`k{i}` AS {key.type}) AS `k{i}`" for i, key in enumerate(view.keys)]
+        """The columns of a key with their types; and one more, where it is there.
+
+        A number that is equal to none of its type (of a BIGINT column that is compared with an INT) touches none of its
+        keys; as NULL it touches one that is computed anew in vain.
+        """
+        items = [f"try_cast(`k{i}` AS {key.type}) AS `k{i}`" for i, key in enumerate(view.keys)]
         return frame.selectExpr(*items, *([more] if more is not None and more in frame.columns else []))
 
     def new_rows(self, view: View) -> int:

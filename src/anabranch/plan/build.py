@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.reach import Near, chained
 from anabranch.algebra.windows import MILLISECOND
 from anabranch.plan.bands import find_bands
-from anabranch.plan.bind import Binder, refuse
+from anabranch.plan.bind import Binder, Reference, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
 from anabranch.plan.buckets import SAME, spread
 from anabranch.plan.catalog import (
@@ -41,7 +41,7 @@ from anabranch.plan.keys import (
 from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.pairs import PAIRS, added_up, worth_it
-from anabranch.plan.parts import gives_records, parts_of
+from anabranch.plan.parts import gives_records, parts_of, stays_met
 from anabranch.plan.plane import bounded
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
@@ -84,6 +84,7 @@ class Build:
         self.counted: str | None = None
         self.history: Told | None = None
         self.guard: list[Edit] = []
+        self.guarded: dict[str, Reference] = {}  # what it reads in place of a relation
         self.unnamed = 0
 
     # ---- relations
@@ -104,7 +105,7 @@ class Build:
             if relation.lateral:  # what it shows depends on the row beside it
                 self.names_inside(relation.subquery)
                 return
-            node = self.tree.below(relation.subquery, self.ctes)
+            node = self.tree.below(relation.subquery, self.ctes, stays=stays_met(relation))
         elif relation.kind == "name" and relation.name is not None and len(relation.name.parts) == 1:
             node = self.ctes.get(relation.name.last.lower())
         if node is None:
@@ -252,8 +253,7 @@ class Build:
         through, timed = self._through(inputs, Stream), self._through(inputs, View)
         view = replace(view, counted=self.counted, near=near, through=through, timed=timed, sides=self._sides(inputs))
         if self.history is not None:
-            found = self.history
-            view = replace(view, history=found.text, told=found.streams, told_alike=found.alike)
+            view = self._told(view, self.history)
         if keying.pairs and view.in_time and view.clock == "event" and view.node:
             view = replace(view, nearby=nearby)
         view = self._following(select, inputs, view)
@@ -499,6 +499,17 @@ class Build:
             return [known.time.lower()] if known.time is not None else []
         return [name.lower() for name in known.times] if isinstance(known, View) else []
 
+    def _told(self, view: View, history: Told) -> View:
+        """A node that counts, with the history it counts by, and what that is told by."""
+        met = {
+            part: node.id for node in self.tree.nodes if node.stays for part in parts_of([f.name for f in node.fields])
+        }
+        told = {placeholder: met.get(id, id) for placeholder, id in history.streams.items()}
+        at = {id: self.tree.world.table_at(id) for id in history.tables.values()}
+        tables, statics_at = {**view.tables, **history.tables}, {**view.statics_at, **at}
+        view = replace(view, history=history.text, told=told, told_alike=history.alike)
+        return replace(view, tables=tables, statics_at=statics_at)
+
     def _row_times(self, each: Input) -> frozenset[str]:
         """The event times of an input that are those of its rows, not bounds of windows that a query put them into.
 
@@ -535,7 +546,28 @@ class Build:
         if history is not None:
             self.history = history
             shown += f" AND ({LEFT} IS NULL OR coalesce({LEFT} > {upto}, false))"
-        self.guard = with_condition(select, shown)
+        if _by_row(live[0]):
+            self.guard = with_condition(select, shown)
+        else:  # rows behind it must not make windows either
+            self.guard = [self._windowed_where(live[0].relation, shown)]
+
+    def _windowed_where(self, relation: Relation, condition: str) -> Edit:
+        """A relation with its windows, of the rows that fulfil a condition."""
+        name = relation.exposed or "__rows"
+        reference = self.binder.resolve(relation) if self._node(relation) is None else None
+        self.guarded = {reference.placeholder: reference} if reference is not None else {}
+        rows = f"(SELECT * FROM {self._rows_of(relation)} WHERE {condition})"
+        source = self.binder.windowed(rows, relation, self._fields(relation, True)[0])
+        return Edit(relation.span, f"{source} AS {quote_name(name)}" if relation.alias is None else source)
+
+    def _rows_of(self, relation: Relation) -> str:
+        """The rows that the windows of a relation are of, under its name."""
+        name = f" AS {quote_name(relation.exposed)}" if relation.exposed is not None else ""
+        return f"{quote_name(self._live_placeholder(relation))}{name}"
+
+    def _guarded(self) -> list[Edit]:
+        guarded = {edit.span for edit in self.guard}
+        return [*(edit for edit in self.edits if edit.span not in guarded), *self.guard]
 
     def _place_blocks(self, select: Select) -> None:
         selects = [(select, self.query)]
@@ -626,9 +658,10 @@ class Build:
                 if block is not None:
                     expression = quote_name(block[0].keys[part.position].name)
                 hidden.append((names[-1], expression))
-        extra = [*self.edits, *self._with_clause(), *self.guard]
+        extra = [*self._guarded(), *self._with_clause()]
         plain = Binder(self.text, self.tree.catalog, self.query).bind(extra=extra)
-        schemas = self._schemas(plain.references)
+        references = {**plain.references, **self.guarded}
+        schemas = self._schemas(references)
         ties = self._ties(schemas)
         if self.counted is not None:
             placed = (Field(PLACE, "bigint"), Field(LEFT, "bigint"))
@@ -639,12 +672,12 @@ class Build:
         fields = tuple(self.tree.world.analyze(plain.text.text, schemas))
         text, ties = checked(
             ties,
-            lambda ties: self._bound([*self.edits, *self._with_clause(ties), *self.guard, *ties]),
+            lambda ties: self._bound([*self._guarded(), *self._with_clause(ties), *ties]),
             lambda text: self.tree.world.analyze(text, schemas),
         )
         typed: dict[str, str] = {each.name: each.type for each in fields}
         if hidden and select is not None:
-            extra = [*self.edits, *self._with_clause(ties), *self.guard, *ties, *with_hidden(select, hidden)]
+            extra = [*self._guarded(), *self._with_clause(ties), *ties, *with_hidden(select, hidden)]
             text = self._bound(extra)
             everything = self.tree.world.analyze(text, schemas)
             typed.update({each.name: each.type for each in everything[len(fields) :]})
@@ -655,7 +688,6 @@ class Build:
         keys = tuple(Field(name, typed[name]) for name in names)
         if emit != "read":
             refuse_keys(self.text, self.query, keys)
-        references = plain.references
 
         def of(kind: str) -> dict[str, str]:
             return {p: r.target for p, r in references.items() if r.kind == kind}
@@ -790,6 +822,9 @@ class Build:
             chosen = items([part.expression for part in keying.parts])
             if self.counted is not None:
                 chosen = f"{chosen}, {PLACE}" if chosen else PLACE
+                relation = inputs[live[0]].relation
+                if not _by_row(inputs[live[0]]):  # the rows that make the windows, each once
+                    source, where = self._rows_of(relation), ""
                 return (Touch(placeholder, f"SELECT {chosen} FROM {source}{where}"),)
             return (Touch(placeholder, f"SELECT DISTINCT {chosen} FROM {source}{where}"),)
         touches = []

@@ -210,6 +210,7 @@ class Rows:
     statics: Mapping[str, str]
     fields: tuple[Field, ...]
     statics_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    refreshed: bool = False  # its rows have not all met the same static tables
 
     kind = "rows"
 
@@ -429,7 +430,10 @@ class View:
     times: Mapping[str, int] = field(default_factory=dict)  # column -> what to add to it for the end of its window
     counted: str | None = None  # the placeholder of the stream, or of the records, that a trigger counts one by one
     history: str = ""  # where records come and go: what they are read from, with the places at which they do
-    told: Mapping[str, str] = field(default_factory=dict)  # and the streams that it is told by: placeholder -> id
+    #: And what it is told by, placeholder -> id: streams, and nodes whose rows stay as they have met static tables.
+    told: Mapping[str, str] = field(default_factory=dict)
+    stays: bool = False  # a stateless node inside a view whose rows are kept: they have met static tables, once
+    refreshed: bool = False  # a static table that it reads was refreshed, and had changed
     told_alike: bool = False  # whether the query that it is the history of means the same in DuckDB
     remade: int = 0  # how often its own tables were begun anew, because their columns had changed
     #: What its windows close by: event time, the number of "rows" or of "chunks", or the time of "arrival".
@@ -488,7 +492,12 @@ class View:
     @property
     def kept(self) -> bool:
         """Whether its changes are in the ledger."""
-        return self.emit != "read" and not (self.node == "stateless" and self.owner is not None)
+        return self.emit != "read" and (self.stays or not (self.node == "stateless" and self.owner is not None))
+
+    @property
+    def meets_once(self) -> bool:
+        """Whether it is of rows that meet static tables when they come, and are kept like that."""
+        return self.kept and self.node == "stateless" and (bool(self.streams) or self.stays)
 
     @property
     def row_by_row(self) -> bool:

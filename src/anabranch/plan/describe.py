@@ -136,7 +136,8 @@ def append_only(view: View, catalog: Catalog) -> bool:
     if kind_of(view) in ("stateless", "join"):
         below = [catalog.view(id) for id in view.views.values()]
         # Rows of a stream meet a static table once; those of a view meet it again when it is refreshed.
-        if (below or view.node == "join") and (view.tables or any(each.tables and not each.kept for each in below)):
+        again = (below or view.node == "join") and not view.stays
+        if again and (view.tables or any(each.tables and not each.kept for each in below)):
             return False
         return all(append_only(each, catalog) for each in below)
     if view.node == "lookup":
@@ -316,6 +317,7 @@ class _Describer:
         read = self._read_names(view)
         if kind == "stateless":
             lines.append(f"each row of {words(read)} is filtered and projected on its own")
+            lines += ["kept as its rows have met static tables: REFRESH reaches none of them"] if view.stays else []
         elif kind == "lookup":
             lines.append(f"each row of {words(read)} is asked for once, and kept with what was found")
             lines += [self._ask_line(ask) for ask in view.asks]

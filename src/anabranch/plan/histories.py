@@ -60,7 +60,7 @@ from anabranch.sql.splice import Edit, splice
 from anabranch.sql.syntax import Item, Query, Relation, Select, SelectStatement, SetOperation
 
 #: Joins with a static table that leave a row of the relations before it as it is, or leave it out.
-_STATIC = ("LEFT JOIN", "LEFT OUTER JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "SEMI JOIN", "ANTI JOIN")
+BESIDE = ("LEFT JOIN", "LEFT OUTER JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "SEMI JOIN", "ANTI JOIN")
 #: What can stand behind a key of ORDER BY.
 _DIRECTIONS = ("ASC", "DESC", "NULLS")
 
@@ -297,7 +297,7 @@ class _Histories:
         live = False
         for relation in select.relations:
             here = self.binder.is_live(relation)
-            if relation.join not in (INNER if here or not live else (*INNER, *_STATIC)):
+            if relation.join not in (INNER if here or not live else (*INNER, *BESIDE)):
                 return False
             live = live or here
         return True

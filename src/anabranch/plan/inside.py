@@ -97,8 +97,9 @@ def qualified(relation: Relation, column: str) -> str:
 class Inside:
     """A SELECT over a query inside it that joins its relations."""
 
-    def __init__(self, select: Select, owner: Query, binder: Binder) -> None:
+    def __init__(self, select: Select, owner: Query, binder: Binder, name: str = RECORDS) -> None:
         self.text = binder.text
+        self.name = name
         self.select = select
         self.owner = owner
         self.outermost = owner is binder.query
@@ -130,7 +131,7 @@ class Inside:
         # The parts of the records come behind: there is always something to select.
         items = ", ".join(f"{column} AS {name}" for column, name in self.read.items()) or f"1 AS {READ.format(0)}"
         inner = f"SELECT {items} FROM {select.from_span.of(self.text)}{where}"
-        yield Edit(span, f"({inner}) AS {quote_name(RECORDS)}", select.from_span)
+        yield Edit(span, f"({inner}) AS {quote_name(self.name)}", select.from_span)
 
     def _read_all(self) -> None:
         """Have all columns inside, event times first: they tell which of several rows is the first or the last."""

@@ -56,9 +56,11 @@ def plan(
     if feed or asks(text, catalog, query) or query.emits:
         text, query = _with_keys(text, query, catalog, world)
     text, query, included = include_views(*flat(text, query, catalog), catalog)
-    counted = count_records(text, query, catalog, world.analyze, fields)
+    counted = count_records(text, query, catalog, world, fields)
     text, query = counted.text, counted.query
     included = (*included, *(id for id in counted.included if id not in included))
+    met, table_at = counted.tables_at, world.table_at
+    world = replace(world, table_at=lambda id: met.get(id) or table_at(id))
     raised = raise_joins(text, query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
@@ -90,13 +92,18 @@ def _begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:
 
     def begun(view: View) -> View:
         tables = [states[id] for id in (*(use.panes for use in view.blocks), *filter(None, (view.rows,)))]
-        ids = {*view.streams.values(), *view.told.values()}
+        ids = {*view.streams.values(), *told_by(view, catalog)}
         ids |= {each.stream for each in tables if isinstance(each, Panes | Rows)}
         found = {id: world.begins(catalog.stream(id)) for id in sorted(ids)}
         return replace(view, begins={id: begin for id, begin in found.items() if begin is not None})
 
     objects = tuple(begun(each) if isinstance(each, View) else each for each in planned.objects)
     return replace(planned, view=begun(planned.view), objects=objects)
+
+
+def told_by(view: View, catalog: Catalog) -> list[str]:
+    """The streams that the history of a counting view is told by, straight from their rows."""
+    return [id for id in view.told.values() if isinstance(catalog.objects.get(id), Stream)]
 
 
 def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -> tuple[str, Query]:
@@ -226,7 +233,7 @@ class Tree:
         nodes = [replace(node, owner=root.id) for node in self.nodes]
         kept: dict[str, Stream] = {}
         for view in (*nodes, root):
-            for id in (*view.streams.values(), *view.told.values()):
+            for id in (*view.streams.values(), *told_by(view, self.catalog)):
                 stream = self.catalog.stream(id)
                 if stream.kept_since is None:
                     kept[id] = replace(stream, kept_since=self.world.kept_since(stream))
@@ -263,8 +270,9 @@ class Tree:
             view = self._with_emission(view, emission, query)
         return view
 
-    def below(self, query: Query, ctes: Mapping[str, View]) -> View:
+    def below(self, query: Query, ctes: Mapping[str, View], *, stays: bool = False) -> View:
         view = self.node(query, ctes, "feed")
+        view = replace(view, stays=stays and view.node == "stateless")
         number = len(self.nodes) + 1
         view = replace(view, id=self.world.new_id(f"{self.id}_{number}"), name=f"{self.name}/{number}", owner="?")
         self.nodes.append(view)

@@ -10,10 +10,13 @@ import re
 from collections.abc import Sequence
 
 from anabranch.sql.lexer import quote_name
-from anabranch.sql.syntax import Select
+from anabranch.sql.syntax import Relation, Select
 
 #: The column with the numbers of the rows of a stream, of which a query may read several.
 PART = "__part{}_{}"
+#: What a query is called whose rows have met static tables once and for all.
+MET = "__met{}"
+_MET = re.compile(r"__met\d+")
 _PART = re.compile(r"__part\d+_(.+)")
 
 
@@ -29,6 +32,11 @@ def parts_of(names: Sequence[str]) -> dict[str, str]:
 def gives_records(select: Select) -> bool:
     """Whether a SELECT is one whose rows are counted."""
     return bool(parts_of([item.alias for item in select.items if item.alias is not None]))
+
+
+def stays_met(relation: Relation) -> bool:
+    """Whether a relation is a query whose rows stay as they have met static tables."""
+    return relation.subquery is not None and _MET.fullmatch(relation.exposed or "") is not None
 
 
 def order_sql(parts: Sequence[str], places: Sequence[str]) -> list[str]:

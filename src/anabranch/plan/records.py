@@ -12,28 +12,32 @@ is planned as
 so that each record is a row of the query inside, and knows the numbers of the rows that it is made of: it comes when
 the last of them does. Common table expressions, and views that show all records of their streams, are put in their
 places. Whatever gives a row and takes it back, or makes one of several, has no such records, and the query stays as
-it is.
+it is, or, where its rows come and go, is counted by its history.
+
+Where rows meet static tables once, in the run that takes them in, the query inside is called `__met0`: its rows are
+kept as they are then, and the history is told by these. Other tables are read as they are, by the query and its history.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Binder, Reference
-from anabranch.plan.blocks import Analyze, aggregates_in
-from anabranch.plan.catalog import ORDERED, ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Rows, Stream, Table, View
+from anabranch.plan.blocks import aggregates_in, find_block
+from anabranch.plan.catalog import ORDERED, ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Panes, Rows, Stream, Table, View
 from anabranch.plan.flat import read_names, without_unread
-from anabranch.plan.histories import history
+from anabranch.plan.histories import BESIDE, history
 from anabranch.plan.inside import Body, Inside, apart, check_plain, columns_of, qualified, relations_under, using
 from anabranch.plan.keys import INNER, limited
 from anabranch.plan.local_histories import means_the_same
-from anabranch.plan.parts import PART
+from anabranch.plan.parts import MET, PART, parts_of, stays_met
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, shown_types
 from anabranch.plan.subqueries import without_subqueries
+from anabranch.plan.views import Surroundings
 from anabranch.plan.windows import needs_numbers
 from anabranch.sql.calls import aggregate_calls, clock_calls, generators
 from anabranch.sql.cursor import MAX_QUERIES
@@ -45,13 +49,15 @@ from anabranch.sql.syntax import CreateView, Item, Query, Relation, Select, Sele
 
 @dataclass(frozen=True)
 class Told:
-    """The history of a query as Spark SQL, and the streams behind its placeholders.
+    """The history of a query as Spark SQL, and what is behind its placeholders.
 
-    `alike`: the query itself, of which this is the history, means the same in DuckDB.
+    Rows that stay as they have met static tables are like those of a stream, whose id is the column with their numbers.
+    `alike`: the query itself, of which this is the history, reads streams alone and means the same in DuckDB.
     """
 
     text: str
     streams: Mapping[str, str]
+    tables: Mapping[str, str] = field(default_factory=dict)
     alike: bool = False
 
 
@@ -60,7 +66,8 @@ class Counted:
     """A query with the records that its triggers count in queries of their own, and the ids of views in these.
 
     Where records come and go, `told` is the history that they are counted by. `reason` says why that cannot be, where
-    it cannot; `waits`, that it is about answers that wait to be shown.
+    it cannot; `waits`, that it is about answers that wait to be shown. `tables_at` are the versions of static tables
+    that rows of views in it have met.
     """
 
     text: str
@@ -69,31 +76,37 @@ class Counted:
     told: Told | None = None
     reason: str = ""
     waits: bool = False
+    tables_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def count_records(text: str, query: Query, catalog: Catalog, analyze: Analyze, fields: Sequence[Field]) -> Counted:
+def count_records(text: str, query: Query, catalog: Catalog, world: Surroundings, fields: Sequence[Field]) -> Counted:
     """The query with its records. `fields` are its columns: where it would have others, it stays as it is."""
     found = Counted(text, query)
     for index in range(len(_counted(query))):
-        made = _one(found, index, catalog, analyze, fields)
+        made = _one(found, index, catalog, world, fields)
         if made.reason:  # a condition that asks another query is a join in other words
-            joined = without_subqueries(found.text, found.query, catalog, analyze)
-            again = _one(replace(found, text=joined[0], query=joined[1]), index, catalog, analyze, fields, joined=True)
+            joined = without_subqueries(found.text, found.query, catalog, world.analyze)
+            again = _one(replace(found, text=joined[0], query=joined[1]), index, catalog, world, fields, joined=True)
             made = made if again.reason else again
-        found = replace(made, included=(*found.included, *made.included), reason=found.reason or made.reason)
+        found = replace(
+            made,
+            included=(*found.included, *made.included),
+            reason=found.reason or made.reason,
+            tables_at={**found.tables_at, **made.tables_at},
+        )
     return replace(found, included=tuple(dict.fromkeys(found.included)))
 
 
 def _one(
-    found: Counted, index: int, catalog: Catalog, analyze: Analyze, fields: Sequence[Field], *, joined: bool = False
+    found: Counted, index: int, catalog: Catalog, world: Surroundings, fields: Sequence[Field], *, joined: bool = False
 ) -> Counted:
     """One of the queries with such triggers, in other words; with `joined`, views below have their subqueries as joins,
     too."""
     left = replace(found, included=())
     try:
-        made = _Counting(found.text, found.query, index, catalog, analyze, joined=joined)
+        made = _Counting(found.text, found.query, index, catalog, world, joined=joined)
         # Spark must take it like this, and give it the columns that it had.
-        if shown_types(made.binder, analyze) != [field.type for field in fields]:
+        if shown_types(made.binder, world.analyze) != [field.type for field in fields]:
             return replace(left, reason="it would have columns of other types")
     except Unfit as error:
         reason = str(error) or "it cannot be written in other words"
@@ -102,7 +115,7 @@ def _one(
         return replace(left, reason=error.message)
     if made.told is not None and len(_counted(found.query)) > 1:
         return replace(left, reason="it counts in several places")
-    return Counted(made.text, made.query, tuple(made.included), made.told)
+    return Counted(made.text, made.query, tuple(made.included), made.told, tables_at=made.tables_at)
 
 
 class _Waits(Unfit):
@@ -119,28 +132,38 @@ class _Counting:
     """One query with such a trigger, in other words."""
 
     def __init__(
-        self, text: str, query: Query, index: int, catalog: Catalog, analyze: Analyze, *, joined: bool
+        self, text: str, query: Query, index: int, catalog: Catalog, world: Surroundings, *, joined: bool
     ) -> None:
         self.text = text
         self.query = query
         self.index = index
         self.catalog = catalog
-        self.analyze = analyze
+        self.world = world
+        self.analyze = world.analyze
         self.joined = joined
+        self.met = count()  # queries whose rows stay as they have met static tables
+        self.tables_at: dict[str, tuple[int, int]] = {}  # the versions of tables that views below have met
         self.included: list[str] = []
         self.told: Told | None = None
         self._fit()
         before = read_names(query)
+        references = [self.binder.resolve(each) for each in query.relations()]
         for _ in range(MAX_QUERIES):
             edits = list(self._named(self.select))
             if not edits:
                 break
             self._rewrite(edits)
+        for id in {each.target for each in references if each is not None} & set(self.tables_at):
+            if self.tables_at[id][1] != world.table_at(id)[1]:
+                raise Unfit(f"table {self._name(id)} as it is, beside a view that has met it as it was")
+        self._meet_once()
         if len(self.select.relations) > 1 or self.select.relations[0].subquery is None:
             self._rewrite(Inside(self.select, self.owner, self.binder).edits())
+        (relation,) = self.select.relations
         try:
-            self._rewrite(list(_Parts(self).edits()))
+            self._rewrite(list(_Parts(self).edits([relation])))
         except Unfit:  # rows that are given can be taken back, or one is made of several
+            self._rewrite(list(_Parts(self).edits(self._met())))
             self.told = self._told()
         self.text, self.query = without_unread(self.text, self.query, before)
 
@@ -183,20 +206,75 @@ class _Counting:
 
     def _told(self) -> Told:
         """The history of the query that records come from."""
-        (relation,) = self.select.relations
+        met = {quote_name(each.exposed or ""): each for each in self._met()}
+        catalog = self.catalog.with_objects([self._as_stream(each) for each in met.values()])
+        edits = [Edit(each.span, name) for name, each in met.items()]
+        text, query = rewritten(self.text, self.query, edits)
+        body = _counted(query)[self.index].body
+        assert isinstance(body, Select)
+        (relation,) = body.relations
         if relation.subquery is None:
             raise Unfit
-        found = history(self.text, relation.subquery, self.binder, self.analyze)
+        binder = Binder(text, catalog, query)
+        found = history(text, relation.subquery, binder, self.analyze)
         (statement,) = parse(found.text)
         assert isinstance(statement, SelectStatement)
-        bound = Binder(found.text, self.catalog, statement.query).bind()
-        streams = {each: reference.target for each, reference in bound.references.items()}
-        if any(not each.startswith(ORDERED) for each in streams):
-            raise Unfit("a static table beside rows that come and go")
-        fields = {each: self.catalog.stream(id).seen_as(each) for each, id in streams.items()}
-        self.analyze(bound.text.text, fields)  # Spark must take it
-        alike = means_the_same(self.binder.bind(relation.subquery.span).text.text)
-        return Told(bound.text.text, streams, alike)
+        bound = Binder(found.text, catalog, statement.query).bind()
+        read = {each: catalog.objects[reference.target] for each, reference in bound.references.items()}
+        streams = {
+            each: known for each, known in read.items() if isinstance(known, Stream) and each.startswith(ORDERED)
+        }
+        tables = {each: known for each, known in read.items() if isinstance(known, Table)}
+        if len(streams) + len(tables) < len(read):
+            raise Unfit("something that is neither a stream nor a table")
+        fields = {each: known.seen_as(each) for each, known in streams.items()}
+        self.analyze(bound.text.text, {**fields, **{each: known.fields for each, known in tables.items()}})
+        alike = not tables and not met and means_the_same(binder.bind(relation.subquery.span).text.text)
+        ids = [{each: known.id for each, known in found.items()} for found in (streams, tables)]
+        return Told(bound.text.text, ids[0], ids[1], alike)
+
+    # ---- rows that meet static tables once
+
+    def _meet_once(self) -> None:
+        """Have the rows of aggregates that are kept as partials, of a stream and static tables, in queries inside.
+
+        There a row meets a table in the run that takes it in, and stays as it was then, as in any view of this query.
+        """
+        for _ in range(MAX_QUERIES):
+            found = next(self._aggregates_of_met(), None)
+            if found is None:
+                break
+            self._rewrite(Inside(*found, self.binder, MET.format(next(self.met))).edits())
+
+    def _aggregates_of_met(self) -> Iterator[tuple[Select, Query]]:
+        binder, around = self.binder, self.select.span
+        for select, owner in self.query.selects():
+            inside = around.start <= select.span.start and select.span.end <= around.end
+            if inside and not all(binder.is_live(each) for each in select.relations):
+                block = find_block(select, owner, binder, self.analyze, self.world.loads)
+                if not isinstance(block, str) and block.statics:
+                    yield select, owner
+
+    def _met(self) -> list[Relation]:
+        """The queries whose rows stay as they have met static tables; without those inside others."""
+        found = [each for each in relations_under(self.select) if stays_met(each)]
+        spans = [each.span for each in found]
+        return [
+            each
+            for each in found
+            if not any(span.start < each.span.start and each.span.end <= span.end for span in spans)
+        ]
+
+    def _as_stream(self, relation: Relation) -> Stream:
+        """Such a query as if it were a stream: rows come to it, each at its place, and none goes."""
+        assert relation.subquery is not None
+        names = columns_of(relation, self.binder)
+        types = shown_types(Binder(self.text, self.catalog, relation.subquery), self.analyze)
+        fields = tuple(Field(*each) for each in zip(names, types, strict=True))
+        parts = parts_of(names)
+        times = {self.catalog.stream(id).time for id in parts.values()}
+        time = next((name for name in names if name in times), None)
+        return Stream(min(parts), relation.exposed or "", "", fields, time, None, None, None, None, {}, "all", False)
 
     # ---- names of queries
 
@@ -236,11 +314,9 @@ class _Counting:
         assert isinstance(view, View)
         if view.emit not in ("read", "feed") or view.stream:
             raise _Waits(f"view {view.name} shows its answers when they are ready")
-        if view.tables or view.start != "beginning":
+        if view.start != "beginning":
             raise Unfit(f"view {view.name} does not show all rows of its streams")
-        rows = self.catalog[view.rows] if view.rows is not None else None
-        if isinstance(rows, Rows) and rows.statics:
-            raise Unfit(f"view {view.name} has met a static table as it was")
+        stays = self._meets_once(view)
         if any(self.catalog.stream(id).kept_since != 0 for id in self.catalog.sources_of(view)):
             raise Unfit(f"the streams of view {view.name} do not keep all their rows")
         (statement,) = parse(view.sql)
@@ -256,7 +332,33 @@ class _Counting:
             raise Unfit(f"view {view.name} reads {min(names & taken)}, which is a common table expression here")
         self.included.append(view.id)
         end = query.order.end if query.order is not None and limited(query) else query.body.span.end
-        return text[query.body.span.start : end]
+        inner = text[query.body.span.start : end]
+        if not stays:
+            return inner
+        shown = ", ".join(quote_name(each.name) for each in view.fields)
+        return f"SELECT {shown} FROM ({inner}) AS {quote_name(MET.format(next(self.met)))}"
+
+    def _meets_once(self, view: View) -> bool:
+        """Whether a view is of rows that have met static tables once; of which versions is noted."""
+        nodes = [view, *self.catalog.nodes_of(view)]
+        rows = [self.catalog[each.rows] for each in nodes if each.rows is not None]
+        panes = [self.catalog.panes(use.panes) for each in nodes for use in each.blocks]
+        for each in (*nodes, *rows, *panes):
+            assert isinstance(each, View | Rows | Panes)
+            again = isinstance(each, View) and not each.meets_once  # as often as a table is refreshed
+            for id, at in each.statics_at.items():
+                if each.refreshed and not again:
+                    raise Unfit(f"view {view.name} has rows that met table {self._name(id)} before it was refreshed")
+                if self.tables_at.setdefault(id, at)[1] != at[1]:
+                    raise Unfit(f"views that have met table {self._name(id)} at different times")
+        return any(isinstance(each, Rows) and bool(each.statics) for each in rows) or (
+            view.meets_once and bool(view.tables)
+        )
+
+    def _name(self, id: str) -> str:
+        table = self.catalog.objects[id]
+        assert isinstance(table, Table)
+        return table.name
 
 
 def _in_several_windows(select: Select) -> bool:
@@ -277,11 +379,11 @@ class _Parts:
         self.streams: dict[int, str] = {}  # the columns for streams, by the places of these in the text
         self.columns: dict[Span, list[str]] = {}  # those of queries
 
-    def edits(self) -> Iterator[Edit]:
-        (relation,) = self.counting.select.relations
-        if relation.subquery is None:
-            raise Unfit
-        yield from self._edits(relation.subquery, self._found(relation.subquery))
+    def edits(self, relations: Sequence[Relation]) -> Iterator[Edit]:
+        for relation in relations:
+            if relation.subquery is None:
+                raise Unfit
+            yield from self._edits(relation.subquery, self._found(relation.subquery))
 
     def _found(self, body: Body) -> list[str]:
         """The columns that a query gets; it must make a record, or none, of one row of each of its streams."""
@@ -313,7 +415,7 @@ class _Parts:
         for index, relation in enumerate(select.relations):
             here = self._of_relation(relation)
             # A row of a static table may be missing where the rows on its left are there.
-            joins = (*INNER, "LEFT JOIN", "LEFT OUTER JOIN") if not here and index and found else INNER
+            joins = (*INNER, *BESIDE) if not here and index and found else INNER
             if relation.join not in joins:
                 raise Unfit
             found += here
