@@ -23,7 +23,7 @@ from anabranch.plan.build import LEFT, PLACE, TAKES
 from anabranch.plan.catalog import ARRIVAL_TS, CAME, NUMBERED, ROW_NUM, Field, Stream, Touch, View
 from anabranch.plan.histories import moved_only
 from anabranch.plan.intervals import FROM, MOVED, TO
-from anabranch.plan.local import local_text
+from anabranch.plan.local import local_text, names_float
 from anabranch.plan.local_histories import counted_text, history_text
 from anabranch.plan.views import duckdb_type
 
@@ -111,16 +111,17 @@ class _Counting:
         if not all(isinstance(self.maintainer.catalog[id], Stream) for id in view.told.values()):
             return False
         seen = {each: self._stream(id).seen_as(each) for each, id in view.told.items()}
-        fields = [field for columns in seen.values() for field in columns]
-        if any(duckdb_type(field.type) is None for field in (*self.query.all_fields(view), *fields, *view.keys)):
+        fields = [*self.query.all_fields(view), *(field for columns in seen.values() for field in columns), *view.keys]
+        texts = (view.history, view.text, *(touch.text for touch in view.touches))
+        if any(duckdb_type(field.type) is None for field in fields) or any(names_float(each, fields) for each in texts):
             return False
         history = history_text(view.history, {each: file_rows([], columns) for each, columns in seen.items()}.get)
         keys = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keys))
         shown = (*view.fields, *view.hidden)
-        texts = [(history, (*below.fields, *_MOMENTS)), (counted_text(view.text, self._nothing), shown)]
-        texts += [(local_text(touch.text, self._nothing), (*keys, _PLACES[0])) for touch in view.touches]
+        asked = [(history, (*below.fields, *_MOMENTS)), (counted_text(view.text, self._nothing), shown)]
+        asked += [(local_text(touch.text, self._nothing), (*keys, _PLACES[0])) for touch in view.touches]
         try:
-            return all(text is not None and self._gives(text, fields) for text, fields in texts)
+            return all(text is not None and self._gives(text, given) for text, given in asked)
         except duckdb.Error:
             return False
 
