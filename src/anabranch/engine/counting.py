@@ -108,25 +108,26 @@ class _Counting:
         view, below = self.view, self.below
         if not view.told_alike or view.spread or view.asks or (view.node == "keyed" and not view.keys):
             return False
-        streams = [field for id in view.told.values() for field in self._stream(id).fields]
-        fields = (*self.query.all_fields(view), *streams, *view.keys)
-        if any(duckdb_type(field.type) is None for field in fields):
+        if not all(isinstance(self.maintainer.catalog[id], Stream) for id in view.told.values()):
             return False
-        if any(names_float(text, fields) for text in (view.history, view.text, *(each.text for each in view.touches))):
+        seen = {each: self._stream(id).seen_as(each) for each, id in view.told.items()}
+        fields = [*self.query.all_fields(view), *(field for columns in seen.values() for field in columns), *view.keys]
+        texts = (view.history, view.text, *(touch.text for touch in view.touches))
+        if any(duckdb_type(field.type) is None for field in fields) or any(names_float(each, fields) for each in texts):
             return False
-        history = history_text(view.history, lambda each: file_rows([], self._stream(view.told[each]).seen_as(each)))
+        history = history_text(view.history, {each: file_rows([], columns) for each, columns in seen.items()}.get)
         keys = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keys))
-        texts = [(history, (*below.fields, *_MOMENTS)), (counted_text(view.text, self._nothing), view.fields)]
-        texts += [(local_text(touch.text, self._nothing), (*keys, _PLACES[0])) for touch in view.touches]
+        shown = (*view.fields, *view.hidden)
+        asked = [(history, (*below.fields, *_MOMENTS)), (counted_text(view.text, self._nothing), shown)]
+        asked += [(local_text(touch.text, self._nothing), (*keys, _PLACES[0])) for touch in view.touches]
         try:
-            return all(text is not None and self._gives(text, fields) for text, fields in texts)
+            return all(text is not None and self._gives(text, given) for text, given in asked)
         except duckdb.Error:
             return False
 
     def _gives(self, text: str, fields: tuple[Field, ...]) -> bool:
         kinds = [str(kind) for kind in self.warm.duck.sql(text).types]
-        hidden = self.view.hidden if fields is self.view.fields else ()
-        wanted = [duckdb_type(field.type) or "" for field in (*fields, *hidden)]
+        wanted = [duckdb_type(field.type) or "" for field in fields]
         return len(kinds) == len(wanted) and all(map(local.alike, kinds, wanted))
 
     def _nothing(self, placeholder: str) -> str | None:
