@@ -15,7 +15,7 @@ places. Whatever gives a row and takes it back, or makes one of several, has no 
 it is, or, where its rows come and go, is counted by its history.
 
 Where rows meet static tables once, in the run that takes them in, the query inside is called `__met0`: its rows are
-kept as they are then, and the history is told by these. Other tables are read as they are, by the query and its history.
+kept as they are then, and the history is told by these. Other tables are read as they are, by query and history.
 """
 
 from __future__ import annotations
