@@ -35,6 +35,7 @@ from anabranch.engine.feed import Batch
 from anabranch.engine.frames import fields_of, translate
 from anabranch.engine.live import Following, Live, Subscription
 from anabranch.engine.run import Runner
+from anabranch.engine.spark import check_setting
 from anabranch.errors import AnabranchError, UsageError
 from anabranch.ledger import Ledger, Record
 from anabranch.plan import explain, render
@@ -579,6 +580,7 @@ class Session:
                 end=statement.span.end,
                 hint="settings of Spark start with spark.",
             )
+        check_setting(statement.key, statement.value)
         try:
             self._core.spark.conf.set(statement.key, statement.value)
         except Exception as error:

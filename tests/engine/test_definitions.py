@@ -222,3 +222,34 @@ def test_start_at_version_sees_the_runs_after_it(tmp_path: Path, spark: SparkSes
         session.sql(f"CREATE VIEW v AS {SUMS} START AT VERSION {version}")
         (total,) = session.sql("SELECT * FROM v").toArrow().to_pylist()
         assert list(total.values()) == ["a", 10]
+
+
+def test_a_column_that_is_not_grouped_by_is_pointed_at(home: Harness) -> None:
+    home.sql(STREAM)
+    with pytest.raises(SqlError, match="n is neither grouped by nor aggregated") as problem:
+        home.sql("CREATE VIEW v AS SELECT k, n, count(*) AS c FROM s GROUP BY k")
+    assert "any_value(n)" in (problem.value.hint or "") and "Relation" not in str(problem.value)
+    assert problem.value.start == "CREATE VIEW v AS SELECT k, n".index("n", 20)
+
+
+def test_a_view_that_fails_a_run_is_named(home: Harness) -> None:
+    """Whoever sends rows did not write the view that cannot take them."""
+    home.sql(
+        f"{STREAM}; CREATE VIEW numbers AS SELECT CAST(max(k) AS INT) AS k FROM (SELECT DISTINCT k FROM s) EMIT CHANGES"
+    )
+    with pytest.raises(AnabranchError, match=r"view numbers: .* cannot be cast") as problem:
+        home.insert("s", [("a", 1)])
+    assert "DROP VIEW numbers" in (problem.value.hint or "")
+    assert home.table("s") == []
+
+
+def test_times_are_in_one_zone(home: Harness, tmp_path: Path) -> None:
+    """What a view has made of times stays, so no session can have them mean something else."""
+    with pytest.raises(AnabranchError, match="times are in UTC"):
+        home.sql("SET spark.sql.session.timeZone = 'America/New_York'")
+    with (
+        pytest.raises(AnabranchError, match="times are in UTC"),
+        anabranch.connect(tmp_path / "other", conf={"spark.sql.session.timeZone": "Asia/Tokyo"}) as session,
+    ):
+        session.sql("SELECT hour(TIMESTAMP '2026-01-01 00:00:00') AS h").toArrow()
+    home.sql("SET spark.sql.session.timeZone = 'UTC'")

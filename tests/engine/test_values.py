@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from math import inf, nan
 from pathlib import Path
 
@@ -101,3 +102,33 @@ def test_names_of_what_is_kept_with_a_change_are_taken(name: str, home: Harness)
     home.sql(f"{STREAM}; CREATE VIEW v AS SELECT k, count(*) AS {name} FROM s GROUP BY k")
     with pytest.raises(NotSupported, match=f"the name {name} is taken"):
         home.sql(f"CREATE VIEW w AS SELECT k, count(*) AS {name} FROM s GROUP BY k EMIT CHANGES")
+
+
+def test_numbers_of_several_types_meet_as_in_spark(home: Harness) -> None:
+    """A FLOAT beside another number is a DOUBLE, and a BIGINT that no INT can be equal to has no partner."""
+    queries = {
+        "equal": "SELECT DISTINCT k, n FROM f WHERE x = n OR x > n",
+        "having": "SELECT k, max(x) AS x FROM f GROUP BY k HAVING max(x) < max(n)",
+        "counted": "SELECT k, count(*) FILTER (WHERE x < n OR x = m) AS c, sum(x + n) AS t FROM f GROUP BY k",
+        "beside": "SELECT w.i, f.x FROM w LEFT JOIN f ON w.i = f.n AND w.j = f.k",
+    }
+    home.sql("CREATE STREAM f (k INT, n BIGINT, x FLOAT, m DECIMAL(10, 4)); CREATE STREAM w (i INT, j BIGINT)")
+    for name, query in queries.items():
+        home.sql(f"CREATE VIEW {name} AS {query} EMIT CHANGES")
+    home.sql(f"CREATE VIEW read AS {queries['having']}")
+    few = 16777217  # the first whole number that no FLOAT is
+    f = [
+        (1, few, few - 1.0, None),
+        (1, few, None, Decimal("1.0000")),
+        (2, 3, 0.3, Decimal("0.3000")),
+        (None, 2**40, 0.5, None),
+        (2, None, 1.5, Decimal("2.0000")),
+    ]
+    w = [(few, 1), (few - 1, 2), (None, 2**50), (3, 2)]
+    home.insert("w", w)
+    home.insert_runs("f", [f[:3], f[3:]])
+    for name, query in queries.items():
+        wanted = home.batch(query, f=f, w=w)
+        assert_same_rows(home.table(name), wanted, query)
+        assert_same_rows(home.emitted(name), wanted, query)
+    assert_same_rows(home.table("read"), home.table("having"))

@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from ledger_help import child, data_files, delta_files, insert, keys_in, keys_in_delta, was_killed
 
+from anabranch.errors import LedgerError
 from anabranch.ledger import Ledger
 
 START = """
@@ -158,3 +159,20 @@ def test_an_intent_ends_with_its_statement(tmp_path: Path) -> None:
         with pytest.raises(ZeroDivisionError), ledger.intent("INSERT 2"):
             _ = 1 / 0
         assert not list((home / "intents").iterdir())
+
+
+def test_a_lost_or_damaged_data_file_is_named(tmp_path: Path) -> None:
+    """Spark reads an empty file as one without rows: an answer without them would look like any other."""
+    with Ledger.open(tmp_path / "home", write=True) as ledger:
+        insert(ledger, {"t": [1, 2]})
+    (file,) = (tmp_path / "home" / "tables" / "t").glob("*.parquet")
+    whole = file.read_bytes()
+    file.write_bytes(b"")
+    with pytest.raises(LedgerError, match=f"{file.name} is damaged: it has 0 bytes"):
+        Ledger.open(tmp_path / "home", write=True)
+    file.unlink()
+    with pytest.raises(LedgerError, match="lacks the file"):
+        Ledger.open(tmp_path / "home", write=True)
+    file.write_bytes(whole)
+    with Ledger.open(tmp_path / "home", write=True) as ledger:
+        assert keys_in(ledger, "t") == [1, 2]

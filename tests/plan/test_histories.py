@@ -255,7 +255,7 @@ def _moments(query: str, rows: dict[str, list[tuple[Any, ...]]]) -> Iterator[tup
             yield moment, Counter(duck.sql(query).fetchall())
 
 
-def rows_of(found: History, spark: SparkSession, index: int = 0) -> list[tuple[Any, ...]]:
+def rows_of(found: History, spark: SparkSession, index: int | str = 0) -> list[tuple[Any, ...]]:
     (statement,) = parse(found.text)
     assert isinstance(statement, SelectStatement)
     bound = Binder(statement.text, CATALOG, statement.query).bind()

@@ -54,6 +54,9 @@ def broken(text: str) -> str:
         ("SELECT k, row_number() OVER (ORDER BY count(*)) FROM s GROUP BY 1", "(ORDER BY count(*), k)"),
         ("SELECT k, n FROM s ORDER BY n LIMIT 3", "ORDER BY n, 1, 2, 4 LIMIT 3"),
         ("SELECT k, n FROM s OFFSET 1", "FROM s ORDER BY 1, 2, 4 OFFSET 1"),
+        ("SELECT listagg(k, ',') FILTER (WHERE n > 1) FROM s", "(k, ',') WITHIN GROUP (ORDER BY k) FILTER"),
+        ("SELECT listagg(k) WITHIN GROUP (ORDER BY n DESC) FROM s", "WITHIN GROUP (ORDER BY n DESC, k)"),
+        ("SELECT string_agg(DISTINCT k) FROM s", "string_agg(DISTINCT k) WITHIN GROUP (ORDER BY k)"),
         (
             "SELECT first(n) FILTER (WHERE n > 1) FROM s",
             "min_by(n, struct(`k`, `n`, struct(`v`))) FILTER (WHERE n > 1)",

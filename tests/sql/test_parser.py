@@ -549,3 +549,29 @@ def test_spans_lie_inside_the_text() -> None:
         assert statement.sql == statement.sql.strip()
     view = parse(text)[1]
     assert {f.name for f in fields(view)} >= {"text", "span", "name", "query"}
+
+
+@pytest.mark.parametrize(
+    ("clause", "hint"),
+    [
+        ("TRIGGER COUNTNG 2", "did you mean TRIGGER COUNTING?"),
+        ("TRIGGER EVERY 5 SECONDS", "there is: TRIGGER COUNTING n"),
+        ("EMIT CHANGS", "did you mean EMIT CHANGES?"),
+        ("EMIT ON WINDOW CLOSE LATE DORP", "did you mean LATE DROP?"),
+    ],
+)
+@pytest.mark.parametrize(
+    "query",
+    ["SELECT k FROM s", "SELECT k FROM s x", "SELECT k FROM s WHERE n > 1", "SELECT k, count(*) FROM s GROUP BY k"],
+)
+def test_half_a_clause_is_told(query: str, clause: str, hint: str) -> None:
+    """What makes no clause of EMIT, TRIGGER or LATE is read as a name; people are told of the clause they meant."""
+    with pytest.raises(SyntaxProblem, match="makes no clause") as problem:
+        parse(f"CREATE VIEW v AS {query} {clause}")
+    assert (problem.value.hint or "").startswith(hint)
+
+
+def test_triggers_have_commas_between() -> None:
+    with pytest.raises(SyntaxProblem, match="expected a comma between two triggers"):
+        parse("CREATE VIEW v AS SELECT k, count(*) FROM s GROUP BY k TRIGGER COUNTING 2 AFTER DELAY INTERVAL 5 SECONDS")
+    assert parse("SELECT emit FROM s trigger JOIN t late ON late.emit = trigger.k")

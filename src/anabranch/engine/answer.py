@@ -20,7 +20,7 @@ from anabranch.engine.warm import file_rows
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound
 from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Table, View
-from anabranch.plan.local import local_text
+from anabranch.plan.local import local_text, names_float
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.syntax import Query, Select
 
@@ -46,6 +46,8 @@ def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], sna
     if sum(file.rows for table in tables for file in snapshot.files.get(table, {}).values()) > MOST_STATE_ALONE:
         return None
     source = _view(core, catalog, view, snapshot)
+    if names_float(bound.text.text, view.fields):
+        return None
     text = local_text(bound.text.text, lambda _: source) if source is not None else None
     placed = sum(_placed(use, table, snapshot) for use, table in zip(view.blocks, tables, strict=True))
     return Asked(text, placed) if text is not None else None
@@ -94,7 +96,12 @@ def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str |
         panes = catalog.panes(use.panes)
         seen = use.fields(panes)
         known = all(duckdb_type(field.type) for field in seen) and all(panes.column(n).duckdb for n in use.columns)
-        if not known or use.bins is not None or _many(use, catalog.kept_panes(use.panes), snapshot):
+        if (
+            not known
+            or names_float(view.text, seen)
+            or use.bins is not None
+            or _many(use, catalog.kept_panes(use.panes), snapshot)
+        ):
             return None
         if not snapshot.files.get(catalog.kept_panes(use.panes)):
             relations[use.placeholder] = file_rows([], seen)
@@ -124,11 +131,11 @@ def _partials(core: Core, catalog: Catalog, panes: Panes, use: BlockUse, snapsho
     for placeholder, id in panes.statics.items():
         table = catalog[id]
         assert isinstance(table, Table)
-        if any(duckdb_type(field.type) is None for field in table.fields):
+        if any(duckdb_type(field.type) in (None, "FLOAT") for field in table.fields):
             return None
         at = core.ledger.snapshot(panes.statics_at[id][0])
         tables[placeholder] = file_rows(at.table_paths(core.ledger, id), table.fields)
-    if any(duckdb_type(key.type) is None for key in base.keys):
+    if any(duckdb_type(key.type) in (None, "FLOAT") for key in base.keys):
         return None
     columns = dict.fromkeys(panes.above.columns[column.name] for column in panes.columns)
     paths = snapshot.table_paths(core.ledger, base.id)

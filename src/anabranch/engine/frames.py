@@ -234,6 +234,8 @@ def _place(error: Any, spliced: Spliced | None, final: Spliced | None) -> Span |
             break
     except Exception:  # a context of another kind, or none: the message still says what is wrong
         return None
+    if start is None and final is not None:
+        start, stop = _sole_place(error, final.text)
     if start is None or stop is None or start < 0:
         match = re.search(r"\(line (\d+), pos (\d+)\)", str(error))
         if match is None or final is None:
@@ -245,6 +247,19 @@ def _place(error: Any, spliced: Spliced | None, final: Spliced | None) -> Span |
         return None
     middle = final.original(start, stop)
     return spliced.original(middle.start, middle.end)
+
+
+def _sole_place(error: Any, text: str) -> tuple[int | None, int | None]:
+    """Where the column stands that is neither grouped by nor aggregated, if there is one place: Spark does not say."""
+    if not (error.getCondition() or "").startswith("MISSING_AGGREGATION"):
+        return None, None
+    name = _ungrouped(error.getMessageParameters() or {})
+    places = [match.span() for match in re.finditer(rf"(?<![\w`]){re.escape(name)}(?![\w.`(])", text)] if name else []
+    return places[0] if len(places) == 1 else (None, None)
+
+
+def _ungrouped(parameters: Mapping[str, str]) -> str:
+    return parameters.get("expression", "").strip('"')
 
 
 def _unresolved(error: Any, condition: str, message: str) -> tuple[str, str | None]:
@@ -265,6 +280,12 @@ def _unresolved(error: Any, condition: str, message: str) -> tuple[str, str | No
     if condition.startswith("UNRESOLVED_ROUTINE"):
         name = parameters.get("routineName", "").replace("`", "").split(".")[-1]
         return f"there is no function {name}", _nearest_function(name)
+    if condition.startswith("MISSING_AGGREGATION") and _ungrouped(parameters):
+        name = _ungrouped(parameters)
+        return (
+            f"{name} is neither grouped by nor aggregated",
+            f"add it to GROUP BY, aggregate it, or use any_value({name}) if any of its values will do",
+        )
     return message, None
 
 
@@ -289,7 +310,9 @@ def readable(error: BaseException) -> str:
         first = caused[-1]
     for marker in ("\n\tat ", "\nJVM stacktrace", "; line ", "\n== SQL", "\nDriver stacktrace", "\n'"):
         first = first.split(marker)[0]
+    first = re.split(r"(?:SQLSTATE: \w+)?;\n", first)[0]  # behind it stands the plan
     first = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", first.strip())
     first = re.sub(r"\s*SQLSTATE: \w+", "", first)
+    first = re.sub(r"\s*\(line \d+, pos \d+\)$", "", first)  # of a text that is not quite the user's
     first = re.sub(r"`__anabranch_\d+`\.?", "", first)
     return first.strip() or type(error).__name__

@@ -19,7 +19,7 @@ from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Stream, Table, View
 from anabranch.plan.keys import INTEGERS
-from anabranch.plan.local import local_text
+from anabranch.plan.local import local_text, names_float
 from anabranch.plan.views import duckdb_type
 
 if TYPE_CHECKING:
@@ -165,7 +165,10 @@ class _Query:
         view = self.view
         if view.emit == "triggers" or view.counted or not view.node or view.asks:
             return False
-        if any(duckdb_type(field.type) is None for field in self.all_fields(view)):
+        fields = self.all_fields(view)
+        if any(duckdb_type(field.type) is None for field in fields):
+            return False
+        if any(names_float(text, fields) for text in (view.text, *(touch.text for touch in view.touches))):
             return False
         empty = local_text(view.text, lambda placeholder: self.empty(view, placeholder))
         touches = [local_text(touch.text, lambda placeholder: self.empty(view, placeholder)) for touch in view.touches]
@@ -395,7 +398,8 @@ class _Query:
         """Put the keys that new rows touch into a table of their own; whether there are any."""
         keys = self.view.keys
         parts = []
-        names = ", ".join(f"CAST(k{i} AS {duckdb_type(key.type)}) AS k{i}" for i, key in enumerate(keys))
+        # A number that is too large for the type of the key is equal to none of them, as in Maintainer._keyed.
+        names = ", ".join(f"TRY_CAST(k{i} AS {duckdb_type(key.type)}) AS k{i}" for i, key in enumerate(keys))
         for touch in self.view.touches:
             new = self.delta(self.view, touch.input, 0)
             if new is not None:

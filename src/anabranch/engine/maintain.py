@@ -775,8 +775,12 @@ class Maintainer:
         return [quote_name(field.name) for field in view.fields]
 
     def _keyed(self, view: View, frame: DataFrame, more: str | None = None) -> DataFrame:
-        """The columns of a key with their types; and one more, where it is there."""
-        items = [f"CAST(`k{i}` AS {key.type}) AS `k{i}`" for i, key in enumerate(view.keys)]
+        """The columns of a key with their types; and one more, where it is there.
+
+        A number that is equal to none of its type (of a BIGINT column that is compared with an INT) touches none of its
+        keys; as NULL it touches one that is computed anew in vain.
+        """
+        items = [f"try_cast(`k{i}` AS {key.type}) AS `k{i}`" for i, key in enumerate(view.keys)]
         return frame.selectExpr(*items, *([more] if more is not None and more in frame.columns else []))
 
     def new_rows(self, view: View) -> int:

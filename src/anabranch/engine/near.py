@@ -26,7 +26,7 @@ from anabranch.engine.tables import PANE
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Panes, Rows, Stream
 from anabranch.plan.keys import INTEGERS
-from anabranch.plan.local import local_text
+from anabranch.plan.local import local_text, names_float
 from anabranch.plan.views import duckdb_type
 from anabranch.plan.windows import micros_sql
 from anabranch.sources.files import InFiles
@@ -216,7 +216,7 @@ def value_text(stream: Stream) -> str | None:
         text = local_text(stream.rule.expression, _nothing)
         return None if text is None else f"__same({text}, {timestamp('0')})"
     marks = punctuation_sql(stream)
-    return "" if marks is None else local_text(marks, _nothing)
+    return "" if marks is None else None if names_float(marks, stream.fields) else local_text(marks, _nothing)
 
 
 def _type_of_key(stream: Stream) -> str:
@@ -295,6 +295,9 @@ def partials_text(
 
     With `since_origin` it is for rows none of which is before the origin of panes, and None where that says nothing.
     """
+    said = [*(key.expression for key in panes.keys), *(column.partial for column in panes.columns), panes.from_text]
+    if any(names_float(text, stream.fields) for text in (*said, *(each for each in panes.conditions if each))):
+        return None
     keys = [local_text(key.expression, _nothing) for key in panes.keys]
     along = _along(stream, panes)
     if any(key is None for key in keys) or (panes.time is not None and along is None):
@@ -340,6 +343,8 @@ def partials_text(
 
 def selected_text(stream: Stream, rows: Rows) -> str | None:
     """What rows add to the table of a stateless view, as a query over them; None if that is Spark's to say."""
+    if names_float(rows.text, stream.fields):
+        return None
     return _over(rows.text, _plain([field.name for field in stream.fields]))
 
 

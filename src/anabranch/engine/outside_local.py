@@ -16,7 +16,7 @@ from anabranch.engine.tables import net_sql
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ASKED, Ask, Field, View
-from anabranch.plan.local import local_text
+from anabranch.plan.local import local_text, names_float
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.lexer import quote_name
 
@@ -93,6 +93,8 @@ def _new_text(maintainer: Maintainer, view: View) -> str | None:
     given = ", ".join(quote_name(field.name) for field in inputs_of(view))
     asking = f"SELECT {given}, `_diff`, {', '.join(wanted)} FROM `@rows` AS {quote_name(view.asks[0].of)}"
     text = local_text(asking, lambda _: f"({both})")
+    if any(names_float(expression, inputs_of(view)) for ask in view.asks for expression in ask.expressions):
+        return None
     return None if text is None else f"SELECT {columns}, _diff, {', '.join(keys)} FROM ({text})"
 
 

@@ -329,6 +329,32 @@ class Runner:
         )
 
 
+def _changes_of(
+    maintainer: Maintainer, view: View, added: Mapping[str, tuple[DataFile, ...]], made: bool, renewed: bool
+) -> tuple[DataFile, ...]:
+    """The changes of one view for a commit; they are new rows for those above it."""
+    if view.node:
+        if renewed:
+            return maintainer.renew(view)
+        return maintainer.fill(view) if made else maintainer.changes(view)
+    core, catalog, held = maintainer.core, maintainer.catalog, maintainer.held
+    files = emit.changes(core, catalog, view, maintainer.before, maintainer.moves, added, maintainer.late, held, made)
+    if view.id in held:
+        maintainer.hold(view, held[view.id])
+    maintainer.added[view.changes_table] = files
+    return files
+
+
+def _named(catalog: Catalog, view: View, error: Exception, made: bool) -> Exception:
+    """What went wrong with the changes of a view, with its name: who sent the rows does not know it."""
+    found = translate(error)
+    if made or type(found) is not QueryFailed or found.hint is not None:
+        return found
+    name = (catalog.view(view.owner) if view.owner is not None else view).name
+    hint = f"nothing of this run was taken in; ALTER VIEW {name} or DROP VIEW {name} lets its rows in"
+    return QueryFailed(f"view {name}: {found.message}", hint=hint)
+
+
 def emit_changes(
     core: Core,
     catalog: Catalog,
@@ -356,18 +382,11 @@ def emit_changes(
         return Outcome()
     maintainer = Maintainer(core, catalog, snapshot, dict(added), moves, core.now(), taken or {})
     for view in kept:
-        if view.node:
-            if view.id in renewed:
-                files = maintainer.renew(view)
-            else:
-                files = maintainer.fill(view) if view.id in made else maintainer.changes(view)
-        else:
-            files = emit.changes(
-                core, catalog, view, snapshot, moves, added, maintainer.late, maintainer.held, view.id in made
-            )
-            if view.id in maintainer.held:
-                maintainer.hold(view, maintainer.held[view.id])
-            maintainer.added[view.changes_table] = files
+        try:
+            files = _changes_of(maintainer, view, added, view.id in made, view.id in renewed)
+        except Exception as error:
+            named = _named(catalog, view, error, view.id in made)
+            raise named from (None if named is error else error)
         pending = maintainer.added.get(view.pending_table, ())
         if pending or (view.emit == "triggers" and view.id in made):
             tables[view.pending_table] = TableChange(add=pending)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from anabranch import java
-from anabranch.errors import EnvironmentProblem
+from anabranch.errors import EnvironmentProblem, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,8 +36,22 @@ SESSION_SETTINGS = {
 }
 
 
+_ZONE = "spark.sql.session.timeZone"
+
+
+def check_setting(key: str, value: str) -> None:
+    """Refuse another time zone: views keep what they have made of times, whoever asks, and so it is one for all."""
+    if key == _ZONE and value.upper() not in ("UTC", "ETC/UTC", "GMT", "Z", "+00:00"):
+        raise UsageError(
+            f"{_ZONE} cannot be {value}: times are in UTC, in every view and every answer",
+            hint=f"from_utc_timestamp(ts, '{value}') shows a time in another zone, and to_utc_timestamp reads one",
+        )
+
+
 def start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     """Start Spark, or take the session that is already running in this process."""
+    for key, value in conf.items():
+        check_setting(key, value)
     java.use(java.find())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about versions of packages that we do not use

@@ -533,11 +533,18 @@ class Build:
         live = [each for each in inputs if not each.static]
         known = self._known(live[0].relation) if len(live) == 1 else None
         names = [field.name for field in known.fields] if isinstance(known, View) else []
-        history = self.tree.history if isinstance(known, View) and not parts_of(names) else None
+        emission = self.query.emission
+        told = self.tree.histories.get(emission.span.start) if emission is not None else None
+        history = told if isinstance(known, View) and not parts_of(names) else None
         ordered = isinstance(known, Stream) or parts_of(names) or history is not None
         # What a condition asks of a stream makes rows come and go that are in no order; nor are those made of one row.
         asks = any(self.tree.reads_live(inner, self.ctes) for inner in select.subqueries) or select.lateral
-        if not ordered or asks or not (select.group or keying.kind == "whole"):
+        if (
+            not ordered
+            or asks
+            or select.distinct
+            or not (select.group_plain and (select.group or keying.kind == "whole"))
+        ):
             return
         self.counted = self._live_placeholder(live[0].relation)
         same = " AND ".join(f"__t.__k{i} <=> ({part.expression})" for i, part in enumerate(keying.parts)) or "true"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from anabranch.plan.blocks import grouped_tokens
 from anabranch.plan.intervals import BEFORE, FROM, OPEN, TO, History, in_stretches, names
 from anabranch.plan.scope import Unfit, span_of
-from anabranch.plan.winners import LISTS, picked
+from anabranch.plan.winners import LISTS, TEXTS, picked
 from anabranch.sql.calls import Call, aggregate_calls, generators, window_calls
 from anabranch.sql.columns import names_in
 from anabranch.sql.lexer import Span, Token, quote_name, words
@@ -34,7 +34,7 @@ _RUNNING_PAIRS = words(
 )
 #: Aggregates that pick a row by an order, and those whose value depends on one that nothing can say.
 BY_ORDER = ("min_by", "max_by")
-_UNORDERED = words("listagg string_agg histogram_numeric approx_top_k grouping grouping_id")
+_UNORDERED = words("histogram_numeric approx_top_k grouping grouping_id")
 _SO_FAR = f"ORDER BY {FROM} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 
 
@@ -208,7 +208,8 @@ def more_in(tokens: Sequence[Token], edits: Sequence[Edit]) -> list[Edit]:
 
 def depends_on_order(call: Call) -> bool:
     """Whether an aggregate picks one of several rows or values, or lists them."""
-    return picked(call) is not None or call.name in (*LISTS, "collect_set", "mode") or "nulls" in call.name
+    listed = call.name in (*LISTS, "collect_set", "mode") or call.name.split()[0] in TEXTS
+    return picked(call) is not None or listed or "nulls" in call.name
 
 
 def _ordered(call: Call, tokens: Sequence[Token]) -> bool:
@@ -217,6 +218,8 @@ def _ordered(call: Call, tokens: Sequence[Token]) -> bool:
         return any(token.upper == "STRUCT" for token in call.arguments[1])
     if call.name == "mode":
         return len(call.arguments) == 2
+    if call.name.split()[0] in TEXTS:
+        return bool(call.order)
     before = [token.text for token in tokens if token.end <= call.span.start][-2:]
     return call.name in (*LISTS, "collect_set") and before == ["array_sort", "("]
 

@@ -288,7 +288,7 @@ class _Sets:
     def _occurrences(self, tokens: _Tokens, key: _Tokens) -> list[Span]:
         column = self._column(key)
         if column is None:
-            return [span for span in occurrences(tokens, key) if _stands_alone(tokens, span)]
+            return [span for span in occurrences(tokens, key) if stands_alone(tokens, span)]
         found = []
         for chain in names_in(tokens):
             parts = [part.lower() for part in chain.parts]
@@ -315,7 +315,7 @@ class _Sets:
         return f"CAST({int(bits, 2)} AS BIGINT)"
 
 
-def _stands_alone(tokens: Sequence[Token], span: Span) -> bool:
+def stands_alone(tokens: Sequence[Token], span: Span) -> bool:
     """Whether an operator beside an expression cannot take a part of it: a + b is not in a + b * c."""
     before = next((token for token in reversed(tokens) if token.end <= span.start), None)
     after = next((token for token in tokens if token.start >= span.end), None)

@@ -57,7 +57,7 @@ from anabranch.sql.columns import names_in
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Edit, splice
-from anabranch.sql.syntax import Item, Query, Relation, Select, SelectStatement, SetOperation
+from anabranch.sql.syntax import Item, Opaque, Query, Relation, Select, SelectStatement, SetOperation
 
 #: Joins with a static table that leave a row of the relations before it as it is, or leave it out.
 BESIDE = ("LEFT JOIN", "LEFT OUTER JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "SEMI JOIN", "ANTI JOIN")
@@ -129,7 +129,7 @@ class _Histories:
             return self._set_operation(body)
         if isinstance(body, Select):
             return self._select(body, None)
-        raise Unfit("VALUES")
+        return _always(f"SELECT *, {BEFORE} AS {FROM}, {OPEN} AS {TO} FROM {body.span.of(self.text)}", body)
 
     # ---- set operations
 
@@ -214,6 +214,10 @@ class _Histories:
 
     def _select(self, select: Select, owner: Query | None) -> History:
         self._check(select)
+        if not select.relations:
+            shows = list(self._shown(select))
+            text = f"SELECT {_listed(shows)}, {BEFORE} AS {FROM}, {OPEN} AS {TO}"
+            return History(text, _apart([name for _, name in shows]), appends=True, tidy=True)
         calls = aggregates_in(select, owner or Query(select.span, select))
         grouped = bool(select.group or calls or select.having)
         if grouped and any(item.star for item in select.items):
@@ -239,8 +243,8 @@ class _Histories:
         """Refuse what depends on more than the rows that are there."""
         if select.subqueries:
             raise Unfit("a subquery in an expression")
-        if not select.relations:
-            raise Unfit("a SELECT without FROM")
+        if not select.relations and (select.where or select.having or select.group or select.distinct):
+            raise Unfit("a SELECT without FROM, but with a condition")
         places = [item.tokens for item in select.items] + [each.tokens for each in select.group]
         places += [each.tokens for each in (select.where, select.having) if each is not None]
         places += [each.condition_tokens for each in select.relations]
@@ -487,6 +491,12 @@ class _Histories:
                 raise Unfit("something that is neither a stream nor a table")
             if target.asked:
                 raise Unfit("a table that is asked by key")
+
+
+def _always(text: str, body: Opaque) -> History:
+    """VALUES, which are there at every moment."""
+    width = len(list(split_commas(body.rows[0].tokens[1:-1]))) if body.rows[0].tokens[0].text == "(" else 1
+    return History(text, tuple(f"col{index + 1}" for index in range(width)), appends=True, tidy=True)
 
 
 def _operation(word: str, one: History, other: History) -> History:

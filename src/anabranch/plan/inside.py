@@ -8,19 +8,22 @@ in other words:
     FROM (SELECT `a`.`k` AS `__r0`, `b`.`v` AS `__r1` FROM a JOIN b ON a.id = b.id WHERE b.v > 0) AS `__records`
     GROUP BY `__r0`
 
-Where a name could come to mean something else, the query cannot be written like this (`Unfit`).
+So are rows of LATERAL VIEW, and subqueries beside aggregates: their values are columns inside, of which all rows of a
+group have the same. Where a name could come to mean something else, the query cannot be written like this (`Unfit`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from anabranch.plan.asked import around, asked_in
 from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import aggregates_in
 from anabranch.plan.catalog import WINDOW_COLUMNS
+from anabranch.plan.laterals import end_of, lateral_views
 from anabranch.plan.scope import Unfit, span_of
 from anabranch.plan.windows import ID, partitioned
-from anabranch.plan.winners import LISTS, event_times, picked
+from anabranch.plan.winners import LISTS, TEXTS, event_times, picked
 from anabranch.sql.calls import chains
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.lexer import Span, Token, quote_name
@@ -45,6 +48,8 @@ def relations_under(body: Body) -> Iterator[Relation]:
             yield relation
             if relation.subquery is not None:
                 yield from relations_under(relation.subquery)
+        for inner in body.subqueries:
+            yield from relations_under(inner)
 
 
 def check_plain(relation: Relation) -> None:
@@ -75,8 +80,18 @@ def apart(window: WindowSpec | None) -> bool:
 
 def using(relations: Sequence[Relation]) -> set[str]:
     """The columns that joins are USING."""
-    tokens = [each.condition_tokens for each in relations if each.condition_tokens]
-    return {token.name.lower() for each in tokens if each[0].upper == "USING" for token in each[1:] if token.is_name}
+    return {name.lower() for relation in relations for name in joined_using(relation)}
+
+
+def joined_using(relation: Relation) -> list[str]:
+    """The columns that a relation is joined USING."""
+    tokens = relation.condition_tokens
+    return [token.name for token in tokens[1:] if token.is_name] if tokens and tokens[0].upper == "USING" else []
+
+
+def is_shown(relation: Relation) -> bool:
+    """Whether columns of a relation can be named: a semi or anti join shows none of what it only looks into."""
+    return not {"SEMI", "ANTI"} & set(relation.join.split())
 
 
 def columns_of(relation: Relation, binder: Binder) -> list[str]:
@@ -91,7 +106,11 @@ def columns_of(relation: Relation, binder: Binder) -> list[str]:
 
 
 def qualified(relation: Relation, column: str) -> str:
-    return (f"{quote_name(relation.exposed)}." if relation.exposed is not None else "") + quote_name(column)
+    return _qualified(relation.exposed, column)
+
+
+def _qualified(name: str | None, column: str) -> str:
+    return (f"{quote_name(name)}." if name is not None else "") + quote_name(column)
 
 
 class Inside:
@@ -103,12 +122,14 @@ class Inside:
         self.select = select
         self.owner = owner
         self.outermost = owner is binder.query
-        # A semi or anti join shows no columns of what it only looks into.
-        self.columns = [
-            [] if {"SEMI", "ANTI"} & set(each.join.split()) else columns_of(each, binder) for each in select.relations
-        ]
+        self.named = [each.exposed for each in select.relations]
+        self.columns = [columns_of(each, binder) if is_shown(each) else [] for each in select.relations]
+        for view in lateral_views(select, self.text):
+            self.named.append(view.name)
+            self.columns.append(list(view.certain))
         self.using = using(self.select.relations)
         self.aliases = {item.alias.lower(): item for item in self.select.items if item.alias is not None}
+        self.calls: list[Span] = []
         self.read: dict[str, str] = {}  # columns of the relations, and their names inside
         streams = (binder.resolve(each) for each in relations_under(self.select) if each.kind == "name")
         self.times = event_times(binder.catalog, [each.target for each in streams if each is not None])
@@ -116,9 +137,7 @@ class Inside:
     def edits(self) -> Iterator[Edit]:
         select = self.select
         assert select.from_span is not None
-        calls = aggregates_in(select, self.owner)
-        if any(picked(call) is not None or call.name in LISTS for call in calls):
-            self._read_all()
+        self._prepare()
         for item in select.items:
             yield from self._item(item)
         for group in select.group:
@@ -133,17 +152,20 @@ class Inside:
         inner = f"SELECT {items} FROM {select.from_span.of(self.text)}{where}"
         yield Edit(span, f"({inner}) AS {quote_name(self.name)}", select.from_span)
 
+    def _prepare(self) -> None:
+        """Note where aggregates are, and what they need beside the columns that they name."""
+        calls = aggregates_in(self.select, self.owner)
+        self.calls = [call.span for call in calls]
+        if any(picked(call) is not None or call.name.split()[0] in (*LISTS, *TEXTS) for call in calls):
+            self._read_all()
+
     def _read_all(self) -> None:
         """Have all columns inside, event times first: they tell which of several rows is the first or the last."""
-        found = [
-            (each, name)
-            for each, names in zip(self.select.relations, self.columns, strict=True)
-            for name in names
-        ]  # fmt: skip
+        found = [(each, name) for each, names in zip(self.named, self.columns, strict=True) for name in names]
         for relation, name in sorted(found, key=lambda each: each[1].lower() not in self.times):
             # Lists are in the order of the first event time, which is known by its name.
             keeps = not self.read and name.lower() in self.times
-            self.read[qualified(relation, name)] = quote_name(name) if keeps else self._next()
+            self.read[_qualified(relation, name)] = quote_name(name) if keeps else self._next()
 
     def _next(self) -> str:
         return quote_name(READ.format(len(self.read)))
@@ -159,13 +181,17 @@ class Inside:
         elif not self.outermost:  # what Spark calls it would be another name
             raise Unfit("a column without a name")
 
-    def _names(self, tokens: Sequence[Token], *, behind: bool = False) -> Iterator[Edit]:
-        """The columns of the query inside, in place of those of its relations. Behind groups, aliases come first."""
+    def _names(self, tokens: Sequence[Token], *, behind: bool = False, taken: Sequence[Span] = ()) -> Iterator[Edit]:
+        """The columns of the query inside, in place of those of its relations. Behind groups, aliases come first; what
+        is `taken` is something else."""
         if any(token.upper == "STRUCT" for token in tokens):  # its fields are called like what is in them
             raise Unfit("STRUCT beside a join")
+        yield from self._values(tokens)
         first = {token.start: index for index, token in enumerate(tokens)}
         for chain in names_in(tokens):
             parts, index = [part.lower() for part in chain.parts], first[chain.span.start]
+            if any(span.start <= chain.span.start < span.end for span in taken):
+                continue
             if behind and self._is_alias(parts):
                 continue
             found = self._column(parts)
@@ -177,10 +203,27 @@ class Inside:
             name = self.read.setdefault(column, self._next())
             yield Edit(Span(chain.span.start, tokens[index + 2 * (length - 1)].end), name, chain.span)
 
+    def _values(self, tokens: Sequence[Token]) -> Iterator[Edit]:
+        """What subqueries are, in columns inside: beside aggregates, what it is for all rows of a group."""
+        for asked in asked_in(tokens, self.select.subqueries):
+            if any(asked.span.start <= call.start < asked.span.end for call in self.calls):
+                raise Unfit("a subquery that is asked for an aggregate")
+            if not self.select.group and not around(asked, self.calls):
+                raise Unfit("a subquery beside aggregates without GROUP BY: it has a value over no rows, too")
+            text = asked.span.of(self.text)
+            name = self.read.setdefault(f"({text})", self._next())
+            alone = around(asked, self.calls) or text in self._grouped()
+            yield Edit(asked.span, name if alone else f"max({name})", asked.span)
+
+    def _grouped(self) -> set[str]:
+        """The subqueries that it groups by."""
+        places = [asked_in(group.tokens, self.select.subqueries) for group in self.select.group]
+        return {asked.span.of(self.text) for each in places for asked in each}
+
     def _is_alias(self, parts: Sequence[str]) -> bool:
         """Whether a name behind the groups is one that the SELECT list gives: then it is not to be a column as well."""
         item = self.aliases.get(parts[0])
-        named = {(each.exposed or "").lower() for each in self.select.relations}
+        named = {(each or "").lower() for each in self.named}
         if item is None or (len(parts) > 1 and parts[0] in named):
             return False
         owners = sum(parts[0] in (name.lower() for name in names) for names in self.columns)
@@ -190,20 +233,62 @@ class Inside:
 
     def _column(self, parts: Sequence[str]) -> tuple[str, int] | None:
         """The column that a name begins with, and with how many of its parts; None for other words."""
-        relations = self.select.relations
         lower = [[name.lower() for name in names] for names in self.columns]
-        named = [i for i, each in enumerate(relations) if (each.exposed or "").lower() == parts[0]]
+        named = [i for i, each in enumerate(self.named) if (each or "").lower() == parts[0]]
         if len(parts) > 1 and named:
             if parts[1] not in lower[named[0]]:
                 raise Unfit(f"the name {'.'.join(parts)}, which is no column")
-            return qualified(relations[named[0]], self.columns[named[0]][lower[named[0]].index(parts[1])]), 2
+            return _qualified(self.named[named[0]], self.columns[named[0]][lower[named[0]].index(parts[1])]), 2
         owners = [i for i, names in enumerate(lower) if parts[0] in names]
         if len(owners) > 1:
             if parts[0] not in self.using:
                 raise Unfit(f"the name {parts[0]}, which several relations have")
             return quote_name(parts[0]), 1
         if owners:
-            return qualified(relations[owners[0]], self.columns[owners[0]][lower[owners[0]].index(parts[0])]), 1
+            return _qualified(self.named[owners[0]], self.columns[owners[0]][lower[owners[0]].index(parts[0])]), 1
         if named or len(parts) > 1:  # a whole row, or a column of a query around this one
             raise Unfit(f"the name {'.'.join(parts)}, which is no column")
         return None
+
+
+class JoinedFirst(Inside):
+    """A SELECT with LATERAL VIEW over a query inside that joins its relations before that."""
+
+    def __init__(self, select: Select, owner: Query, binder: Binder) -> None:
+        super().__init__(select, owner, binder)
+        self.views = lateral_views(select, self.text)
+        self.named = self.named[: len(select.relations)]
+        self.columns = self.columns[: len(select.relations)]
+
+    def edits(self) -> Iterator[Edit]:
+        select = self.select
+        assert select.from_span is not None
+        if select.subqueries:
+            raise Unfit("a subquery beside LATERAL VIEW over a join")
+        self._prepare()
+        for item in select.items:
+            yield from self._item(item)
+        for tokens in (*(each.tokens for each in select.group), *(view.tokens for view in self.views)):
+            yield from self._names(tokens)
+        if select.where is not None:
+            yield from self._names(select.where.tokens)
+        behind = [select.having.tokens] if select.having is not None else []
+        for tokens in [*behind, *([self.owner.order_tokens] if self.owner.body is select else [])]:
+            yield from self._names(tokens, behind=True)
+        items = ", ".join(f"{column} AS {name}" for column, name in self.read.items()) or f"1 AS {READ.format(0)}"
+        span = Span(select.from_span.start, end_of(select.relations[-1]))
+        yield Edit(span, f"(SELECT {items} FROM {span.of(self.text)}) AS {quote_name(RECORDS)}", select.from_span)
+
+    def _names(self, tokens: Sequence[Token], *, behind: bool = False, taken: Sequence[Span] = ()) -> Iterator[Edit]:
+        """Columns of lateral views stay as they are."""
+        known = {view.name.lower() for view in self.views}
+        columns = {column.lower() for view in self.views for column in view.certain}
+        relations = {name.lower() for names in self.columns for name in names}
+        if columns & relations:
+            raise Unfit("a column of LATERAL VIEW that is called like one of its relations")
+        own = [
+            chain.span
+            for chain in names_in(tokens)
+            if (len(chain.parts) > 1 and chain.parts[0].lower() in known) or chain.parts[0].lower() in columns
+        ]
+        yield from super()._names(tokens, behind=behind, taken=[*taken, *own])

@@ -7,11 +7,12 @@ Names keep their quotes, texts their characters; nothing else is rewritten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from anabranch.duck import WHOLE, quoted
+from anabranch.plan.catalog import Field
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.calls import CLOCK, closing, split_commas
 from anabranch.sql.lexer import NUMBER, QUOTED, STRING, WORD, Token, tokenize, words
@@ -38,6 +39,17 @@ def local_text(text: str, relation: Callable[[str], str | None], also: Also | No
     """The text for DuckDB, or None. `relation` gives what to write for a placeholder; `also` knows what else may be in
     the text, beside what a user may write."""
     return _filled(_pieces(text, also), relation)
+
+
+def names_float(text: str, fields: Iterable[Field]) -> bool:
+    """Whether a text computes with a FLOAT of these columns: beside another number, Spark takes both for DOUBLE, and
+    DuckDB both for FLOAT. Such a column, or one aggregate of nothing else, is the same in both."""
+    floats = {field.name.lower() for field in fields if "float" in field.type}
+    if not floats:
+        return False
+    tokens = tokenize(text)[:-1]
+    alone = len(tokens) == 1 or (len(tokens) == 4 and [tokens[1].text, tokens[3].text] == ["(", ")"])
+    return not alone and any(token.is_name and token.name.lower() in floats for token in tokens)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.local import local_text
 from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
-from anabranch.plan.records import Counted, Told, count_records
+from anabranch.plan.records import Counted, Told, count_records, counting
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
@@ -116,7 +116,7 @@ def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -
 
 def _planned(
     *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
-    catalog: Catalog, world: Surroundings, feed: bool, told: Told | None,
+    catalog: Catalog, world: Surroundings, feed: bool, told: Mapping[int, Told],
 ) -> Planned:  # fmt: skip
     emission = said(query)
     feed = feed or asks(text, catalog, query)
@@ -136,7 +136,8 @@ def _planned(
             return replace(planned, view=shown)
     emit = "feed" if feed or emission is not None else "read"
     tree = Tree(text, catalog, world, id, name, start)
-    tree.history = told
+    places = [each.emission.span.start for each in counting(query) if each.emission is not None]
+    tree.histories = {places[index]: each for index, each in told.items()}
     if emit == "feed" and not inner and (emission is None or (emission.mode == "feed" and not emission.by_key)):
         tree.whole, tree.splits = query, []
     root = tree.root(query, sql, fields, emit)
@@ -210,7 +211,8 @@ class Tree:
         self.nodes: list[View] = []
         self.placed = 0
         self.joined: list[Span] = []  # the tables outside that are asked
-        self.history: Told | None = None  # that of the query whose records are counted, where they come and go
+        #: Those of queries whose records are counted, where they come and go, by the places of their triggers.
+        self.histories: Mapping[int, Told] = {}
         self.by_key = False  # whether what is being made shows its answers key by key
         self.named: dict[str, Query] = {}  # the common table expressions that what is being made can name
         self.whole: Query | None = None

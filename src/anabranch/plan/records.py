@@ -15,7 +15,7 @@ places. Whatever gives a row and takes it back, or makes one of several, has no 
 it is, or, where its rows come and go, is counted by its history.
 
 Where rows meet static tables once, in the run that takes them in, the query inside is called `__met0`: its rows are
-kept as they are then, and the history is told by these. Other tables are read as they are, by query and history.
+kept as they are then, and the history is told by these. Other tables are read as they are, by the query and by it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,18 @@ from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Binder, Reference
 from anabranch.plan.blocks import aggregates_in, find_block
 from anabranch.plan.catalog import ORDERED, ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Panes, Rows, Stream, Table, View
+from anabranch.plan.expanded import Expanded
 from anabranch.plan.flat import read_names, without_unread
 from anabranch.plan.histories import BESIDE, history
+from anabranch.plan.in_place import places_in, query_in_place, without_ctes
 from anabranch.plan.inside import Body, Inside, apart, check_plain, columns_of, qualified, relations_under, using
 from anabranch.plan.keys import INNER, limited
 from anabranch.plan.local_histories import means_the_same
+from anabranch.plan.other_words import in_other_words
 from anabranch.plan.parts import MET, PART, parts_of, stays_met
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, shown_types
+from anabranch.plan.spelled import distinct_as_groups, spelled_out
 from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.views import Surroundings
 from anabranch.plan.windows import needs_numbers
@@ -65,15 +69,15 @@ class Told:
 class Counted:
     """A query with the records that its triggers count in queries of their own, and the ids of views in these.
 
-    Where records come and go, `told` is the history that they are counted by. `reason` says why that cannot be, where
-    it cannot; `waits`, that it is about answers that wait to be shown. `tables_at` are the versions of static tables
-    that rows of views in it have met.
+    Where records come and go, `told` has the history that they are counted by, for each query that counts by its place
+    among these. `reason` says why that cannot be, where it cannot; `waits`, that it is all about answers that wait to
+    be shown. `tables_at` are the versions of static tables that rows of views in it have met.
     """
 
     text: str
     query: Query
     included: tuple[str, ...] = ()
-    told: Told | None = None
+    told: Mapping[int, Told] = field(default_factory=dict)
     reason: str = ""
     waits: bool = False
     tables_at: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -81,48 +85,54 @@ class Counted:
 
 def count_records(text: str, query: Query, catalog: Catalog, world: Surroundings, fields: Sequence[Field]) -> Counted:
     """The query with its records. `fields` are its columns: where it would have others, it stays as it is."""
-    found = Counted(text, query)
-    for index in range(len(_counted(query))):
+    found = Counted(text, query, waits=True)
+    for index in range(len(counting(query))):
         made = _one(found, index, catalog, world, fields)
-        if made.reason:  # a condition that asks another query is a join in other words
+        if made.reason and not made.waits:  # a condition that asks another query is a join in other words
             joined = without_subqueries(found.text, found.query, catalog, world.analyze)
-            again = _one(replace(found, text=joined[0], query=joined[1]), index, catalog, world, fields, joined=True)
-            made = made if again.reason else again
+            again = _one(replace(found, text=joined[0], query=joined[1]), index, catalog, world, fields, words=True)
+            made = replace(made, reason=again.reason, waits=again.waits) if again.reason else again
         found = replace(
             made,
             included=(*found.included, *made.included),
+            told={**found.told, **made.told},
             reason=found.reason or made.reason,
             tables_at={**found.tables_at, **made.tables_at},
+            waits=found.waits and (made.waits or not made.reason),
         )
-    return replace(found, included=tuple(dict.fromkeys(found.included)))
+    return replace(found, included=tuple(dict.fromkeys(found.included)), waits=found.waits and bool(found.reason))
 
 
 def _one(
-    found: Counted, index: int, catalog: Catalog, world: Surroundings, fields: Sequence[Field], *, joined: bool = False
+    found: Counted, index: int, catalog: Catalog, world: Surroundings, fields: Sequence[Field], *, words: bool = False
 ) -> Counted:
-    """One of the queries with such triggers, in other words; with `joined`, views below have their subqueries as joins,
-    too."""
-    left = replace(found, included=())
+    """One of the queries with such triggers, in other words; with `words`, whatever it takes (`in_other_words`)."""
+    left = replace(found, included=(), told={}, reason="", waits=False)
     try:
-        made = _Counting(found.text, found.query, index, catalog, world, joined=joined)
+        made = _Counting(found.text, found.query, index, catalog, world, words=words)
         # Spark must take it like this, and give it the columns that it had.
         if shown_types(made.binder, world.analyze) != [field.type for field in fields]:
             return replace(left, reason="it would have columns of other types")
+    except _Ordered:
+        return left
     except Unfit as error:
         reason = str(error) or "it cannot be written in other words"
         return replace(left, reason=reason, waits=isinstance(error, _Waits))
     except AnabranchError as error:  # what is wrong with the query itself is found where it is planned
         return replace(left, reason=error.message)
-    if made.told is not None and len(_counted(found.query)) > 1:
-        return replace(left, reason="it counts in several places")
-    return Counted(made.text, made.query, tuple(made.included), made.told, tables_at=made.tables_at)
+    told = {index: made.told} if made.told is not None else {}
+    return Counted(made.text, made.query, tuple(made.included), told, tables_at=made.tables_at)
 
 
 class _Waits(Unfit):
     """What is counted are answers that a view shows when they are ready, and how often depends on its runs."""
 
 
-def _counted(query: Query) -> list[Query]:
+class _Ordered(Unfit):
+    """What is counted are the rows of one stream, which are in their order as they are."""
+
+
+def counting(query: Query) -> list[Query]:
     """The queries whose triggers count records."""
     found = [each for each in query.queries() if each.emission is not None and isinstance(each.body, Select)]
     return [each for each in found if each.emission is not None and (each.emission.counting or 1) > 1]
@@ -132,7 +142,7 @@ class _Counting:
     """One query with such a trigger, in other words."""
 
     def __init__(
-        self, text: str, query: Query, index: int, catalog: Catalog, world: Surroundings, *, joined: bool
+        self, text: str, query: Query, index: int, catalog: Catalog, world: Surroundings, *, words: bool
     ) -> None:
         self.text = text
         self.query = query
@@ -140,24 +150,33 @@ class _Counting:
         self.catalog = catalog
         self.world = world
         self.analyze = world.analyze
-        self.joined = joined
+        self.words = words
         self.met = count()  # queries whose rows stay as they have met static tables
         self.tables_at: dict[str, tuple[int, int]] = {}  # the versions of tables that views below have met
         self.included: list[str] = []
         self.told: Told | None = None
-        self._fit()
+        self._refuse_one_stream()
         before = read_names(query)
         references = [self.binder.resolve(each) for each in query.relations()]
+        self._put_in_place()
+        inner = (each.subquery for each in relations_under(self.select) if each.subquery is not None)
+        if any(emission.by_key for each in inner for emission in each.emissions()):
+            raise _Waits("a query inside shows its answers when they are ready")
         for _ in range(MAX_QUERIES):
-            edits = list(self._named(self.select))
+            edits = list(self._views(self.select))
             if not edits:
                 break
             self._rewrite(edits)
         for id in {each.target for each in references if each is not None} & set(self.tables_at):
             if self.tables_at[id][1] != world.table_at(id)[1]:
                 raise Unfit(f"table {self._name(id)} as it is, beside a view that has met it as it was")
+        if words:
+            self._spell_out()
+        self._fit()
         self._meet_once()
-        if len(self.select.relations) > 1 or self.select.relations[0].subquery is None:
+        if not self.select.group_plain:
+            self._rewrite(Expanded(self.select, self.owner, self.binder, self.analyze).edits())
+        if not self._reads_one_query():
             self._rewrite(Inside(self.select, self.owner, self.binder).edits())
         (relation,) = self.select.relations
         try:
@@ -169,7 +188,7 @@ class _Counting:
 
     @property
     def owner(self) -> Query:
-        return _counted(self.query)[self.index]
+        return counting(self.query)[self.index]
 
     @property
     def select(self) -> Select:
@@ -184,25 +203,53 @@ class _Counting:
     def _rewrite(self, edits: Iterator[Edit] | Sequence[Edit]) -> None:
         self.text, self.query = rewritten(self.text, self.query, list(edits))
 
+    def _refuse_one_stream(self) -> None:
+        """The rows of one stream are in their order anyway, where nothing makes others of them."""
+        select = self.select
+        if len(select.relations) != 1:
+            return
+        reference = self.binder.resolve(select.relations[0])
+        asks = any(self.binder.is_live(each) for inner in select.subqueries for each in inner.relations())
+        made = select.distinct or select.lateral or asks or not select.group_plain
+        if reference is not None and reference.kind != "view" and not made and not _in_several_windows(select):
+            raise _Ordered
+
+    def _reads_one_query(self) -> bool:
+        select = self.select
+        if len(select.relations) > 1 or select.subqueries or select.lateral:
+            return False
+        check_plain(select.relations[0])
+        return select.relations[0].subquery is not None
+
+    def _spell_out(self) -> None:
+        """The columns of the query one by one, and DISTINCT as groups."""
+        self.text, self.query = spelled_out(
+            self.text,
+            self.query,
+            self.catalog,
+            lambda query: counting(query)[self.index].body.span,
+            lambda query: counting(query)[self.index].body.span,
+        )
+        if self.select.distinct:
+            self._rewrite(distinct_as_groups(self.text, self.select, self.owner))
+
     def _fit(self) -> None:
         select, owner = self.select, self.owner
-        if select.distinct:
-            raise Unfit("DISTINCT beside the trigger")
-        if not (select.group or aggregates_in(select, owner) or limited(owner)):
-            raise Unfit("it has neither groups nor aggregates")
         for there, what in (
-            (select.lateral, "LATERAL VIEW, which belongs into a query inside"),
+            (select.distinct, "DISTINCT beside the trigger"),
+            (
+                not (select.group or aggregates_in(select, owner) or limited(owner)),
+                "it has neither groups nor aggregates",
+            ),
             (select.tail, "QUALIFY, WINDOW or SORT BY"),
-            (select.subqueries, "a subquery in an expression"),
+            (select.lateral and not self.words, "LATERAL VIEW"),
+            (select.subqueries and not self.words, "a subquery in an expression"),
+            (not select.group_plain and not self.words, "several sets of groups"),
             (any(item.star for item in select.items), "* beside aggregates"),
             (any(clock_calls(tokenize(select.span.of(self.text)))), "a function of the clock"),
         ):
             if there:
                 raise Unfit(what)
-        if len(select.relations) == 1:
-            reference = self.binder.resolve(select.relations[0])
-            if reference is not None and reference.kind != "view" and not _in_several_windows(select):
-                raise Unfit  # the rows of one stream are in their order anyway
 
     def _told(self) -> Told:
         """The history of the query that records come from."""
@@ -210,13 +257,17 @@ class _Counting:
         catalog = self.catalog.with_objects([self._as_stream(each) for each in met.values()])
         edits = [Edit(each.span, name) for name, each in met.items()]
         text, query = rewritten(self.text, self.query, edits)
-        body = _counted(query)[self.index].body
+        body = counting(query)[self.index].body
         assert isinstance(body, Select)
         (relation,) = body.relations
         if relation.subquery is None:
             raise Unfit
-        binder = Binder(text, catalog, query)
-        found = history(text, relation.subquery, binder, self.analyze)
+        inner, binder = relation.subquery, Binder(text, catalog, query)
+        written = inner.span.of(text)
+        if self.words:
+            text, inner = in_other_words(written, catalog, self.analyze)
+            binder = Binder(text, catalog, inner)
+        found = history(text, inner, binder, self.analyze)
         (statement,) = parse(found.text)
         assert isinstance(statement, SelectStatement)
         bound = Binder(found.text, catalog, statement.query).bind()
@@ -229,7 +280,8 @@ class _Counting:
             raise Unfit("something that is neither a stream nor a table")
         fields = {each: known.seen_as(each) for each, known in streams.items()}
         self.analyze(bound.text.text, {**fields, **{each: known.fields for each, known in tables.items()}})
-        alike = not tables and not met and means_the_same(binder.bind(relation.subquery.span).text.text)
+        same = inner.span.of(text) == written  # other words are for Spark
+        alike = same and not tables and not met and means_the_same(binder.bind(inner.span).text.text)
         ids = [{each: known.id for each, known in found.items()} for found in (streams, tables)]
         return Told(bound.text.text, ids[0], ids[1], alike)
 
@@ -278,35 +330,27 @@ class _Counting:
 
     # ---- names of queries
 
-    def _named(self, select: Select) -> Iterator[Edit]:
-        """The queries behind the names of common table expressions and views, in their places."""
+    def _put_in_place(self) -> None:
+        """The queries behind the names of common table expressions, in their places."""
+        if not (self.query.cte_names() or self.query.dropped):
+            return
+        places, body = places_in(self.text, self.query), self.owner.body.span
+        edits = [edit for start, each in places.items() if body.start <= start < body.end for edit in each]
+        if self.owner is self.query and not any(inner.emits for _, inner in self.query.ctes):
+            edits.append(without_ctes(self.text, self.query))
+        self._rewrite(edits)
+
+    def _views(self, select: Select) -> Iterator[Edit]:
+        """The queries behind the names of views, in their places."""
         binder = self.binder
         for relation in relations_under(select):
-            check_plain(relation)
-            if relation.kind != "name" or relation.name is None:
-                continue
-            reference = binder.resolve(relation)
-            if reference is None:
-                inner = self._cte(relation.name.last.lower())
-            elif reference.kind == "view":
-                inner = self._view(reference)
-            else:
+            reference = binder.resolve(relation) if relation.kind == "name" else None
+            if reference is None or reference.kind != "view" or relation.name is None:
                 continue
             # A window function stands around the name, and its windows are called like what they are of.
             name = f" AS {quote_name(relation.exposed or '')}" if relation.alias is None else ""
-            yield Edit(relation.name.span, f"({inner})", relation.span)
+            yield Edit(relation.name.span, f"({self._view(reference)})", relation.span)
             yield Edit(Span(relation.span.end, relation.span.end), name, relation.span)
-
-    def _cte(self, name: str) -> str:
-        named = [
-            (inner, columns)
-            for each in self.query.queries()
-            for (cte, inner), columns in zip(each.ctes, each.cte_columns, strict=True)
-            if cte.lower() == name
-        ]
-        if len(named) != 1 or named[0][1]:
-            raise Unfit(f"the common table expression {name}, whose name or columns are given another meaning")
-        return named[0][0].span.of(self.text)
 
     def _view(self, reference: Reference) -> str:
         """The query of a view that shows each record that its streams ever made."""
@@ -322,17 +366,22 @@ class _Counting:
         (statement,) = parse(view.sql)
         assert isinstance(statement, CreateView | SelectStatement)
         text, query = statement.text, statement.query
-        if self.joined:
+        if self.words:
             text, query = without_subqueries(text, query, self.catalog, self.analyze)
         taken = self.query.cte_names()
         names = {each.name.last.lower() for each in query.relations() if each.name is not None}
-        if query.ctes:
-            raise Unfit(f"view {view.name} has common table expressions")
+        if query.cte_names() or query.dropped:
+            names -= query.cte_names()
+            text = query_in_place(text, query)
+            (statement,) = parse(text)
+            assert isinstance(statement, SelectStatement)
+            text, query = statement.text, statement.query
         if names & taken:
             raise Unfit(f"view {view.name} reads {min(names & taken)}, which is a common table expression here")
         self.included.append(view.id)
-        end = query.order.end if query.order is not None and limited(query) else query.body.span.end
-        inner = text[query.body.span.start : end]
+        ends = [each for each in (query.order, query.emission) if each is not None]
+        spans = [each if isinstance(each, Span) else each.span for each in (ends[1:] if limited(query) else ends)]
+        inner = text[query.span.start : min((span.start for span in spans), default=query.span.end)]
         if not stays:
             return inner
         shown = ", ".join(quote_name(each.name) for each in view.fields)

@@ -18,7 +18,7 @@ from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Bound
 from anabranch.plan.blocks import Block, aggregates_in, columns_apart, grouped_tokens
 from anabranch.plan.catalog import Field
-from anabranch.plan.winners import LISTS, SortKey, by_time, event_times, orderable, picked, sort_keys
+from anabranch.plan.winners import LISTS, TEXTS, SortKey, by_time, event_times, orderable, picked, sort_keys
 from anabranch.sql.calls import Call, aggregate_calls, chains, closing, split_commas
 from anabranch.sql.lexer import Span, Token, quote_name, words
 from anabranch.sql.splice import Edit, Spliced
@@ -242,6 +242,9 @@ class _Breaker:
 
     def _counted(self, call: Call) -> Iterator[Edit]:
         """The lowest of the most frequent values, and lists in the order of event time and sets in that of values."""
+        if call.name.split()[0] in TEXTS:
+            yield from self._listed(call)
+            return
         if call.distinct or not call.arguments:
             return
         end = call.arguments[0][-1].end
@@ -260,6 +263,21 @@ class _Breaker:
         elif call.name == "collect_set" and self._sortable(call):
             yield Edit(Span(call.span.start, call.span.start), "array_sort(")
             yield Edit(Span(call.span.end, call.span.end), ")")
+
+    def _listed(self, call: Call) -> Iterator[Edit]:
+        """Values in one text: in the order that is asked for, or in that of event time, and then in their own."""
+        if not call.arguments or not self._sortable(call):
+            return
+        value = self._text(call.arguments[0])
+        if call.order:
+            end = call.order[-1].end
+            if not call.distinct:
+                yield Edit(Span(end, end), f", {value}")
+            return
+        times = [key.text for key in self._columns() if key.parts[-1] in self.places.times]
+        order = [value] if call.distinct else [*times[:1], value]
+        end = self.text.index(")", call.arguments[-1][-1].end) + 1
+        yield Edit(Span(end, end), f" WITHIN GROUP (ORDER BY {', '.join(order)})")
 
     def _sortable(self, call: Call) -> bool:
         """Whether the argument of a call is of a type that can be sorted."""

@@ -21,6 +21,8 @@ from anabranch.sql.lexer import Token
 _ANY = {"first": "min_by", "first_value": "min_by", "any_value": "min_by", "last": "max_by", "last_value": "max_by"}
 _BY = ("min_by", "max_by")
 LISTS = ("collect_list", "array_agg")
+#: Those that list values in one text.
+TEXTS = ("listagg", "string_agg")
 _NO_ORDER = re.compile(r"\b(map|variant|void|geometry|geography|interval)\b(?! (?:day|hour|minute|second|year|month))")
 _NESTED = re.compile(r"array<|struct<")
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 from typing import Literal, cast
 
 from anabranch.algebra.smoothing import Budget
-from anabranch.errors import SyntaxProblem
+from anabranch.errors import SyntaxProblem, nearest
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import take_duration
-from anabranch.sql.lexer import Span
+from anabranch.sql.lexer import WORD, Span, Token
 from anabranch.sql.syntax import Emission
 
 _SECOND_WORDS: dict[str, frozenset[str]] = {
     "EMIT": frozenset({"ON", "CHANGES", "STREAM", "AFTER"}),
     "TRIGGER": frozenset({"ON", "COUNTING", "AFTER"}),
     "LATE": frozenset({"CORRECT", "ARCHIVE", "DROP", "FAIL"}),
+}
+
+_FORMS = {
+    "EMIT": "EMIT CHANGES, EMIT ON WINDOW CLOSE, EMIT [STREAM] [AFTER WATERMARK] [AND] [AFTER DELAY INTERVAL ...]",
+    "TRIGGER": "TRIGGER COUNTING n, AFTER DELAY INTERVAL ..., ON WATERMARK, ON END OF STREAM, one or several of these",
+    "LATE": "LATE CORRECT, LATE ARCHIVE, LATE DROP, LATE FAIL",
 }
 
 
@@ -26,6 +32,26 @@ def emission_ahead(cursor: Cursor, distance: int = 0) -> bool:
     if second == "ON":  # JOIN t emit ON emit.x = ... is an alias; so is every other word behind ON
         return cursor.ahead(distance + 2).upper in ("WINDOW", "WATERMARK", "END", "UPDATE")
     return True
+
+
+def half_clause(problem: SyntaxProblem, text: str, tokens: list[Token]) -> SyntaxProblem:
+    """A problem with a word behind EMIT, TRIGGER or LATE that makes no clause of them, said as such.
+
+    What is no clause is read as a name, and the trouble comes with the word behind it, or with the name itself.
+    """
+    at = next((i for i, token in enumerate(tokens) if token.end > (problem.start or 0)), len(tokens) - 1)
+    if problem.hint is not None or problem.start is None:
+        return problem
+    for index in (i for i in (at, at - 1) if 0 <= i < len(tokens) - 1):
+        first, second = tokens[index], tokens[index + 1]
+        forms = _FORMS.get(first.upper)
+        if first.kind != WORD or second.kind != WORD or forms is None or emission_ahead(Cursor(text, tokens[index:])):
+            continue
+        meant = nearest(second.upper, [word for word in _SECOND_WORDS[first.upper] if word != "ON"])
+        hint = f"did you mean {first.upper} {meant}?" if meant not in (None, second.upper) else f"there is: {forms}"
+        words = f"{first.text} {second.text}"
+        return SyntaxProblem(f"{words} makes no clause", text=text, start=first.start, end=second.end, hint=hint)
+    return problem
 
 
 def take_emission(cursor: Cursor) -> Emission | None:
@@ -93,6 +119,8 @@ class _Clause:
                 )
             if not cursor.take(","):
                 break
+        if cursor.at_any({"COUNTING", "AFTER"}) or cursor.at("ON", "WATERMARK") or cursor.at("ON", "END"):
+            raise cursor.problem("expected a comma between two triggers")
         self.close = self.watermark and self.counting is None and self.delay is None
 
     def emit(self) -> None:

@@ -9,6 +9,7 @@ from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.canonical import canonical
 from anabranch.sql.creation import take_alter, take_create
 from anabranch.sql.cursor import Cursor
+from anabranch.sql.emission import half_clause
 from anabranch.sql.expressions import check_expressions
 from anabranch.sql.lexer import CLOSING, END, OPENING, SYMBOL, Span, Token, check_brackets, split_statements, tokenize
 from anabranch.sql.query import at_query, parse_query
@@ -53,6 +54,13 @@ def parse(text: str) -> list[Statement]:
 
 
 def _statement(text: str, tokens: list[Token]) -> Statement:
+    try:
+        return _one_statement(text, tokens)
+    except SyntaxProblem as problem:
+        raise half_clause(problem, text, tokens) from None
+
+
+def _one_statement(text: str, tokens: list[Token]) -> Statement:
     check_brackets(text, tokens)
     text, tokens = canonical(text, tokens)
     cursor = Cursor(text, tokens)

@@ -1,0 +1,79 @@
+"""Common table expressions in their places, and columns by their names: pairs of a query and the same in other
+words."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.plan.in_place import query_in_place
+from anabranch.plan.scope import Unfit
+from anabranch.plan.spelled import spelled_out
+from anabranch.sql.parser import parse
+from anabranch.sql.syntax import Query, SelectStatement
+from plan.test_histories import CATALOG
+
+
+def parsed(text: str) -> tuple[str, Query]:
+    (statement,) = parse(text)
+    assert isinstance(statement, SelectStatement)
+    return statement.text, statement.query
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (
+            "WITH x AS (SELECT * FROM a), y(l) AS (WITH x AS (SELECT k FROM b) SELECT k FROM x)"
+            " SELECT * FROM x JOIN y ON x.k = l",
+            "SELECT * FROM (SELECT * FROM a) AS `x` JOIN (SELECT k FROM (SELECT k FROM b) AS `x`) AS `y`(`l`)"
+            " ON x.k = l",
+        ),
+        (
+            "WITH x AS (SELECT k FROM a), y AS (SELECT k FROM x) SELECT k FROM (WITH x AS (SELECT k FROM y) SELECT k"
+            " FROM x AS z) WHERE k IN (SELECT k FROM y)",
+            "SELECT k FROM (SELECT k FROM (SELECT k FROM (SELECT k FROM (SELECT k FROM a) AS `x`) AS `y`) AS z)"
+            " WHERE k IN (SELECT k FROM (SELECT k FROM (SELECT k FROM a) AS `x`) AS `y`)",
+        ),
+        (
+            "WITH w(p) AS (SELECT k FROM a) (SELECT p FROM w AS u) UNION ALL SELECT q FROM w AS u(q)",
+            "(SELECT p FROM (SELECT k FROM a) AS u(`p`)) UNION ALL SELECT q FROM (SELECT k FROM a) AS u(q)",
+        ),
+    ],
+)
+def test_common_table_expressions_go_where_their_names_are(written: str, read: str) -> None:
+    assert query_in_place(*parsed(written)) == read
+
+
+def test_what_reads_itself_stays() -> None:
+    with pytest.raises(Unfit, match="RECURSIVE"):
+        query_in_place(*parsed("WITH RECURSIVE x AS (SELECT k FROM a) SELECT k FROM x"))
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (
+            "SELECT * FROM a NATURAL LEFT JOIN t",
+            "SELECT `id`, `a`.`k`, `a`.`v`, `a`.`ts`, `t`.`label` FROM a  LEFT JOIN t USING (`id`)",
+        ),
+        ("SELECT k FROM a NATURAL JOIN (SELECT 1 AS one)", "SELECT k FROM a  JOIN (SELECT 1 AS one) ON true"),
+        (
+            "SELECT * EXCEPT (ts), t.* FROM a JOIN t USING (id)",
+            "SELECT `id`, `a`.`k`, `a`.`v`, `t`.`label`, `t`.`id` AS `__u4`, `t`.`label` AS `__u5` FROM a JOIN t"
+            " USING (id)",
+        ),
+        ("SELECT k, v + 1, k AS K FROM a", "SELECT k, v + 1 AS `__u1`, k AS `__u2` FROM a"),
+        (
+            "SELECT p FROM t AS x(o, p) LATERAL VIEW posexplode(array(o)) e",
+            "SELECT p FROM (SELECT `id` AS `o`, `label` AS `p` FROM t AS `x`) AS `x` LATERAL VIEW"
+            " posexplode(array(o)) e",
+        ),
+        (
+            "SELECT * FROM t LATERAL VIEW explode(array(id)) e AS y",
+            "SELECT `t`.`id`, `t`.`label`, `e`.`y` FROM t LATERAL VIEW explode(array(id)) e AS y",
+        ),
+    ],
+)  # fmt: skip
+def test_columns_are_spelled_out(written: str, read: str) -> None:
+    text, query = parsed(written)
+    assert spelled_out(text, query, CATALOG, lambda each: each.span)[0] == read
