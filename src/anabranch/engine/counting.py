@@ -23,7 +23,7 @@ from anabranch.plan.build import LEFT, PLACE, TAKES
 from anabranch.plan.catalog import ARRIVAL_TS, CAME, NUMBERED, ROW_NUM, Field, Stream, Touch, View
 from anabranch.plan.histories import moved_only
 from anabranch.plan.intervals import FROM, MOVED, TO
-from anabranch.plan.local import local_text
+from anabranch.plan.local import local_text, names_float
 from anabranch.plan.local_histories import counted_text, history_text
 from anabranch.plan.views import duckdb_type
 
@@ -109,7 +109,9 @@ class _Counting:
         if not view.told_alike or view.spread or view.asks or (view.node == "keyed" and not view.keys):
             return False
         streams = [field for id in view.told.values() for field in self._stream(id).fields]
-        if any(duckdb_type(field.type) is None for field in (*self.query.all_fields(view), *streams, *view.keys)):
+        seen = (*self.query.all_fields(view), *streams, *view.keys)
+        said = (view.history, view.text, *(touch.text for touch in view.touches))
+        if any(duckdb_type(field.type) is None for field in seen) or any(names_float(text, seen) for text in said):
             return False
         history = history_text(view.history, lambda each: file_rows([], self._stream(view.told[each]).seen_as(each)))
         keys = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keys))
