@@ -164,10 +164,11 @@ class _Counting:
         self.warm.settle(maintainer.after)
         narrowed = self._touched_below()
         runs = self._runs() if maintainer.filling else None
-        history = self.view.history if maintainer.filling else moved_only(self.view.history)
+        whole = maintainer.whole(self.view)
+        history = self.view.history if whole else moved_only(self.view.history)
         text = history_text(history, lambda each: self._rows(each, narrowed))
         fields = (*below.fields, *_MOMENTS)
-        where = "" if maintainer.filling else f" WHERE {MOVED}"
+        where = "" if whole else f" WHERE {MOVED}"
         found = self._found(f"SELECT * FROM ({text}) AS __f({_columns(fields)}){where}", fields, {_RUNS: runs})
         return placed(found, [field.name for field in below.fields])
 
@@ -175,7 +176,8 @@ class _Counting:
         """By stream, the condition that one of its rows can matter: it has a key that the new rows touch."""
         maintainer, below = self.maintainer, self.below
         narrows = {each.input: each.columns for each in below.narrows if each.input in below.streams}
-        if below.node != "keyed" or not narrows or maintainer.filling or not set(below.inputs) <= set(below.streams):
+        whole = maintainer.whole(self.view)
+        if below.node != "keyed" or not narrows or whole or not set(below.inputs) <= set(below.streams):
             return {}
         query = local.query_of(maintainer, below)
         if not maintainer.core.local.fits(maintainer, below) or not query.touch():
@@ -261,7 +263,7 @@ class _Counting:
         narrow = next((each.columns for each in self.view.narrows if each.input == self.view.counted), ())
         where = f" WHERE {self.query.is_touched(narrow)}" if any(narrow) else ""
         new = f"SELECT {columns}, {PLACE}, {LEFT} FROM {_MOVED} r{where}"
-        if limited and maintainer.filling:
+        if limited and maintainer.whole(self.view):
             return f"({new})"
         at = maintainer.before if limited else maintainer.after
         there = self.query.relation(self.view, self.view.counted or "", at)

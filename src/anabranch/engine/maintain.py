@@ -393,7 +393,7 @@ class Maintainer:
         takes = self.core.spark.createDataFrame(table_of(read.take_fields(view), rows))
         new = self.delta(view, view.counted)
         assert new is not None
-        if self.filling:
+        if self.whole(view):
             return self.fresh(view, touched, takes, new)
         none = (f"CAST(NULL AS BIGINT) AS {name}" for name in (PLACE, LEFT))
         both = self._counted_before(view, view.counted).selectExpr("*", *none)
@@ -552,6 +552,11 @@ class Maintainer:
             self.moved[view.id] = self._history(view) if found is None else found
         return self.moved[view.id]
 
+    def whole(self, view: View) -> bool:
+        """Whether these rows are all that there are: of a view that is being filled, and where those that were kept
+        would not be found again by their values."""
+        return self.filling or view.rounds
+
     def _history(self, view: View) -> Any:
         """These rows by Spark. Rows of streams that were there before are there from the beginning; those of this
         commit, from their places on.
@@ -562,7 +567,7 @@ class Maintainer:
         below = self.catalog.view(view.views[view.counted or ""])
         narrows = {each.input: each.columns for each in below.narrows if each.input in below.streams}
         touched = None
-        if below.node == "keyed" and narrows and not self.filling and set(below.inputs) <= set(below.streams):
+        if below.node == "keyed" and narrows and not self.whole(view) and set(below.inputs) <= set(below.streams):
             touched = self.touched(below)
         relations = read.static_frames(self.core, self.catalog, view)
         for placeholder, id in view.told.items():
@@ -571,9 +576,9 @@ class Maintainer:
             columns = narrows.get(f"@s:{id}") if touched is not None else None
             pairs = [(name, f"k{index}") for index, name in enumerate(columns or ()) if name is not None]
             relations[placeholder] = rows if touched is None else self._semi(rows, touched, pairs)
-        text = view.history if self.filling else moved_only(view.history)
+        text = view.history if self.whole(view) else moved_only(view.history)
         found = self.core.frames.sql(text, relations).toDF(*(each.name for each in below.fields), FROM, TO)
-        there = found if self.filling else found.where(MOVED)
+        there = found if self.whole(view) else found.where(MOVED)
         return placed(there.toArrow(), [each.name for each in below.fields])
 
     def _with_places(self, view: View, stream: Stream) -> DataFrame:

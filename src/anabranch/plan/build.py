@@ -507,7 +507,7 @@ class Build:
         told = {placeholder: met.get(id, id) for placeholder, id in history.streams.items()}
         at = {id: self.tree.world.table_at(id) for id in history.tables.values()}
         tables, statics_at = {**view.tables, **history.tables}, {**view.statics_at, **at}
-        view = replace(view, history=history.text, told=told, told_alike=history.alike)
+        view = replace(view, history=history.text, told=told, told_alike=history.alike, rounds=history.rounds)
         return replace(view, tables=tables, statics_at=statics_at)
 
     def _row_times(self, each: Input) -> frozenset[str]:

@@ -435,6 +435,7 @@ class View:
     stays: bool = False  # a stateless node inside a view whose rows are kept: they have met static tables, once
     refreshed: bool = False  # a static table that it reads was refreshed, and had changed
     told_alike: bool = False  # whether the query that it is the history of means the same in DuckDB
+    rounds: bool = False  # what that gives, and what was kept of it, may differ in their last digits
     remade: int = 0  # how often its own tables were begun anew, because their columns had changed
     #: What its windows close by: event time, the number of "rows" or of "chunks", or the time of "arrival".
     clock: str = "event"

@@ -266,7 +266,8 @@ class Tree:
                 inline.append((name, inner))
                 ctes.pop(name.lower(), None)
         build = Build(self, query, ctes, cut, inline)
-        view = build.view(emit, counted=emission is not None and emission.counting is not None)
+        # With each record as it comes, what is there after a run is what it shows: no record is to be told from others.
+        view = build.view(emit, counted=emission is not None and (emission.counting or 1) > 1)
         self.by_key, self.named = outside, around
         if emission is not None:
             view = self._with_emission(view, emission, query)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, pairwise
 
 from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Binder, Reference
@@ -45,10 +45,17 @@ from anabranch.plan.views import Surroundings
 from anabranch.plan.windows import needs_numbers
 from anabranch.sql.calls import aggregate_calls, clock_calls, generators
 from anabranch.sql.cursor import MAX_QUERIES
-from anabranch.sql.lexer import Span, quote_name, tokenize
+from anabranch.sql.lexer import Span, quote_name, tokenize, words
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import CreateView, Item, Query, Relation, Select, SelectStatement, SetOperation
+
+#: Aggregates whose value depends on the order of rows in its last digits, or by how they are summed up.
+_SKETCHED = words("approx_percentile percentile_approx")
+_ADDED = _SKETCHED | words(
+    """avg corr covar_pop covar_samp kurtosis mean regr_avgx regr_avgy regr_intercept regr_r2 regr_slope regr_sxx
+    regr_sxy regr_syy skewness std stddev stddev_pop stddev_samp sum try_avg try_sum var_pop var_samp variance"""
+)
 
 
 @dataclass(frozen=True)
@@ -56,13 +63,15 @@ class Told:
     """The history of a query as Spark SQL, and what is behind its placeholders.
 
     Rows that stay as they have met static tables are like those of a stream, whose id is the column with their numbers.
-    `alike`: the query itself, of which this is the history, reads streams alone and means the same in DuckDB.
+    `alike`: the query itself, of which this is the history, reads streams alone and means the same in DuckDB. `rounds`:
+    its values depend on the order in which rows are added up.
     """
 
     text: str
     streams: Mapping[str, str]
     tables: Mapping[str, str] = field(default_factory=dict)
     alike: bool = False
+    rounds: bool = False
 
 
 @dataclass(frozen=True)
@@ -279,11 +288,12 @@ class _Counting:
         if len(streams) + len(tables) < len(read):
             raise Unfit("something that is neither a stream nor a table")
         fields = {each: known.seen_as(each) for each, known in streams.items()}
-        self.analyze(bound.text.text, {**fields, **{each: known.fields for each, known in tables.items()}})
+        fields |= {each: known.fields for each, known in tables.items()}
+        shown = self.analyze(bound.text.text, fields)
         same = inner.span.of(text) == written  # other words are for Spark
         alike = same and not tables and not met and means_the_same(binder.bind(inner.span).text.text)
         ids = [{each: known.id for each, known in found.items()} for found in (streams, tables)]
-        return Told(bound.text.text, ids[0], ids[1], alike)
+        return Told(bound.text.text, ids[0], ids[1], alike, _rounds(written, shown))
 
     # ---- rows that meet static tables once
 
@@ -408,6 +418,15 @@ class _Counting:
         table = self.catalog.objects[id]
         assert isinstance(table, Table)
         return table.name
+
+
+def _rounds(text: str, shown: Sequence[Field]) -> bool:
+    """Whether two who compute the same of a query may differ in the last digits."""
+    inexact = any("double" in each.type or "float" in each.type for each in shown)
+    return any(
+        token.text.lower() in (_ADDED if inexact else _SKETCHED) and bracket.text == "("
+        for token, bracket in pairwise(tokenize(text))
+    )
 
 
 def _in_several_windows(select: Select) -> bool:
