@@ -27,28 +27,28 @@ from itertools import count, pairwise
 from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Binder, Reference
 from anabranch.plan.blocks import aggregates_in, find_block
-from anabranch.plan.catalog import ORDERED, ROW_NUM, WINDOW_COLUMNS, Catalog, Field, Panes, Rows, Stream, Table, View
+from anabranch.plan.catalog import ORDERED, WINDOW_COLUMNS, Catalog, Field, Panes, Rows, Stream, Table, View
 from anabranch.plan.expanded import Expanded
 from anabranch.plan.flat import read_names, without_unread
-from anabranch.plan.histories import BESIDE, history
+from anabranch.plan.histories import history
 from anabranch.plan.in_place import places_in, query_in_place, without_ctes
-from anabranch.plan.inside import Body, Inside, apart, check_plain, columns_of, qualified, relations_under, using
-from anabranch.plan.keys import INNER, limited
+from anabranch.plan.inside import Inside, check_plain, columns_of, relations_under
+from anabranch.plan.keys import limited
 from anabranch.plan.local_histories import means_the_same
 from anabranch.plan.other_words import in_other_words
-from anabranch.plan.parts import MET, PART, parts_of, stays_met
+from anabranch.plan.parts import MET, parts_of, stays_met
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit, shown_types
 from anabranch.plan.spelled import distinct_as_groups, spelled_out
 from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.views import Surroundings
-from anabranch.plan.windows import needs_numbers
-from anabranch.sql.calls import aggregate_calls, clock_calls, generators
+from anabranch.plan.with_numbers import Numbered
+from anabranch.sql.calls import clock_calls
 from anabranch.sql.cursor import MAX_QUERIES
 from anabranch.sql.lexer import Span, quote_name, tokenize, words
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Edit
-from anabranch.sql.syntax import CreateView, Item, Query, Relation, Select, SelectStatement, SetOperation
+from anabranch.sql.syntax import CreateView, Query, Relation, Select, SelectStatement
 
 #: Aggregates whose value depends on the order of rows in its last digits, or by how they are summed up.
 _SKETCHED = words("approx_percentile percentile_approx")
@@ -189,9 +189,9 @@ class _Counting:
             self._rewrite(Inside(self.select, self.owner, self.binder).edits())
         (relation,) = self.select.relations
         try:
-            self._rewrite(list(_Parts(self).edits([relation])))
+            self._rewrite(list(Numbered(self.binder).edits([relation])))
         except Unfit:  # rows that are given can be taken back, or one is made of several
-            self._rewrite(list(_Parts(self).edits(self._met())))
+            self._rewrite(list(Numbered(self.binder).edits(self._met())))
             self.told = self._told()
         self.text, self.query = without_unread(self.text, self.query, before)
 
@@ -434,120 +434,3 @@ def _in_several_windows(select: Select) -> bool:
     (relation,) = select.relations
     grouped = {token.name.lower() for group in select.group for token in group.tokens if token.is_name}
     return relation.window is not None and relation.window.kind != "tumble" and not grouped & set(WINDOW_COLUMNS)
-
-
-class _Parts:
-    """What adds the numbers of rows to the queries that records come from."""
-
-    def __init__(self, counting: _Counting) -> None:
-        self.counting = counting
-        self.text = counting.text
-        self.binder = counting.binder
-        self.numbers = count()
-        self.streams: dict[int, str] = {}  # the columns for streams, by the places of these in the text
-        self.columns: dict[Span, list[str]] = {}  # those of queries
-
-    def edits(self, relations: Sequence[Relation]) -> Iterator[Edit]:
-        for relation in relations:
-            if relation.subquery is None:
-                raise Unfit
-            yield from self._edits(relation.subquery, self._found(relation.subquery))
-
-    def _found(self, body: Body) -> list[str]:
-        """The columns that a query gets; it must make a record, or none, of one row of each of its streams."""
-        if isinstance(body, Query):
-            if body.ctes or body.order is not None or body.emission is not None:
-                raise Unfit
-            return self._found(body.body)
-        if isinstance(body, SetOperation):
-            for one, other in zip(body.operands, body.operands[1:], strict=False):
-                between = [token.upper for token in tokenize(self.text[one.span.end : other.span.start])[:-1]]
-                if [word for word in between if word.isalpha()] != ["UNION", "ALL"]:
-                    raise Unfit
-            found = [column for operand in body.operands for column in self._found(operand)]
-        elif isinstance(body, Select):
-            found = self._of_select(body)
-        else:
-            raise Unfit
-        self.columns[body.span] = found
-        return found
-
-    def _of_select(self, select: Select) -> list[str]:
-        if select.distinct or select.group or select.having or select.tail or select.lateral or select.subqueries:
-            raise Unfit
-        for item in select.items:
-            over = any(token.upper == "OVER" for token in item.tokens)
-            if over or any(aggregate_calls(item.tokens)) or any(generators(item.tokens)):
-                raise Unfit
-        found: list[str] = []
-        for index, relation in enumerate(select.relations):
-            here = self._of_relation(relation)
-            # A row of a static table may be missing where the rows on its left are there.
-            joins = (*INNER, *BESIDE) if not here and index and found else INNER
-            if relation.join not in joins:
-                raise Unfit
-            found += here
-        if not found:
-            raise Unfit
-        return found
-
-    def _of_relation(self, relation: Relation) -> list[str]:
-        check_plain(relation)
-        if not apart(relation.window) or (relation.window is not None and needs_numbers(relation.window)):
-            raise Unfit
-        if relation.subquery is not None:
-            return self._found(relation.subquery)
-        reference = self.binder.resolve(relation)
-        target = self.binder.catalog.objects.get(reference.target) if reference is not None else None
-        if isinstance(target, Stream):
-            name = PART.format(next(self.numbers), target.id)
-            self.streams[relation.span.start] = name
-            return [name]
-        if not isinstance(target, Table) or target.asked:
-            raise Unfit
-        return []
-
-    def _edits(self, body: Body, wanted: Sequence[str]) -> Iterator[Edit]:
-        """Have a query give the columns that are wanted, those of others empty."""
-        if isinstance(body, Query):
-            yield from self._edits(body.body, wanted)
-        elif isinstance(body, SetOperation):
-            for operand in body.operands:
-                yield from self._edits(operand, wanted)
-        elif isinstance(body, Select):
-            own = self.columns[body.span]
-            sources: dict[str, str] = {}
-            for relation in body.relations:
-                if relation.subquery is not None:
-                    yield from self._edits(relation.subquery, self._given(relation.subquery))
-                elif relation.span.start in self.streams:
-                    row = f"{quote_name(relation.exposed or '')}.{ROW_NUM}"
-                    sources[self.streams[relation.span.start]] = row
-            found = [sources.get(name, quote_name(name)) if name in own else "CAST(NULL AS BIGINT)" for name in wanted]
-            items = [f"{row} AS {quote_name(name)}" for row, name in zip(found, wanted, strict=True)]
-            for item in body.items[:-1]:
-                if item.star:
-                    yield Edit(item.span, self._starred(item, body), item.span)
-            last = body.items[-1]
-            shown = self._starred(last, body) if last.star else last.span.of(self.text)
-            yield Edit(last.span, f"{shown}, {', '.join(items)}", last.span)
-
-    def _given(self, body: Body) -> list[str]:
-        return self._given(body.body) if isinstance(body, Query) else self.columns[body.span]
-
-    def _starred(self, item: Item, select: Select) -> str:
-        """The columns that * stands for, one by one: what is added is none of them."""
-        if using(select.relations):
-            raise Unfit
-        star = next(index for index, token in enumerate(item.tokens) if token.text == "*")
-        qualifier = item.tokens[0].name.lower() if star else None
-        found = [
-            qualified(relation, name)
-            for relation in select.relations
-            if qualifier is None or (relation.exposed or "").lower() == qualifier
-            for name in columns_of(relation, self.binder)
-            if name.lower() not in item.left_out
-        ]
-        if not found:
-            raise Unfit
-        return ", ".join(found)
