@@ -122,10 +122,9 @@ def test_a_view_whose_rows_are_counted_stays_as_it_is(home: Harness) -> None:
 
 
 def test_a_view_that_shows_less_than_its_stream_is_not_counted(home: Harness) -> None:
-    home.sql("CREATE STREAM s (k STRING, n INT); CREATE TABLE t (k STRING); INSERT INTO t VALUES ('a')")
-    home.sql(f"{LOW} START AT NOW; CREATE VIEW met AS SELECT s.k FROM s JOIN t ON s.k = t.k EMIT CHANGES")
-    for below in ("low", "met", "(SELECT k FROM s UNION ALL SELECT k FROM low)"):
-        with pytest.raises(AnabranchError, match=r"does not show all rows|met a static table"):
+    home.sql(f"CREATE STREAM s (k STRING, n INT); {LOW} START AT NOW")
+    for below in ("low", "(SELECT k FROM s UNION ALL SELECT k FROM low)"):
+        with pytest.raises(AnabranchError, match="does not show all rows"):
             home.query(f"EXPLAIN SELECT k, count(*) AS n FROM {below} GROUP BY k TRIGGER COUNTING 3")
 
 
