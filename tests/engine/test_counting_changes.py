@@ -219,6 +219,22 @@ def by_duckdb(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return asked
 
 
+def check(home: Harness, cases: Sequence[tuple[str, Case]], n: int, chance: random.Random, events: Events) -> None:
+    """Views that are made before the data and behind it show the values at n-th records, and never any other."""
+    home.sql(STREAMS + "".join(case.below for _, case in cases))
+    for name, case in cases:
+        home.sql(f"CREATE VIEW {name} AS {case.query} TRIGGER COUNTING {n}")
+    play(home, chance, events)
+    for name, case in cases:
+        home.sql(f"CREATE VIEW {name}_behind AS {case.query} TRIGGER COUNTING {n}")
+        expected = values(case, events, n)
+        last = sorted((shown[-1] for shown in expected.values() if shown[-1] is not None), key=_nulls_first)
+        assert last and sorted(home.table(name), key=_nulls_first) == last, name
+        assert sorted(home.table(f"{name}_behind"), key=_nulls_first) == last, name
+        given = [change.row for change in home.changes(name) if change.diff > 0]
+        assert set(given) <= {each for shown in expected.values() for each in shown}, name
+
+
 @pytest.mark.parametrize(
     ("names", "seed"),
     [
@@ -241,18 +257,7 @@ def test_rows_that_come_and_go_are_counted_one_by_one(
         (chance.choice("aab"), (chance.randrange(3), chance.choice("xy"), chance.randrange(8))) for _ in range(14)
     ]
     events = sorted(events[:5], key=lambda each: each[0]) + sorted(events[5:11], key=lambda each: each[0]) + events[11:]
-    home.sql(STREAMS + "".join(CASES[name].below for name in names))
-    for name in names:
-        home.sql(f"CREATE VIEW {name} AS {CASES[name].query} TRIGGER COUNTING 3")
-    play(home, chance, events)
-    for name in names:
-        home.sql(f"CREATE VIEW {name}_behind AS {CASES[name].query} TRIGGER COUNTING 3")
-        expected = values(CASES[name], events, 3)
-        last = sorted((shown[-1] for shown in expected.values() if shown[-1] is not None), key=_nulls_first)
-        assert last and sorted(home.table(name), key=_nulls_first) == last, name
-        assert sorted(home.table(f"{name}_behind"), key=_nulls_first) == last, name
-        given = [change.row for change in home.changes(name) if change.diff > 0]
-        assert set(given) <= {each for shown in expected.values() for each in shown}, name
+    check(home, [(name, CASES[name]) for name in names], 3, chance, events)
 
 
 def test_a_view_that_starts_now_counts_what_comes_from_then_on(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ import duckdb
 import pytest
 
 from anabranch.testing import Harness
-from engine.test_counting import Row, play
-from engine.test_counting_changes import STREAMS, Case, There, _nulls_first, values
+from engine.test_counting import Row
+from engine.test_counting_changes import STREAMS, Case, There, check
 
 pytestmark = pytest.mark.spark
 
@@ -78,18 +78,7 @@ def test_other_words_are_counted_one_by_one(home: Harness, names: tuple[str, ...
     chance = random.Random(seed)
     events = [(chance.choice("aab"), (chance.randrange(3), chance.choice("xy"), chance.randrange(8))) for _ in range(9)]
     events = sorted(events[:4], key=lambda each: each[0]) + sorted(events[4:], key=lambda each: each[0])
-    home.sql(STREAMS + "".join(CASES[name].below for name in names))
-    for name in names:
-        home.sql(f"CREATE VIEW {name} AS {CASES[name].query} TRIGGER COUNTING 2")
-    play(home, chance, events)
-    for name in names:
-        home.sql(f"CREATE VIEW {name}_behind AS {CASES[name].query} TRIGGER COUNTING 2")
-        expected = values(CASES[name], events, 2)
-        last = sorted((shown[-1] for shown in expected.values() if shown[-1] is not None), key=_nulls_first)
-        assert last and sorted(home.table(name), key=_nulls_first) == last, name
-        assert sorted(home.table(f"{name}_behind"), key=_nulls_first) == last, name
-        given = [change.row for change in home.changes(name) if change.diff > 0]
-        assert set(given) <= {each for shown in expected.values() for each in shown}, name
+    check(home, [(name, CASES[name]) for name in names], 2, chance, events)
 
 
 def test_one_statement_counts_in_several_places(home: Harness) -> None:

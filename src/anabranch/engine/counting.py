@@ -7,9 +7,9 @@ did so for, and what those that fire show. What DuckDB cannot do, or does not do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.duck import ANOTHER_TYPE, counting_all, quoted, quoted_text
 from anabranch.engine import local
@@ -35,38 +35,40 @@ if TYPE_CHECKING:
 _MOVED, _TAKES, _FIRED, _RUNS = "__moved", "__takes", "__fired", "__runs"
 _PLACES = (Field(PLACE, "bigint"), Field(LEFT, "bigint"))
 _MOMENTS = (Field(FROM, "bigint"), Field(TO, "bigint"))
+_Found = TypeVar("_Found")
 _RUN = (Field("stream", "string"), Field("first", "bigint"), Field("shift", "bigint"))
 
 
 def moved(maintainer: Maintainer, view: View) -> Any:
     """The rows below a view that came or went with a commit, with their places among all that did, as an Arrow table;
     None if they are Spark's to tell."""
-    counting = _fitting(maintainer, view)
-    if counting is None:
-        return None
-    with _spark_knows_better(maintainer, view) as found:
-        found.append(counting.moved())
-    return found[0] if found else None
+    return _told(maintainer, view, lambda counting: counting.moved())
 
 
 def records(maintainer: Maintainer, view: View, touch: Touch, moved: Any) -> Any:
     """The keys of these rows with the places at which they came or went, as an Arrow table; None if Spark has to."""
-    counting = _fitting(maintainer, view)
-    if counting is None:
-        return None
-    with _spark_knows_better(maintainer, view) as found:
-        found.append(counting.records(touch, moved))
-    return found[0] if found else None
+    return _told(maintainer, view, lambda counting: counting.records(touch, moved))
 
 
 def changes(maintainer: Maintainer, view: View, fired: Fired, moved: Any) -> tuple[DataFile, ...] | None:
     """The changes of the keys that fire in a commit; None if they are Spark's to compute."""
+    return _told(maintainer, view, lambda counting: counting.changes(fired, moved))
+
+
+def _told(maintainer: Maintainer, view: View, ask: Callable[[_Counting], _Found]) -> _Found | None:
+    """What DuckDB tells; None where it fails, and the view is left to Spark if that will be so ever again."""
+    import duckdb
+    import pyarrow as pa
+
     counting = _fitting(maintainer, view)
     if counting is None:
         return None
-    with _spark_knows_better(maintainer, view) as found:
-        found.append(counting.changes(fired, moved))
-    return found[0] if found else None
+    try:
+        return ask(counting)
+    except (local.Unfit, duckdb.Error, pa.ArrowInvalid) as error:
+        if ANOTHER_TYPE in str(error):
+            maintainer.core.local.leave(view)
+        return None
 
 
 def _fitting(maintainer: Maintainer, view: View) -> _Counting | None:
@@ -74,19 +76,6 @@ def _fitting(maintainer: Maintainer, view: View) -> _Counting | None:
     if not maintainer.core.local.known(view, counting.fits):
         return None
     return counting if local.small_enough(maintainer, counting.new_rows(), counting.state_rows()) else None
-
-
-@contextmanager
-def _spark_knows_better(maintainer: Maintainer, view: View) -> Iterator[list[Any]]:
-    """Where DuckDB fails nothing is found, and the view is left to Spark if that will be so ever again."""
-    import duckdb
-    import pyarrow as pa
-
-    try:
-        yield []
-    except (local.Unfit, duckdb.Error, pa.ArrowInvalid) as error:
-        if ANOTHER_TYPE in str(error):
-            maintainer.core.local.leave(view)
 
 
 class _Counting:
