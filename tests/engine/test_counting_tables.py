@@ -231,3 +231,13 @@ def test_what_cannot_be_counted_beside_tables_is_named(home: Harness, query: str
     )
     with pytest.raises(AnabranchError, match=reason):
         home.sql(f"CREATE VIEW v AS {query} TRIGGER COUNTING 3")
+
+
+def test_rows_have_met_a_table_once_where_each_record_shows(home: Harness) -> None:
+    query = "SELECT k, sum(w) AS w FROM a JOIN t ON a.id = t.id GROUP BY k"
+    home.sql(f"{STREAMS} CREATE TABLE t (id INT, w INT); INSERT INTO t VALUES (1, 1), (2, 10)")
+    home.sql(f"CREATE VIEW plain AS {query}; CREATE VIEW v AS {query} TRIGGER COUNTING 1")
+    home.insert("a", [(1, "x", 0), (2, "x", 0)])
+    home.sql("DELETE FROM t; INSERT INTO t VALUES (1, 1000), (2, 10000); REFRESH TABLE t")
+    home.insert("a", [(1, "x", 0), (2, "x", 0)])
+    assert home.table("v") == home.table("plain") == [("x", 11011)]
