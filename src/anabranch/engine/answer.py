@@ -45,9 +45,9 @@ def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], sna
     tables = [catalog.kept_panes(use.panes) for use in view.blocks]
     if sum(file.rows for table in tables for file in snapshot.files.get(table, {}).values()) > MOST_STATE_ALONE:
         return None
-    source = _view(core, catalog, view, snapshot)
     if names_float(bound.text.text, view.fields):
         return None
+    source = _view(core, catalog, view, snapshot)
     text = local_text(bound.text.text, lambda _: source) if source is not None else None
     placed = sum(_placed(use, table, snapshot) for use, table in zip(view.blocks, tables, strict=True))
     return Asked(text, placed) if text is not None else None

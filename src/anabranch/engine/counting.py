@@ -130,21 +130,20 @@ class _Counting:
         return self.maintainer.catalog.stream(id)
 
     def new_rows(self) -> int:
-        files = self.maintainer.after.files if self.maintainer.filling else None
-        added = self.maintainer.added
-        tables = {self._stream(id).rows_table for id in self.view.told.values()}
-        return sum(
-            file.rows
-            for table in tables
-            for file in (files.get(table, {}).values() if files is not None else added.get(table, ()))
-        )
+        if self.maintainer.filling:
+            return self._kept_rows()
+        return sum(file.rows for table in self._tables() for file in self.maintainer.added.get(table, ()))
 
     def state_rows(self) -> int:
-        return self.query.state_rows() + sum(
-            file.rows
-            for table in {self._stream(id).rows_table for id in self.view.told.values()}
-            for file in self.maintainer.after.files.get(table, {}).values()
-        )
+        return self.query.state_rows() + self._kept_rows()
+
+    def _kept_rows(self) -> int:
+        files = self.maintainer.after.files
+        return sum(file.rows for table in self._tables() for file in files.get(table, {}).values())
+
+    def _tables(self) -> set[str]:
+        """Where the rows are that the history is told by."""
+        return {self._stream(id).rows_table for id in self.view.told.values()}
 
     # ---- what came and went
 

@@ -232,13 +232,11 @@ class _Counting:
 
     def _spell_out(self) -> None:
         """The columns of the query one by one, and DISTINCT as groups."""
-        self.text, self.query = spelled_out(
-            self.text,
-            self.query,
-            self.catalog,
-            lambda query: counting(query)[self.index].body.span,
-            lambda query: counting(query)[self.index].body.span,
-        )
+
+        def place(query: Query) -> Span:
+            return counting(query)[self.index].body.span
+
+        self.text, self.query = spelled_out(self.text, self.query, self.catalog, place, place)
         if self.select.distinct:
             self._rewrite(distinct_as_groups(self.text, self.select, self.owner))
 

@@ -18,6 +18,7 @@ from anabranch.plan.intervals import FROM, TO, History, in_stretches
 from anabranch.plan.keys import partition_by
 from anabranch.plan.scope import Unfit, span_of
 from anabranch.plan.sides import Rows
+from anabranch.plan.ties import names_window
 from anabranch.sql.calls import aggregate_calls, closing
 from anabranch.sql.columns import names_in
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name
@@ -82,7 +83,7 @@ class _Stretched:
         edits = list(self.rows.edits(tokens)) if tokens else []
         for expression in select.tail_expressions:
             edits += [*self.rows.edits(expression.tokens), *over_stretches(expression.tokens)]
-            if _is_window(expression.tokens):
+            if names_window(expression.tokens):
                 edits += _in_brackets(expression.tokens, 2)
         return f" {splice(self.text, Span(max(ends), select.span.end), edits).text}"
 
@@ -94,7 +95,7 @@ class _Stretched:
         places += [expression.tokens for expression in self.select.tail_expressions]
         for tokens in places:
             for index, token in enumerate(tokens):
-                opens = token.upper == "OVER" or (index == 1 and _is_window(tokens))
+                opens = token.upper == "OVER" or (index == 1 and names_window(tokens))
                 if not opens:
                     continue
                 if tokens[index + 1].text == "(":
@@ -113,8 +114,3 @@ class _Stretched:
             known = all(parts[-1].lower() in self.rows.known for parts in names) and not any(aggregate_calls(each))
             if names and known and (not self.grouped or normal_form(list(each)) in grouped):
                 yield each
-
-
-def _is_window(tokens: Sequence[Token]) -> bool:
-    """w AS (...), of the clause WINDOW."""
-    return len(tokens) > 3 and tokens[0].is_name and tokens[1].upper == "AS" and tokens[2].text == "("

@@ -346,8 +346,13 @@ def _named_windows(select: Select) -> Iterator[tuple[str, Sequence[Token]]]:
     """WINDOW w AS (...): the name and what stands in the brackets."""
     for expression in select.tail_expressions:
         tokens = expression.tokens
-        if len(tokens) > 3 and tokens[0].is_name and tokens[1].upper == "AS" and tokens[2].text == "(":
+        if names_window(tokens):
             yield tokens[0].name.lower(), tokens[3 : closing(tokens, 2)]
+
+
+def names_window(tokens: Sequence[Token]) -> bool:
+    """w AS (...), of the clause WINDOW."""
+    return len(tokens) > 3 and tokens[0].is_name and tokens[1].upper == "AS" and tokens[2].text == "("
 
 
 def _outside_subqueries(tokens: Sequence[Token]) -> Iterator[int]:
