@@ -13,6 +13,7 @@ from anabranch.algebra.reach import Near, needed, needed_around
 from anabranch.algebra.rules import Rule, rule_from_json, rule_to_json
 from anabranch.algebra.smoothing import Budget
 from anabranch.algebra.windows import SlidingWindows
+from anabranch.types import Field as Field
 
 T = TypeVar("T")
 
@@ -28,12 +29,6 @@ ASKED = "_asked"
 NUMBERED = "@n:"
 #: And how those begin behind which they are with their place among all.
 ORDERED = "@o:"
-
-
-@dataclass(frozen=True)
-class Field:
-    name: str
-    type: str  # Spark's simple string
 
 
 def window_type(column: str, numbers: bool) -> str:

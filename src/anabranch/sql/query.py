@@ -13,7 +13,7 @@ from anabranch.sql.emission import take_emission
 from anabranch.sql.inline import inline_ctes
 from anabranch.sql.lexer import CLOSING, NUMBER, STRING, WORD, Span, Token
 from anabranch.sql.relations import take_alias, take_from
-from anabranch.sql.syntax import Expression, Item, Opaque, Query, Relation, Select, SetOperation
+from anabranch.sql.syntax import Expression, Item, LateralView, Opaque, Query, Relation, Select, SetOperation
 from anabranch.sql.terms import (
     OPERATOR_WORDS,
     SET_OPERATORS,
@@ -102,13 +102,15 @@ def _ctes(cursor: Cursor) -> tuple[list[tuple[str, Query]], list[tuple[str, ...]
 def _set_operation(cursor: Cursor) -> Select | SetOperation | Query | Opaque:
     start = cursor.current.start
     operands = [_query_term(cursor)]
+    operators: list[tuple[str, bool]] = []
     while cursor.at_any(SET_OPERATORS):
-        cursor.advance()
-        _ = cursor.take("ALL") or cursor.take("DISTINCT")
+        word = cursor.advance().upper
+        operators.append(("EXCEPT" if word == "MINUS" else word, cursor.take("ALL")))
+        cursor.take("DISTINCT")
         operands.append(_query_term(cursor))
     if len(operands) == 1:
         return operands[0]
-    return SetOperation(Span(start, cursor.previous.end), tuple(operands))
+    return SetOperation(Span(start, cursor.previous.end), tuple(operands), tuple(operators))
 
 
 def _query_term(cursor: Cursor) -> Select | Query | Opaque:
@@ -162,11 +164,12 @@ def _select(cursor: Cursor) -> Select:
     while cursor.take(","):
         items.append(_item(cursor))
     relations: list[Relation] = []
+    views: list[LateralView] = []
     from_span: Span | None = None
     lateral = False
     if cursor.take("FROM"):
         from_start = cursor.current.start
-        relations, lateral = take_from(cursor)
+        relations, lateral, views = take_from(cursor)
         from_span = Span(from_start, cursor.previous.end)
     where = take_expression(cursor, "a condition") if cursor.take("WHERE") else None
     group_start = cursor.current.start
@@ -178,10 +181,18 @@ def _select(cursor: Cursor) -> Select:
         having = take_expression(cursor, "a condition")
         having_span = Span(having_start, cursor.previous.end)
     tail: list[Expression] = []
+    qualify: Expression | None = None
+    windows: list[tuple[str, tuple[Token, ...]]] = []
     while cursor.at_any(TAIL):
-        if cursor.advance().upper in ("SORT", "CLUSTER", "DISTRIBUTE"):
+        word = cursor.advance().upper
+        if word in ("SORT", "CLUSTER", "DISTRIBUTE"):
             cursor.expect("BY")
-        tail += take_expressions(cursor, "an expression")
+        taken = take_expressions(cursor, "an expression")
+        tail += taken
+        if word == "QUALIFY":
+            qualify = taken[0]
+        elif word == "WINDOW":
+            windows += [(each.tokens[0].name, each.tokens[3:-1]) for each in taken]
     return Select(
         Span(start, cursor.previous.end),
         distinct,
@@ -198,6 +209,9 @@ def _select(cursor: Cursor) -> Select:
         bool(tail),
         _subqueries(cursor, first_token, relations),
         tuple(tail),
+        qualify,
+        tuple(windows),
+        tuple(views),
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from anabranch.errors import NotSupported, SyntaxProblem
+from anabranch.sql.calls import closing
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.emission import emission_ahead
 from anabranch.sql.lexer import NUMBER, OPENING, STRING, Span, string_value
-from anabranch.sql.syntax import Relation
+from anabranch.sql.syntax import Expression, LateralView, Relation
 from anabranch.sql.terms import CLAUSES, JOIN_WORDS, misspelt, refuse_misspelt, take_arguments, take_expression
 from anabranch.sql.watermarks import at_watermark_function, take_watermark_function
 from anabranch.sql.windows import at_table_of_windows, at_window_function, take_window_function
@@ -16,9 +17,10 @@ from anabranch.sql.windows import at_table_of_windows, at_window_function, take_
 _CLOCKS = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "LOCALTIMESTAMP", "TIMESTAMP", "DATE")
 
 
-def take_from(cursor: Cursor) -> tuple[list[Relation], bool]:
-    """Everything behind FROM, and whether something in it is LATERAL."""
+def take_from(cursor: Cursor) -> tuple[list[Relation], bool, list[LateralView]]:
+    """Everything behind FROM, whether something in it is LATERAL, and the lateral views."""
     relations = [take_relation(cursor, "")]
+    views: list[LateralView] = []
     lateral = False
     while True:
         if cursor.take(","):
@@ -27,15 +29,32 @@ def take_from(cursor: Cursor) -> tuple[list[Relation], bool]:
             lateral = lateral or is_lateral
         elif cursor.at("LATERAL", "VIEW"):
             lateral = True
-            while not cursor.at_end and not _ends_lateral(cursor):
-                if cursor.advance().text in OPENING:
-                    cursor.close_bracket()
+            views.append(_lateral_view(cursor, len(relations)))
         elif cursor.at_any(JOIN_WORDS):
             relation, is_lateral = _join(cursor)
             relations.append(relation)
             lateral = lateral or is_lateral
         else:
-            return relations, lateral
+            return relations, lateral, views
+
+
+def _lateral_view(cursor: Cursor, after: int) -> LateralView:
+    """LATERAL VIEW [OUTER] generator(...) [alias] [AS a, b]"""
+    start = cursor.current.start
+    cursor.expect("LATERAL", "VIEW")
+    outer = cursor.take("OUTER")
+    first = cursor.index
+    while not cursor.at_end and not _ends_lateral(cursor):
+        if cursor.advance().text in OPENING:
+            cursor.close_bracket()
+    tokens = cursor.tokens[first : cursor.index]
+    end = next((i for i, token in enumerate(tokens) if token.text == "("), len(tokens) - 1)
+    end = closing(tokens, end) if tokens else 0
+    call, behind = tuple(tokens[: end + 1]), list(tokens[end + 1 :])
+    alias = behind.pop(0).name if behind and behind[0].is_name and behind[0].upper != "AS" else None
+    columns = tuple(token.name for token in behind if token.is_name and token.upper != "AS")
+    span = Span(call[0].start, call[-1].end) if call else Span(start, cursor.previous.end)
+    return LateralView(Span(start, cursor.previous.end), outer, Expression(span, call), alias, columns, after)
 
 
 def _ends_lateral(cursor: Cursor) -> bool:
@@ -147,7 +166,7 @@ def _bracketed(cursor: Cursor, join: str) -> Relation:
         return Relation("subquery", Span(start, cursor.previous.end), subquery=query, join=join)
     cursor.advance()
     with cursor.deeper():
-        inner, _ = take_from(cursor)
+        inner, _, _ = take_from(cursor)
     cursor.expect(")")
     if len(inner) == 1:
         return replace(inner[0], join=join)

@@ -197,12 +197,28 @@ class Select:
     tail: bool  # WINDOW, QUALIFY, SORT BY, CLUSTER BY, DISTRIBUTE BY present
     subqueries: tuple[Query, ...]  # inside expressions
     tail_expressions: tuple[Expression, ...] = ()
+    qualify: Expression | None = None
+    windows: tuple[tuple[str, tuple[Token, ...]], ...] = ()  # WINDOW w AS (...): what stands between the brackets
+    views: tuple[LateralView, ...] = ()
+
+
+@dataclass(frozen=True)
+class LateralView:
+    """LATERAL VIEW [OUTER] generator(...) alias AS a, b, behind the first `after` relations of FROM."""
+
+    span: Span
+    outer: bool
+    call: Expression
+    alias: str | None
+    columns: tuple[str, ...]
+    after: int
 
 
 @dataclass(frozen=True)
 class SetOperation:
     span: Span
     operands: tuple[Select | Query | Opaque, ...]
+    operators: tuple[tuple[str, bool], ...] = ()  # between the operands: UNION, INTERSECT or EXCEPT, and whether ALL
 
 
 @dataclass(frozen=True)

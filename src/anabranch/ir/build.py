@@ -1,0 +1,380 @@
+"""Syntax to relations. The types of a SELECT block come from one analysis of Spark's, over typed empty relations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Protocol, cast
+
+from anabranch.errors import NotSupported, SqlError
+from anabranch.ir.analysis import Analysis, analysis_names
+from anabranch.ir.block import Block
+from anabranch.ir.expr import Column, Expr, Part, SortKey, of_column
+from anabranch.ir.order import Order, ordinal
+from anabranch.ir.read import Reader
+from anabranch.ir.rel import (
+    Distinct,
+    Emit,
+    Filter,
+    Generate,
+    Join,
+    JoinKind,
+    OneRow,
+    Project,
+    Rel,
+    Scan,
+    SetOp,
+    Source,
+    TableFunction,
+    TopN,
+    Values,
+    Windowed,
+)
+from anabranch.ir.scope import Exposed, Scope
+from anabranch.sql.lexer import Span
+from anabranch.sql.splice import Spliced
+from anabranch.sql.syntax import LateralView, Opaque, Query, Relation, Select, SetOperation, WindowSpec
+from anabranch.types import Field, SparkType
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the name of a relation stands for. `times` are its event times; `numbered` its columns with the numbers of
+    rows and the times of their arrival, where it has them."""
+
+    source: Source
+    fields: tuple[Field, ...]
+    times: tuple[str, ...] = ()
+    numbered: tuple[Field, ...] = ()
+
+
+class Context(Protocol):
+    """What building a plan needs to know of the home and of Spark."""
+
+    def find(self, relation: Relation) -> Found:
+        """What a name, a path or a function over files stands for; an error if nothing does."""
+
+    def analyze(self, text: Spliced, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
+        """The columns of a query over placeholders with these columns."""
+
+
+def build(text: str, query: Query, context: Context) -> Rel:
+    """A query as a plan."""
+    return Builder(text, context).query(query, None, {})
+
+
+#: Functions of ours over files; every other table function is Spark's.
+FILE_FUNCTIONS = ("csv", "tsv", "json", "parquet", "files")
+BOUNDS = ("window_start", "window_end", "window_time")
+Ctes = Mapping[str, Rel]
+
+
+class Builder:
+    """Builds the queries of one statement; columns of all of them have ids of their own."""
+
+    def __init__(self, text: str, context: Context) -> None:
+        self.text = text
+        self.context = context
+        self._ids = count(1)
+        self._with_id = "window_id" in text.lower()
+
+    # ---- queries
+
+    def query(self, query: Query, outer: Scope | None, ctes: Ctes) -> Rel:
+        known = dict(ctes)
+        for (name, inner), given in zip(query.ctes, query.cte_columns, strict=True):
+            known[name.lower()] = self._renamed(self.query(inner, outer, known), given, inner.span)
+        order = Order(query)
+        if isinstance(query.body, Select):
+            rel = self.select(query.body, order, outer, known)
+        else:
+            rel = self._sorted(self._body(query.body, outer, known), order, outer, known)
+        return rel if query.emission is None else Emit(rel, query.emission)
+
+    def _body(self, body: Select | SetOperation | Query | Opaque, outer: Scope | None, ctes: Ctes) -> Rel:
+        if isinstance(body, Select):
+            return self.select(body, Order(None), outer, ctes)
+        if isinstance(body, Query):
+            return self.query(body, outer, ctes)
+        if isinstance(body, Opaque):
+            return self._values(body, outer, ctes)
+        operands = [self._body(operand, outer, ctes) for operand in body.operands]
+        operators = list(body.operators)
+        for tight in (True, False):  # INTERSECT binds closer than the others
+            index = 0
+            while index < len(operators):
+                word, all_rows = operators[index]
+                if (word == "INTERSECT") == tight:
+                    operands[index : index + 2] = [
+                        self._set(word, all_rows, operands[index], operands[index + 1], body.span)
+                    ]
+                    del operators[index]
+                else:
+                    index += 1
+        return operands[0]
+
+    def _set(self, word: str, all_rows: bool, left: Rel, right: Rel, span: Span) -> Rel:
+        if len(left.columns) != len(right.columns):
+            raise self._error(span, f"{word} of {len(left.columns)} and {len(right.columns)} columns")
+        types = [column.type for column in left.columns]
+        if types != [column.type for column in right.columns]:
+            writer = Analysis({}, ())
+            sides = ("@left", left), ("@right", right)
+            text = f" {word} ".join(f"SELECT * FROM `{name}`" for name, _ in sides)
+            writer.put(text, span)
+            schemas = {name: [Field(f"c{i}", c.type) for i, c in enumerate(rel.columns)] for name, rel in sides}
+            types = [field.type for field in self.context.analyze(writer.written, schemas)]
+        given = tuple(self.new(c.name, type) for c, type in zip(left.columns, types, strict=True))
+        kind = {"UNION": "union", "INTERSECT": "intersect", "EXCEPT": "except"}[word]
+        return SetOp(kind, all_rows, left, right, given)  # type: ignore[arg-type]
+
+    def _values(self, body: Opaque, outer: Scope | None, ctes: Ctes) -> Rel:
+        reader = self.reader(Scope(outer=outer), ctes)
+        rows = tuple(reader.expr(row.tokens) for row in body.rows)
+        writer = Analysis({}, ())
+        writer.put("VALUES ")
+        writer.exprs(rows)
+        fields = self.context.analyze(writer.written, {})
+        return Values(rows, tuple(self.new(f"col{index + 1}", field.type) for index, field in enumerate(fields)))
+
+    def _sorted(self, rel: Rel, order: Order, outer: Scope | None, ctes: Ctes) -> Rel:
+        """ORDER BY and LIMIT behind a set operation: only its own columns can be named."""
+        if not order.keys and not order.limit and not order.offset:
+            return rel
+        scope = Scope((Exposed(None, rel.columns),), rel.columns, outer=outer)
+        reader = self.reader(scope, ctes)
+        keys = tuple(self._by_position(key, rel.columns) for key in reader.sort_keys(order.keys))
+        return TopN(rel, keys, *order.bounds(reader))
+
+    @staticmethod
+    def _by_position(key: SortKey, columns: Sequence[Column]) -> SortKey:
+        at = ordinal(key.expr, len(columns))
+        return key if at is None else replace(key, expr=of_column(columns[at]))
+
+    # ---- one SELECT block
+
+    def select(self, select: Select, order: Order, outer: Scope | None, ctes: Ctes) -> Rel:
+        return Block(self, select, order, outer, ctes).rel()
+
+    def reader(self, scope: Scope, ctes: Ctes, select: Select | None = None) -> Reader:
+        queries = {query.span.start: query for query in select.subqueries} if select is not None else {}
+        windows = {name.lower(): tokens for name, tokens in select.windows} if select is not None else {}
+        return Reader(self.text, scope, lambda query: self.query(query, scope, ctes), queries, windows)
+
+    # ---- FROM
+
+    def source(self, select: Select, outer: Scope | None, ctes: Ctes) -> tuple[Rel, Scope]:
+        """The relations of FROM, joined, and what can be named of them."""
+        if not select.relations:
+            return OneRow(), Scope(outer=outer)
+        rel: Rel | None = None
+        scope = Scope(outer=outer)
+        for index, relation in enumerate(select.relations):
+            around = scope if relation.lateral or relation.function is not None else outer
+            right, exposed = self._relation(relation, around if rel is not None else outer, ctes)
+            if rel is None:
+                rel, scope = right, Scope((exposed,), exposed.columns, outer=outer)
+            else:
+                rel, scope = self._join(rel, scope, right, exposed, relation, ctes, select)
+            for view in select.views:
+                if view.after == index + 1:
+                    rel, scope = self._lateral_view(rel, scope, view, ctes)
+        assert rel is not None
+        return rel, scope
+
+    def _relation(self, relation: Relation, outer: Scope | None, ctes: Ctes) -> tuple[Rel, Exposed]:
+        if relation.reshaped:
+            raise self._not_yet(relation.span, "TABLESAMPLE, PIVOT and UNPIVOT")
+        rel = self._named(relation, outer, ctes)
+        if relation.window is not None:
+            rel = self._windowed(rel, relation.window)
+        rel = self._renamed(rel, relation.alias_columns, relation.span)
+        return rel, Exposed(relation.exposed, rel.columns)
+
+    def _named(self, relation: Relation, outer: Scope | None, ctes: Ctes) -> Rel:
+        if relation.subquery is not None:
+            return self.query(relation.subquery, outer, ctes)
+        if relation.kind == "opaque":
+            raise self._not_yet(relation.span, "VALUES in FROM without brackets")
+        name = relation.name.last.lower() if relation.name is not None and len(relation.name.parts) == 1 else None
+        if name is not None and name in ctes:
+            return self._copy(ctes[name])
+        if relation.function is not None and relation.function not in FILE_FUNCTIONS:
+            return self._table_function(relation, outer, ctes)
+        found = self.context.find(relation)
+        numbered = relation.window is not None and _needs_numbers(relation.window)
+        fields = found.numbered if numbered and found.numbered else found.fields
+        return Scan(found.source, tuple(self.new(field.name, field.type) for field in fields), found.times)
+
+    def _table_function(self, relation: Relation, outer: Scope | None, ctes: Ctes) -> Rel:
+        reader = self.reader(Scope(outer=outer), ctes)
+        spans = [argument.span for argument in relation.arguments]
+        pieces: list[tuple[Part, Span | None]] = [(relation.function or "", relation.span), ("(", relation.span)]
+        for index, argument in enumerate(relation.arguments):
+            made = reader.expr(argument.tokens)
+            pieces += [(",", spans[index])] if index else []
+            pieces += [(argument.name, spans[index]), ("=>", spans[index])] if argument.name is not None else []
+            pieces += list(zip(made.parts, made.spans, strict=True))
+        pieces.append((")", relation.span))
+        call = Expr(tuple(part for part, _ in pieces), spans=tuple(span for _, span in pieces))
+        writer = Analysis({}, ())
+        writer.put("SELECT * FROM ")
+        writer.expr(call)
+        fields = self.context.analyze(writer.written, {})
+        return TableFunction(call, tuple(self.new(field.name, field.type) for field in fields))
+
+    def _windowed(self, rel: Rel, window: WindowSpec) -> Rel:
+        names = [*BOUNDS, *(["window_id"] if self._with_id else [])]
+        hidden = {*names, *(("_row_num", "_arrival_ts") if _needs_numbers(window) else ())}
+        kept = tuple(column for column in rel.columns if column.name.lower() not in hidden)
+        along = None
+        if window.attribute == "column":
+            along = self._along(rel, window)
+        bounds = tuple(
+            self.new(name, "bigint" if window.rows or name == "window_id" else "timestamp") for name in names
+        )
+        apart = tuple(self._column(rel, name.last, name.span) for name in window.partition)
+        return Windowed(rel, window, along, apart, bounds, kept)
+
+    def _along(self, rel: Rel, window: WindowSpec) -> Column:
+        if window.time_column is not None:
+            return self._column(rel, window.time_column, window.time_span)
+        times = event_times(rel)
+        if len(times) != 1:
+            names = " or ".join(column.name for column in times)
+            what = f"{names} can be the time" if times else "nothing tells which column the time is in"
+            raise self._error(window.time_span, what, "name the column: DESCRIPTOR(ts)")
+        return times[0]
+
+    def _column(self, rel: Rel, name: str, span: Span) -> Column:
+        found = [column for column in rel.columns if column.name.lower() == name.lower()]
+        if len(found) != 1:
+            raise Scope((Exposed(None, rel.columns),)).unknown(self.text, (name,), span)
+        return found[0]
+
+    # ---- joins
+
+    def _join(
+        self, left: Rel, scope: Scope, right: Rel, exposed: Exposed, relation: Relation, ctes: Ctes, select: Select
+    ) -> tuple[Rel, Scope]:
+        kind = _join_kind(relation.join)
+        both = Scope((*scope.relations, exposed), (*scope.star, *exposed.columns), scope.merged, scope.outer)
+        words = relation.join.split()
+        using: list[str] | None = None
+        if "NATURAL" in words:
+            own = {column.name.lower() for column in exposed.columns}
+            using = [column.name for column in scope.star if column.name.lower() in own]
+        elif relation.condition_tokens and relation.condition_tokens[0].upper == "USING":
+            using = [token.name for token in relation.condition_tokens[1:] if token.is_name]
+        if using is not None:
+            return self._using(left, scope, right, exposed, kind, using, relation)
+        on = None
+        if relation.condition_tokens:
+            on = self.reader(both, ctes, select).expr(relation.condition_tokens[1:])
+        if kind == "cross" and on is not None:
+            kind = "inner"
+        lateral = bool(right.free & set(left.columns))
+        rel = Join(left, right, "cross" if on is None and kind == "inner" else kind, on, lateral)
+        return rel, replace(both, relations=scope.relations, star=scope.star) if kind in ("semi", "anti") else both
+
+    def _using(
+        self, left: Rel, scope: Scope, right: Rel, exposed: Exposed, kind: JoinKind, names: list[str], at: Relation
+    ) -> tuple[Rel, Scope]:
+        pairs: list[tuple[Column, Column]] = []
+        parts: list[Part] = []
+        for name in names:
+            one = scope.find(self.text, [name], at.span)
+            other = exposed.named(name)
+            if one is None or len(other) != 1:
+                raise Scope((*scope.relations, exposed)).unknown(self.text, (name,), at.condition or at.span)
+            pairs.append((one[0], other[0]))
+            parts += ["AND"] if parts else []
+            parts += [one[0], "=", other[0]]
+        on = Expr(tuple(parts), "boolean") if parts else None
+        rel: Rel = Join(left, right, "cross" if on is None and kind == "inner" else kind, on)
+        if kind in ("semi", "anti"):
+            return rel, scope
+        merged = [other if kind == "right" else one for one, other in pairs]
+        if kind == "full" and pairs:
+            types = self._types([Expr(("coalesce", "(", a, ",", b, ")")) for a, b in pairs], rel)
+            merged = [self.new(one.name, type) for (one, _), type in zip(pairs, types, strict=True)]
+            items = [(column, of_column(column)) for column in rel.columns]
+            for column, (a, b) in zip(merged, pairs, strict=True):
+                items.append((column, Expr(("coalesce", "(", a, ",", b, ")"), column.type)))
+            rel = Project(rel, tuple(items))
+        used = {column for pair in pairs for column in pair}
+        star = (*merged, *(c for c in (*scope.star, *exposed.columns) if c not in used))
+        known = {**scope.merged, **{name.lower(): column for name, column in zip(names, merged, strict=True)}}
+        return rel, Scope((*scope.relations, exposed), star, known, scope.outer)
+
+    def _lateral_view(self, rel: Rel, scope: Scope, view: LateralView, ctes: Ctes) -> tuple[Rel, Scope]:
+        call = self.reader(scope, ctes).expr(view.call.tokens)
+        fields = self.fields_of([call], rel)
+        names = view.columns or tuple(field.name for field in fields)
+        made = tuple(self.new(name, field.type) for name, field in zip(names, fields, strict=True))
+        exposed = Exposed(view.alias, made)
+        rel = Generate(rel, call, view.outer, made)
+        return rel, Scope((*scope.relations, exposed), (*scope.star, *made), scope.merged, scope.outer)
+
+    # ---- small things
+
+    def new(self, name: str, type: SparkType) -> Column:
+        return Column(next(self._ids), name, type)
+
+    def _copy(self, rel: Rel) -> Rel:
+        """The same relation under columns of its own: it may be read more than once."""
+        return Project(rel, tuple((self.new(c.name, c.type), of_column(c)) for c in rel.columns))
+
+    def _renamed(self, rel: Rel, names: Sequence[str], span: Span) -> Rel:
+        """A relation with the names that an alias gives to its columns: t(a, b)."""
+        if not names:
+            return rel
+        if len(names) != len(rel.columns):
+            raise self._error(span, f"{len(names)} names for {len(rel.columns)} columns")
+        pairs = zip(names, rel.columns, strict=True)
+        return Project(rel, tuple((self.new(name, c.type), of_column(c)) for name, c in pairs))
+
+    def _types(self, exprs: Sequence[Expr], rel: Rel) -> list[SparkType]:
+        return [field.type for field in self.fields_of(exprs, rel)]
+
+    def fields_of(self, exprs: Sequence[Expr], rel: Rel) -> list[Field]:
+        """What Spark makes of expressions over a relation; a generator can give several columns."""
+        relation = Exposed(None, rel.columns)
+        writer = Analysis(analysis_names([relation]), [relation])
+        writer.put("SELECT ")
+        writer.exprs(exprs)
+        writer.sources()
+        return self.context.analyze(writer.written, writer.schemas)
+
+    def _error(self, span: Span, message: str, hint: str | None = None) -> SqlError:
+        return SqlError(message, text=self.text, start=span.start, end=span.end, hint=hint)
+
+    def _not_yet(self, span: Span, what: str) -> NotSupported:
+        return NotSupported(f"{what} has no typed plan yet", text=self.text, start=span.start, end=span.end)
+
+
+def event_times(rel: Rel) -> tuple[Column, ...]:
+    """The columns of a relation that are event times of what it reads, row by row."""
+    if isinstance(rel, Scan):
+        return tuple(column for column in rel.columns if column.name in rel.times)
+    if isinstance(rel, Windowed):
+        return rel.bounds[2:3]
+    if isinstance(rel, Filter | Distinct | TopN | Emit | Generate):
+        return event_times(rel.inputs[0])
+    if isinstance(rel, Project):
+        below = event_times(rel.input)
+        return tuple(column for column, expr in rel.items if expr.column in below)
+    return ()
+
+
+def _needs_numbers(window: WindowSpec) -> bool:
+    ordered = (window.kind == "slide_by_row" and window.every > 1) or (window.own is not None and window.own.numbered)
+    return window.attribute != "column" or window.kind == "chunks" or ordered
+
+
+def _join_kind(words: str) -> JoinKind:
+    for word in ("SEMI", "ANTI", "LEFT", "RIGHT", "FULL", "CROSS"):
+        if word in words.split():
+            return cast(JoinKind, word.lower())
+    return "cross" if words == "," else "inner"

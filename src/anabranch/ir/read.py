@@ -1,0 +1,252 @@
+"""Tokens to expressions: where the columns, the calls of aggregates and window functions, and the subqueries are.
+
+With `build`, the only reader of tokens behind the parser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from anabranch.errors import NotSupported, SqlError
+from anabranch.ir.expr import Call, Expr, Over, Part, SortKey, Subquery
+from anabranch.ir.rel import Rel
+from anabranch.ir.scope import Aliases, Scope
+from anabranch.sql.calls import AGGREGATES, Chain, closing, split_commas
+from anabranch.sql.columns import names_in, of_the_language
+from anabranch.sql.lexer import WORD, Span, Token
+from anabranch.sql.syntax import Query
+
+_Piece = tuple[Part, Span | None]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the expressions of one SELECT block.
+
+    With `first`, names that the SELECT list gives go before columns, as in ORDER BY; else behind them.
+    """
+
+    text: str
+    scope: Scope
+    subquery: Callable[[Query], Rel]
+    queries: Mapping[int, Query] = field(default_factory=dict)  # by where they start
+    windows: Mapping[str, tuple[Token, ...]] = field(default_factory=dict)  # of the clause WINDOW, by name
+    aliases: Aliases = field(default_factory=dict)
+    first: bool = False
+
+    def expr(self, tokens: Sequence[Token]) -> Expr:
+        """One expression."""
+        pieces = self._pieces(tokens)
+        return Expr(tuple(part for part, _ in pieces), spans=tuple(span for _, span in pieces))
+
+    def exprs(self, tokens: Sequence[Token]) -> tuple[Expr, ...]:
+        """Expressions with commas between them."""
+        return tuple(self.expr(each) for each in split_commas(tokens))
+
+    def sort_keys(self, tokens: Sequence[Token]) -> tuple[SortKey, ...]:
+        """The entries of ORDER BY."""
+        keys: list[SortKey] = []
+        for each in split_commas(tokens):
+            end = len(each)
+            if [token.upper for token in each[-2:-1]] == ["NULLS"]:
+                end -= 2
+            if each[end - 1].upper in ("ASC", "DESC") and end > 1:
+                end -= 1
+            keys.append(SortKey(self.expr(each[:end]), " ".join(token.upper for token in each[end:])))
+        return tuple(keys)
+
+    # ---- token by token
+
+    def _pieces(self, tokens: Sequence[Token]) -> list[_Piece]:
+        named = {chain.span.start: chain for chain in names_in(tokens)}
+        pieces: list[_Piece] = []
+        index = 0
+        while index < len(tokens):
+            token = tokens[index]
+            query = self._query_at(tokens, index)
+            if query is not None:
+                end = closing(tokens, index)
+                span = Span(token.start, tokens[end].end)
+                pieces.append((Subquery(_kind(tokens, index), self.subquery(query), span), span))
+                index = end + 1
+            elif (call := self._call_at(tokens, index)) is not None:
+                made, index = call
+                pieces.append((made, made.origin))
+            elif token.start in named:
+                chain = named[token.start]
+                index += 2 * len(chain.parts) - 1
+                if [each.text for each in tokens[index : index + 2]] == [".", "*"]:
+                    pieces += self._star(chain.parts[0], chain.span)
+                    index += 2
+                else:
+                    pieces += self._name(chain, token)
+            elif token.text == "*" and _stands_alone(tokens, index):
+                pieces += self._star(None, token.span)
+                index += 1
+            else:
+                pieces.append((token.text, token.span))
+                index += 1
+        return pieces
+
+    def _query_at(self, tokens: Sequence[Token], index: int) -> Query | None:
+        if tokens[index].text != "(" or index + 1 == len(tokens) or tokens[index + 1].upper not in ("SELECT", "WITH"):
+            return None
+        found = self.queries.get(tokens[index + 1].start)
+        if found is None:
+            span = Span(tokens[index].start, tokens[closing(tokens, index)].end)
+            raise NotSupported("a query cannot stand here", text=self.text, start=span.start, end=span.end)
+        return found
+
+    def _name(self, chain: Chain, token: Token) -> list[_Piece]:
+        alias = self.aliases.get(chain.parts[0].lower()) if len(chain.parts) == 1 else None
+        if alias is not None and self.first:
+            return self._alias(alias, chain.span)
+        found = self.scope.find(self.text, chain.parts, chain.span)
+        if found is not None:
+            column, taken = found
+            pieces: list[_Piece] = [(column, chain.span)]
+            for part in chain.parts[taken:]:  # fields of a struct
+                pieces += [(".", chain.span), ("`" + part.replace("`", "``") + "`", chain.span)]
+            return pieces
+        if alias is not None:
+            return self._alias(alias, chain.span)
+        if len(chain.parts) == 1 and of_the_language(token):
+            return [(token.text, token.span)]
+        raise self.scope.unknown(self.text, chain.parts, chain.span, list(self.aliases))
+
+    @staticmethod
+    def _alias(expr: Expr, span: Span) -> list[_Piece]:
+        if len(expr.parts) == 1:
+            return [(expr.parts[0], span)]
+        return [("(", span), *((part, span) for part in expr.parts), (")", span)]
+
+    def _star(self, qualifier: str | None, span: Span) -> list[_Piece]:
+        columns = self.scope.starred(qualifier)
+        if columns is None:
+            raise self.scope.unknown(self.text, (qualifier or "*", "*"), span)
+        pieces: list[_Piece] = []
+        for column in columns:
+            pieces += [(",", span), (column, span)]
+        return pieces[1:]
+
+    # ---- calls
+
+    def _call_at(self, tokens: Sequence[Token], index: int) -> tuple[Call, int] | None:
+        """The call of an aggregate or a window function that starts here, and the index behind it."""
+        token = tokens[index]
+        if token.kind != WORD or index + 1 == len(tokens) or tokens[index + 1].text != "(":
+            return None
+        if index and tokens[index - 1].text == ".":
+            return None
+        end = closing(tokens, index + 1)
+        after = _Behind(tokens, end)
+        if after.over is None and token.text.lower() not in AGGREGATES:
+            return None
+        inside = list(tokens[index + 2 : end])
+        distinct = bool(inside) and inside[0].upper == "DISTINCT"
+        inside = inside[1:] if distinct or (inside and inside[0].upper == "ALL" and len(inside) > 1) else inside
+        star = [each.text for each in inside] == ["*"]
+        # What is aggregated are rows: the names that the SELECT list gives to what is made of them come second.
+        rows = self if after.over is not None else replace(self, first=False)
+        made = Call(
+            token.text.lower(),
+            () if star else rows.exprs(inside),
+            distinct,
+            rows.sort_keys(after.order[2:]),
+            rows.expr(after.filter) if after.filter else None,
+            after.nulls,
+            None if after.over is None else self._over(after.over),
+            star=star,
+            origin=Span(token.start, tokens[after.end].end),
+        )
+        return made, after.end + 1
+
+    def _over(self, tokens: Sequence[Token]) -> Over:
+        """What stands behind OVER: the name of a window, or one in brackets, which may begin with such a name."""
+        if len(tokens) == 1:
+            return self._over(self._named_window(tokens[0]))
+        base = Over()
+        if tokens and tokens[0].is_name and tokens[0].upper not in _OVER_WORDS:
+            base, tokens = self._over(self._named_window(tokens[0])), tokens[1:]
+        clauses = _clauses(tokens)
+        partition, order, frame = clauses.get("PARTITION"), clauses.get("ORDER"), clauses.get("FRAME")
+        return Over(
+            self.exprs(partition) if partition is not None else base.partition,
+            self.sort_keys(order) if order is not None else base.order,
+            " ".join(token.text for token in frame) if frame is not None else base.frame,
+        )
+
+    def _named_window(self, token: Token) -> tuple[Token, ...]:
+        found = self.windows.get(token.name.lower())
+        if found is None:
+            raise SqlError(f"there is no window {token.name}", text=self.text, start=token.start, end=token.end)
+        return found
+
+
+class _Behind:
+    """What belongs to a call behind its brackets."""
+
+    def __init__(self, tokens: Sequence[Token], end: int) -> None:
+        self.order: tuple[Token, ...] = ()  # of WITHIN GROUP, with the words ORDER BY
+        self.filter: tuple[Token, ...] = ()
+        self.nulls: Literal["", "IGNORE", "RESPECT"] = ""
+        self.over: tuple[Token, ...] | None = None
+
+        def at(*words: str) -> bool:
+            return [token.upper for token in tokens[end + 1 : end + 1 + len(words)]] == list(words)
+
+        if at("WITHIN", "GROUP", "("):
+            start, end = end + 4, closing(tokens, end + 3)
+            self.order = tuple(tokens[start:end])
+        if at("FILTER", "("):
+            start, end = end + 4, closing(tokens, end + 2)
+            self.filter = tuple(tokens[start:end])
+        if at("IGNORE", "NULLS") or at("RESPECT", "NULLS"):
+            self.nulls = "IGNORE" if tokens[end + 1].upper == "IGNORE" else "RESPECT"
+            end += 2
+        if at("OVER", "("):
+            start, end = end + 3, closing(tokens, end + 2)
+            self.over = tuple(tokens[start:end])
+        elif at("OVER") and end + 2 < len(tokens):
+            end += 2
+            self.over = (tokens[end],)
+        self.end = end
+
+
+_OVER_WORDS = frozenset({"PARTITION", "ORDER", "ROWS", "RANGE", "DISTRIBUTE", "CLUSTER", "SORT"})
+_STARTS = {"PARTITION": "PARTITION", "DISTRIBUTE": "PARTITION", "ORDER": "ORDER", "SORT": "ORDER"}
+
+
+def _clauses(tokens: Sequence[Token]) -> dict[str, list[Token]]:
+    """PARTITION BY ..., ORDER BY ... and the frame of a window."""
+    found: dict[str, list[Token]] = {}
+    current: list[Token] = []
+    depth = index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
+        following = tokens[index + 1].upper if index + 1 < len(tokens) else ""
+        if depth == 0 and token.upper in _STARTS and following == "BY":
+            current = found.setdefault(_STARTS[token.upper], [])
+            index += 2
+            continue
+        if depth == 0 and token.upper in ("ROWS", "RANGE") and token.kind == WORD:
+            found["FRAME"] = list(tokens[index:])
+            break
+        current.append(token)
+        index += 1
+    return found
+
+
+def _kind(tokens: Sequence[Token], index: int) -> Literal["exists", "in", "scalar"]:
+    before = tokens[index - 1].upper if index else ""
+    return "exists" if before == "EXISTS" else "in" if before == "IN" else "scalar"
+
+
+def _stands_alone(tokens: Sequence[Token], index: int) -> bool:
+    """Whether a star is an argument by itself, and no multiplication."""
+    before = tokens[index - 1].text if index else "("
+    after = tokens[index + 1].text if index + 1 < len(tokens) else ")"
+    return before in ("(", ",") and after in (")", ",")

@@ -1,0 +1,356 @@
+"""Relations: typed nodes of a plan. A node is a value: it never changes, and plans share the parts they have in common.
+
+Each node knows its columns. What does not fit together is refused when a node is made, never found out later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+from anabranch.ir.expr import Call, Column, Expr, SortKey
+from anabranch.sql.syntax import Emission, WindowSpec
+from anabranch.types import Field, Schema
+
+Computed: TypeAlias = tuple[Column, Expr]
+JoinKind = Literal["inner", "cross", "left", "right", "full", "semi", "anti"]
+
+
+class MalformedPlan(Exception):
+    """Nodes that do not fit together: a bug of whoever made them, never the user's fault."""
+
+
+@dataclass(frozen=True)
+class Rel:
+    """A relation."""
+
+    @property
+    def inputs(self) -> tuple[Rel, ...]:
+        return tuple(value for each in fields(self) if isinstance(value := getattr(self, each.name), Rel))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        raise NotImplementedError
+
+    def exprs(self) -> Iterator[Expr]:
+        """The expressions of this node, not of those below it."""
+        return iter(())
+
+    def __post_init__(self) -> None:
+        ids = [column.id for column in self.columns]
+        if len(set(ids)) < len(ids):
+            raise MalformedPlan(f"{type(self).__name__} has a column twice: {', '.join(map(str, self.columns))}")
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(Field(column.name, column.type) for column in self.columns)
+
+    @cached_property
+    def free(self) -> frozenset[Column]:
+        """The columns that it reads and that nothing below it gives: those of a query around it."""
+        given = {column for each in self.inputs for column in each.columns}
+        read = {column for expr in self.exprs() for column in expr.columns()}
+        below = {column for each in self.inputs for column in each.free}
+        return frozenset((read - given) | self._uncovered(below))
+
+    def _uncovered(self, below: set[Column]) -> set[Column]:
+        """What the inputs read of relations around them and this node does not bring together."""
+        return below
+
+    def walk(self) -> Iterator[Rel]:
+        """This node and all below it, those of subqueries in expressions too; parents first."""
+        yield self
+        for expr in self.exprs():
+            for inner in expr.subqueries():
+                yield from inner.rel.walk()
+        for each in self.inputs:
+            yield from each.walk()
+
+    def map_exprs(self, by: Mapping[Column, Column | Expr]) -> Rel:
+        """The same node with columns of its expressions substituted."""
+        changes: dict[str, Any] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            made = _substituted(value, by)
+            if made is not value:
+                changes[each.name] = made
+        return replace(self, **changes) if changes else self
+
+    def substitute(self, by: Mapping[Column, Column | Expr]) -> Rel:
+        """The same plan over other free columns."""
+        if not self.free & by.keys():
+            return self
+        inner = {
+            each.name: value.substitute(by)
+            for each in fields(self)
+            if isinstance(value := getattr(self, each.name), Rel)
+        }
+        return replace(self, **inner).map_exprs(by) if inner else self.map_exprs(by)
+
+
+def _substituted(value: Any, by: Mapping[Column, Column | Expr]) -> Any:
+    if isinstance(value, Expr):
+        return value.substitute(by) if value.columns() & by.keys() else value
+    if isinstance(value, Call):
+        return value.map(lambda inner: inner.substitute(by))
+    if isinstance(value, SortKey):
+        return replace(value, expr=value.expr.substitute(by))
+    if isinstance(value, tuple):
+        made = tuple(_substituted(each, by) for each in value)
+        return made if any(a is not b for a, b in zip(made, value, strict=True)) else value
+    return value
+
+
+# ---------------------------------------------------------------------------------------------------- leaves
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a scan reads: a stream, table or view of the home, files, a table of the system."""
+
+    kind: Literal["stream", "table", "view", "file", "system"]
+    target: str  # its id, path or name
+    name: str  # as users know it
+    version: int | None = None
+    provisional: bool = False
+    key: str = ""  # tells two files with other options apart
+
+
+@dataclass(frozen=True)
+class Scan(Rel):
+    source: Source
+    given: tuple[Column, ...]
+    times: tuple[str, ...] = ()  # the names of its event times
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.given
+
+
+@dataclass(frozen=True)
+class Values(Rel):
+    """VALUES, each row an expression: `(1, 'a')` or `1`."""
+
+    rows: tuple[Expr, ...]
+    given: tuple[Column, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.given
+
+    def exprs(self) -> Iterator[Expr]:
+        return iter(self.rows)
+
+
+@dataclass(frozen=True)
+class OneRow(Rel):
+    """What SELECT without FROM reads: one row without columns."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class TableFunction(Rel):
+    """A table function of Spark's: `range(10)`, `explode(b.items)`."""
+
+    call: Expr
+    given: tuple[Column, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.given
+
+    def exprs(self) -> Iterator[Expr]:
+        yield self.call
+
+
+# -------------------------------------------------------------------------------------------------- one input
+
+
+@dataclass(frozen=True)
+class Filter(Rel):
+    input: Rel
+    condition: Expr
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+    def exprs(self) -> Iterator[Expr]:
+        yield self.condition
+
+
+@dataclass(frozen=True)
+class Project(Rel):
+    input: Rel
+    items: tuple[Computed, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(column for column, _ in self.items)
+
+    def exprs(self) -> Iterator[Expr]:
+        return (expr for _, expr in self.items)
+
+
+@dataclass(frozen=True)
+class Windowed(Rel):
+    """A row for each window that a row is in. Windows lie along `along`; `apart` keeps those of keys apart."""
+
+    input: Rel
+    window: WindowSpec
+    along: Column | None
+    apart: tuple[Column, ...]
+    bounds: tuple[Column, ...]  # window_start, window_end, window_time and, where it is asked for, window_id
+    kept: tuple[Column, ...]  # of the input: what the bounds do not cover
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (*self.kept, *self.bounds)
+
+
+@dataclass(frozen=True)
+class Generate(Rel):
+    """LATERAL VIEW: each row with the rows that a generator makes of it."""
+
+    input: Rel
+    call: Expr
+    outer: bool
+    made: tuple[Column, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (*self.input.columns, *self.made)
+
+    def exprs(self) -> Iterator[Expr]:
+        yield self.call
+
+
+@dataclass(frozen=True)
+class Aggregate(Rel):
+    """Groups by `keys`, with `calls` computed of each. `sets` are the grouping sets, as positions of keys; empty: all
+    keys at once. `filled` groups, of windows without rows, count no row."""
+
+    input: Rel
+    keys: tuple[Computed, ...]
+    calls: tuple[tuple[Column, Call], ...]
+    sets: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (*(column for column, _ in self.keys), *(column for column, _ in self.calls))
+
+    def exprs(self) -> Iterator[Expr]:
+        yield from (expr for _, expr in self.keys)
+        for _, call in self.calls:
+            yield from call.exprs()
+
+
+@dataclass(frozen=True)
+class OverRows(Rel):
+    """Each row with the values of window functions."""
+
+    input: Rel
+    calls: tuple[tuple[Column, Call], ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (*self.input.columns, *(column for column, _ in self.calls))
+
+    def exprs(self) -> Iterator[Expr]:
+        for _, call in self.calls:
+            yield from call.exprs()
+
+
+@dataclass(frozen=True)
+class Distinct(Rel):
+    input: Rel
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+
+@dataclass(frozen=True)
+class TopN(Rel):
+    """Rows in an order, and so many of them; either may be left out."""
+
+    input: Rel
+    order: tuple[SortKey, ...]
+    limit: Expr | None = None
+    offset: Expr | None = None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+    def exprs(self) -> Iterator[Expr]:
+        yield from (key.expr for key in self.order)
+        yield from (each for each in (self.limit, self.offset) if each is not None)
+
+
+@dataclass(frozen=True)
+class Emit(Rel):
+    """When the answer comes out."""
+
+    input: Rel
+    emission: Emission
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+
+# ------------------------------------------------------------------------------------------------- two and more
+
+
+@dataclass(frozen=True)
+class Join(Rel):
+    """`lateral`: the right side reads columns of the left one."""
+
+    left: Rel
+    right: Rel
+    kind: JoinKind
+    on: Expr | None = None
+    lateral: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.left.columns if self.kind in ("semi", "anti") else (*self.left.columns, *self.right.columns)
+
+    def exprs(self) -> Iterator[Expr]:
+        if self.on is not None:
+            yield self.on
+
+    def _uncovered(self, below: set[Column]) -> set[Column]:
+        return below - set(self.left.columns) if self.lateral else below
+
+
+@dataclass(frozen=True)
+class SetOp(Rel):
+    kind: Literal["union", "intersect", "except"]
+    all: bool
+    left: Rel
+    right: Rel
+    given: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.left.columns) == len(self.right.columns) == len(self.given):
+            raise MalformedPlan(f"{self.kind} of {len(self.left.columns)} and {len(self.right.columns)} columns")
+        super().__post_init__()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.given
+
+
+def with_inputs(rel: Rel, inputs: tuple[Rel, ...]) -> Rel:
+    """The same node over other inputs."""
+    names = [each.name for each in fields(rel) if isinstance(getattr(rel, each.name), Rel)]
+    if all(getattr(rel, name) is made for name, made in zip(names, inputs, strict=True)):
+        return rel
+    return replace(rel, **dict(zip(names, inputs, strict=True)))

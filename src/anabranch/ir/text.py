@@ -1,0 +1,119 @@
+"""Expressions as text that knows where its characters came from, so that an error can point into the user's SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from anabranch.ir.expr import Call, Column, Expr, Part, SortKey, Subquery
+from anabranch.sql.lexer import Span
+from anabranch.sql.splice import Spliced
+
+_TIGHT_BEFORE, _TIGHT_AFTER = frozenset(")],."), frozenset("([.")
+Names = Callable[[Column], str]
+
+
+class Writer:
+    """Writes text piece by piece. A subclass says how columns and subqueries are written."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._origins: list[tuple[int, int, int, int]] = []
+        self._length = 0
+        self._last = ""
+
+    def column(self, column: Column) -> str:
+        raise NotImplementedError
+
+    def subquery(self, subquery: Subquery) -> None:
+        raise NotImplementedError
+
+    @property
+    def written(self) -> Spliced:
+        return Spliced("".join(self._pieces), tuple(self._origins))
+
+    def put(self, text: str, origin: Span | None = None) -> None:
+        """Text as it is."""
+        if not text:
+            return
+        if origin is not None:
+            self._origins.append((self._length, self._length + len(text), origin.start, origin.end))
+        self._pieces.append(text)
+        self._length += len(text)
+        self._last = text[-1]
+
+    def token(self, text: str, origin: Span | None = None) -> None:
+        """A token, with a blank before it where a reader expects one."""
+        tight = text[0] in _TIGHT_BEFORE or self._last in _TIGHT_AFTER or not self._last or self._last == " "
+        if not tight and not (text[0] in "([" and (self._last.isalnum() or self._last == "_")):
+            self.put(" ")
+        self.put(text, origin)
+
+    def expr(self, expr: Expr) -> None:
+        spans: Sequence[Span | None] = expr.spans or (None,) * len(expr.parts)
+        for part, span in zip(expr.parts, spans, strict=True):
+            self._part(part, span)
+
+    def _part(self, part: Part, span: Span | None) -> None:
+        if isinstance(part, Column):
+            self.token(self.column(part), span)
+        elif isinstance(part, Call):
+            self.call(part)
+        elif isinstance(part, Subquery):
+            self.token("(", span)
+            self.subquery(part)
+            self.put(")", span)
+        else:
+            self.token(part, span)
+
+    def exprs(self, exprs: Sequence[Expr]) -> None:
+        for index, each in enumerate(exprs):
+            self.put(", " if index else "")
+            self.expr(each)
+
+    def sort_keys(self, keys: Sequence[SortKey]) -> None:
+        for index, key in enumerate(keys):
+            self.put(", " if index else "")
+            self.expr(key.expr)
+            self.put(f" {key.order}" if key.order else "")
+
+    def call(self, call: Call) -> None:
+        self.token(call.name, call.origin)
+        self.put("(DISTINCT " if call.distinct else "(")
+        if call.star:
+            self.put("*", call.origin)
+        self.exprs(call.args)
+        self.put(")", call.origin)
+        if call.order:
+            self.put(" WITHIN GROUP (ORDER BY ")
+            self.sort_keys(call.order)
+            self.put(")")
+        if call.filter is not None:
+            self.put(" FILTER (WHERE ")
+            self.expr(call.filter)
+            self.put(")")
+        self.put(f" {call.nulls} NULLS" if call.nulls else "")
+        if call.over is not None:
+            self.put(" OVER (")
+            self.put("PARTITION BY " if call.over.partition else "")
+            self.exprs(call.over.partition)
+            if call.over.order:
+                self.put(" ORDER BY " if call.over.partition else "ORDER BY ")
+                self.sort_keys(call.over.order)
+            self.put(f" {call.over.frame}" if call.over.frame else "")
+            self.put(")", call.origin)
+
+
+class Shown(Writer):
+    """Expressions for people: columns by their names, subqueries by their place."""
+
+    def __init__(self, column: Names = str) -> None:
+        super().__init__()
+        self._column = column
+        self.subqueries: list[Subquery] = []
+
+    def column(self, column: Column) -> str:
+        return self._column(column)
+
+    def subquery(self, subquery: Subquery) -> None:
+        self.subqueries.append(subquery)
+        self.put(f"{subquery.kind} {len(self.subqueries)}")

@@ -1,0 +1,57 @@
+"""What building a plan asks of a home: what names stand for, and what Spark makes of expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch.ir.build import Found
+from anabranch.ir.rel import Scan, Source
+from anabranch.plan.bind import Binder, Reference
+from anabranch.plan.catalog import NUMBERED, Catalog, Stream, Table, View
+from anabranch.sql.lexer import quote_name
+from anabranch.sql.splice import Spliced
+from anabranch.sql.syntax import Query, Relation
+from anabranch.types import Field
+
+Analyze = Callable[[Spliced, Mapping[str, Sequence[Field]]], list[Field]]
+
+
+@dataclass(frozen=True)
+class PlanningContext:
+    """The names of one catalog. `columns` tells those of files and of tables of the system."""
+
+    text: str
+    catalog: Catalog
+    query: Query
+    analysis: Analyze
+    columns: Callable[[Reference], Sequence[Field]]
+
+    def find(self, relation: Relation) -> Found:
+        reference = Binder(self.text, self.catalog, self.query).resolve(relation)
+        assert reference is not None, f"{relation} is for Spark to know"
+        name = str(relation.name) if relation.name is not None else reference.target
+        source = Source(reference.kind, reference.target, name, reference.version, reference.provisional)  # type: ignore[arg-type]
+        target = self.catalog.objects.get(reference.target)
+        if isinstance(target, Stream):
+            times = (target.time,) if target.time is not None else ()
+            return Found(source, target.fields, times, target.row_fields)
+        if isinstance(target, View) and not reference.provisional:
+            names = [field.name for field in target.fields if field.name in target.times]
+            named = [each for each in names if each.lower() == "window_time"] or names
+            return Found(source, target.shown_fields, tuple(named))
+        if isinstance(target, Table):
+            return Found(source, target.fields)
+        return Found(source, tuple(self.columns(reference)))
+
+    def analyze(self, text: Spliced, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
+        return self.analysis(text, schemas)
+
+
+def placeholder(scan: Scan) -> str:
+    """The placeholder of what a scan reads, as the engine knows it."""
+    source = scan.source
+    numbered = source.kind == "stream" and any(column.name == "_row_num" for column in scan.columns)
+    prefix = NUMBERED if numbered else "@sys:" if source.kind == "system" else f"@{source.kind[0]}:"
+    at = ":provisional" if source.provisional else "" if source.version is None else f":{source.version}"
+    return quote_name(f"{prefix}{source.target}{at}")
