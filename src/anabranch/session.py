@@ -229,6 +229,17 @@ class Session:
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
+    def __repr__(self) -> str:
+        ledger = self._core.ledger
+        if ledger.closed:
+            return f"<Session: {ledger.home}, closed>"
+        snapshot = self._core.snapshot()
+        catalog = self._core.catalog(snapshot)
+        streams = sum(not stream.name.startswith("_") for stream in catalog.of(Stream))
+        views = sum(not view.name.startswith("_") for view in catalog.of(View))
+        mode = "open" if ledger.writable else "open for reading only"
+        return f"<Session: {ledger.home}, version {snapshot.version}, streams: {streams}, views: {views}, {mode}>"
+
     def __enter__(self) -> Session:
         return self
 
@@ -341,7 +352,7 @@ class Session:
             return Result(table=table, make_frame=frame, endless=endless, follow=follow, pin=pin)
         text = answer.text_of(core, statement.query, bound, fields, snapshot)
         if text is None:
-            return Result(frame=frame(), endless=endless, follow=follow, pin=pin)
+            return Result(frame=frame(), fields=fields, endless=endless, follow=follow, pin=pin)
         make = partial(answer.rows, text, fields)
         return Result(make_table=make, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin)
 

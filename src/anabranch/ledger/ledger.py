@@ -178,6 +178,10 @@ class Ledger:
         self._kept = recovery.read_kept(self.home)
         self._snapshot = self._log.state(self._log.newest()).without_removed_before(self._kept.oldest)
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def close(self) -> None:
         """Let go of the lock or the pin. Closing twice does nothing."""
         if self._closed:
