@@ -45,6 +45,7 @@ from anabranch.plan.describe import closing_words
 from anabranch.plan.lookups import find_lookup
 from anabranch.result import Result
 from anabranch.sql.lexer import normal_form, tokenize
+from anabranch.sql.parameters import bind_parameters
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
     Advance,
@@ -126,9 +127,12 @@ class Session:
 
     # ---- what people call
 
-    def sql(self, text: str) -> Result:
-        """Carry out statements in order; the result of the last one."""
-        results = [Result(message="nothing to do"), *self.execute(text)]
+    def sql(self, text: str, /, *positional: Any, **named: Any) -> Result:
+        """Carry out statements in order; the result of the last one.
+
+        `ab.sql("... WHERE k = :k AND n > ?", 5, k="a")`: values are bound to parameters, never pasted into the text.
+        """
+        results = [Result(message="nothing to do"), *self.execute(bind_parameters(text, positional, named))]
         return results[-1]
 
     def execute(self, text: str, *, live: bool = False, dry_run: bool = False) -> Iterator[Result]:
@@ -136,7 +140,7 @@ class Session:
 
         With `dry_run`, ALTER VIEW only says what it would do.
         """
-        for statement in parse(text):
+        for statement in parse(bind_parameters(text)):
             if dry_run and isinstance(statement, AlterView):
                 statement = replace(statement, dry_run=True)
             yield self._carry_out(statement, live=live, script=None)

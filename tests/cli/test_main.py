@@ -382,3 +382,14 @@ def test_describe_of_nothing_or_of_no_query(run_cli: Any, session: Any) -> None:
 def test_describe_prints_json_over_lines(run_cli: Any, session: Any, make: Any) -> None:
     session.results = [make.rows(plan=['{"nodes": []}'])]
     assert run_cli("describe", "v", "--format", "json").out == '{\n  "nodes": []\n}\n'
+
+
+def test_parameters_of_the_command_line_have_types(run_cli: Any, session: Any) -> None:
+    values = ["k=it's", "n=-5", "d=1.50", "e=1e3", "z=NULL", "t=true", "q='7'", "eq=a=b", "long=" + "9" * 5000]
+    options = [word for value in values for word in ("-p", value)]
+    assert run_cli(*options, "SELECT :k, :n, :d, :e, :z, :t, :q, :eq, :long").code == 0
+    assert session.text == (f"SELECT 'it\\'s', (-5), 1.50BD, 1000.0D, NULL, true, '7', 'a=b', '{'9' * 5000}'")
+    ended = run_cli("-p", "k=1", "SELECT :kk")
+    assert (ended.code, "parameter :kk has no value" in ended.err) == (1, True)
+    assert run_cli("-p", "k=1", "SELECT 1").code == 2
+    assert run_cli("-p", "k", "SELECT 1").code == 2

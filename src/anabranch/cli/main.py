@@ -6,8 +6,10 @@ Help, the version and syntax errors must answer at once: nothing heavy is import
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import click
@@ -107,6 +109,25 @@ def _settings(context: click.Context, option: click.Parameter, pairs: tuple[str,
     return settings
 
 
+def _parameters(context: click.Context, option: click.Parameter, pairs: tuple[str, ...]) -> dict[str, Any]:
+    return {name: _value(text) for name, text in _settings(context, option, pairs).items()}
+
+
+def _value(text: str) -> Any:
+    """The value that a text on the command line stands for: NULL, true, false, a number, 'a text', or the text."""
+    words = {"NULL": None, "true": True, "false": False}
+    if text in words:
+        return words[text]
+    if re.fullmatch(r"[+-]?[0-9]{1,38}", text):
+        return int(text)
+    if re.fullmatch(r"[+-]?[0-9]{1,38}\.[0-9]{1,38}", text):
+        return Decimal(text)
+    if re.fullmatch(r"[+-]?[0-9]+(\.[0-9]+)?[eE][+-]?[0-9]{1,3}", text):
+        return float(text)
+    quoted = len(text) > 1 and text[0] == text[-1] == "'"
+    return text[1:-1] if quoted else text
+
+
 def _switch(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
     def switch(context: click.Context, option: click.Parameter, value: bool) -> None:
         if value:
@@ -195,6 +216,15 @@ def cli() -> None:
     help="How results are printed; behind arrow and parquet their FILE."
     "  [default: batch-table; live-table on a terminal for endless sources]",
 )
+@click.option(
+    "-p",
+    "--parameter",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_parameters,
+    help="The value of :NAME in the SQL; may be repeated.",
+)
 @click.option("--to", metavar="FILE", help="Where -o arrow or -o parquet writes; '-' is stdout (arrow's default).")
 @click.option("--overwrite", is_flag=True, help="Replace the file of --to if it exists.")
 @click.option("--dry-run", is_flag=True, help="ALTER VIEW only says what it would keep, rebuild and refuse.")
@@ -208,6 +238,7 @@ def query(
     sql: tuple[str, ...],
     file: str | None,
     output: str | None,
+    parameters: dict[str, Any],
     to: str | None,
     overwrite: bool,
     dry_run: bool,
@@ -229,7 +260,9 @@ def query(
         raise click.UsageError(f"SQL has to be one argument: put it in quotes ({sql[1]!r} came after it)")
     text = sql[0] if file is None else read_text(file)
     from anabranch.cli import work
+    from anabranch.sql.parameters import bind_parameters
 
+    text = bind_parameters(text, (), parameters)
     target = work.Target(output, to, overwrite, dry_run)
     return work.execute(console, text, target, work.Settings(home, master, conf, run_rows))
 

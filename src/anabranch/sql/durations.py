@@ -25,6 +25,7 @@ UNITS = {
     "WEEK": 7 * DAY,
 }
 _AMOUNT = r"[+-]?\d{1,15}(?:\.\d{1,9})?"
+_DAY_TO_SECOND = re.compile(r"([+-]?)(\d{1,9}) (\d{1,2}):(\d{2}):(\d{2})(?:\.(\d{1,6}))?")
 _PIECE = re.compile(rf"\s*({_AMOUNT})\s*([A-Za-z]+)")
 
 
@@ -66,7 +67,7 @@ def _times(amount: str, unit: int) -> int:
 
 def take_duration(cursor: Cursor, what: str) -> int:
     """An interval literal in any of its spellings: INTERVAL '10' MINUTE, INTERVAL 10 MINUTES, INTERVAL '10 minutes',
-    '10 minutes', 10 MINUTES."""
+    '10 minutes', 10 MINUTES, INTERVAL '0 00:10:00' DAY TO SECOND."""
     start = cursor.current.start
     cursor.take("INTERVAL")
     negative = cursor.take("-")
@@ -76,6 +77,14 @@ def take_duration(cursor: Cursor, what: str) -> int:
     cursor.advance()
     amount = token.value.strip() if token.kind == STRING else token.text
     total = parse_duration(amount)
+    clock = _DAY_TO_SECOND.fullmatch(amount) if cursor.at("DAY", "TO", "SECOND") else None
+    if clock is not None:
+        cursor.expect("DAY", "TO", "SECOND")
+        total = sum(
+            int(each) * unit for each, unit in zip(clock.groups()[1:5], (DAY, HOUR, MINUTE, SECOND), strict=True)
+        )
+        total += int((clock[6] or "").ljust(6, "0"))
+        total *= -1 if clock[1] == "-" else 1
     if total is None:
         unit = unit_of(cursor.current.text) if cursor.current.is_name else None
         if unit is None or not re.fullmatch(_AMOUNT, amount):

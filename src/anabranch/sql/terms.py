@@ -186,7 +186,9 @@ def take_arguments(cursor: Cursor) -> tuple[Argument, ...]:
 
 
 def literal(tokens: tuple[Token, ...]) -> str | int | float | bool | None:
-    """The value of a single literal, or None."""
+    """The value of a single literal, in brackets or not, or None."""
+    if len(tokens) > 2 and tokens[0].text == "(" and tokens[-1].text == ")":
+        tokens = tokens[1:-1]
     sign = 1
     if len(tokens) == 2 and tokens[0].text == "-" and tokens[1].kind == NUMBER:
         sign, tokens = -1, tokens[1:]
@@ -198,7 +200,7 @@ def literal(tokens: tuple[Token, ...]) -> str | int | float | bool | None:
     if token.kind == NUMBER:
         for read in (int, float):
             try:
-                return sign * read(token.text)
+                return sign * read(token.text.upper().removesuffix("D"))
             except ValueError:
                 continue
         return None
