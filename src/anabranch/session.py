@@ -145,6 +145,22 @@ class Session:
                 statement = replace(statement, dry_run=True)
             yield self._carry_out(statement, live=live, script=None)
 
+    def insert(self, target: str, data: Any) -> Result:
+        """Take rows into a stream or table: one run, one commit, all of them or none.
+
+        `data` is a table of Arrow, pandas, Polars or Spark, or an iterable of dicts. Columns go by name, in any order;
+        those that are missing are NULL.
+        """
+        self._must_write()
+        try:
+            message, record = self._changer.insert_rows(target, data)
+        except AnabranchError:
+            raise
+        except Exception as error:
+            raise translate(error) from error
+        self._capture.after_run(record)
+        return Result(message=message)
+
     def run(self, text: str, *, until_idle: bool = False, on_run: OnRun | None = None) -> None:
         """Keep the views of a script going until `stop` is set, or until their sources have nothing more.
 

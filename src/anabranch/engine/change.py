@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra import progress as progress_algebra
-from anabranch.engine import queries
+from anabranch.engine import insertion, queries
 from anabranch.engine.core import Core
-from anabranch.engine.frames import arrow_schema
+from anabranch.engine.frames import arrow_schema, translate
+from anabranch.engine.near import AtHand
 from anabranch.engine.run import Runner
 from anabranch.engine.scan import Incoming
 from anabranch.engine.writing import write_frame
-from anabranch.errors import AnabranchError, NotSupported, SqlError, UnknownName, WrongType, did_you_mean
+from anabranch.errors import AnabranchError, NotSupported, QueryFailed, SqlError, UnknownName, WrongType, did_you_mean
 from anabranch.ledger import Draft, Record, TableChange
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Field, Stream, Table, View
 from anabranch.sources.base import Source
 from anabranch.sql.definitions import no_column
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.syntax import Advance, Copy, Delete, Expression, Insert, Name, Opaque, Statement, Update
 
 if TYPE_CHECKING:
@@ -49,22 +52,44 @@ class Changer:
             )
         fitted = self._fit(statement, frame, columns, target)
         # A query may give other rows when asked again; values do not.
-        once = not isinstance(statement.query.body, Opaque)
-        if once:
-            fitted = fitted.persist()
+        if isinstance(statement.query.body, Opaque):
+            return self._take(target, fitted, statement.sql, applied, at_hand=lambda _: fitted.toArrow())
+        with _kept(fitted):
+            return self._take(target, fitted, statement.sql, applied)
+
+    def insert_rows(self, name: str, data: Any) -> tuple[str, Record]:
+        """Take rows from Python into a stream or table, as one run and one commit."""
+        target = self._target(None, Name((name,), Span(0, 0)))
+        given = insertion.given_rows(self.core, data, target.name, target.fields)
+        frame = insertion.fitted(given, target.fields)
+        said = f"insert({target.name})"
         try:
-            with self.core.ledger.intent(statement.sql):
-                if isinstance(target, Stream):
-                    incoming = self._incoming(target, fitted)
-                    if not once:
-                        incoming = replace(incoming, at_hand=lambda _: fitted.toArrow())
-                    record = self.runner.run(target.id, incoming, kind="insert", applied=applied)
-                    rows = record.streams[target.id].rows
-                else:
-                    record, rows = self._append(target, fitted, applied)
-        finally:
-            if once:
-                fitted.unpersist()
+            if given.table is None:
+                with _kept(frame):
+                    return self._take(target, frame, said, ())
+            ready = insertion.as_given(given, target.fields)
+            at_hand: AtHand = lambda _: ready if ready is not None else frame.toArrow()  # noqa: E731
+            return self._take(target, frame, said, (), at_hand=at_hand, size=given.bytes)
+        except Exception as error:
+            failed = translate(error)
+            if not isinstance(failed, QueryFailed):
+                raise
+            raise insertion.misfit(self.core, given, target.fields) or failed from error
+
+    def _take(
+        self, target: Stream | Table, frame: DataFrame, statement: str, applied: tuple[str, ...], *,
+        at_hand: AtHand | None = None, size: int = 0,
+    ) -> tuple[str, Record]:  # fmt: skip
+        """Rows with the columns of the target into it."""
+        with self.core.ledger.intent(statement):
+            if isinstance(target, Stream):
+                incoming = self._incoming(target, frame, size)
+                if at_hand is not None:
+                    incoming = replace(incoming, at_hand=at_hand)
+                record = self.runner.run(target.id, incoming, kind="insert", applied=applied)
+                rows = record.streams[target.id].rows
+            else:
+                record, rows = self._append(target, frame, applied)
         return f"{rows:,} row{'' if rows == 1 else 's'} inserted into {target.name}", record
 
     def copy(self, statement: Copy, applied: tuple[str, ...]) -> tuple[str, Record]:
@@ -120,8 +145,6 @@ class Changer:
         try:
             return renamed.selectExpr(*items)
         except Exception as error:
-            from anabranch.engine.frames import translate
-
             found = translate(error)
             message = found.message if isinstance(found, AnabranchError) else str(found)
             raise WrongType(
@@ -230,15 +253,13 @@ class Changer:
 
     # ---- targets
 
-    def _target(self, statement: Statement, name: Name) -> Stream | Table:
+    def _target(self, statement: Statement | None, name: Name) -> Stream | Table:
         catalog = self.core.catalog()
         found = catalog.find(name.last) if len(name.parts) == 1 else None
         if found is None:
             raise UnknownName(
                 f"there is no stream or table {name}",
-                text=statement.text,
-                start=name.span.start,
-                end=name.span.end,
+                **_place(statement, name),
                 hint=did_you_mean(str(name), catalog.names()),
             )
         if isinstance(found, View):
@@ -246,17 +267,13 @@ class Changer:
         if isinstance(found, Table) and found.asked:
             raise NotSupported(
                 f"{found.name} lives in {found.source}(...), and is only asked from here",
-                text=statement.text,
-                start=name.span.start,
-                end=name.span.end,
+                **_place(statement, name),
                 hint="change it where it lives",
             )
         if isinstance(found, Stream) and found.source is not None and not isinstance(statement, Advance):
             raise NotSupported(
                 f"the rows of {found.name} come from {found.source}(...)",
-                text=statement.text,
-                start=name.span.start,
-                end=name.span.end,
+                **_place(statement, name),
                 hint="a stream without FROM takes INSERT and COPY",
             )
         return found
@@ -273,10 +290,23 @@ class Changer:
             )
         return found
 
-    def _wrong_kind(self, statement: Statement, name: Name, found: Any, wanted: str) -> SqlError:
+    def _wrong_kind(self, statement: Statement | None, name: Name, found: Any, wanted: str) -> SqlError:
         return SqlError(
             f"{found.name} is a {found.kind}, not a {wanted}",
-            text=statement.text,
-            start=name.span.start,
-            end=name.span.end,
+            **_place(statement, name),
         )
+
+
+def _place(statement: Statement | None, name: Name) -> dict[str, Any]:
+    """Where a name stands, for an error; nowhere if it is not from SQL."""
+    return {} if statement is None else {"text": statement.text, "start": name.span.start, "end": name.span.end}
+
+
+@contextmanager
+def _kept(frame: DataFrame) -> Iterator[None]:
+    """Around the use of a frame that might give other rows when it is computed again."""
+    frame.persist()
+    try:
+        yield
+    finally:
+        frame.unpersist()
