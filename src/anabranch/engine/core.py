@@ -98,6 +98,16 @@ class Core:
         return self.frames.spark
 
     @property
+    def given(self) -> SparkSession | None:
+        """The session of the user's own, if there is one; ours is another one beside it."""
+        return self._given
+
+    @property
+    def started(self) -> bool:
+        """Whether Spark has been needed so far."""
+        return self._frames is not None
+
+    @property
     def alone(self) -> bool:
         """Whether Spark has this machine and no other: then DuckDB has as many cores as it, and less to prepare."""
         return self.frames.alone

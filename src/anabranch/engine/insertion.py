@@ -208,14 +208,14 @@ def _of_dicts(rows: Iterable[Any], name: str, fields: Sequence[Field]) -> pa.Tab
         for column, value in zip(columns, values, strict=True):
             column.append(value)
     schema = arrow_schema(fields)
-    return pa.table([_array(*each) for each in zip(columns, schema, strict=True)], names=schema.names)
+    arrays = [_array(*each) for each in zip(columns, fields, schema.types, strict=True)]
+    return pa.table(arrays, names=schema.names)
 
 
-def _array(values: list[Any], field: pa.Field) -> pa.Array:
+def _array(values: list[Any], field: Field, kind: pa.DataType) -> pa.Array:
     """The values of a column: of its type if Arrow takes them for that, otherwise of their own, for Spark to cast."""
     import pyarrow as pa
 
-    kind = field.type
     if pa.types.is_map(kind):
         values = [list(value.items()) if isinstance(value, Mapping) else value for value in values]
     wrong = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -231,7 +231,7 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array:
         return pa.array(values)
     except wrong as error:
         bad = next(_bad(values, kind, wrong), None)
-        what = f": {error}" if bad is None else f", row {bad[0]}: {_short(bad[1])} does not fit {kind}"
+        what = f": {error}" if bad is None else f", row {bad[0]}: {_short(bad[1])} does not fit {field.type}"
         raise WrongType(f"column {field.name}{what}", hint="nothing was inserted") from error
 
 

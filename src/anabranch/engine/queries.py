@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+#: Kinds of references to what is not in the home.
+_OUTSIDE = ("file", "temporary")
 #: Settings of Spark's that say what columns a query has, or that it has none.
 _SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 
@@ -29,7 +31,7 @@ def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field
 
     A question that is asked again is not analysed again, if it has no function in it that somebody may have changed.
     """
-    files = {each: _file(core, found, text) for each, found in bound.references.items() if found.kind == "file"}
+    files = {each: _outside(core, found, text) for each, found in bound.references.items() if found.kind in _OUTSIDE}
     schemas = {
         placeholder: _columns(catalog, reference)
         for placeholder, reference in bound.references.items()
@@ -67,9 +69,10 @@ def _columns(catalog: Catalog, reference: Reference) -> tuple[Field, ...]:
     return target.shown_fields if isinstance(target, View) else target.fields
 
 
-def _file(core: Core, reference: Any, text: str) -> DataFrame:
+def _outside(core: Core, reference: Any, text: str) -> DataFrame:
+    """A file or a temporary view."""
     try:
-        return read.file_frame(core, reference)
+        return read.relation(core, reference, core.ledger.snapshot())
     except SqlError:
         raise
     except AnabranchError as error:
@@ -81,8 +84,8 @@ def frame(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:
     """A bound query over what its relations hold at a version."""
     relations: dict[str, DataFrame] = {}
     for placeholder, reference in bound.references.items():
-        if reference.kind == "file":
-            relations[placeholder] = _file(core, reference, text)
+        if reference.kind in _OUTSIDE:
+            relations[placeholder] = _outside(core, reference, text)
         else:
             relations[placeholder] = read.relation(core, reference, snapshot)
     return over(core, bound, relations, text)

@@ -51,7 +51,7 @@ class Reference:
     """What a placeholder stands for."""
 
     placeholder: str
-    kind: str  # "stream", "table", "view", "file", "system"
+    kind: str  # "stream", "table", "view", "file", "system", "temporary"
     target: str  # id, path or name of a system table
     version: int | None = None
     relation: Relation | None = None
@@ -179,6 +179,10 @@ class Binder:
                 raise self._unknown(relation, [f"sys.{name}" for name in SYSTEM_TABLES])
             return Reference(f"@sys:{parts[1].lower()}", "system", parts[1].lower())
         found = self.catalog.find(parts[0]) if len(parts) == 1 else None
+        if found is None and len(parts) == 1 and parts[0].lower() in self.catalog.temporary:
+            if relation.version is not None or relation.provisional:
+                raise self._error(relation, f"{parts[0]} is a temporary view of Spark's", "it has no versions")
+            return Reference(f"@x:{len(self.references)}", "temporary", parts[0].lower(), relation=relation)
         if found is None:
             raise self._unknown(relation, [*self.catalog.names(), *(name for name in self.ctes)])
         kind = "stream" if isinstance(found, Stream) else "table" if isinstance(found, Table) else "view"

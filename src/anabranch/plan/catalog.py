@@ -4,6 +4,7 @@ JSON form; the ledger stores them, ids never change and names in the ledger are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -650,10 +651,17 @@ class Catalog:
         }
 
         self._sinks = {each.name.lower(): each for each in self.objects.values() if isinstance(each, Sink)}
+        self.temporary: frozenset[str] = frozenset()  # names of Spark's temporary views that can be read as well
 
     def with_objects(self, objects: Iterable[Object]) -> Catalog:
         """The same catalog with more definitions, or others in their place."""
         return Catalog({id: to_json(each) for id, each in self.objects.items()} | {o.id: to_json(o) for o in objects})
+
+    def with_temporary(self, names: Iterable[str]) -> Catalog:
+        """The same catalog, with temporary views of Spark's."""
+        made = copy(self)
+        made.temporary = frozenset(names)
+        return made
 
     def __getitem__(self, id: str) -> Object:
         return self.objects[id]
