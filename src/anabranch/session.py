@@ -168,7 +168,7 @@ class Session:
         inserted twice.
         """
         seen: Counter[str] = Counter()
-        for statement in parse(text):
+        for statement in parse(bind_parameters(text)):
             if isinstance(statement, SelectStatement | Show | Describe | Explain):
                 continue
             normal = normal_form(tokenize(statement.sql))

@@ -40,6 +40,7 @@ from anabranch.engine.frames import hashable
 from anabranch.errors import UsageError
 from anabranch.ledger.crash import VARIABLE
 from anabranch.session import Session, connect
+from anabranch.sql.parameters import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,7 +142,7 @@ class Harness:
         if len(given) > _MANY:
             self._copy(name, given, fields)
         elif given:
-            values = ", ".join(f"({', '.join(_literal(value) for value in row)})" for row in given)
+            values = ", ".join(f"({', '.join(literal(value) for value in row)})" for row in given)
             self.session.sql(f"INSERT INTO {name} VALUES {values}")
         else:
             nothing = ", ".join(f"CAST(NULL AS {field.type})" for field in fields)
@@ -428,30 +429,6 @@ def _in_order(row: Given, fields: tuple[Field, ...]) -> Row:
     if len(row) != len(fields):
         raise UsageError(f"a row has {len(row)} values, but there are {len(fields)} columns")
     return tuple(row)
-
-
-def _literal(value: Any) -> str:
-    """A value as Spark SQL reads it."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return f"CAST('{value!r}' AS DOUBLE)"
-    if isinstance(value, Decimal):
-        return f"{value:f}BD"
-    if isinstance(value, datetime):
-        return f"TIMESTAMP '{_naive(_aware(value)).isoformat(sep=' ')}'"
-    if isinstance(value, date):
-        return f"DATE '{value.isoformat()}'"
-    if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
-    if isinstance(value, list | tuple):
-        return f"array({', '.join(_literal(each) for each in value)})"
-    escaped = str(value).replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
-    return f"'{escaped}'"
 
 
 def _arrow(rows: Iterable[Given], fields: tuple[Field, ...], schema: Any) -> Any:
