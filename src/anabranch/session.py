@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import answer, figures, lookup, queries, reduce, system, temporary
+from anabranch.engine import answer, figures, lookup, queries, reduce, system, temp_views
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.change import Changer
@@ -282,7 +282,7 @@ class Session:
         if isinstance(statement, SelectStatement):
             return self._select(statement, live)
         if isinstance(statement, CreateView | AlterView | CreateTable | Explain) and statement.query is not None:
-            temporary.refuse(self._core, statement.text, statement.query, "what is kept")
+            temp_views.refuse(self._core, statement.text, statement.query, "what is kept")
         if isinstance(statement, Explain):
             return self._explain(statement)
         if isinstance(statement, Show):
@@ -341,7 +341,7 @@ class Session:
 
     def _select(self, statement: SelectStatement, live: bool) -> Result:
         core = self._core
-        catalog = temporary.catalog_for(core, statement.query)
+        catalog = temp_views.catalog_for(core, statement.query)
         bound = Binder(statement.text, catalog, statement.query).bind()
         looked = find_lookup(statement.query, catalog)
         fields: Sequence[Field] = ()
@@ -351,7 +351,7 @@ class Session:
         endless = any((source := core.source(catalog.stream(id))) is not None and source.endless for id in streams)
 
         def follow() -> Live:
-            temporary.refuse(core, statement.text, statement.query, "a query that is followed")
+            temp_views.refuse(core, statement.text, statement.query, "a query that is followed")
             return Live(core, self._definer, self._capture, statement, streams, end=self._temporary is not None)
 
         emits = statement.query.emits
@@ -427,7 +427,7 @@ class Session:
         return found
 
     def _catch_up(self, text: str, query: Query) -> None:
-        catalog = temporary.catalog_for(self._core, query)
+        catalog = temp_views.catalog_for(self._core, query)
         bound = Binder(text, catalog, query).bind()
         self._capture.catch_up(self._streams(bound, catalog), end=self._temporary is not None)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra import progress as progress_algebra
-from anabranch.engine import insertion, queries, temporary
+from anabranch.engine import insertion, queries, temp_views
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, translate
 from anabranch.engine.near import AtHand
@@ -39,7 +39,7 @@ class Changer:
     def insert(self, statement: Insert, applied: tuple[str, ...]) -> tuple[str, Record]:
         target = self._target(statement, statement.target)
         snapshot = self.core.snapshot()
-        catalog = temporary.catalog_for(self.core, statement.query, snapshot)
+        catalog = temp_views.catalog_for(self.core, statement.query, snapshot)
         bound = Binder(statement.text, catalog, statement.query).bind()
         frame = queries.frame(self.core, bound, snapshot, statement.text)
         columns = self._columns(statement, target)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import END, Punctuation
 from anabranch.algebra.reach import Range
 from anabranch.algebra.windows import last_window_sql, window_time
-from anabranch.engine import above, left_out, system, temporary
+from anabranch.engine import above, left_out, system, temp_views
 from anabranch.engine.core import Core
 from anabranch.engine.differences import bins_text, sliding_text
 from anabranch.engine.moves import progress
@@ -34,7 +34,7 @@ def relation(core: Core, reference: Reference, snapshot: Snapshot) -> DataFrame:
     if reference.kind == "file":
         return file_frame(core, reference)
     if reference.kind == "temporary":
-        return temporary.frame(core, reference.target)
+        return temp_views.frame(core, reference.target)
     if reference.version is not None:
         snapshot = core.ledger.snapshot(reference.version)
     catalog = core.catalog(snapshot)
