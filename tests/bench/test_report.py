@@ -81,6 +81,31 @@ def test_the_chart_is_well_formed_and_has_a_bar_for_every_figure_and_a_mark_for_
     assert all(float(each.get("x", "0")) + float(each.get("width", "0")) <= width for each in root.iter(f"{name}rect"))
 
 
+def test_no_label_of_the_chart_is_clipped_or_covered() -> None:
+    wide = [
+        Figure("a", "x" * 80, "a peer with a long name", 3.0, 2.0, "ms", at_most(2.0)),
+        Figure("b", "short", "peer", 1e9, 3.0, "rows/s", at_least(9.9)),
+        Figure("c", "even", "peer", 2.0, 2.0, "ms", at_most(1.0)),
+    ]
+    root = ElementTree.fromstring(report.chart(wide, "1,000 bids"))
+    name = "{http://www.w3.org/2000/svg}"
+    marks = [(float(each.get("x", "0")), float(each.get("y", "0"))) for each in root.iter(f"{name}rect")
+             if each.get("fill") == "#000000"]  # fmt: skip
+    for each in root.iter(f"{name}text"):
+        x, y, length = float(each.get("x", "0")), float(each.get("y", "0")), report.LETTER * len(each.text or "")
+        if each.get("font-size") != "11":
+            continue
+        start = x - length if each.get("text-anchor") == "end" else x
+        assert start >= 0 and start + length <= float(root.get("width", "0"))
+        assert not any(start - 2 < mark < start + length for mark, top in marks if top == y - 15)
+
+
+def test_the_chart_of_the_docs_is_that_of_the_stored_figures() -> None:
+    root = Path(__file__).parents[2]
+    found = json.loads((root / "bench" / "results.json").read_text(encoding="utf-8"))
+    assert (root / "docs" / "speed.svg").read_text(encoding="utf-8") == report.chart_of(found)
+
+
 def test_notes_are_said_once() -> None:
     noted = [Figure("live", what, "native", 1, 2, "ms", note="update mode") for what in ("one", "two")]
     assert report.notes_text([FAST, *noted]) == "(live) native: update mode."

@@ -6,8 +6,8 @@ Plain values; knows nothing of how they were measured or how they are shown.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +77,14 @@ class Figure:
     def to_json(self) -> dict[str, Any]:
         target = None if self.target is None else str(self.target)
         return {**asdict(self), "target": target, "ratio": round(self.ratio, 4), "verdict": self.verdict}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Figure:
+        given = {each.name: values[each.name] for each in fields(cls)}
+        if values["target"] is not None:
+            sign, ratio, _ = values["target"].split()
+            given["target"] = Target(float(ratio), sign == "≥")
+        return cls(**given)
 
 
 @dataclass(frozen=True)

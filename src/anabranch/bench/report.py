@@ -96,11 +96,7 @@ def write(out: Path, outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> l
     found = results(outcomes, about)
     plain, picture = out / "results.json", out / "chart.svg"
     plain.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    machine = _measured(about)
-    # The measures with a name bring their own rows, and say how many.
-    on_bids = any(len(figure.measure) == 1 for outcome in outcomes for figure in outcome.figures)
-    subtitle = f"{about['rows']:,} bids, {machine}" if on_bids else machine
-    picture.write_text(chart([f for each in outcomes for f in each.figures], subtitle), encoding="utf-8")
+    picture.write_text(chart_of(found), encoding="utf-8")
     paths = [plain, picture]
     for curve in (each for outcome in outcomes for each in outcome.curves):
         paths.append(out / f"{curve.name}.svg")
@@ -113,10 +109,21 @@ def write(out: Path, outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> l
 
 # ---------------------------------------------------------------------------------------------- the chart
 
-WIDTH, LEFT, RIGHT, LINE, TOP = 900, 380, 150, 26, 74
+WIDTH, BARS, LINE, TOP, MARGIN = 900, 370, 26, 74, 16
+#: How wide a letter of the labels is at the most, on average; fonts differ.
+LETTER = 6.0
 #: A bar of ten times the peer's figure is as long as they come.
 LONGEST = 10.0
 COLOURS = {"met": "#2f7d5b", "missed": "#b5493a", "reported": "#7d8791"}
+
+
+def chart_of(found: Mapping[str, Any]) -> str:
+    """The chart of the figures of a results.json."""
+    figures = [Figure.from_json(each) for each in found["figures"]]
+    machine = _measured(found["about"])
+    # The measures with a name bring their own rows, and say how many.
+    on_bids = any(len(figure.measure) == 1 for figure in figures)
+    return chart(figures, f"{found['about']['rows']:,} bids, {machine}" if on_bids else machine)
 
 
 def chart(figures: Sequence[Figure], subtitle: str) -> str:
@@ -129,6 +136,8 @@ def chart(figures: Sequence[Figure], subtitle: str) -> str:
         ("Cost: times as much as (shorter is better)", [f for f in figures if not f.speed]),
     ]
     body: list[str] = []
+    left = MARGIN + 10 + round(LETTER * max((len(_named(each)) for each in figures), default=0))
+    width = left + BARS + 8 + MARGIN + round(LETTER * max((len(_label(each)) for each in figures), default=0))
     y = TOP
     for title, members in groups:
         if not members:
@@ -136,37 +145,48 @@ def chart(figures: Sequence[Figure], subtitle: str) -> str:
         body.append(_text(16, y, title, weight="bold"))
         y += LINE
         for each in members:
-            body += _bar(each, y)
+            body += _bar(each, left, y)
             y += LINE
         y += LINE // 2
-    return _picture(y + 8, "Anabranch beside its peers", f"{subtitle}; a black mark is the target", body)
+    subtitle = f"{subtitle}; a black mark is the target"
+    return _picture(y + 8, "Anabranch beside its peers", subtitle, body, max(width, WIDTH))
 
 
-def _picture(height: int, title: str, subtitle: str, body: list[str]) -> str:
+def _picture(height: int, title: str, subtitle: str, body: list[str], width: int = WIDTH) -> str:
     head = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
         ' font-family="system-ui, sans-serif" font-size="13" role="img" aria-label="Results of the bench">',
-        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
         _text(16, 28, title, weight="bold", size=17),
         _text(16, 48, subtitle, fill="#57606a"),
     ]
     return "\n".join([*head, *body, "</svg>"]) + "\n"
 
 
-def _bar(figure: Figure, y: int) -> list[str]:
-    room = WIDTH - LEFT - RIGHT
-    length = max(2.0, room * min(figure.ratio, LONGEST) / LONGEST)
+def _named(figure: Figure) -> str:
+    return f"({figure.measure}) {figure.what} : {figure.peer}"
+
+
+def _label(figure: Figure) -> str:
+    more = "+" if figure.ratio > LONGEST else ""
+    return f"{figure.ratio:.2f} x{more} ({amount(figure.ours, figure.unit)})"
+
+
+def _bar(figure: Figure, left: int, y: int) -> list[str]:
+    length = max(2.0, BARS * min(figure.ratio, LONGEST) / LONGEST)
     colour = COLOURS[figure.verdict.split(" ")[0]]
     parts = [
-        _text(LEFT - 10, y, f"({figure.measure}) {figure.what} : {figure.peer}", anchor="end", size=11),
-        f'<rect x="{LEFT}" y="{y - 12}" width="{length:.1f}" height="16" fill="{colour}"/>',
+        _text(left - 10, y, _named(figure), anchor="end", size=11),
+        f'<rect x="{left}" y="{y - 12}" width="{length:.1f}" height="16" fill="{colour}"/>',
     ]
+    label = _label(figure)
+    behind = length  # where the label starts
     if figure.target is not None:
-        x = LEFT + room * min(figure.target.ratio, LONGEST) / LONGEST
-        parts.append(f'<rect x="{x - 1:.1f}" y="{y - 15}" width="2.5" height="22" fill="#000000"/>')
-    more = "+" if figure.ratio > LONGEST else ""
-    label = f"{figure.ratio:.2f} x{more} ({amount(figure.ours, figure.unit)})"
-    parts.append(_text(LEFT + length + 8, y, label, size=11))
+        mark = BARS * min(figure.target.ratio, LONGEST) / LONGEST
+        parts.append(f'<rect x="{left + mark - 1:.1f}" y="{y - 15}" width="2.5" height="22" fill="#000000"/>')
+        if length - 4 < mark < length + 12 + LETTER * len(label):  # it would stand on the label
+            behind = mark
+    parts.append(_text(left + behind + 8, y, label, size=11))
     return parts
 
 
