@@ -16,6 +16,7 @@ from anabranch.cli.live import Meter, Pace, Screen, Status, render
 from anabranch.cli.net import NetTable
 from anabranch.cli.ordering import Order, SortColumn
 from anabranch.cli.outputs import make_output
+from anabranch.cli.tables import width
 
 
 class Terminal(io.StringIO):
@@ -206,7 +207,7 @@ def test_an_order_that_cannot_be_kept_is_told(run_cli: Any, session: Any, make: 
 def test_live_table_on_a_terminal_repaints_at_most_ten_times_a_second(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("COLUMNS", "70")
     monkeypatch.setenv("LINES", "10")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
@@ -253,3 +254,29 @@ def test_the_picture_fits_the_terminal() -> None:
     assert all(len(text) <= 60 for text in texts)
     assert any("... 44 more" in text for text in texts)
     assert any(text.strip().startswith("49") for text in texts)
+
+
+def test_the_status_line_fits_the_terminal(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = Status(1_000_000, 12, 1_767_225_600_000_000, 500.0)
+    assert status.text(40) == "1,000,000 rows   500 rows/s   progress …"
+    assert plain(render(NetTable(), ["a"], status, (40, 10)), 40, 10).splitlines()[-1] == status.text(40)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    result = make.changes({"a": [1], "_diff": [1]}, progress=1_767_225_600_000_000)
+    make_output("live-table", Console(out, io.StringIO()), lambda: 0.0).show(result)
+    assert out.getvalue().splitlines()[-1].endswith("…")
+    assert width(out.getvalue().splitlines()[-1]) <= 40
+
+
+def test_the_status_of_runs_is_measured_as_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    err = Terminal()
+    console = Console(io.StringIO(), err)
+    console.status("流れ" * 10)
+    console.status("short")
+    first, second = err.getvalue().split("\r")[1:]
+    assert first == "流れ" * 4 + "流…" and width(first) == 19
+    assert second == "short" + " " * 14  # covers all of the line before it
+    assert width("e\u0301👩\u200d") == 3

@@ -12,6 +12,7 @@ import sys
 import traceback
 from typing import IO
 
+from anabranch.cli.tables import clean, cut, pad, width
 from anabranch.errors import UsageError
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
@@ -89,10 +90,10 @@ class Console:
         """A line on the terminal that the next one replaces; does nothing elsewhere."""
         if self.quiet or not self.err_is_terminal:
             return
-        text = text[: self.size[0] - 1]
-        self.err.write("\r" + text.ljust(self._status_width))
+        text = cut(clean(text), self.size[0] - 1)
+        self.err.write("\r" + pad(text, max(self._status_width, width(text)), False))
         self.err.flush()
-        self._status_width = len(text)
+        self._status_width = width(text)
 
     def end_status(self) -> None:
         if self._status_width:

@@ -18,7 +18,7 @@ from anabranch.cli.interface import Batch, Result
 from anabranch.cli.net import NetTable
 from anabranch.cli.ordering import Order
 from anabranch.cli.outputs import BatchTable
-from anabranch.cli.tables import clean, fit
+from anabranch.cli.tables import clean, cut, fit
 from anabranch.cli.values import NULL, is_number, timestamp_text
 
 if TYPE_CHECKING:
@@ -42,9 +42,11 @@ class Status:
     progress: int | None = None
     rate: float = 0.0
 
-    def text(self) -> str:
+    def text(self, limit: int | None = None) -> str:
+        """The line; with a limit, in at most so many columns of a terminal."""
         progress = "none yet" if self.progress is None else timestamp_text(self.progress)
-        return f"{self.rows:,} rows   {self.rate:,.0f} rows/s   progress {progress}   {self.late:,} late"
+        line = f"{self.rows:,} rows   {self.rate:,.0f} rows/s   progress {progress}   {self.late:,} late"
+        return line if limit is None else cut(line, limit)
 
 
 class Meter:
@@ -112,7 +114,7 @@ def render(net: NetTable, columns: list[str], status: Status, size: tuple[int, i
         table.add_row(*row_cells)
     more = len(net) - len(shown)
     note = Text(f"... {more:,} more" if more > 0 else "", style="dim")
-    line = Text(status.text(), style="bold", no_wrap=True, overflow="ellipsis")
+    line = Text(status.text(size[0]), style="bold", no_wrap=True)
     return Group(table, note, Text(""), line)
 
 
@@ -207,7 +209,7 @@ class LiveTable:
         if self._console.out_is_terminal:
             status = self._watch(result, net)
             final.show_net(net, result.columns)
-            self._console.line(self._console.style(status.text(), "bold"))
+            self._console.line(self._console.style(status.text(self._console.size[0]), "bold"))
             return
         for batch in result:
             net.apply(batch.changes)

@@ -9,6 +9,8 @@ from anabranch.cli.values import NULL
 
 #: A column is never cut below this, however narrow the terminal.
 NARROWEST = 6
+#: Categories of characters that join the one before them: accents, joiners, marks of direction.
+_NO_WIDTH = ("Mn", "Me", "Cf")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -26,7 +28,9 @@ def width(text: str) -> int:
     """Columns a text takes on a terminal."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(
+        0 if unicodedata.category(c) in _NO_WIDTH else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
 
 
 def cut(text: str, limit: int) -> str:
