@@ -641,7 +641,7 @@ def test_brackets_that_make_no_sense(text: str, place: str, message: str) -> Non
         ("SELECT a FROM s HAVING count(*) [RANGE 1 min, SLIDE 1 min] > 1", "[RANGE", "an aggregate of the SELECT list"),
         ("SELECT count(*) FROM s [RANGE 1 min, WA ts]", "[RANGE 1 min, WA ts]", "is for the inputs of a join"),
         ("SELECT count(*) FROM s <VISIBLE '0 minutes'>", "'0 minutes'", "what is VISIBLE must be longer than nothing"),
-        ("SELECT count(*) FROM s <VISIBLE '1 minute' ADVANCE 'x'>", "'x'>", "expected the ADVANCE of the window"),
+        ("SELECT count(*) FROM s <VISIBLE '1 minute' ADVANCE 'x'>", "'x'", "expected the ADVANCE of the window"),
         ("SELECT count(*) FROM s <SLICES '1 minute'> <SLICES '1 minute'>", "<SLICES '1 minute'>", "a window already"),
         ("SELECT count(*) FROM STREAM(s, 'CUT ON ts BY 0 SECS')", "0 SECS", "the length of the chunks must be longer"),
         ("SELECT count(*) FROM STREAM(s, 'CUT OR ts BY 60 SECS')", "OR", "expected BY"),

@@ -10,7 +10,8 @@ is rewritten to
 
 as text, by edits that know where each piece came from: what is wrong with it is shown in the text as it was written.
 How a window is written is for `spellings` to know; how windows are joined, for `window_joins`; what a window function
-means, for `windows`; how one stands in another, for `nested_windows`; how Spark calls them, for `spark_windows`.
+means, for `windows`; how one stands in another, for `nested_windows`; how Spark calls them, for `spark_windows`,
+and what Flink and Arroyo call in GROUP BY, for `group_windows`.
 Before that, changes become the rows that are there, as `net` tells, and joins with versions plain ones, as `versions`
 tells.
 """
@@ -26,6 +27,7 @@ from anabranch.sql.chunk_joins import Epochs, join_chunks
 from anabranch.sql.clauses import Block, find_blocks
 from anabranch.sql.cursor import MAX_QUERIES, Cursor
 from anabranch.sql.entries import Entry, at_stream, take_entries
+from anabranch.sql.group_windows import group_edits
 from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, WORD, Span, Token, tokenize
 from anabranch.sql.nested_windows import nested_edits
 from anabranch.sql.net import net_edits
@@ -48,7 +50,8 @@ _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 def canonical(text: str, tokens: list[Token]) -> tuple[str, list[Token]]:
     """The statement of these tokens in its canonical form, and its tokens; both as they are if they have it."""
-    rewrites = (net_edits, MAX_QUERIES), (_joins, 1), (_windows, 1), (spark_edits, 1), (nested_edits, MAX_QUERIES)
+    once = _joins, _windows, group_edits, spark_edits
+    rewrites = (net_edits, MAX_QUERIES), *((each, 1) for each in once), (nested_edits, MAX_QUERIES)
     for rewrite, most in rewrites:
         for _ in range(most):  # one level a time, from the innermost out
             edits = rewrite(text, _without_dry_run(tokens))

@@ -53,6 +53,11 @@ class _Call:
     first: int
     last: int
     arguments: tuple[tuple[int, int], ...]
+    timed: bool = True  # without a time it is the event time of the stream that windows lie along
+
+    @property
+    def figures(self) -> tuple[tuple[int, int], ...]:
+        return self.arguments[1:] if self.timed else self.arguments
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def spark_edits(text: str, tokens: list[Token]) -> list[Edit]:
     for call in calls:
         _check(text, tokens, call)
     blocks = find_blocks(text, tokens, False)
-    return [edit for block in blocks for edit in _Select(text, tokens, blocks, block, calls).edits()]
+    return [edit for block in blocks for edit in _Select(text, tokens, blocks, block, calls).all_edits()]
 
 
 def _call_at(tokens: list[Token], index: int) -> _Call | None:
@@ -91,7 +96,9 @@ def _call_at(tokens: list[Token], index: int) -> _Call | None:
     if index > 0 and tokens[index - 1].text == ".":
         return None
     last = closing(tokens, index + 1)
-    return _Call(token.text.lower(), index, last, tuple(_pieces(tokens, index + 2, last)))
+    arguments = tuple(_pieces(tokens, index + 2, last))
+    timed = not arguments or tokens[arguments[0][0]].kind != STRING or _figure(tokens, *arguments[0]) is None
+    return _Call(token.text.lower(), index, last, arguments, timed)
 
 
 def _pieces(tokens: list[Token], first: int, end: int) -> Iterator[tuple[int, int]]:
@@ -111,7 +118,7 @@ def _pieces(tokens: list[Token], first: int, end: int) -> Iterator[tuple[int, in
 def _check(text: str, tokens: list[Token], call: _Call) -> None:
     """Lengths that are written out are more than nothing, and no slide is longer than its window."""
     found: dict[str, Figure] = {}
-    for what, (first, end) in zip(_FIGURES[call.function], call.arguments[1:], strict=False):
+    for what, (first, end) in zip(_FIGURES[call.function], call.figures, strict=False):
         figure = _figure(tokens, first, end)
         if figure is None:
             continue
@@ -160,6 +167,15 @@ class _Select:
         self.tail_end = self._tail_end()
         self.calls = [each for each in calls if self._own(each.first)]
         self.items = [self._item(*each) for each in _pieces(tokens, block.items, block.items_end)]
+
+    def all_edits(self) -> list[Edit]:
+        edits = list(self.edits())
+        untimed = next((call for call in self.calls if not call.timed), None)
+        if untimed is not None and not edits:
+            span = Span(self.tokens[untimed.first].start, self.tokens[untimed.last].end)
+            message = "a window without a time column is one of GROUP BY over a single stream or view"
+            raise _wrong(self.text, span, message, "name the column with the time first: TUMBLE(ts, INTERVAL ...)")
+        return edits
 
     def edits(self) -> Iterator[Edit]:
         block = self.block
@@ -273,8 +289,12 @@ class _Select:
     def _window(self, groups: list[tuple[int, int]], stand: list[tuple[int, int]]) -> WindowCall | None:
         """The window function that the call stands for; None if it has to stay what it is."""
         time = self._time()
-        figures = [_figure(self.tokens, *each) for each in self.call.arguments[1:]]
-        if time is None or None in figures or not 1 <= len(figures) <= len(_FIGURES[self.call.function]):
+        figures = [_figure(self.tokens, *each) for each in self.call.figures]
+        if (
+            (time is None and self.call.timed)
+            or None in figures
+            or not 1 <= len(figures) <= len(_FIGURES[self.call.function])
+        ):
             return None
         assert self.block.source is not None
         if any(self.block.source <= each.first < self.block.rows_end for each in self.calls):
@@ -299,7 +319,7 @@ class _Select:
         return WindowCall(span, "TUMBLE" if every.value == size.value else "HOP", time, tuple(arguments))
 
     def _time(self) -> Argument | None:
-        first, end = self.call.arguments[0] if self.call.arguments else (0, 0)
+        first, end = self.call.arguments[0] if self.call.arguments and self.call.timed else (0, 0)
         plain = self._column(first, end)
         if plain is None or plain.name.lower() in (*FUNCTIONS, "row_num", "arrival_ts"):  # a window is a time, too
             return None
@@ -402,6 +422,8 @@ class _Select:
 
     def _written_out(self) -> Iterator[Edit]:
         """The call itself, wherever Spark would have its name; unless a column that it reads has the same one."""
+        if not self.call.timed:
+            return
         inside = self.tokens[self.call.first + 1 : self.call.last]
         if any(token.is_name and token.name.lower() == self._function for token in inside):
             return

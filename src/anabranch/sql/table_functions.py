@@ -17,7 +17,7 @@ from anabranch.sql.syntax import Name, Relation
 TakeRelation = Callable[[Cursor, str], Relation]
 Figure = TypeVar("Figure")
 
-SOURCE, TIME = "source", "time"
+SOURCE, TIME, KEY = "source", "time", "key"
 
 
 @dataclass(frozen=True)
@@ -62,20 +62,32 @@ def take_call(
     time: Name | None = None
     partition: tuple[Name, ...] = ()
     figures: dict[str, Figure] = {}
+    given: set[str] = set()
     cursor.expect("(")
     position = 0
     while True:
         if cursor.current.is_name and cursor.ahead(1).text == "=>":
             parameter = _named(cursor, token, function)
+        elif cursor.at("DESCRIPTOR", "(") and TIME in given:
+            parameter = KEY  # as Calcite has it: SESSION(TABLE t, DESCRIPTOR(ts), DESCRIPTOR(k), INTERVAL ...)
+            if not function.partitioned:
+                raise _same_for_all(cursor, token, cursor.current.span, "second DESCRIPTOR")
         elif position < len(function.order):
             parameter = function.order[position]
             position += 1
         else:
             raise cursor.problem(f"{token.upper} takes at most {len(function.order)} arguments")
+        if parameter in given:
+            raise SyntaxProblem(
+                f"the {parameter} is given twice", text=cursor.text, start=cursor.current.start, end=cursor.current.end
+            )
+        given.add(parameter)
         if parameter == SOURCE:
             with cursor.deeper():
                 source = _source(cursor, take_relation)
-            partition = _partition(cursor, token, function)
+            partition = _partition(cursor, token, function) or partition
+        elif parameter == KEY:
+            partition = _keys(cursor, partition)
         elif parameter == TIME:
             time = _descriptor(cursor)
         else:
@@ -109,7 +121,9 @@ def _named(cursor: Cursor, function: Token, known: TableFunction) -> str:
     token = cursor.advance()
     cursor.advance()
     parameter = known.names.get(token.name.lower())
-    if parameter is None or parameter not in known.order:
+    if parameter == KEY and not known.partitioned:
+        raise _same_for_all(cursor, function, token.span, "KEY")
+    if parameter is None or parameter not in (*known.order, KEY):
         raise SyntaxProblem(
             f"{function.upper} has no parameter {token.name}",
             text=cursor.text,
@@ -139,12 +153,33 @@ def _partition(cursor: Cursor, function: Token, known: TableFunction) -> tuple[N
         cursor.advance()
         columns.append(cursor.expect_name("a column"))
     if not known.partitioned:
+        raise _same_for_all(cursor, function, Span(start, cursor.previous.end), "PARTITION BY")
+    return tuple(Name((column.name,), Span(column.start, column.end)) for column in columns)
+
+
+def _same_for_all(cursor: Cursor, function: Token, span: Span, what: str) -> SyntaxProblem:
+    message = f"{function.upper} takes no {what}: it is the same for all rows"
+    return SyntaxProblem(
+        message, text=cursor.text, start=span.start, end=span.end, hint="put the columns into GROUP BY"
+    )
+
+
+def _keys(cursor: Cursor, partition: tuple[Name, ...]) -> tuple[Name, ...]:
+    """DESCRIPTOR(k, ...) in the place of PARTITION BY k, ..."""
+    start = cursor.current.start
+    bracket = cursor.take("DESCRIPTOR", "(")
+    columns = [cursor.expect_name("a column")]
+    while bracket and cursor.take(","):
+        columns.append(cursor.expect_name("a column"))
+    if bracket:
+        cursor.expect(")")
+    if partition:
         raise SyntaxProblem(
-            f"{function.upper} takes no PARTITION BY: it is the same for all rows",
+            "the columns that windows are kept apart by are said twice",
             text=cursor.text,
             start=start,
             end=cursor.previous.end,
-            hint="put the columns into GROUP BY",
+            hint="say them once: PARTITION BY k, or a DESCRIPTOR(k)",
         )
     return tuple(Name((column.name,), Span(column.start, column.end)) for column in columns)
 

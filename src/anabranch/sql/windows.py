@@ -15,7 +15,7 @@ from anabranch.sql.cursor import Cursor
 from anabranch.sql.figures import Figure, take_figure, take_length, take_origin
 from anabranch.sql.lexer import STRING, Span, Token
 from anabranch.sql.syntax import Name, Relation, WindowKind, WindowSpec
-from anabranch.sql.table_functions import SOURCE, TIME, Call, TableFunction, TakeRelation, at_function, take_call
+from anabranch.sql.table_functions import KEY, SOURCE, TIME, Call, TableFunction, TakeRelation, at_function, take_call
 
 _NAMES = {
     "data": SOURCE,
@@ -36,6 +36,7 @@ _NAMES = {
     "strategy": "strategy",
     "block": "block",
     "pairs": "pairs",
+    "key": KEY,
 }
 _PAIRS: tuple[Literal["none", "once", "every"], ...] = ("none", "once", "every")
 _STRATEGIES: tuple[Literal["auto", "panes", "windows", "adaptive", "rows", "bins"], ...] = (
@@ -58,9 +59,12 @@ _OPTIONAL = ("offset", "origin", "by", "filled", "strategy", "block", "pairs")
 def _function(example: str, *figures: str, partitioned: bool = False) -> TableFunction:
     names = {SOURCE: "DATA", TIME: "TIMECOL", "offset": "`OFFSET`"}
     order = (SOURCE, TIME, *figures)
-    shown = tuple(names.get(each, each.upper()) for each in order)
+    shown = tuple(names.get(each, each.upper()) for each in (*order, *([KEY] if partitioned else [])))
+    known = (
+        _NAMES if "gap" not in figures else {**_NAMES, "size": "gap"}
+    )  # the size of a session, to Calcite, is its gap
     optional = _OPTIONAL if "block" in figures else (TIME, *_OPTIONAL)  # chunks have no column of their own
-    return TableFunction(order, _NAMES, shown, example, optional, partitioned)
+    return TableFunction(order, known, shown, example, optional, partitioned)
 
 
 #: HOP has its slide before its size in Flink and in RisingWave; SLIDING follows it.

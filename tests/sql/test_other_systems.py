@@ -1,0 +1,295 @@
+"""What users of other systems write first: it is read as what there is here, or an error says what to write."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from anabranch.algebra.progress import Delay
+from anabranch.errors import NotSupported, SqlError, SyntaxProblem
+from anabranch.sql.parser import parse
+from anabranch.sql.syntax import CreateStream, SelectStatement, WindowSpec
+
+SECOND, MINUTE, HOUR, DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
+
+
+def canonical(text: str) -> str:
+    (statement,) = parse(text)
+    return statement.sql
+
+
+def window(relation: str) -> WindowSpec:
+    """The window of a relation of FROM."""
+    (statement,) = parse(f"SELECT * FROM {relation}")
+    assert isinstance(statement, SelectStatement)
+    (found,) = [each.window for each in statement.query.relations() if each.window is not None]
+    return found
+
+
+def column_type(written: str) -> str:
+    (statement,) = parse(f"CREATE STREAM s (a {written}, b INT)")
+    assert isinstance(statement, CreateStream)
+    assert statement.columns[1].type == "INT"
+    return statement.columns[0].type
+
+
+def refusal(text: str, kind: type[SqlError] = SyntaxProblem) -> tuple[str, str, str | None]:
+    """The message, the part of the text it points at, and what to do."""
+    with pytest.raises(kind) as caught:
+        parse(text)
+    error = caught.value
+    assert error.start is not None and error.end is not None
+    return error.message, text[error.start : error.end], error.hint
+
+
+# ----------------------------------------------------------------------------------------- windows in GROUP BY
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (
+            "SELECT k, TUMBLE_START(ts, INTERVAL '10' SECOND), count(*) FROM s"
+            " GROUP BY k, TUMBLE(ts, INTERVAL '10' SECOND)",
+            "SELECT k, window_start AS window_start, count(*)"
+            " FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 10 SECONDS) AS s GROUP BY k, window_start, window_end",
+        ),
+        (
+            "SELECT HOP_END(ts, INTERVAL '5' SECOND, INTERVAL '1' MINUTE) AS at, count(*) FROM s AS x"
+            " GROUP BY HOP(ts, INTERVAL '5' SECOND, INTERVAL '1' MINUTE)"
+            " ORDER BY HOP_END(ts, INTERVAL '5' SECOND, INTERVAL '1' MINUTE)",
+            "SELECT window_end AS at, count(*)"
+            " FROM HOP(TABLE s, DESCRIPTOR(ts), INTERVAL 5 SECONDS, INTERVAL 1 MINUTE) AS x"
+            " GROUP BY window_start, window_end ORDER BY at",
+        ),
+        (
+            "SELECT k, SESSION_ROWTIME(ts, INTERVAL '5' MINUTE), count(*) FROM s"
+            " GROUP BY SESSION(ts, INTERVAL '5' MINUTE), k"
+            " HAVING SESSION_START(ts, INTERVAL '5' MINUTE) > TIMESTAMP '2026-01-01 00:00:00'",
+            "SELECT k, (window_end - INTERVAL 1 MILLISECOND) AS rowtime, count(*)"
+            " FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), INTERVAL 5 MINUTES) AS s"
+            " GROUP BY window_start, window_end, k HAVING window_start > TIMESTAMP '2026-01-01 00:00:00'",
+        ),
+        (
+            "SELECT count(*) FROM s GROUP BY TUMBLE(INTERVAL '10' SECOND) EMIT ON WINDOW CLOSE",
+            "SELECT count(*) FROM TUMBLE(TABLE s, SIZE => INTERVAL 10 SECONDS) AS s GROUP BY window_start, window_end"
+            " EMIT ON WINDOW CLOSE",
+        ),
+        (
+            "SELECT hop(interval '5 seconds', interval '10 seconds') AS w, k, count(*) FROM s GROUP BY w, k",
+            "SELECT named_struct('start', window_start, 'end', window_end) AS w, k, count(*)"
+            " FROM HOP(TABLE s, SLIDE => INTERVAL 5 SECONDS, SIZE => INTERVAL 10 SECONDS) AS s"
+            " GROUP BY window_start, window_end, k",
+        ),
+        (
+            "SELECT k, count(*) FROM s GROUP BY k, SESSION(INTERVAL '1' MINUTE)",
+            "SELECT k, count(*) FROM SESSION(TABLE s PARTITION BY k, GAP => INTERVAL 1 MINUTE) AS s"
+            " GROUP BY k, window_start, window_end",
+        ),
+        (
+            "SELECT count(*) FROM s GROUP BY TUMBLE(ts, INTERVAL '1' HOUR, INTERVAL '5' MINUTE)",
+            "SELECT count(*) FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 HOUR, INTERVAL 5 MINUTES) AS s"
+            " GROUP BY window_start, window_end",
+        ),
+        (  # over a join Spark computes the window of each row
+            "SELECT count(*) FROM s JOIN r USING (k) GROUP BY TUMBLE(s.ts, INTERVAL '1' HOUR)",
+            "SELECT count(*) FROM s JOIN r USING (k) GROUP BY window(s.ts, '1 hour')",
+        ),
+        (  # Spark's own function takes no intervals
+            "SELECT count(*) FROM s GROUP BY window(ts, INTERVAL '01:30' HOUR TO MINUTE)",
+            "SELECT count(*) FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 90 MINUTES) AS s"
+            " GROUP BY window_start, window_end",
+        ),
+    ],
+)
+def test_windows_of_group_by_stand_in_from(written: str, meant: str) -> None:
+    assert canonical(written) == meant
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE STREAM session (a INT)",
+        "INSERT INTO hop (a) SELECT 1",
+        "WITH a AS (SELECT 1), session (x) AS (SELECT 2) SELECT * FROM session",
+        "SELECT tumble, session FROM hop",
+        "SELECT x.a FROM t AS session(a, b) JOIN s x",
+    ],
+)
+def test_their_names_are_free_elsewhere(text: str) -> None:
+    assert canonical(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "place", "hint"),
+    [
+        (
+            "SELECT TUMBLE_START(ts, INTERVAL '1' SECOND) FROM s GROUP BY TUMBLE(ts, INTERVAL '2' SECOND)",
+            "TUMBLE_START goes with GROUP BY TUMBLE of the same time and lengths",
+            "TUMBLE_START(ts, INTERVAL '1' SECOND)",
+            "GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)",
+        ),
+        (
+            "SELECT count(*) FROM s GROUP BY HOP(ts, INTERVAL '5' SECOND)",
+            "in GROUP BY, HOP takes a column with the time and slide and size",
+            "HOP(ts, INTERVAL '5' SECOND)",
+            "as in HOP(ts, INTERVAL 1 MINUTE, INTERVAL 1 MINUTE)",
+        ),
+        (
+            "SELECT count(*) FROM s GROUP BY TUMBLE(, INTERVAL '5' SECOND)",
+            "in GROUP BY, TUMBLE takes a column with the time and size",
+            "TUMBLE(, INTERVAL '5' SECOND)",
+            "as in TUMBLE(ts, INTERVAL 1 MINUTE)",
+        ),
+        (
+            "SELECT count(*) FROM s GROUP BY CUMULATE(ts, INTERVAL '5' SECOND, INTERVAL '1' DAY)",
+            "CUMULATE stands in FROM",
+            "CUMULATE(ts, INTERVAL '5' SECOND, INTERVAL '1' DAY)",
+            "FROM CUMULATE(TABLE t, DESCRIPTOR(ts), step, size) ... GROUP BY window_start, window_end",
+        ),
+        (
+            "SELECT count(*) FROM s JOIN r USING (k) GROUP BY TUMBLE(INTERVAL '10' SECOND)",
+            "a window without a time column is one of GROUP BY over a single stream or view",
+            "TUMBLE(INTERVAL '10' SECOND)",
+            "name the column with the time first: TUMBLE(ts, INTERVAL ...)",
+        ),
+        (
+            "SELECT count(*) FROM s GROUP BY TUMBLE(ts, INTERVAL '1' MONTH)",
+            "expected the size of the window, as in INTERVAL 10 MINUTES",
+            "INTERVAL '1' MONTH",
+            "months and years have no fixed length; use days",
+        ),
+    ],
+)
+def test_what_cannot_be_such_a_window_is_explained(text: str, message: str, place: str, hint: str) -> None:
+    assert refusal(text) == (message, place, hint)
+
+
+def test_windows_have_no_time_of_processing() -> None:
+    text = "SELECT TUMBLE_PROCTIME(ts, INTERVAL '1' DAY) FROM s GROUP BY TUMBLE(ts, INTERVAL '1' DAY)"
+    assert refusal(text, NotSupported)[0] == "windows have no time of processing"
+
+
+# --------------------------------------------------------------------------------------------- Calcite's calls
+
+
+def test_named_arguments_come_in_any_order() -> None:
+    session = ["DATA => TABLE s", "TIMECOL => DESCRIPTOR(ts)", "KEY => DESCRIPTOR(k)", "SIZE => INTERVAL '5' MINUTE"]
+    for given in permutations(session):
+        found = window(f"TABLE(SESSION({', '.join(given)}))")
+        assert (found.kind, found.time_column, found.size) == ("session", "ts", 5 * MINUTE)
+        assert [str(key) for key in found.partition] == ["k"]
+    hop = [
+        "DATA => TABLE s",
+        "TIMECOL => DESCRIPTOR(ts)",
+        "SLIDE => INTERVAL '1' MINUTE",
+        "SIZE => INTERVAL '5' MINUTE",
+    ]
+    for given in permutations(hop):
+        found = window(f"HOP({', '.join(given)}, OFFSET => INTERVAL '1' SECOND)")
+        assert (found.kind, found.slide, found.size, found.offset) == ("hop", MINUTE, 5 * MINUTE, SECOND)
+
+
+@pytest.mark.parametrize(
+    ("call", "keys"),
+    [
+        ("SESSION(TABLE s, DESCRIPTOR(ts), DESCRIPTOR(k), INTERVAL '5' MINUTE)", ["k"]),
+        ("SESSION(TABLE s, DESCRIPTOR(ts), DESCRIPTOR(k, j), INTERVAL '5' MINUTE)", ["k", "j"]),
+        ("SESSION(KEY => k, DATA => s, TIMECOL => ts, GAP => INTERVAL '5' MINUTE)", ["k"]),
+        ("SESSION(DATA => TABLE s PARTITION BY k, TIMECOL => DESCRIPTOR(ts), GAP => INTERVAL '5' MINUTE)", ["k"]),
+    ],
+)
+def test_the_key_of_a_session(call: str, keys: list[str]) -> None:
+    found = window(call)
+    assert (found.kind, found.time_column, found.size) == ("session", "ts", 5 * MINUTE)
+    assert [str(key) for key in found.partition] == keys
+
+
+@pytest.mark.parametrize(
+    ("call", "message", "place"),
+    [
+        (
+            "SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), DESCRIPTOR(k), INTERVAL '5' MINUTE)",
+            "the columns that windows are kept apart by are said twice",
+            "DESCRIPTOR(k)",
+        ),
+        (
+            "TUMBLE(TABLE s, DESCRIPTOR(ts), DESCRIPTOR(k), INTERVAL '5' MINUTE)",
+            "TUMBLE takes no second DESCRIPTOR: it is the same for all rows",
+            "DESCRIPTOR",
+        ),
+        (
+            "HOP(KEY => DESCRIPTOR(k), DATA => TABLE s)",
+            "HOP takes no KEY: it is the same for all rows",
+            "KEY",
+        ),
+        (
+            "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 5 MINUTES, SIZE => INTERVAL 6 MINUTES)",
+            "the size is given twice",
+            "INTERVAL",
+        ),
+    ],
+)
+def test_arguments_that_do_not_fit(call: str, message: str, place: str) -> None:
+    assert refusal(f"SELECT * FROM {call}")[:2] == (message, place)
+
+
+# ------------------------------------------------------------------------------------------- lengths of time
+
+
+@pytest.mark.parametrize(
+    ("written", "length"),
+    [
+        ("INTERVAL '01:30' HOUR TO MINUTE", HOUR + 30 * MINUTE),
+        ("INTERVAL '1 2' DAY TO HOUR", DAY + 2 * HOUR),
+        ("INTERVAL '1 02:03' DAY TO MINUTE", DAY + 2 * HOUR + 3 * MINUTE),
+        ("INTERVAL '1 02:03:04.5' DAY TO SECOND", DAY + 2 * HOUR + 3 * MINUTE + 4_500_000),
+        ("INTERVAL '100:00:01' HOUR TO SECOND", 100 * HOUR + SECOND),
+        ("INTERVAL '90:30.000001' MINUTE TO SECOND", 90 * MINUTE + 30 * SECOND + 1),
+        ("INTERVAL '1' DAY '2' HOURS", DAY + 2 * HOUR),
+    ],
+)
+def test_day_time_intervals_are_lengths(written: str, length: int) -> None:
+    assert window(f"TUMBLE(TABLE s, DESCRIPTOR(ts), {written})").size == length
+    assert window(f"HOP(s, ts, {written}, INTERVAL 1000 DAYS, {written})").slide == length
+    assert window(f"HOP(s, ts, {written}, INTERVAL 1000 DAYS, {written})").offset == length
+    assert window(f"SESSION(TABLE s, DESCRIPTOR(ts), {written})").size == length
+    (stream,) = parse(f"CREATE STREAM s (ts TIMESTAMP, WATERMARK FOR ts AS ts - {written} IDLE AFTER {written})")
+    assert isinstance(stream, CreateStream) and stream.watermark is not None
+    assert (stream.watermark.rule, stream.watermark.idle) == (Delay(length), length)
+    (delayed,) = parse(f"SELECT count(*) FROM s GROUP BY k EMIT AFTER DELAY {written}")
+    assert isinstance(delayed, SelectStatement) and delayed.query.emission is not None
+    assert delayed.query.emission.delay == length
+
+
+def test_a_negative_interval_is_an_offset() -> None:
+    assert window("TUMBLE(s, ts, INTERVAL 1 HOUR, INTERVAL '-00:10' MINUTE TO SECOND)").offset == -10 * SECOND
+    assert window("TUMBLE(s, ts, INTERVAL 1 HOUR, INTERVAL -'00:10' MINUTE TO SECOND)").offset == -10 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("written", "message", "hint"),
+    [
+        ("'1:70' HOUR TO MINUTE", "'1:70' is no interval HOUR TO MINUTE", "it is written 'hh:mm'"),
+        ("'1' DAY TO SECOND", "'1' is no interval DAY TO SECOND", "it is written 'd hh:mm:ss.f'"),
+        (
+            "'1:2' MINUTE TO HOUR",
+            "there is no interval from MINUTE TO HOUR",
+            "as in DAY TO SECOND, HOUR TO MINUTE, MINUTE TO SECOND",
+        ),
+        (
+            "'1-2' YEAR TO MONTH",
+            "YEAR TO MONTH has no fixed length: months and years differ",
+            "use days: INTERVAL 30 DAYS",
+        ),
+        (
+            "'2 months'",
+            "expected the size of the window, as in INTERVAL 10 MINUTES",
+            "months and years have no fixed length; use days",
+        ),
+    ],
+)
+def test_what_is_no_length_of_time(written: str, message: str, hint: str) -> None:
+    text = f"SELECT * FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL {written})"
+    assert refusal(text) == (message, f"INTERVAL {written}", hint)
