@@ -293,3 +293,65 @@ def test_a_negative_interval_is_an_offset() -> None:
 def test_what_is_no_length_of_time(written: str, message: str, hint: str) -> None:
     text = f"SELECT * FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL {written})"
     assert refusal(text) == (message, f"INTERVAL {written}", hint)
+
+
+# ------------------------------------------------------------------------------------------------------ types
+
+
+@pytest.mark.parametrize(
+    ("written", "spark"),
+    [
+        ("varchar", "STRING"),
+        ("varchar(5)", "varchar(5)"),
+        ("character varying", "STRING"),
+        ("character varying(9)", "VARCHAR(9)"),
+        ("char", "CHAR(1)"),
+        ("text NOT NULL", "STRING"),
+        ("integer", "integer"),
+        ("int2", "SMALLINT"),
+        ("int4", "INT"),
+        ("int8", "BIGINT"),
+        ("float8", "DOUBLE"),
+        ("double precision", "DOUBLE"),
+        ("numeric(9, 2)", "numeric(9, 2)"),
+        ("bool", "BOOLEAN"),
+        ("bytea", "BINARY"),
+        ("timestamptz", "TIMESTAMP"),
+        ("datetime", "TIMESTAMP"),
+        ("timestamp(3)", "TIMESTAMP"),
+        ("TIMESTAMP_LTZ(3)", "TIMESTAMP_LTZ"),
+        ("timestamp(3) with time zone", "TIMESTAMP"),
+        ("timestamp with local time zone", "TIMESTAMP"),
+        ("timestamp without time zone", "TIMESTAMP_NTZ"),
+        ("map<text, array<int8>>", "map<STRING, array<BIGINT>>"),
+        ("struct<text: text, bool bool>", "struct<text: STRING, bool BOOLEAN>"),
+    ],
+)
+def test_types_of_others_are_those_of_spark(written: str, spark: str) -> None:
+    assert column_type(written) == spark
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("json", "use STRING"),
+        ("uuid", "use STRING"),
+        ("time(3)", "use STRING, or a number of seconds"),
+        ("interval day to second", "use a number: of seconds, which make_dt_interval(0, 0, 0, n) makes an interval,"),
+        ("array<interval year to month>", "use a number: of seconds"),
+        ("timestamp(9)", "write TIMESTAMP"),
+    ],
+)
+def test_types_that_cannot_be_kept_are_refused_with_one_that_can(written: str, hint: str) -> None:
+    found = refusal(f"CREATE TABLE t (a {written})")[2]
+    assert found is not None and found.startswith(hint)
+
+
+def test_types_of_casts() -> None:
+    assert canonical(
+        "SELECT CAST(x AS TEXT), y::int8 + 1, z::double precision AS t, a::timestamp(3) with time zone b,"
+        " CAST(CAST(x AS INT4) AS VARCHAR), try_cast(x AS array<text>), c::text text FROM s text WHERE d::bool"
+    ) == (
+        "SELECT CAST(x AS STRING), y::BIGINT + 1, z::DOUBLE AS t, a::TIMESTAMP b,"
+        " CAST(CAST(x AS INT) AS STRING), try_cast(x AS array<STRING>), c::STRING text FROM s text WHERE d::BOOLEAN"
+    )

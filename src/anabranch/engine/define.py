@@ -138,8 +138,10 @@ class Definer:
                     text=statement.text,
                     start=column.span.start,
                     end=column.span.end,
+                    hint="an array is ARRAY<INT>" if "[" in column.type else None,
                 ) from error
-            # One type of time at the door: UTC.
+            # One type of time at the door: UTC. Texts have any length: Spark has rows of no others.
+            type = re.sub(r"\b(var)?char\(\d+\)", "string", type)
             fields.append(Field(column.name, "timestamp" if type == "timestamp_ntz" else type))
         return fields
 
@@ -214,6 +216,8 @@ class Definer:
             snapshot = self.core.snapshot()
             bound = Binder(statement.text, self.core.catalog(snapshot), statement.query).bind()
             frame = queries.frame(self.core, bound, snapshot, statement.text)
+            for field in fields_of(frame):
+                check_type(field, statement.text, statement.query)
         fields = declared or (tuple(_plain(fields_of(frame))) if frame is not None else ())
         kind = "files" if statement.source is not None else None
         return self._fill_table(
@@ -818,7 +822,20 @@ def check_names(fields: tuple[Field, ...], text: str, query: Query) -> None:
                 end=query.span.start + 6,
                 hint="CAST(NULL AS ...) gives it one",
             )
+        check_type(field, text, query)
         seen.add(field.name.lower())
+
+
+def check_type(field: Field, text: str, query: Query) -> None:
+    """Refuse a column that neither a table nor an answer can hold."""
+    if re.search(r"\b(interval$|interval (year|month)|interval[,>]|time\()", field.type):
+        raise WrongType(
+            f"the column {field.name} is of type {field.type.upper()}, which cannot be kept",
+            text=text,
+            start=query.span.start,
+            end=query.span.start + 6,
+            hint="make it a text, CAST(... AS STRING), or a number",
+        )
 
 
 def stream_locks(core: Core, streams: set[str]) -> contextlib.ExitStack:

@@ -183,7 +183,10 @@ def _arrow_type(kind: DataType) -> Any:
         t.NullType: pa.null(),
     }
     if type(kind) not in simple:
-        raise WrongType(f"the type {kind.simpleString()} cannot be kept in a table", hint="cast it to another type")
+        raise WrongType(
+            f"the type {kind.simpleString()} cannot be kept in a table",
+            hint="make it a text, CAST(... AS STRING), or a number",
+        )
     return simple[type(kind)]
 
 
@@ -223,7 +226,8 @@ def translate(
         if source is not None and span is not None:
             return kind(message, text=source, start=span.start, end=span.end, hint=hint)
         return kind(message, hint=hint)
-    return QueryFailed(message)
+    in_arrow = condition == "UNSUPPORTED_DATA_TYPE_FOR_ARROW_CONVERSION"
+    return QueryFailed(message, hint="make it a text, CAST(... AS STRING), or a number" if in_arrow else None)
 
 
 def _place(error: Any, spliced: Spliced | None, final: Spliced | None) -> Span | None:

@@ -42,6 +42,7 @@ from anabranch.sql.spellings import (
 )
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.terms import JOIN_WORDS, ends_value
+from anabranch.sql.types import type_edits
 from anabranch.sql.versions import join_edits
 from anabranch.sql.window_joins import joined_edits, pairs_edits, relation_edits, wrapped
 
@@ -50,7 +51,7 @@ _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 def canonical(text: str, tokens: list[Token]) -> tuple[str, list[Token]]:
     """The statement of these tokens in its canonical form, and its tokens; both as they are if they have it."""
-    once = _joins, _windows, group_edits, spark_edits
+    once = type_edits, _joins, _windows, group_edits, spark_edits
     rewrites = (net_edits, MAX_QUERIES), *((each, 1) for each in once), (nested_edits, MAX_QUERIES)
     for rewrite, most in rewrites:
         for _ in range(most):  # one level a time, from the innermost out

@@ -6,7 +6,7 @@ from typing import Literal
 
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.lexer import STRING, Span, words
+from anabranch.sql.lexer import STRING, Span
 from anabranch.sql.query import at_query, parse_query
 from anabranch.sql.syntax import (
     AlterView,
@@ -22,12 +22,8 @@ from anabranch.sql.syntax import (
     Watermark,
 )
 from anabranch.sql.terms import take_arguments
+from anabranch.sql.types import TYPES, column_type
 from anabranch.sql.watermarks import take_watermark
-
-TYPES = words(
-    "BOOLEAN TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG FLOAT REAL DOUBLE DECIMAL DEC NUMERIC DATE TIMESTAMP"
-    " TIMESTAMP_LTZ TIMESTAMP_NTZ STRING CHAR CHARACTER VARCHAR BINARY INTERVAL ARRAY MAP STRUCT VARIANT TIME"
-)
 
 
 def take_create(cursor: Cursor) -> Statement:
@@ -233,6 +229,7 @@ def _column(cursor: Cursor, before: list[ColumnDefinition]) -> ColumnDefinition:
     type_token = cursor.current
     if type_token.upper not in TYPES:
         raise cursor.problem(f"expected the type of {token.name}", known=tuple(sorted(TYPES)))
+    first = cursor.index
     cursor.advance()
     depth = 0
     while not cursor.at_end:
@@ -242,10 +239,11 @@ def _column(cursor: Cursor, before: list[ColumnDefinition]) -> ColumnDefinition:
         depth += {"<": 1, "(": 1, ">": -1, ")": -1, ">>": -2, ">>>": -3}.get(text, 0)
         cursor.advance()
     span = Span(type_token.start, cursor.previous.end)
+    type = column_type(cursor.text, cursor.tokens[first : cursor.index])
     cursor.take("NOT", "NULL")
     if cursor.take("COMMENT"):
         cursor.expect_string("a comment")
-    return ColumnDefinition(token.name, span.of(cursor.text), Span(token.start, span.end))
+    return ColumnDefinition(token.name, type, Span(token.start, span.end))
 
 
 def _source(cursor: Cursor) -> SourceSpec:
