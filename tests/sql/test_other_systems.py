@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.algebra.progress import Delay
 from anabranch.errors import NotSupported, SqlError, SyntaxProblem
+from anabranch.sql import check
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import CreateStream, SelectStatement, WindowSpec
 
@@ -355,3 +356,35 @@ def test_types_of_casts() -> None:
         "SELECT CAST(x AS STRING), y::BIGINT + 1, z::DOUBLE AS t, a::TIMESTAMP b,"
         " CAST(CAST(x AS INT) AS STRING), try_cast(x AS array<STRING>), c::STRING text FROM s text WHERE d::BOOLEAN"
     )
+
+
+# ---------------------------------------------------------------------------------------------------- samples
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("s TABLESAMPLE (10 PERCENT)", "(SELECT * FROM s) TABLESAMPLE (10 PERCENT) AS s"),
+        ("s TABLESAMPLE (3 ROWS) REPEATABLE (7) AS x", "(SELECT * FROM s) TABLESAMPLE (3 ROWS) REPEATABLE (7) AS x"),
+        ("s AS x TABLESAMPLE BERNOULLI (10)", "(SELECT * FROM s)  TABLESAMPLE  (10 PERCENT) AS x"),
+        ("s AS OF VERSION 3 TABLESAMPLE (1 ROWS) y", "(SELECT * FROM s AS OF VERSION 3) TABLESAMPLE (1 ROWS) y"),
+        (
+            "a JOIN sys.runs TABLESAMPLE (BUCKET 1 OUT OF 2) ON a.k = runs.k",
+            "a JOIN (SELECT * FROM sys.runs) TABLESAMPLE (BUCKET 1 OUT OF 2) AS runs ON a.k = runs.k",
+        ),
+        (
+            "TUMBLE(s, ts, INTERVAL 1 MINUTE) w TABLESAMPLE (1 ROWS)",
+            "(SELECT * FROM TUMBLE(s, ts, INTERVAL 1 MINUTE))  TABLESAMPLE (1 ROWS) AS w",
+        ),
+        ("(SELECT 1) TABLESAMPLE (1 ROWS)", "(SELECT 1) TABLESAMPLE (1 ROWS)"),
+    ],
+)
+def test_what_is_sampled_is_a_query(written: str, meant: str) -> None:
+    assert canonical(f"SELECT * FROM {written}") == f"SELECT * FROM {meant}"
+
+
+def test_a_view_has_no_sample() -> None:
+    script = "CREATE STREAM s (a INT); CREATE VIEW v AS SELECT * FROM s TABLESAMPLE (10 PERCENT)"
+    with pytest.raises(NotSupported, match="TABLESAMPLE takes other rows each time") as caught:
+        check(script)
+    assert caught.value.hint is not None and "pmod(hash(id), 100) < 10" in caught.value.hint

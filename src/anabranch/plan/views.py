@@ -44,6 +44,7 @@ from anabranch.plan.windows import ID, needs_numbers
 from anabranch.plan.winners import event_times
 from anabranch.sql.calls import SESSION, aggregate_calls, chains, clock_calls, volatile_calls
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
+from anabranch.sql.samples import at_sample
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
 
@@ -230,6 +231,14 @@ def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
             f"{token.text} {what}, so a view of it has no lasting answer",
             "compute it where the rows are made, or leave it out of the view and use it when reading the view",
         )
+    for index in range(len(tokens) - 1):
+        if at_sample(tokens, index):
+            raise refuse(
+                text,
+                tokens[index].span,
+                "TABLESAMPLE takes other rows each time, so a view of it has no lasting answer",
+                "WHERE pmod(hash(id), 100) < 10 takes the same rows each time; or sample what the view gives",
+            )
     if not kept and not query.emits:
         return
     for name, span in clock_calls(tokens):

@@ -31,6 +31,7 @@ from anabranch.sql.group_windows import group_edits
 from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, WORD, Span, Token, tokenize
 from anabranch.sql.nested_windows import nested_edits
 from anabranch.sql.net import net_edits
+from anabranch.sql.samples import sample_edits
 from anabranch.sql.spark_windows import spark_edits
 from anabranch.sql.spellings import (
     WindowCall,
@@ -51,7 +52,7 @@ _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 def canonical(text: str, tokens: list[Token]) -> tuple[str, list[Token]]:
     """The statement of these tokens in its canonical form, and its tokens; both as they are if they have it."""
-    once = type_edits, _joins, _windows, group_edits, spark_edits
+    once = type_edits, sample_edits, _joins, _windows, group_edits, spark_edits
     rewrites = (net_edits, MAX_QUERIES), *((each, 1) for each in once), (nested_edits, MAX_QUERIES)
     for rewrite, most in rewrites:
         for _ in range(most):  # one level a time, from the innermost out

@@ -120,6 +120,8 @@ def take_relation(cursor: Cursor, join: str) -> Relation:
             cursor.advance()
         cursor.expect("(")
         cursor.close_bracket()
+        if cursor.take("REPEATABLE", "("):
+            cursor.close_bracket()
         relation = replace(relation, reshaped=True)
     relation = _refreshable(cursor, relation)
     before = cursor.current.start
