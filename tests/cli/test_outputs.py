@@ -55,6 +55,17 @@ def test_batch_csv_is_header_and_rows_and_nothing_else(make: Any) -> None:
     assert list(csv.reader(io.StringIO(text)))[1] == ['x,"y"', "1"]
 
 
+def test_json_is_a_line_a_row_without_columns_of_changes(make: Any) -> None:
+    assert show("json", make.rows(a=['x"y', None], b=[1, 2])) == '{"a": "x\\"y", "b": 1}\n{"a": null, "b": 2}\n'
+    changed = make.changes({"k": ["b", "a"], "_diff": [1, 2]}, {"k": ["b"], "_diff": [-1]})
+    assert show("json", changed) == '{"k": "a"}\n{"k": "a"}\n'
+    assert show("json", make.result("rows", table=pa.table({"a": pa.array([], pa.int64())}))) == ""
+
+
+def test_csv_is_short_for_batch_csv(make: Any) -> None:
+    assert show("csv", make.rows(a=["x,y", None])) == show("batch-csv", make.rows(a=["x,y", None])) == 'a\n"x,y"\n\n'
+
+
 def test_csv_quotes_names_too() -> None:
     assert csv_line(["count(a, b)", "c"]) == '"count(a, b)",c'
 

@@ -74,6 +74,14 @@ def test_commands(shell: Any, session: Any) -> None:
     assert "there is no command \\nope" in err
 
 
+def test_what_is_listed_has_titles(shell: Any, session: Any, make: Any) -> None:
+    session.results = [make.rows(name=["x"])]
+    out, _ = shell("\\d")
+    titles = [line for line in out.splitlines() if line in ("Streams", "Tables", "Views", "Sinks")]
+    assert titles == ["Streams", "Tables", "Views", "Sinks"]
+    assert out.splitlines()[:4] == ["Streams", "name", "----", "x"]
+
+
 def test_the_output_can_be_chosen(shell: Any, session: Any, make: Any) -> None:
     session.results = [make.rows(a=[1])]
     out, _ = shell("\\o batch-csv", "SELECT a FROM t;")

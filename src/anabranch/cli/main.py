@@ -24,7 +24,7 @@ WRONG_USAGE = 2
 INTERRUPTED = 130
 #: Where `run`, `compact` and `doctor` look when no home is given; a one-off query uses a temporary home.
 DEFAULT_HOME = ".anabranch"
-OUTPUTS = ("batch-table", "batch-csv", "stream-json", "live-table", "live-csv", "arrow", "parquet")
+OUTPUTS = ("batch-table", "batch-csv", "csv", "json", "stream-json", "live-table", "live-csv", "arrow", "parquet")
 #: Those that are written to a file, which can stand behind them.
 WRITTEN = ("arrow", "parquet")
 #: How `describe` tells what it has to tell.

@@ -1,14 +1,14 @@
 """The outputs: one class each, all made from a result and a console.
 
-`batch-*` print an answer once; `stream-json` and `live-*` print changes as runs commit. An output takes
-either kind of result: rows count as insertions, changes are added up where a whole answer is asked for.
+`batch-*`, `csv` and `json` print an answer once; `stream-json` and `live-*` print changes as runs commit. An output
+takes either kind of result: rows count as insertions, changes are added up where a whole answer is asked for.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.cli import tables
 from anabranch.cli.console import Console
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DIFF = "_diff"
-BATCH = ("batch-table", "batch-csv")
+BATCH = ("batch-table", "batch-csv", "csv", "json")
 LIVE = ("stream-json", "live-table", "live-csv")
 NAMES = BATCH + LIVE
 
@@ -39,8 +39,10 @@ def make_output(
     """The output of that name; `order` is that of the query, for outputs that have to sort for themselves."""
     if name == "batch-table":
         return BatchTable(console, order)
-    if name == "batch-csv":
+    if name in ("batch-csv", "csv"):
         return BatchCsv(console, order)
+    if name == "json":
+        return BatchJson(console, order)
     if name == "stream-json":
         return StreamJson(console, order)
     if name == "live-csv":
@@ -133,6 +135,26 @@ class BatchCsv:
         _write_csv(self._console, rows)
 
 
+class BatchJson:
+    """One JSON object a row, a line each, and nothing else: for programs."""
+
+    def __init__(self, console: Console, order: Order = UNORDERED) -> None:
+        self._console = console
+        self._order = order
+
+    def show(self, result: Result) -> None:
+        if result.kind != "changes":
+            for line in json_lines(result.toArrow()):
+                self._console.line(line)
+            return
+        net = NetTable(self._order)
+        for batch in result:
+            net.apply(batch.changes)
+        if net.schema is not None:
+            for line in _json_rows(net.schema, net.rows()):
+                self._console.line(line)
+
+
 class LiveCsv:
     """A header, then changes as they come, with `_diff` as the last column."""
 
@@ -180,14 +202,18 @@ def _csv_cell(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def json_lines(changes: pa.Table) -> Iterator[str]:
+def json_lines(rows: pa.Table) -> Iterator[str]:
     """The rows of a table as JSON objects with the keys in the order of its columns."""
-    keys = [json_text(name) + ": " for name in changes.column_names]
-    formatters = [json_formatter(field.type) for field in changes.schema]
-    for batch in changes.to_batches(max_chunksize=10_000):
-        for row in zip(*[plain_values(column) for column in batch.columns], strict=True):
-            cells = (
-                key + ("null" if value is None else formatter(value))
-                for key, value, formatter in zip(keys, row, formatters, strict=True)
-            )
-            yield "{" + ", ".join(cells) + "}"
+    for batch in rows.to_batches(max_chunksize=10_000):
+        yield from _json_rows(rows.schema, zip(*[plain_values(column) for column in batch.columns], strict=True))
+
+
+def _json_rows(schema: pa.Schema, rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    keys = [json_text(name) + ": " for name in schema.names]
+    formatters = [json_formatter(field.type) for field in schema]
+    for row in rows:
+        cells = (
+            key + ("null" if value is None else formatter(value))
+            for key, value, formatter in zip(keys, row, formatters, strict=True)
+        )
+        yield "{" + ", ".join(cells) + "}"

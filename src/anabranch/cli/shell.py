@@ -15,13 +15,13 @@ from anabranch.cli.interface import Session
 from anabranch.cli.outputs import NAMES
 from anabranch.cli.stopping import Interrupts
 from anabranch.cli.work import show_results
-from anabranch.errors import AnabranchError, did_you_mean
+from anabranch.errors import AnabranchError
 
 HELP = """\
 End a statement with ;  and press Enter. Ctrl-C leaves a statement or stops a live answer, Ctrl-D ends the shell.
-\\d          the streams, tables and views of this home
+\\d          the streams, tables, views and sinks of this home
 \\d NAME     the columns of one of them
-\\o OUTPUT   how answers are printed: batch-table, batch-csv, stream-json, live-table or live-csv; alone: as at first
+\\o OUTPUT   how answers are printed: batch-table, csv, json, stream-json, live-table or live-csv; alone: as at first
 \\timing     tell how long each statement took, or stop telling
 \\q          end"""
 
@@ -82,10 +82,14 @@ class Shell:
                     f"  outside of it: anabranch -o {rest} --to FILE 'SELECT ...'"
                 )
             else:
-                hint = did_you_mean(rest, NAMES) or f"the outputs are {', '.join(NAMES)}"
-                self._console.error(f"there is no output {rest}\n  {hint}")
+                self._console.error(f"there is no output {rest}\n  the outputs are {', '.join(NAMES)}")
         elif name == "\\d":
-            self._statements(f"DESCRIBE {rest}" if rest else "SHOW STREAMS; SHOW TABLES; SHOW VIEWS")
+            if rest:
+                self._statements(f"DESCRIBE {rest}")
+                return
+            for what in ("Streams", "Tables", "Views", "Sinks"):
+                self._console.line(self._console.style(what, "bold"))
+                self._statements(f"SHOW {what.upper()}")
         elif name in ("\\?", "\\h", "\\help"):
             self._console.line(HELP)
         else:
