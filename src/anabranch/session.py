@@ -39,8 +39,9 @@ from anabranch.engine.spark import check_setting
 from anabranch.errors import AnabranchError, UsageError
 from anabranch.ledger import Ledger, Record
 from anabranch.plan import explain, render
+from anabranch.plan.as_sql import create_statement
 from anabranch.plan.bind import Binder, Bound
-from anabranch.plan.catalog import Catalog, Field, Stream, Table, View
+from anabranch.plan.catalog import Catalog, Field, Sink, Stream, Table, View
 from anabranch.plan.describe import closing_words
 from anabranch.plan.lookups import find_lookup
 from anabranch.result import Result
@@ -66,6 +67,7 @@ from anabranch.sql.syntax import (
     SetClock,
     SetOption,
     Show,
+    ShowCreate,
     Statement,
     Subscribe,
     Update,
@@ -169,7 +171,7 @@ class Session:
         """
         seen: Counter[str] = Counter()
         for statement in parse(bind_parameters(text)):
-            if isinstance(statement, SelectStatement | Show | Describe | Explain):
+            if isinstance(statement, SelectStatement | Show | ShowCreate | Describe | Explain):
                 continue
             normal = normal_form(tokenize(statement.sql))
             key = f"{hashlib.sha256(normal.encode()).hexdigest()[:24]}:{seen[normal]}"
@@ -287,6 +289,8 @@ class Session:
             return self._explain(statement)
         if isinstance(statement, Show):
             return self._show(statement)
+        if isinstance(statement, ShowCreate):
+            return self._show_create(statement)
         if isinstance(statement, Describe):
             return self._describe(statement)
         if isinstance(statement, SetOption):
@@ -469,6 +473,10 @@ class Session:
         names = ("name", "kind", "columns")
         return Result(table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)}))
 
+    def _show_create(self, statement: ShowCreate) -> Result:
+        found = self._definer.find(statement, statement.target, _CLASSES[statement.kind])
+        return _text_result("statement", [create_statement(found)])
+
     def _show_sinks(self) -> Result:
         import pyarrow as pa
 
@@ -522,6 +530,14 @@ class Session:
     def _must_write(self) -> None:
         if not self._core.ledger.writable:
             raise AnabranchError("this home is open for reading only", hint="connect without read_only to change it")
+
+
+_CLASSES: dict[str, type[Stream] | type[Table] | type[View] | type[Sink]] = {
+    "stream": Stream,
+    "table": Table,
+    "view": View,
+    "sink": Sink,
+}
 
 
 def _text_result(column: str, lines: list[str]) -> Result:

@@ -82,6 +82,13 @@ def test_what_is_listed_has_titles(shell: Any, session: Any, make: Any) -> None:
     assert out.splitlines()[:4] == ["Streams", "name", "----", "x"]
 
 
+def test_a_definition_is_printed_as_it_is(shell: Any, session: Any, make: Any) -> None:
+    text = f"CREATE VIEW v AS\n  SELECT {'x' * 200}"
+    session.results = [make.rows(statement=[text])]
+    assert shell("SHOW CREATE VIEW v;")[0] == f"{text}\n"
+    assert shell("\\o json", "SHOW CREATE VIEW v;")[0].startswith('{"statement": "CREATE VIEW v AS\\n')
+
+
 def test_the_output_can_be_chosen(shell: Any, session: Any, make: Any) -> None:
     session.results = [make.rows(a=[1])]
     out, _ = shell("\\o batch-csv", "SELECT a FROM t;")

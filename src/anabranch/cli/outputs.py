@@ -114,6 +114,17 @@ class BatchTable:
         console.line(tables.count_line(count))
 
 
+class Lines:
+    """The texts of an answer with one column as they are, for people to copy."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def show(self, result: Result) -> None:
+        for text in column_texts(result.toArrow().column(0)):
+            self._console.line(text or "")
+
+
 class BatchCsv:
     """A header and rows, and nothing else: for programs."""
 

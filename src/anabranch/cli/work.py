@@ -15,7 +15,7 @@ from anabranch.cli.console import Console
 from anabranch.cli.exports import STDOUT, Export, ExportOutput, check_single, place, prepare, write_text
 from anabranch.cli.interface import Result, RunReport, Session
 from anabranch.cli.ordering import UNORDERED, Order, order_of
-from anabranch.cli.outputs import LIVE, Output, make_output
+from anabranch.cli.outputs import LIVE, Lines, Output, make_output
 from anabranch.cli.stopping import Interrupts
 from anabranch.cli.tables import clean
 from anabranch.cli.values import timestamp_text
@@ -122,8 +122,10 @@ def choose_output(
     console: Console, name: str | None, result: Result, statement: Statement | None = None
 ) -> tuple[Output, bool]:
     """The output to use, and whether it follows changes until it is told to stop."""
-    from anabranch.sql.syntax import Subscribe
+    from anabranch.sql.syntax import ShowCreate, Subscribe
 
+    if name is None and isinstance(statement, ShowCreate):
+        return Lines(console), False
     if name is None and isinstance(statement, Subscribe):
         name = "stream-json"
     if name is None:

@@ -91,6 +91,8 @@ class _Script:
         elif isinstance(statement, syntax.Describe | syntax.Subscribe):
             if statement.target.parts[0].lower() != "sys":
                 self._find(statement, statement.target, "stream", "view", "table")
+        elif isinstance(statement, syntax.ShowCreate):
+            self._find(statement, statement.target, statement.kind)
         elif isinstance(statement, syntax.SelectStatement | syntax.Explain):
             self._query(statement, statement.query, "the query")
 

@@ -121,7 +121,7 @@ def _create_table(
 ) -> Statement:
     source: SourceSpec | None = None
     query: Query | None = None
-    whole = cursor.whole
+    whole = Span(cursor.tokens[0].start, cursor.tokens[-2].end)
     # Looked at before what stands before it, like DRY RUN.
     every_run = [token.upper for token in cursor.tokens[-4:-1]] == ["REFRESH", "EVERY", "RUN"]
     if every_run:

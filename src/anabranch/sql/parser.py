@@ -29,6 +29,7 @@ from anabranch.sql.syntax import (
     SetClock,
     SetOption,
     Show,
+    ShowCreate,
     Statement,
     Subscribe,
     Update,
@@ -99,24 +100,25 @@ def _select_statement(cursor: Cursor) -> Statement:
     return SelectStatement(cursor.text, cursor.whole, query)
 
 
+_Kind = Literal["stream", "table", "view", "sink"]
+_KINDS: dict[str, _Kind] = {"STREAM": "stream", "SOURCE": "stream", "TABLE": "table", "VIEW": "view", "SINK": "sink"}
+
+
+def _take_kind(cursor: Cursor) -> _Kind:
+    """STREAM, TABLE, VIEW or SINK."""
+    cursor.take("MATERIALIZED")
+    if cursor.current.upper not in _KINDS:
+        raise cursor.problem("expected STREAM, TABLE, VIEW or SINK", known=tuple(_KINDS))
+    return _KINDS[cursor.advance().upper]
+
+
 def _drop(cursor: Cursor) -> Statement:
     cursor.advance()
-    cursor.take("MATERIALIZED")
-    kind = cursor.current.upper
-    kinds: dict[str, Literal["stream", "table", "view", "sink"]] = {
-        "STREAM": "stream",
-        "SOURCE": "stream",
-        "TABLE": "table",
-        "VIEW": "view",
-        "SINK": "sink",
-    }
-    if kind not in kinds:
-        raise cursor.problem("expected STREAM, TABLE, VIEW or SINK", known=tuple(kinds))
-    cursor.advance()
+    kind = _take_kind(cursor)
     if_exists = cursor.take("IF", "EXISTS")
-    name = cursor.dotted_name(f"the name of the {kinds[kind]}")
+    name = cursor.dotted_name(f"the name of the {kind}")
     cascade = cursor.take("CASCADE")
-    return Drop(cursor.text, cursor.whole, kinds[kind], name, if_exists, cascade)
+    return Drop(cursor.text, cursor.whole, kind, name, if_exists, cascade)
 
 
 def _insert(cursor: Cursor) -> Statement:
@@ -205,9 +207,17 @@ def _refresh(cursor: Cursor) -> Statement:
 
 def _show(cursor: Cursor) -> Statement:
     cursor.advance()
+    if cursor.take("CREATE"):
+        kind = _take_kind(cursor)
+        return ShowCreate(cursor.text, cursor.whole, kind, cursor.dotted_name(f"the name of the {kind}"))
+    if cursor.take("COLUMNS"):
+        if not cursor.take("IN"):
+            cursor.expect("FROM")
+        return Describe(cursor.text, cursor.whole, cursor.dotted_name("a stream, view or table"))
     word = cursor.current.upper
     if word not in SHOWABLE:
-        raise cursor.problem("expected STREAMS, VIEWS, TABLES or SINKS", known=SHOWABLE)
+        known = (*SHOWABLE, "CREATE", "COLUMNS")
+        raise cursor.problem("expected STREAMS, VIEWS, TABLES, SINKS, COLUMNS FROM or CREATE", known=known)
     cursor.advance()
     return Show(cursor.text, cursor.whole, word.lower())
 

@@ -470,6 +470,14 @@ class Show(Statement):
 
 
 @dataclass(frozen=True)
+class ShowCreate(Statement):
+    """SHOW CREATE STREAM s: the statement that makes it."""
+
+    kind: Literal["stream", "table", "view", "sink"]
+    target: Name
+
+
+@dataclass(frozen=True)
 class Describe(Statement):
     target: Name
 
