@@ -36,7 +36,7 @@ from anabranch.engine.frames import translate
 from anabranch.engine.live import Live, Subscription
 from anabranch.engine.run import Runner
 from anabranch.engine.spark import check_setting
-from anabranch.errors import AnabranchError, UsageError
+from anabranch.errors import AnabranchError, SinkError, UsageError
 from anabranch.ledger import Ledger, Record
 from anabranch.plan import explain, render
 from anabranch.plan.as_sql import create_statement
@@ -52,6 +52,7 @@ from anabranch.sql.syntax import (
     Advance,
     AlterView,
     Copy,
+    CopyTo,
     CreateSink,
     CreateStream,
     CreateTable,
@@ -171,7 +172,7 @@ class Session:
         """
         seen: Counter[str] = Counter()
         for statement in parse(bind_parameters(text)):
-            if isinstance(statement, SelectStatement | Show | ShowCreate | Describe | Explain):
+            if isinstance(statement, SelectStatement | Show | ShowCreate | Describe | Explain | CopyTo):
                 continue
             normal = normal_form(tokenize(statement.sql))
             key = f"{hashlib.sha256(normal.encode()).hexdigest()[:24]}:{seen[normal]}"
@@ -293,6 +294,8 @@ class Session:
             return self._show_create(statement)
         if isinstance(statement, Describe):
             return self._describe(statement)
+        if isinstance(statement, CopyTo):
+            return self._copy_to(statement)
         if isinstance(statement, SetOption):
             return self._set(statement)
         self._must_write()
@@ -382,6 +385,22 @@ class Session:
             return Result(frame=frame(), fields=fields, endless=endless, follow=follow, pin=pin)
         make = partial(answer.rows, text, fields)
         return Result(make_table=make, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin)
+
+    def _copy_to(self, statement: CopyTo) -> Result:
+        """Write the answer of a query to a file."""
+        from anabranch.sinks.exports import place, write_file
+        from anabranch.sql.definitions import check_export, wrong
+
+        asked = check_export(statement)
+        try:
+            path = place(str(asked.path), asked.overwrite, replace="OVERWRITE")
+            result = self._select(SelectStatement(statement.text, statement.query.span, statement.query), live=False)
+            if result.kind == "changes" and result.endless:
+                raise UsageError("this answer goes on for ever", hint="COPY ... TO writes one that ends")
+            fields = [Field(name, type) for name, type in zip(result.columns, result.types, strict=True)]
+            return Result(message=write_file(replace(asked, path=path), result.toArrow(), fields))
+        except (SinkError, UsageError) as error:
+            raise wrong(statement, statement.path_span, error.message, error.hint) from error
 
     def _subscribe(self, statement: Subscribe) -> Result:
         view = self._core.catalog().find(statement.target.last)

@@ -18,9 +18,10 @@ import pytest
 
 import anabranch
 from anabranch.cli.console import Console
-from anabranch.cli.exports import Export, ExportOutput, in_utc, prepare
+from anabranch.cli.exports import ExportOutput, prepare
 from anabranch.cli.main import Front, cli
 from anabranch.errors import AnabranchError, QueryFailed, UsageError
+from anabranch.sinks.exports import Export, in_utc
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from anabranch.algebra.progress import Delay
 from anabranch.errors import NotSupported, SqlError, SyntaxProblem
 from anabranch.sql import check
 from anabranch.sql.parser import parse
-from anabranch.sql.syntax import CreateStream, SelectStatement, WindowSpec
+from anabranch.sql.syntax import Copy, CopyTo, CreateStream, Describe, SelectStatement, ShowCreate, WindowSpec
 
 SECOND, MINUTE, HOUR, DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 
@@ -388,3 +388,66 @@ def test_a_view_has_no_sample() -> None:
     with pytest.raises(NotSupported, match="TABLESAMPLE takes other rows each time") as caught:
         check(script)
     assert caught.value.hint is not None and "pmod(hash(id), 100) < 10" in caught.value.hint
+
+
+# ---------------------------------------------------------------------------------------------- COPY and SHOW
+
+
+@pytest.mark.parametrize(
+    ("options", "read"),
+    [
+        ("", {}),
+        ("CSV", {"format": "csv"}),
+        ("WITH CSV HEADER DELIMITER AS ';' NULL ''", {"format": "csv", "header": True, "sep": ";", "nullvalue": ""}),
+        ("(FORMAT csv, HEADER true, DELIMITER ';')", {"format": "csv", "header": True, "sep": ";"}),
+        ("WITH (FORMAT 'json')", {"format": "json"}),
+        ("(header => false, sep = '|', maxColumns => 7)", {"header": False, "sep": "|", "maxcolumns": 7}),
+        ("(HEADER) OVERWRITE", {"header": True, "overwrite": True}),
+    ],
+)
+def test_options_of_copy(options: str, read: dict[str, object]) -> None:
+    (copy,) = parse(f"COPY s FROM 'f' {options}")
+    assert isinstance(copy, Copy) and copy.options == read
+    (export,) = parse(f"COPY a.b TO 'f' {options}")
+    assert isinstance(export, CopyTo) and export.options == read
+    assert export.sql.startswith("COPY (SELECT * FROM a.b) TO 'f'")
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "place"),
+    [
+        ("COPY s FROM 'f' FOO", "expected options, as in CSV HEADER, found FOO", "FOO"),
+        ("COPY s FROM 'f' DELIMITER", "the option DELIMITER needs a value", "DELIMITER"),
+        ("COPY s FROM 'f' (header, header)", "header is said twice", "header"),
+        ("COPY s FROM f", "expected the path of a file in quotes, found f", "f"),
+        ("COPY s (a) FROM 'f'", "COPY fills all columns", "("),
+        ("COPY s INTO 'f'", "expected FROM 'file' or TO 'file', found INTO", "INTO"),
+        ("SHOW CREATE s", "expected STREAM, TABLE, VIEW or SINK, found s", "s"),
+        (
+            "SHOW COLUMNS s",
+            "expected FROM, found s",
+            "s",
+        ),
+    ],
+)
+def test_what_is_wrong_with_them(text: str, message: str, place: str) -> None:
+    assert refusal(text, SqlError)[:2] == (message, place)
+
+
+def test_what_is_shown() -> None:
+    (created,) = parse("SHOW CREATE MATERIALIZED VIEW v")
+    assert isinstance(created, ShowCreate) and (created.kind, str(created.target)) == ("view", "v")
+    for text in ("SHOW COLUMNS FROM s", "SHOW COLUMNS IN s"):
+        (described,) = parse(text)
+        assert isinstance(described, Describe) and str(described.target) == "s"
+
+
+def test_they_are_checked_without_spark() -> None:
+    made = "CREATE STREAM s (a INT); "
+    check(f"{made}COPY s TO 'x.csv'; SHOW CREATE STREAM s; SHOW COLUMNS FROM s")
+    with pytest.raises(SqlError, match="there is no column b"):
+        check(f"{made}COPY (SELECT b FROM s) TO 'x.csv'")
+    with pytest.raises(SqlError, match="does not follow from its name"):
+        check(f"{made}COPY s TO 'x'")
+    with pytest.raises(SqlError, match=r"there is no view s|s is a stream"):
+        check(f"{made}SHOW CREATE VIEW s")

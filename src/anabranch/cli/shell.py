@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from anabranch.cli.console import Console, describe
-from anabranch.cli.exports import FORMATS
+from anabranch.cli.exports import OUTPUTS as WRITTEN
 from anabranch.cli.interface import Session
 from anabranch.cli.outputs import NAMES
 from anabranch.cli.stopping import Interrupts
 from anabranch.cli.work import show_results
 from anabranch.errors import AnabranchError
+from anabranch.sinks.exports import FORMATS
 
 HELP = """\
 End a statement with ;  and press Enter. Ctrl-C leaves a statement or stops a live answer, Ctrl-D ends the shell.
@@ -76,7 +77,7 @@ class Shell:
         elif name == "\\o":
             if not rest or rest in NAMES:
                 self._output = rest or None
-            elif rest in FORMATS:
+            elif rest in WRITTEN:
                 self._console.error(
                     f"the shell prints answers, and {FORMATS[rest]} is a file\n"
                     f"  outside of it: anabranch -o {rest} --to FILE 'SELECT ...'"

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from anabranch.sinks.exports import rebuild
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -44,22 +46,6 @@ def plain_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
     freeze = _freezer(kind)
     values: list[Any] = column.to_pylist()
     return values if freeze is None else [None if value is None else freeze(value) for value in values]
-
-
-def rebuild(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type with each of the plain types in it replaced by what `leaf` gives for it."""
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_struct(kind):
-        return pa.struct([field.with_type(rebuild(field.type, leaf)) for field in kind])
-    if types.is_map(kind):
-        return pa.map_(rebuild(kind.key_type, leaf), kind.item_field.with_type(rebuild(kind.item_type, leaf)))
-    if types.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(rebuild(kind.value_type, leaf)))
-    if types.is_list(kind) or types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(rebuild(kind.value_type, leaf)))
-    return leaf(kind)
 
 
 def _in_micros(kind: pa.DataType) -> pa.DataType:

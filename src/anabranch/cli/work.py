@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.cli.console import Console
-from anabranch.cli.exports import STDOUT, Export, ExportOutput, check_single, place, prepare, write_text
+from anabranch.cli.exports import STDOUT, ExportOutput, check_single, prepare
 from anabranch.cli.interface import Result, RunReport, Session
 from anabranch.cli.ordering import UNORDERED, Order, order_of
 from anabranch.cli.outputs import LIVE, Lines, Output, make_output
@@ -20,6 +20,7 @@ from anabranch.cli.stopping import Interrupts
 from anabranch.cli.tables import clean
 from anabranch.cli.values import timestamp_text
 from anabranch.errors import UsageError
+from anabranch.sinks.exports import Export, place, write_text
 
 if TYPE_CHECKING:
     from anabranch.sql.syntax import Statement

@@ -42,7 +42,9 @@ def _table(table: Table) -> str:
 
 
 def _columns(fields: tuple[Field, ...]) -> str:
-    return ", ".join(f"{as_written(field.name)} {field.type.upper()}" for field in fields)
+    # The names of fields of a struct stay as they are.
+    types = [field.type if "<" in field.type else field.type.upper() for field in fields]
+    return ", ".join(f"{as_written(field.name)} {type}" for field, type in zip(fields, types, strict=True))
 
 
 def _inferred(text: str, place: int, fields: tuple[Field, ...]) -> Iterator[Edit]:

@@ -29,19 +29,22 @@ def refuse_types(format: str, fields: Sequence[Field]) -> None:
             )
 
 
-def encode(table: Any, format: str, said: Mapping[str, Any]) -> bytes:
+def encode(
+    table: Any, format: str, said: Mapping[str, Any] | None = None, *, header: bool = True, separator: str = ","
+) -> bytes:
     """The contents of a file. `said` goes into the metadata of a Parquet file; other formats have no room for it."""
     out = io.BytesIO()
     if format == "parquet":
         from pyarrow import parquet
 
-        marked = table.replace_schema_metadata({METADATA: json.dumps(dict(said)).encode()})
-        parquet.write_table(marked, out, write_statistics=with_statistics(table.schema))
+        if said is not None:
+            table = table.replace_schema_metadata({METADATA: json.dumps(dict(said)).encode()})
+        parquet.write_table(table, out, write_statistics=with_statistics(table.schema))
     elif format == "csv":
         from pyarrow import csv
 
         # Quotes where they are needed: an empty text has them, a NULL has not.
-        csv.write_csv(table, out, csv.WriteOptions(quoting_style="needed"))
+        csv.write_csv(table, out, csv.WriteOptions(include_header=header, delimiter=separator, quoting_style="needed"))
     else:
         names = [json.dumps(name, ensure_ascii=False) for name in table.column_names]
         for batch in table.to_batches():

@@ -25,6 +25,7 @@ from anabranch.errors import NotSupported, Rewritten, SyntaxProblem
 from anabranch.sql.calls import AGGREGATES, aggregate_calls, split_commas
 from anabranch.sql.chunk_joins import Epochs, join_chunks
 from anabranch.sql.clauses import Block, find_blocks
+from anabranch.sql.copying import copied_edits
 from anabranch.sql.cursor import MAX_QUERIES, Cursor
 from anabranch.sql.entries import Entry, at_stream, take_entries
 from anabranch.sql.group_windows import group_edits
@@ -52,7 +53,7 @@ _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 def canonical(text: str, tokens: list[Token]) -> tuple[str, list[Token]]:
     """The statement of these tokens in its canonical form, and its tokens; both as they are if they have it."""
-    once = type_edits, sample_edits, _joins, _windows, group_edits, spark_edits
+    once = copied_edits, type_edits, sample_edits, _joins, _windows, group_edits, spark_edits
     rewrites = (net_edits, MAX_QUERIES), *((each, 1) for each in once), (nested_edits, MAX_QUERIES)
     for rewrite, most in rewrites:
         for _ in range(most):  # one level a time, from the innermost out

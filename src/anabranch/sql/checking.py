@@ -22,6 +22,7 @@ from anabranch.sql.calls import split_commas
 from anabranch.sql.columns import Columns, Resolver, Scope
 from anabranch.sql.definitions import (
     FILE_KINDS,
+    check_export,
     check_file_options,
     check_sink,
     check_source,
@@ -93,6 +94,9 @@ class _Script:
                 self._find(statement, statement.target, "stream", "view", "table")
         elif isinstance(statement, syntax.ShowCreate):
             self._find(statement, statement.target, statement.kind)
+        elif isinstance(statement, syntax.CopyTo):
+            check_export(statement)
+            self._query(statement, statement.query, "the query")
         elif isinstance(statement, syntax.SelectStatement | syntax.Explain):
             self._query(statement, statement.query, "the query")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, NotSupported, SourceError, SqlError, UnknownName, WrongType, did_you_mean
 from anabranch.sql import syntax
@@ -11,6 +12,9 @@ from anabranch.sql.calls import clock_calls, volatile_calls
 from anabranch.sql.columns import Columns, Resolver, Scope
 from anabranch.sql.lexer import Span, words
 from anabranch.sql.syntax import SourceSpec, Statement
+
+if TYPE_CHECKING:
+    from anabranch.sinks.exports import Export
 
 #: Types whose values are the same text for everybody who writes them.
 KEY_TYPES = words("string varchar char tinyint byte smallint short int integer bigint long boolean date")
@@ -156,6 +160,47 @@ def check_sink(statement: syntax.CreateSink) -> dict[str, str]:
                 raise wrong(statement, into.spans[name], f"the {name} of a sink cannot be {given}", f"it is {choices}")
             options[name] = str(given)
     return options
+
+
+def check_export(statement: syntax.CopyTo) -> Export:
+    """What COPY ... TO is to write, and where."""
+    from anabranch.sinks.exports import FORMATS, Export
+    from anabranch.sources.files import COMPRESSED
+    from anabranch.sources.files import FORMATS as ENDINGS
+
+    options, spans, path = statement.options, statement.spans, statement.path
+    known = ("format", "header", "sep", "overwrite")
+    for name in options:
+        if name not in known:
+            raise _no_option(statement, "COPY ... TO", name, spans[name], known)
+    if not path.strip() or "\0" in path or ("://" in path and not path.startswith("file://")):
+        raise wrong(statement, statement.path_span, f"COPY writes to a local file, not to {path!r}")
+    if path.lower().endswith(COMPRESSED):
+        raise wrong(
+            statement, statement.path_span, "COPY writes no compressed files", "parquet is compressed in itself"
+        )
+    named = {**ENDINGS, ".arrow": "arrow", ".feather": "arrow"}.get(PurePath(path.lower()).suffix)
+    format = options.get("format", named)
+    separator = options.get("sep", "\t" if format == "tsv" else ",")
+    format = "csv" if format == "tsv" else format
+    if format not in FORMATS:
+        what = (
+            f"there is no format {format}"
+            if format is not None
+            else f"the format of {path} does not follow from its name"
+        )
+        span = spans.get("format", statement.path_span)
+        raise wrong(statement, span, what, f"say one: (FORMAT csv), of {', '.join(FORMATS)}")
+    for name in ("header", "overwrite"):
+        if not isinstance(options.get(name, True), bool):
+            raise wrong(statement, spans[name], f"{name} is true or false")
+    if not isinstance(separator, str) or len(separator) != 1 or not separator.isascii():
+        raise wrong(statement, spans["sep"], "the separator of a csv file is one character", "as in DELIMITER ';'")
+    if format != "csv" and (extra := next((name for name in ("header", "sep") if name in options), None)) is not None:
+        raise wrong(statement, spans[extra], f"{extra} is for csv files, and this is {FORMATS[str(format)]}")
+    overwrite = options.get("overwrite") is True
+    target = Path(path.removeprefix("file://"))
+    return Export(str(format), target, overwrite, options.get("header", True) is True, separator)
 
 
 def _no_spark() -> Any:

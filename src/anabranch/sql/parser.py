@@ -7,6 +7,7 @@ from typing import Literal, cast
 
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.canonical import canonical
+from anabranch.sql.copying import take_copy
 from anabranch.sql.creation import take_alter, take_create
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.emission import half_clause
@@ -15,7 +16,6 @@ from anabranch.sql.lexer import CLOSING, END, OPENING, SYMBOL, Span, Token, chec
 from anabranch.sql.query import at_query, parse_query
 from anabranch.sql.syntax import (
     Advance,
-    Copy,
     CreateView,
     Delete,
     Describe,
@@ -34,7 +34,7 @@ from anabranch.sql.syntax import (
     Subscribe,
     Update,
 )
-from anabranch.sql.terms import CLAUSES, literal, meant, misspelt, refuse_misspelt, take_arguments, take_expression
+from anabranch.sql.terms import CLAUSES, literal, meant, misspelt, refuse_misspelt, take_expression
 
 #: Words a statement can start with; an unknown first word is compared with these.
 STATEMENTS = (
@@ -165,29 +165,6 @@ def _delete(cursor: Cursor) -> Statement:
         alias = cursor.advance().name
     where = take_expression(cursor, "a condition") if cursor.take("WHERE") else None
     return Delete(cursor.text, cursor.whole, target, alias, where)
-
-
-def _copy(cursor: Cursor) -> Statement:
-    cursor.advance()
-    target = cursor.dotted_name("a stream or table")
-    cursor.expect("FROM")
-    path = cursor.expect_string("the path of a file")
-    options: dict[str, str | int | float | bool] = {}
-    spans: dict[str, Span] = {}
-    if cursor.take("WITH") and not cursor.at("("):
-        raise cursor.problem("expected options in brackets")
-    if cursor.at("("):
-        for argument in take_arguments(cursor):
-            if argument.name is None or argument.value is None:
-                raise SyntaxProblem(
-                    "expected options, as in (header => true)",
-                    text=cursor.text,
-                    start=argument.span.start,
-                    end=argument.span.end,
-                )
-            options[argument.name] = argument.value
-            spans[argument.name] = argument.span
-    return Copy(cursor.text, cursor.whole, target, path.value, path.span, options, spans)
 
 
 def _advance(cursor: Cursor) -> Statement:
@@ -338,7 +315,7 @@ _RULES: dict[str, Callable[[Cursor], Statement]] = {
     "INSERT": _insert,
     "UPDATE": _update,
     "DELETE": _delete,
-    "COPY": _copy,
+    "COPY": take_copy,
     "ADVANCE": _advance,
     "REFRESH": _refresh,
     "SHOW": _show,

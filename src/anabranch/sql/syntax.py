@@ -454,6 +454,17 @@ class Copy(Statement):
 
 
 @dataclass(frozen=True)
+class CopyTo(Statement):
+    """COPY (query) TO 'file'; COPY v TO 'file' is that of SELECT * FROM v."""
+
+    query: Query
+    path: str
+    path_span: Span
+    options: Mapping[str, str | int | float | bool]
+    spans: Mapping[str, Span] = field(default_factory=dict)  # of the options
+
+
+@dataclass(frozen=True)
 class Advance(Statement):
     target: Name
     to: Expression | None  # None: TO END

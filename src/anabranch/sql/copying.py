@@ -1,0 +1,126 @@
+"""The grammar of COPY:
+
+    COPY s FROM 'f.csv' (header => true)          COPY s FROM 'f' WITH (FORMAT csv, HEADER, DELIMITER ';')
+    COPY s FROM 'f' CSV HEADER DELIMITER ';'      COPY (SELECT ...) TO 'f.parquet' OVERWRITE
+
+Options are taken in the spellings of several systems, all to one.
+"""
+
+from __future__ import annotations
+
+from anabranch.errors import NotSupported, SyntaxProblem
+from anabranch.sql.cursor import Cursor
+from anabranch.sql.lexer import SYMBOL, Span, Token
+from anabranch.sql.query import at_query, parse_query
+from anabranch.sql.splice import Edit
+from anabranch.sql.syntax import Copy, CopyTo, Statement
+from anabranch.sql.terms import literal
+
+Options = dict[str, str | int | float | bool]
+_FORMATS = ("CSV", "TSV", "JSON", "PARQUET", "ARROW")
+#: Options that are words with a value behind them, where they stand without brackets.
+_VALUED = ("FORMAT", "DELIMITER", "SEP", "NULL", "QUOTE", "ESCAPE", "ENCODING")
+_SWITCHES = ("HEADER", "OVERWRITE")
+#: What others call an option.
+_NAMES = {"delimiter": "sep", "null": "nullvalue"}
+
+
+def copied_edits(text: str, tokens: list[Token]) -> list[Edit]:
+    """COPY v TO 'file' as COPY (SELECT * FROM v) TO 'file'."""
+    if tokens[0].upper != "COPY" or not tokens[1].is_name:
+        return []
+    last = 1
+    while tokens[last + 1].text == "." and tokens[min(last + 2, len(tokens) - 1)].is_name:
+        last += 2
+    if tokens[last + 1].upper != "TO":
+        return []
+    name = Span(tokens[1].start, tokens[last].end)
+    before, behind = Span(name.start, name.start), Span(name.end, name.end)
+    return [Edit(before, "(SELECT * FROM ", name), Edit(behind, ")", name)]
+
+
+def take_copy(cursor: Cursor) -> Statement:
+    cursor.advance()
+    if at_query(cursor):
+        cursor.expect("(")
+        query = parse_query(cursor, nested=True)
+        cursor.expect(")")
+        cursor.expect("TO")
+        path = cursor.expect_string("the path of a file")
+        options, spans = _take_options(cursor)
+        return CopyTo(cursor.text, cursor.whole, query, path.value, path.span, options, spans)
+    target = cursor.dotted_name("a stream or table")
+    if cursor.at("("):
+        raise NotSupported(
+            "COPY fills all columns",
+            text=cursor.text,
+            start=cursor.current.start,
+            end=cursor.current.end,
+            hint="INSERT INTO s (a, b) SELECT a, b FROM 'file' fills some of them",
+        )
+    if not cursor.take("FROM"):
+        raise cursor.problem("expected FROM 'file' or TO 'file'", also=("FROM",))
+    path = cursor.expect_string("the path of a file")
+    options, spans = _take_options(cursor)
+    return Copy(cursor.text, cursor.whole, target, path.value, path.span, options, spans)
+
+
+def _take_options(cursor: Cursor) -> tuple[Options, dict[str, Span]]:
+    """Options in brackets, or as words one after the other."""
+    options: Options = {}
+    spans: dict[str, Span] = {}
+    said = cursor.take("WITH")
+    if not cursor.at("("):
+        if said and cursor.at_end:
+            raise cursor.problem("expected options")
+        while not cursor.at_end:
+            _take_option(cursor, options, spans, brackets=False)
+        return options, spans
+    cursor.advance()
+    while not cursor.take(")"):
+        _take_option(cursor, options, spans, brackets=True)
+        if not cursor.at(")"):
+            cursor.expect(",")
+    while cursor.at("OVERWRITE"):
+        _take_option(cursor, options, spans, brackets=False)
+    return options, spans
+
+
+def _take_option(cursor: Cursor, options: Options, spans: dict[str, Span], *, brackets: bool) -> None:
+    """header => true, HEADER = true, HEADER true, HEADER, FORMAT csv, CSV."""
+    word = cursor.current
+    if not word.is_name or not (brackets or word.upper in (*_FORMATS, *_VALUED, *_SWITCHES)):
+        expected = "options, as in (header => true)" if brackets else "options, as in CSV HEADER"
+        raise cursor.problem(f"expected {expected}", known=(*_FORMATS, *_VALUED, *_SWITCHES))
+    cursor.advance()
+    name: str = _NAMES.get(word.name.lower(), word.name.lower())
+    value: str | int | float | bool | None = True
+    if word.upper in _FORMATS:
+        name, value = "format", word.name.lower()
+    elif not _at_next(cursor, brackets) and (brackets or word.upper in _VALUED):
+        value = _take_value(cursor)
+    if value is None or (word.upper in _VALUED and value is True):
+        raise SyntaxProblem(
+            f"the option {word.text} needs a value",
+            text=cursor.text,
+            start=word.start,
+            end=cursor.previous.end,
+            hint="as in (header => true, sep => ';')",
+        )
+    if name in options:
+        raise SyntaxProblem(f"{word.text} is said twice", text=cursor.text, start=word.start, end=word.end)
+    options[name] = value
+    spans[name] = Span(word.start, cursor.previous.end)
+
+
+def _at_next(cursor: Cursor, brackets: bool) -> bool:
+    """Whether the option ends here, without a value."""
+    return cursor.at_end or (brackets and cursor.current.kind == SYMBOL and cursor.current.text in (",", ")"))
+
+
+def _take_value(cursor: Cursor) -> str | int | float | bool | None:
+    _ = cursor.take("=>") or cursor.take("=") or cursor.take("AS")
+    minus = cursor.take("-")
+    token = cursor.advance()
+    tokens = (cursor.tokens[cursor.index - 2], token) if minus else (token,)
+    return token.name.lower() if token.is_name and literal(tokens) is None else literal(tokens)
