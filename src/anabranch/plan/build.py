@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.reach import Near, chained
 from anabranch.algebra.windows import MILLISECOND
-from anabranch.plan.bands import find_bands
+from anabranch.plan.ahead import FOREVER, looks_ahead
+from anabranch.plan.bands import find_bands, place_of
 from anabranch.plan.bind import Binder, Reference, refuse
-from anabranch.plan.blocks import Block, find_block, read_edits
+from anabranch.plan.blocks import Block, find_block, grouped_tokens, read_edits
 from anabranch.plan.buckets import SAME, spread
 from anabranch.plan.catalog import (
     ASKED,
@@ -28,6 +31,7 @@ from anabranch.plan.catalog import (
     window_type,
 )
 from anabranch.plan.following import find_following
+from anabranch.plan.inside import Inside
 from anabranch.plan.keys import (
     Input,
     Keying,
@@ -43,12 +47,13 @@ from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.pairs import PAIRS, added_up, worth_it
 from anabranch.plan.parts import gives_records, parts_of, stays_met
 from anabranch.plan.plane import bounded
+from anabranch.plan.scope import Unfit
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
 from anabranch.plan.windows import closing_shift, sliding
 from anabranch.plan.winners import event_times
 from anabranch.sql.calls import aggregate_calls, chains
-from anabranch.sql.lexer import Span, quote_name, tokenize
+from anabranch.sql.lexer import Span, Token, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Opaque, Query, Relation, Select, SetOperation
 from anabranch.sql.versions import EVENT_TIME, UNTIL
@@ -58,17 +63,29 @@ if TYPE_CHECKING:
     from anabranch.plan.records import Told
 
 KEY = "_k{}"
+#: What a query is called that is joined in a node of its own, so that what groups it closes by several times.
+JOINED = "__joined{}"
+NO_STREAM = "its FROM clause reads no stream"
 #: The place of a record among those of its run, that with which it went again, and the placeholder of the last places
 #: that a key may show.
 PLACE, LEFT = "_place", "_left"
 TAKES = "@takes"
 
 
+@dataclass(frozen=True)
+class InlineCte:
+    """A common table expression that stays in the text of a node."""
+
+    name: str
+    columns: tuple[str, ...]
+    query: Query
+
+
 class Build:
     """One node being made: its relations become placeholders, its text Spark SQL over them."""
 
     def __init__(
-        self, tree: Tree, query: Query, ctes: Mapping[str, View], cut: bool, inline: list[tuple[str, Query]]
+        self, tree: Tree, query: Query, ctes: Mapping[str, View], cut: bool, inline: Sequence[InlineCte]
     ) -> None:
         self.tree = tree
         self.text = tree.text
@@ -105,7 +122,10 @@ class Build:
             if relation.lateral:  # what it shows depends on the row beside it
                 self.names_inside(relation.subquery)
                 return
+            by_key = self.tree.by_key
+            self.tree.by_key = by_key and not (self.tree.joins is None and _is_joined_first(relation))
             node = self.tree.below(relation.subquery, self.ctes, stays=stays_met(relation))
+            self.tree.by_key = by_key
         elif relation.kind == "name" and relation.name is not None and len(relation.name.parts) == 1:
             node = self.ctes.get(relation.name.last.lower())
         if node is None:
@@ -161,8 +181,7 @@ class Build:
                     for relation in operand.relations:
                         self.replace_relation(relation)
             return self._finish(emit, Keying("whole", reason="it is computed from several queries"), None, (), ())
-        assert isinstance(body, Opaque)
-        raise refuse(self.text, body.span, "a view of values never changes", "make a table of them")
+        return self._finish(emit, Keying("whole", reason=NO_STREAM), None, (), ())
 
     def _set_operation(self, body: SetOperation, emit: str) -> View:
         """UNION, INTERSECT, EXCEPT: a row is touched by its equals in any operand."""
@@ -192,7 +211,8 @@ class Build:
                 (self._live_placeholder(live.relation), self.binder.bind(select.span, extra=self.edits).text.text)
             )
             times.append((touches[-1][0], self._times_by_position(select, inputs, live)))
-        view = self._finish(emit, Keying("keyed", every_column=True), None, (), tuple(touches))
+        keying = Keying("keyed", every_column=True) if touches else Keying("whole", reason=NO_STREAM)
+        view = self._finish(emit, keying, None, (), tuple(touches))
         meets = of_union(times, view.fields)
         if meets is None:
             return view
@@ -237,7 +257,7 @@ class Build:
         by_key = self.tree.by_key and not gives_records(select)
         keying = find_keys(select, self.query, inputs, self.text, by_key=by_key)
         if not any(not each.static for each in inputs):
-            keying = Keying("whole", reason="its FROM clause reads no stream")
+            keying = Keying("whole", reason=NO_STREAM)
         if any(self._looks_aside(each) for each in select.relations):
             keying = Keying("whole", reason="a LATERAL subquery looks at a stream for each row")
         partial = select.span in self.tree.partial
@@ -261,11 +281,58 @@ class Build:
         if partial:
             return replace(view, partial=True)
         view = replace(view, ends=self._ends(select, inputs, view, keying) if view.node else None)
+        view = replace(view, ahead=looks_ahead(select, self.query, self._passes_with(select, inputs, view), self.text))
         if view.node == "join":
             view = replace(view, spread=self._spread(select, inputs, view))
-        if self.tree.splits is not None and worth_it(select, self.query, inputs, view):
+        if self.tree.joins is not None and self.tree.waits and self._several_times(select, inputs, view):
+            self._join_first(select, self.tree.joins)
+        elif self.tree.splits is not None and worth_it(select, self.query, inputs, view):
             self._split(select, inputs, self.tree.splits)
         return self._fused(select, view) or view
+
+    def _passes_with(self, select: Select, inputs: Sequence[Input], view: View) -> Callable[[Sequence[Token]], bool]:
+        """Whether a time of the one input has passed when the column has by which a row of this node is shown."""
+        shown = dict(columns_shown(select, inputs, view.fields)).get(closing_column(view) or "")
+        live = [each for each in inputs if not each.static]
+
+        def column(tokens: Sequence[Token]) -> str | None:
+            named = list(chains(tokens))
+            if len(named) != 1 or named[0].span != Span(tokens[0].start, tokens[-1].end):
+                return None
+            parts = [part.lower() for part in named[0].parts]
+            return parts[-1] if self._shift(parts, live) is not None else None
+
+        closes = column(shown) if shown is not None and len(live) == 1 else None
+        own = live[0].relation.window if live else None
+
+        def passes(tokens: Sequence[Token]) -> bool:
+            found = column(tokens) if closes is not None else None
+            times = (*WINDOW_COLUMNS, (own.time_column or "").lower() if own is not None and own.by_row else None)
+            return found is not None and (found == closes or (closes in WINDOW_COLUMNS and found in times))
+
+        return passes
+
+    def _several_times(self, select: Select, inputs: Sequence[Input], view: View) -> bool:
+        """Whether a node groups what it joins by times of several inputs, and no key of its own tells them."""
+        if view.meets is None or not view.meets.inner or any(key.name in view.times for key in view.keys):
+            return False
+        names = {name for each in inputs for name in each.columns}
+        timed: set[int] = set()
+        for tokens in (grouped_tokens(group, select, names) for group in select.group):
+            named = list(chains(tokens))
+            whole = len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end)
+            place = place_of(tuple(part.lower() for part in named[0].parts), inputs) if whole else None
+            if place is not None and self._shift([inputs[place[0]].exposed, place[1]], inputs) is not None:
+                timed.add(place[0])
+        return len(timed) > 1
+
+    def _join_first(self, select: Select, joins: list[Edit]) -> None:
+        """Have what this node groups joined in a node of its own, when all of it is planned again: then its times are
+        keys, and a group closes by all of them together."""
+        assert self.tree.whole is not None
+        with contextlib.suppress(Unfit):
+            binder = Binder(self.text, self.tree.catalog, self.tree.whole)
+            joins += list(Inside(select, self.query, binder, JOINED.format(len(joins))).edits())
 
     def _split(self, select: Select, inputs: Sequence[Input], splits: list[Edit]) -> None:
         """Have the pairs of a join added up in a node of their own, when all of it is planned again."""
@@ -293,9 +360,11 @@ class Build:
 
         What is between them then is never kept: of a ranking of all rows, say, only the first of each group.
         """
-        relation = select.relations[0]
-        below = self._node(relation) if len(select.relations) == 1 and relation.window is None else None
-        if view.node != "stateless" or relation.subquery is None or relation.alias_columns or below is None:
+        if view.node != "stateless" or len(select.relations) != 1:
+            return None
+        (relation,) = select.relations
+        below = self._node(relation) if relation.window is None else None
+        if relation.subquery is None or relation.alias_columns or below is None:
             return None
         if below is not self.tree.nodes[-1]:
             return None
@@ -328,6 +397,7 @@ class Build:
             sides=below.sides,
             meets=through(view.meets, below.meets),
             ends=self._passed_ends(select, view, below),
+            ahead=below.ahead if below.ahead is None or self._shows_closing(select, view, below) else FOREVER,
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
             narrows=below.narrows,
@@ -336,6 +406,11 @@ class Build:
             views=below.views,
             statics_at=below.statics_at,
         )
+
+    def _shows_closing(self, select: Select, view: View, below: View) -> bool:
+        """Whether rows of this node are shown by the same time as those of the node below would be."""
+        closing = closing_column(below)
+        return closing is not None and self._passed_through(select, view, closing) == _leading(view)
 
     def _passed_ends(self, select: Select, view: View, below: View) -> Ends | None:
         """When the windows of the node below end, as this one shows it."""
@@ -356,6 +431,8 @@ class Build:
 
     def _with_progress(self, select: Select, inputs: Sequence[Input], keying: Keying, view: View) -> View:
         """A view with what is known of how its columns progress, where it joins or reads what does."""
+        # What reads no stream never brings a row that is late.
+        inputs = [replace(each, static=each.static or self._reads_no_stream(each.relation)) for each in inputs]
         live = [each for each in inputs if not each.static]
         below = [self._known(each.relation) for each in live]
         meets = [each.meets for each in below if isinstance(each, View)]
@@ -381,6 +458,10 @@ class Build:
         found = find_meets(join, replace(view, times={**view.times, **calls}), keys)
         known = found.behind if found is not None else {}
         return replace(view, meets=found, times={**view.times, **{name: 1 for name in calls if name in known}})
+
+    def _reads_no_stream(self, relation: Relation) -> bool:
+        known = self._known(relation)
+        return isinstance(known, View) and self.tree.reads_no_stream(known)
 
     def _bounded_times(self, each: Input) -> list[str]:
         """The event times of an input that are known to progress column by column."""
@@ -667,7 +748,7 @@ class Build:
                 hidden.append((names[-1], expression))
         extra = [*self._guarded(), *self._with_clause()]
         plain = Binder(self.text, self.tree.catalog, self.query).bind(extra=extra)
-        references = {**plain.references, **self.guarded}
+        references = {**plain.references, **self._inline_references(), **self.guarded}
         schemas = self._schemas(references)
         ties = self._ties(schemas)
         if self.counted is not None:
@@ -736,7 +817,7 @@ class Build:
     def _ties(self, schemas: Mapping[str, tuple[Field, ...]]) -> list[Edit]:
         """The edits that break ties in what is left of the query here."""
         clause = self._with_clause()
-        kept = {id(inner) for _, inner in self.inline}
+        kept = {id(each.query) for each in self.inline}
         gone = [edit.span for edit in self.edits]
         gone += [inner.span for _, inner in self.query.ctes if id(inner) not in kept]
         places = Places(
@@ -788,12 +869,22 @@ class Build:
             return []
         body = self.query.body.span
         kept = []
-        for name, inner in self.inline:
-            kept.append(f"{quote_name(name)} AS ({self._bound([*self.edits, *ties], inner.span)})")
+        for each in self.inline:
+            columns = f"({', '.join(map(quote_name, each.columns))})" if each.columns else ""
+            inside = self._bound([*self.edits, *ties], each.query.span)
+            kept.append(f"{quote_name(each.name)}{columns} AS ({inside})")
         start = Span(self.query.span.start, body.start)
         if isinstance(self.query.body, Query):
             start = Span(self.query.span.start, self.text.rindex("(", 0, body.start))
         return [Edit(start, f"WITH {', '.join(kept)} " if kept else "")]
+
+    def _inline_references(self) -> dict[str, Reference]:
+        """What the common table expressions read that stay."""
+        gone = [edit.span for edit in self.edits]
+        relations = [relation for each in self.inline for relation in each.query.relations()]
+        left = [r for r in relations if not any(s.start <= r.span.start and r.span.end <= s.end for s in gone)]
+        found = [reference for relation in left if (reference := self.binder.resolve(relation)) is not None]
+        return {reference.placeholder: reference for reference in found}
 
     def _touches(
         self,
@@ -1016,6 +1107,20 @@ class Build:
         if isinstance(known, View):  # of several times it is not known here which one is meant
             return known.time.lower() if dict(known.times) == {known.time: 1} else EVENT_TIME
         return (known.time or EVENT_TIME).lower() if isinstance(known, Stream) else EVENT_TIME
+
+
+def _is_joined_first(relation: Relation) -> bool:
+    return relation.alias is not None and re.fullmatch(JOINED.format(r"\d+"), relation.alias) is not None
+
+
+def closing_column(view: View) -> str | None:
+    """The column of an answer that tells when the window of its row closes."""
+    return _leading(view) if view.node != "stateless" else None
+
+
+def _leading(view: View) -> str | None:
+    names = [field.name for field in view.fields if field.name in view.times]
+    return min(names, key=lambda name: name.lower() != "window_end", default=None)
 
 
 def _by_row(each: Input) -> bool:

@@ -457,6 +457,7 @@ class View:
     corrected: bool = False  # its query was another one once, and rows of that were taken back
     included: tuple[str, ...] = ()  # the ids of views whose queries are part of its own
     ends: Ends | None = None  # when its windows end, where other rows than a row's own make them
+    ahead: int | None = None  # how long after its time a row can still change; None: it has no window functions
 
     kind = "view"
 
@@ -712,6 +713,13 @@ class Catalog:
             found.add(self._as(view.rows, Rows).stream)
         for id in view.views.values():
             found |= self.sources_of(self.view(id))
+        return found
+
+    def below(self, view: View) -> set[str]:
+        """The ids of all views that a view reads, through other views too."""
+        found = set(view.views.values())
+        for id in view.views.values():
+            found |= self.below(self.view(id))
         return found
 
     def readers_of(self, id: str) -> list[View | Sink]:

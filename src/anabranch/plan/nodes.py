@@ -15,13 +15,15 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.algebra.windows import time_before_end
+from anabranch.errors import NotSupported
 from anabranch.plan.bind import Binder, refuse
-from anabranch.plan.build import Build, items
+from anabranch.plan.build import Build, InlineCte, closing_column, items
 from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.flat import flat
 from anabranch.plan.grouping_sets import without_grouping_sets
 from anabranch.plan.hints import with_hints
 from anabranch.plan.in_full import in_full
+from anabranch.plan.in_place import static_in_place
 from anabranch.plan.included import include_views
 from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.local import local_text
@@ -29,10 +31,13 @@ from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
 from anabranch.plan.records import Counted, Told, count_records, counting
 from anabranch.plan.rewriting import rewritten
+from anabranch.plan.scope import Unfit
 from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
-from anabranch.sql.lexer import Span, quote_name
+from anabranch.sql.cursor import Cursor
+from anabranch.sql.lexer import Span, quote_name, tokenize
+from anabranch.sql.query import parse_query
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Emission, Query, Select
 
@@ -52,8 +57,12 @@ def plan(
     written = text, query
     refuse_volatile(text, query, kept=feed or asks(text, catalog, query))
     refuse_refreshable(text, catalog, query)
+    _refuse_without_stream(text, catalog, query)
+    kept = feed or asks(text, catalog, query) or query.emits
+    if kept:
+        text, query = _without_static_ctes(text, query, catalog)
     text, query = in_full(text, query, catalog)
-    if feed or asks(text, catalog, query) or query.emits:
+    if kept:
         text, query = _with_keys(text, query, catalog, world)
     text, query, included = include_views(*flat(text, query, catalog), catalog)
     counted = count_records(text, query, catalog, world, fields)
@@ -70,6 +79,21 @@ def plan(
     planned = replace(planned, reasons=raised.reasons) if raised.reasons else planned
     _check_counted(*written, planned, counted)
     return _begun(planned, catalog, world)
+
+
+def _refuse_without_stream(text: str, catalog: Catalog, query: Query) -> None:
+    """Refuse to wait where nothing ever comes: for windows or records of a query that reads no stream."""
+    binder = Binder(text, catalog, query)
+    for each in query.queries():
+        emission = said(each)
+        if emission is None or emission.mode == "feed" or any(map(binder.reads_stream, each.relations())):
+            continue
+        raise refuse(
+            text,
+            emission.span,
+            "there is nothing to wait for: this query reads no stream",
+            "EMIT CHANGES shows its answer, and what a REFRESH TABLE changes in it",
+        )
 
 
 def _check_counted(text: str, query: Query, planned: Planned, counted: Counted) -> None:
@@ -106,6 +130,22 @@ def told_by(view: View, catalog: Catalog) -> list[str]:
     return [id for id in view.told.values() if isinstance(catalog.objects.get(id), Stream)]
 
 
+def _without_static_ctes(text: str, query: Query, catalog: Catalog) -> tuple[str, Query]:
+    """A query whose changes are kept, with common table expressions that never change in the places of their names:
+    whatever node reads them."""
+
+    def is_static(part: str) -> bool:
+        inner = parse_query(Cursor(part, tokenize(part)), nested=True)
+        return not any(map(Binder(part, catalog, inner).is_live, inner.relations()))
+
+    try:
+        edits = static_in_place(text, query, is_static)
+    except Unfit as unfit:
+        what = f"the changes of a query with {unfit} are not kept"
+        raise refuse(text, query.span, what, "make a table of it: CREATE TABLE t AS WITH RECURSIVE ...") from None
+    return rewritten(text, query, edits) if edits else (text, query)
+
+
 def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -> tuple[str, Query]:
     """A query whose changes are kept, in a form that has keys; what waits or is numbered is shown as it is written."""
     if any(each.by_key or each.counting is not None for each in query.emissions()):
@@ -116,7 +156,7 @@ def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -
 
 def _planned(
     *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
-    catalog: Catalog, world: Surroundings, feed: bool, told: Mapping[int, Told],
+    catalog: Catalog, world: Surroundings, feed: bool, told: Mapping[int, Told], joined: bool = False,
 ) -> Planned:  # fmt: skip
     emission = said(query)
     feed = feed or asks(text, catalog, query)
@@ -138,9 +178,19 @@ def _planned(
     tree = Tree(text, catalog, world, id, name, start)
     places = [each.emission.span.start for each in counting(query) if each.emission is not None]
     tree.histories = {places[index]: each for index, each in told.items()}
+    tree.whole = query
+    if not joined and not told:
+        tree.joins = []
     if emit == "feed" and not inner and (emission is None or (emission.mode == "feed" and not emission.by_key)):
-        tree.whole, tree.splits = query, []
-    root = tree.root(query, sql, fields, emit)
+        tree.splits = []
+    try:
+        root = tree.root(query, sql, fields, emit)
+    except NotSupported:
+        if not tree.joins:
+            raise
+    if tree.joins:
+        text, query = rewritten(text, query, tree.joins)
+        return _planned(**{**arguments, "text": text, "query": query}, feed=feed, told={}, joined=True)
     refuse_others(text, catalog, query, tree.joined)
     made = tree.planned(root)
     if not tree.splits:
@@ -216,6 +266,8 @@ class Tree:
         self.by_key = False  # whether what is being made shows its answers key by key
         self.named: dict[str, Query] = {}  # the common table expressions that what is being made can name
         self.whole: Query | None = None
+        self.waits = False  # whether what is being made waits for windows
+        self.joins: list[Edit] | None = None  # what makes two nodes of one that groups by several times of a join
         self.splits: list[Edit] | None = None  # what makes two nodes of one that groups a join; None: nothing does
         self.pairs: list[str] = []  # and what the one below is called then
         self.partial: frozenset[Span] = frozenset()  # the SELECTs that give what new pairs add up to
@@ -251,9 +303,10 @@ class Tree:
         ctes = dict(ctes)
         emission = said(query)
         outside, self.by_key = self.by_key, self.by_key or (emission is not None and emission.by_key)
+        idle, self.waits = self.waits, self.waits or (emission is not None and emission.watermark)
         around, self.named = self.named, dict(self.named)
         cut = emit != "read"
-        inline: list[tuple[str, Query]] = []
+        inline: list[InlineCte] = []
         for (name, inner), columns in zip(query.ctes, query.cte_columns, strict=True):
             self.named[name.lower()] = inner
             if self.reads_live(inner, ctes) and (cut or inner.emits):
@@ -263,12 +316,12 @@ class Tree:
                     self.nodes[self.nodes.index(node)] = node = _renamed(node, renamed)
                 ctes[name.lower()] = node
             else:
-                inline.append((name, inner))
+                inline.append(InlineCte(name, columns, inner))
                 ctes.pop(name.lower(), None)
         build = Build(self, query, ctes, cut, inline)
         # With each record as it comes, what is there after a run is what it shows: no record is to be told from others.
         view = build.view(emit, counted=emission is not None and (emission.counting or 1) > 1)
-        self.by_key, self.named = outside, around
+        self.by_key, self.waits, self.named = outside, idle, around
         if emission is not None:
             view = self._with_emission(view, emission, query)
         return view
@@ -299,18 +352,19 @@ class Tree:
             self._refuse_budget(emission, "these windows close with a row of their own, and not by progress")
             return view  # its query gives the windows that are full, and no others
         if emission.watermark and not timed:
-            closing = _closing_column(view)
+            closing = closing_column(view)
             own = isinstance(query.body, Select) and any(each.window is not None for each in query.body.relations)
             # Windows of its own are waited for here, and what stands below them has none that would close.
             if emission.mode == "close" and not (own and closing) and self._hand_down(view, emission, query):
                 return view
             if emission.mode == "close" and closing is not None:
-                ends = view.ends if view.ends is not None and closing in view.ends.columns else None
+                ends = view.ends if view.ends is not None and closing in view.ends.columns and not view.ahead else None
+                times = {**view.times, closing: view.times[closing] + (view.ahead or 0)}
                 self._refuse_late(view, emission, ends)
                 self._refuse_budget(
                     emission, "what closes is looked for in the whole answer of this query, or of a key"
                 )
-                return replace(view, emit="close", closing=closing, ends=ends)
+                return replace(view, emit="close", closing=closing, ends=ends, times=times)
             raise refuse(
                 self.text,
                 emission.span,
@@ -371,6 +425,12 @@ class Tree:
                 self.nodes[self.nodes.index(node)] = self._with_emission(node, emission, query)
         return True
 
+    def reads_no_stream(self, view: View) -> bool:
+        """Whether all that is below a node or a view are static tables and values."""
+        nodes = {node.id: node for node in self.nodes}
+        below = (nodes.get(id) or self.catalog.view(id) for id in view.views.values())
+        return not (view.streams or view.blocks or view.rows) and all(map(self.reads_no_stream, below))
+
     def reads_live(self, query: Query, ctes: Mapping[str, View]) -> bool:
         binder = Binder(self.text, self.catalog, query)
         for relation in query.relations():
@@ -380,12 +440,6 @@ class Tree:
             if reference is not None and reference.kind in ("stream", "view"):
                 return True
         return False
-
-
-def _closing_column(view: View) -> str | None:
-    """The column of an answer that tells when the window of its row closes."""
-    names = [field.name for field in view.fields if field.name in view.times]
-    return min(names, key=lambda name: name.lower() != "window_end") if names and view.node != "stateless" else None
 
 
 def _renamed(view: View, fields: tuple[Field, ...]) -> View:
