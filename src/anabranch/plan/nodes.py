@@ -24,7 +24,7 @@ from anabranch.plan.hints import with_hints
 from anabranch.plan.in_full import in_full
 from anabranch.plan.included import include_views
 from anabranch.plan.late_joins import raise_joins
-from anabranch.plan.local import local_text
+from anabranch.plan.local import shares_words
 from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
 from anabranch.plan.records import Counted, Told, count_records, counting
@@ -158,7 +158,7 @@ def _planned(
 def _fits_duckdb(planned: Planned) -> bool:
     """Whether DuckDB may compute all nodes of a plan, as far as their texts tell."""
     nodes = [each for each in (*planned.objects, planned.view) if isinstance(each, View)]
-    return all(local_text(node.text, lambda _: "t") is not None for node in nodes)
+    return all(shares_words(node.text) for node in nodes)
 
 
 def _on_event_time(planned: Planned, catalog: Catalog) -> bool:
