@@ -241,8 +241,9 @@ class Tree:
                     kept[id] = replace(stream, kept_since=self.world.kept_since(stream))
         reasons = tuple(view.reason for view in (*nodes, root) if view.reason)
         rows = tuple(stream.rows_table for stream in kept.values())
+        fill_from = self.placer.filled_from()
         objects: tuple[Panes | Rows | Stream | View, ...] = (*self.placer.panes.values(), *kept.values(), *nodes)
-        return Planned(root, objects, self.placer.filled(), rows, reasons)
+        return Planned(root, objects, self.placer.filled(), rows, reasons, fill_from)
 
     # ---- one query
 
