@@ -301,13 +301,13 @@ def partials_text(
     def said(text: str) -> str | None:
         return local_text(text, _nothing, stream.row_fields, before="SELECT ", behind=f" FROM {panes.from_text}")
 
-    if any(key.type in ("double", "float") for key in panes.keys):  # DuckDB groups 0.0 and -0.0 under either
-        return None
     keys = [said(key.expression) for key in panes.keys]
     along = _along(stream, panes)
     if any(key is None for key in keys) or (panes.time is not None and along is None):
         return None
-    items = [f"{key} AS {quoted(each.name)}" for key, each in zip(keys, panes.keys, strict=True)]
+    items = [
+        f"{_one_zero(key or '', each.type)} AS {quoted(each.name)}" for key, each in zip(keys, panes.keys, strict=True)
+    ]
     own = stream.time is not None and along == f"epoch_us({quoted(stream.time)})"  # every row at hand has one
     if since_origin and (not own or panes.spanned):
         return None
@@ -345,6 +345,11 @@ def partials_text(
         return settle_sql(panes, panes.columns, f"({text})", "duckdb", judging, KNOWN)
     # A number for each row, and a time for each pane: there are fewer of them.
     return f"SELECT * REPLACE ({timestamp(start.format(PANE))} AS {PANE}) FROM ({text})" if place else text
+
+
+def _one_zero(key: str, type: str) -> str:
+    """A key of which 0.0 and -0.0 are the first, as Spark groups them."""
+    return f"CASE WHEN {key} = 0 THEN CAST(0 AS {type}) ELSE {key} END" if type in ("double", "float") else key
 
 
 def selected_text(stream: Stream, rows: Rows) -> str | None:

@@ -90,8 +90,6 @@ def _kind_of(type: str) -> Kind:
 
 def _comparable(one: Kind, other: Kind) -> bool:
     """Whether two values compare alike in both engines."""
-    if one.overflows or other.overflows:  # DuckDB makes `a > 4` of `a + 1 > 5`, and no longer overflows
-        return False
     families = {one.family, other.family}
     if _UNKNOWN.family in families or FLOAT in families or INTERVAL in families:
         return False
@@ -269,7 +267,7 @@ class _Checker:
         """Whether one place in the text means the same; those below it are asked themselves."""
         from sqlglot import exp
 
-        if isinstance(node, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE | exp.NullSafeEQ):
+        if isinstance(node, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE | exp.NullSafeEQ | exp.NullSafeNEQ):
             return self._compares(node.this, node.expression)
         if isinstance(node, exp.Between):
             return self._compares(node.this, node.args["low"], node.args["high"])
@@ -295,7 +293,8 @@ class _Checker:
         if isinstance(node, exp.SetOperation):
             return self._combines(node)
         if isinstance(node, exp.Group):
-            around = node.parent if any(each.is_int for each in node.expressions) else None  # columns by their place
+            by_place = any(each.is_int for each in node.expressions) or node.args.get("all")
+            around = node.parent if by_place else None
             return self._groups(*node.expressions, *(around.selects if isinstance(around, exp.Select) else ()))
         if isinstance(node, exp.Select) and node.args.get("distinct"):
             return self._groups(*node.selects)
@@ -303,7 +302,10 @@ class _Checker:
 
     def _groups(self, *nodes: exp.Expr) -> bool:
         """Whether values are grouped alike: of 0.0 and -0.0, which are equal, Spark shows the first."""
-        return not {self.kind(each).family for each in nodes} & {DOUBLE, FLOAT}
+        kinds = [self.kind(each) for each in nodes]
+        if any(each.is_star for each in nodes):
+            kinds += self.kinds.values()
+        return not {kind.family for kind in kinds} & {DOUBLE, FLOAT}
 
     def _compares(self, value: exp.Expr, *others: exp.Expr) -> bool:
         from sqlglot import exp
@@ -312,7 +314,10 @@ class _Checker:
         if any(isinstance(each, exp.Predicate | exp.And | exp.Or | exp.Not) for each in (value, *others)):
             return False
         kind = self.kind(value)
-        return all(_comparable(kind, self.kind(other)) for other in others)
+        kinds = [self.kind(other) for other in others]
+        if any(each.overflows for each in (kind, *kinds)) and not all(map(_is_bound, (value, *others))):
+            return False
+        return all(_comparable(kind, other) for other in kinds)
 
     def _conditions(self, *nodes: exp.Expr) -> bool:
         return all(self.kind(node).family in (BOOLEAN, NULL) for node in nodes)
@@ -340,11 +345,26 @@ class _Checker:
 
         one, other = node.this.selects, node.expression.selects
         if any(isinstance(each, exp.Star) or each.is_star for each in (*one, *other)):
-            return len(one) == len(other) == 1
+            # The types of what is shown are compared with Spark's by whoever asks.
+            return node is self.tree and len(one) == len(other) == 1
         if node.args.get("distinct") and not self._groups(*one):
             return False
         kinds = [_common((self.kind(left), self.kind(right))) for left, right in zip(one, other, strict=False)]
         return len(one) == len(other) and all(kind.family != _UNKNOWN.family for kind in kinds)
+
+
+def _is_bound(node: exp.Expr) -> bool:
+    """A column, or one and a number more or less, as in bands: `a.n BETWEEN b.n - 5 AND b.n + 5`.
+
+    Of other arithmetic that can overflow, DuckDB may leave out rows for which Spark fails: of `a + 1 > 5` it makes
+    `a > 4`.
+    """
+    from sqlglot import exp
+
+    node = node.unnest()
+    if isinstance(node, exp.Add | exp.Sub) and node.expression.is_int:
+        node = node.this
+    return isinstance(node, exp.Column)
 
 
 def _argument(node: exp.Expr) -> exp.Expr:
