@@ -39,6 +39,11 @@ TYPED_VALUES = {
         "same(a, b)": "= typeof(b)",
     }.items()
 }
+#: A sum of whole numbers, where it is a BIGINT as in Spark.
+TOTAL = {
+    "__total(a)": "CASE WHEN typeof(a) = 'HUGEINT' AND a IS NOT NULL AND TRY_CAST(a AS BIGINT) IS NULL"
+    " THEN error('a sum of more than BIGINT holds') ELSE a END"
+}
 
 
 def connect(spill: Path | None = None, memory: str = MEMORY) -> duckdb.DuckDBPyConnection:
@@ -57,7 +62,7 @@ def connect(spill: Path | None = None, memory: str = MEMORY) -> duckdb.DuckDBPyC
         f"temp_directory = {quoted_text(str(spill))}",
     ):
         duck.execute(f"SET {setting}")
-    for name, text in (SPARK_FUNCTIONS | TYPED_VALUES).items():
+    for name, text in (SPARK_FUNCTIONS | TYPED_VALUES | TOTAL).items():
         duck.execute(f"CREATE MACRO {name} AS {text}")
     return duck
 

@@ -23,20 +23,20 @@ from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from anabranch.engine import answer, figures, lookup, queries, reduce, system, temp_views
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.change import Changer
-from anabranch.engine.core import Core
+from anabranch.engine.core import Backend, Core
 from anabranch.engine.define import Definer
 from anabranch.engine.feed import Batch
 from anabranch.engine.frames import translate
 from anabranch.engine.live import Live, Subscription
 from anabranch.engine.run import Runner
 from anabranch.engine.spark import check_setting
-from anabranch.errors import AnabranchError, SinkError, UsageError
+from anabranch.errors import AnabranchError, SinkError, UsageError, did_you_mean
 from anabranch.ledger import Ledger, Record
 from anabranch.plan import explain, render
 from anabranch.plan.as_sql import create_statement
@@ -89,11 +89,16 @@ def connect(
     run_rows: int | None = None,
     clock: Callable[[], datetime] | None = None,
     read_only: bool = False,
+    backend: Backend = "auto",
 ) -> Session:
     """Open a home; without one, a temporary home that is removed on closing.
 
-    `spark` is a session of your own; otherwise one is started on first need with `master` and `conf`.
+    `spark` is a session of your own; otherwise one is started on first need with `master` and `conf`. Small work is
+    done on the driver, without a Spark job, where the answer is the same; `backend="spark"` has Spark compute it all.
     """
+    if backend not in get_args(Backend):
+        known = " or ".join(map(repr, get_args(Backend)))
+        raise UsageError(f"a backend is {known}, not {backend!r}", hint=did_you_mean(str(backend), get_args(Backend)))
     if run_rows is not None and run_rows < 1:
         raise UsageError(f"a run takes at least one row, not {run_rows}")
     temporary: Path | None = None
@@ -110,7 +115,7 @@ def connect(
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
         raise
-    core = Core(ledger, spark=spark, master=master, conf=conf or {}, clock=clock, run_rows=run_rows)
+    core = Core(ledger, spark=spark, master=master, conf=conf or {}, clock=clock, run_rows=run_rows, backend=backend)
     return Session(core, temporary)
 
 

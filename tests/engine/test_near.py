@@ -50,8 +50,9 @@ QUESTIONS = [
     " FROM panes",
     "SELECT * FROM narrowed",
 ]
-#: Questions that DuckDB answers: they need no cast but of the width of a number.
-BY_DUCKDB = QUESTIONS[:5]
+#: Questions that DuckDB answers: they need no cast but of the width of a number, compare no text with a time, and no
+#: view below groups by a double.
+BY_DUCKDB = [*QUESTIONS[:2], QUESTIONS[4]]
 
 
 def some_rows(chance: random.Random, count: int) -> list[dict[str, Any]]:
@@ -116,7 +117,7 @@ def test_runs_and_answers_are_the_same_by_duckdb(
         answers.clear()
         result = home.session.sql(text)
         by_duckdb, by_spark = result.toArrow(), result.df.toArrow()
-        assert [each is not None for each in answers] == [text in BY_DUCKDB], text
+        assert any(each is not None for each in answers) == (text in BY_DUCKDB), text
         assert kinds(by_duckdb) == kinds(by_spark), text
         assert rows(by_duckdb) == rows(by_spark), text
 

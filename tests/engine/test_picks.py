@@ -158,3 +158,51 @@ def test_partials_give_the_answer_of_the_batch_query(home: Harness) -> None:
     for name, query in QUERIES.items():
         wanted = home.batch(query, s=rows, t=[(1, "one"), (1, "uno"), (2, "two")])
         assert_same_rows(home.table(name), wanted, name)
+
+
+#: Of rows (k, n, v, ts): two of one time, in the order of v against that of n; a NULL; and values twice.
+LISTED = [(1, 2, "b", at(3)), (1, 1, "c", at(3)), (1, 9, "a", at(5)), (1, 3, None, at(1)), (1, 4, "b", at(2))]
+LISTED += [(2, 1, "z", at(2)), (2, 2, "z", at(1)), (2, 3, "a", at(4))]
+ITEMS = (
+    "k, collect_list(v) AS cl, array_agg(v) AS aa, string_agg(v, ',') AS sa, listagg(v, ',') AS la,"
+    " collect_list(DISTINCT v) AS cd, first(v) AS f, last(v) AS l, any_value(v) AS y, mode(v) AS m"
+)
+
+
+def _expected(timed: bool) -> list[tuple[Any, ...]]:
+    """By event time and then by the value, or by all columns; without an event time, by all columns."""
+    found = []
+    for k in (1, 2):
+        rows = [row for row in LISTED if row[0] == k]
+        by_value = sorted((row for row in rows if row[2] is not None), key=lambda row: (row[3] if timed else 0, row[2]))
+        values = [row[2] for row in by_value]
+        picked = [row[2] for row in sorted(rows, key=lambda row: (row[3] if timed else 0, row[1]))]
+        texts = [",".join(values)] * 2
+        most = min(values, key=lambda value: (-values.count(value), value))
+        found.append((k, values, values, *texts, sorted(set(values)), picked[0], picked[-1], picked[0], most))
+    return found
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_lists_and_picks_are_the_same_everywhere(home: Harness, timed: bool) -> None:
+    """In views from partials and over rows, before and after compaction, and in queries that are asked once."""
+    clause = ", WATERMARK FOR ts AS ts" if timed else ""
+    home.sql(f"CREATE STREAM s (k INT, n INT, v STRING, ts TIMESTAMP{clause})")
+    home.sql("CREATE TABLE t (k INT, n INT, v STRING, ts TIMESTAMP)")
+    partials = ITEMS.replace(" string_agg(v, ',') AS sa, listagg(v, ',') AS la, collect_list(DISTINCT v) AS cd,", "")
+    home.sql(f"CREATE VIEW partials AS SELECT {partials} FROM s GROUP BY k")
+    home.sql(f"CREATE VIEW beside AS SELECT {ITEMS}, skewness(n) AS w FROM s GROUP BY k")
+    home.sql(f"CREATE VIEW live AS SELECT {ITEMS}, skewness(n) AS w FROM s GROUP BY k EMIT CHANGES")
+    for start in (6, 3, 0):
+        home.insert("s", LISTED[start : start + 3])
+    home.insert("t", LISTED[::-1])
+    wanted = _expected(timed)
+    for compacted in (False, True):
+        if compacted:
+            home.compact()
+        assert sorted(home.query("SELECT * FROM partials")) == [(*row[:3], *row[6:]) for row in wanted], compacted
+        for name in ("beside", "live"):
+            assert [row[:-1] for row in sorted(home.query(f"SELECT * FROM {name}"))] == wanted, (name, compacted)
+        assert sorted(home.query(f"SELECT {ITEMS} FROM s GROUP BY k")) == wanted, compacted
+        assert sorted(row[:-1] for row in home.query(f"SELECT {ITEMS}, skewness(n) FROM s GROUP BY k")) == wanted
+    assert sorted(home.query(f"SELECT {ITEMS} FROM t GROUP BY k")) == _expected(False)

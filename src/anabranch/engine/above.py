@@ -6,7 +6,7 @@ had from; when that is to end, the same is written to its files, once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from anabranch.engine.tables import PANE, pane_fields
 from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.blocks import STREAM
-from anabranch.plan.catalog import Catalog, Panes, Table
+from anabranch.plan.catalog import Catalog, Field, Panes, Table
 from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.lexer import quote_name
@@ -37,14 +37,19 @@ def frame(core: Core, catalog: Catalog, panes: Panes, snapshot: Snapshot) -> Dat
     return core.frames.sql(_text(panes, "spark") or "", relations)
 
 
-def local_relation(panes: Panes, base: str, tables: Mapping[str, str]) -> str | None:
+def local_relation(catalog: Catalog, panes: Panes, base: str, tables: Mapping[str, str]) -> str | None:
     """The same as a relation of DuckDB's, over one of the other table's partials and those of tables by placeholder.
 
     None if that does not mean the same there.
     """
+    assert panes.above is not None
     if not all(column.duckdb for column in panes.columns):
         return None
-    text = _text(panes, "duckdb", {"@stream": base, **tables})
+    types = {key.name: key.type for key in catalog.panes(panes.above.panes).keys}
+    fields = [Field(name, types[key]) for name, key in panes.above.names.items()]
+    fields += [Field(f"__k{index}", types[key]) for index, key in enumerate(panes.above.places)]
+    fields += [field for table in _tables(catalog, panes).values() for field in table.fields]
+    text = _text(panes, "duckdb", {"@stream": base, **tables}, fields)
     return f"({text})" if text is not None else None
 
 
@@ -66,7 +71,9 @@ def _tables(catalog: Catalog, panes: Panes) -> dict[str, Table]:
     return found
 
 
-def _text(panes: Panes, engine: Engine, relations: Mapping[str, str] | None = None) -> str | None:
+def _text(
+    panes: Panes, engine: Engine, relations: Mapping[str, str] | None = None, fields: Sequence[Field] = ()
+) -> str | None:
     """The partials as a query. For DuckDB over `relations`, and None if it does not mean the same there."""
     above, spark = panes.above, engine == "spark"
     assert above is not None
@@ -74,7 +81,8 @@ def _text(panes: Panes, engine: Engine, relations: Mapping[str, str] | None = No
     row = quote(above.exposed)
 
     def said(text: str) -> str | None:
-        return text if spark else local_text(text, (relations or {}).get)
+        behind = f" FROM {above.from_text}"
+        return text if spark else local_text(text, (relations or {}).get, fields, before="SELECT ", behind=behind)
 
     inside = [f"{quote(key)} AS {quote(name)}" for name, key in above.names.items()]
     inside += [f"{quote(key)} AS {quote(f'__k{index}')}" for index, key in enumerate(above.places)]
@@ -84,7 +92,8 @@ def _text(panes: Panes, engine: Engine, relations: Mapping[str, str] | None = No
     if spark:
         source: str | None = above.from_text.replace(STREAM, rows)
     else:
-        source = local_text(above.from_text, {**(relations or {}), "@stream": rows}.get)
+        given = {**(relations or {}), "@stream": rows}
+        source = local_text(above.from_text, given.get, fields, before="SELECT * FROM ")
     keys = [said(above.keys[key.name]) for key in panes.keys]
     where = said(above.where) if above.where is not None else "true"
     if source is None or where is None or None in keys:

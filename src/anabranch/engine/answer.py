@@ -20,7 +20,7 @@ from anabranch.engine.warm import file_rows
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound
 from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Table, View
-from anabranch.plan.local import local_text, names_float
+from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.syntax import Query, Select
 
@@ -40,15 +40,18 @@ def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], sna
     """A question as DuckDB is asked it, if it means the same there; None if the answer is Spark's to give."""
     catalog = core.catalog(snapshot)
     view = _asked(query, bound, catalog)
-    if view is None or not core.alone or any(duckdb_type(field.type) is None for field in fields):
+    if (
+        view is None
+        or not core.uses_driver
+        or not core.alone
+        or any(duckdb_type(field.type) is None for field in fields)
+    ):
         return None
     tables = [catalog.kept_panes(use.panes) for use in view.blocks]
     if sum(file.rows for table in tables for file in snapshot.files.get(table, {}).values()) > MOST_STATE_ALONE:
         return None
-    if names_float(bound.text.text, view.fields):
-        return None
     source = _view(core, catalog, view, snapshot)
-    text = local_text(bound.text.text, lambda _: source) if source is not None else None
+    text = local_text(bound.text.text, lambda _: source, view.shown_fields) if source is not None else None
     placed = sum(_placed(use, table, snapshot) for use, table in zip(view.blocks, tables, strict=True))
     return Asked(text, placed) if text is not None else None
 
@@ -92,16 +95,13 @@ def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str |
     if view.ordered or view.spread:
         return None
     relations: dict[str, str] = {}
+    fields: list[Field] = []
     for use in view.blocks:
         panes = catalog.panes(use.panes)
         seen = use.fields(panes)
+        fields += seen
         known = all(duckdb_type(field.type) for field in seen) and all(panes.column(n).duckdb for n in use.columns)
-        if (
-            not known
-            or names_float(view.text, seen)
-            or use.bins is not None
-            or _many(use, catalog.kept_panes(use.panes), snapshot)
-        ):
+        if not known or use.bins is not None or _many(use, catalog.kept_panes(use.panes), snapshot):
             return None
         if not snapshot.files.get(catalog.kept_panes(use.panes)):
             relations[use.placeholder] = file_rows([], seen)
@@ -110,7 +110,7 @@ def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str |
         if source is None:
             return None
         relations[use.placeholder] = window_rows(panes, use, source)
-    text = local_text(view.text, relations.get)
+    text = local_text(view.text, relations.get, fields)
     if text is None or any(duckdb_type(field.type) is None for field in view.fields):
         return None
     if len(view.blocks) == 1:
@@ -139,7 +139,7 @@ def _partials(core: Core, catalog: Catalog, panes: Panes, use: BlockUse, snapsho
         return None
     columns = dict.fromkeys(panes.above.columns[column.name] for column in panes.columns)
     paths = snapshot.table_paths(core.ledger, base.id)
-    return local_relation(panes, pane_source(base, columns, paths), tables)
+    return local_relation(catalog, panes, pane_source(base, columns, paths), tables)
 
 
 def _many(use: BlockUse, table: str, snapshot: Snapshot) -> bool:

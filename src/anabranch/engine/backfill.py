@@ -11,6 +11,7 @@ from anabranch.engine import above, numbering, read
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.moves import bounds_after
+from anabranch.engine.places import place_sql
 from anabranch.engine.run import emit_changes
 from anabranch.engine.standing import at_once
 from anabranch.engine.stream_part import StreamPart
@@ -19,7 +20,8 @@ from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ROW_NUM, Catalog, Panes, Rows, Stream, View, to_json
-from anabranch.plan.views import Planned
+from anabranch.plan.views import FillFrom, Planned
+from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -98,6 +100,13 @@ def fill(
         else:
             table, fields, time = each.id, pane_fields(each), PANE if each.time is not None else None
             columns = planned.fill_columns.get(each.id, ())
+            way = planned.fill_from.get(each.id)
+            if way is not None:
+                schemas[table] = arrow_schema(fields)
+                files[table] = write_frame(
+                    core.ledger, table, _from_partials(core, each, way), small=False, time=time, staged=staged
+                )
+                continue
             rows = history(each) if columns else None
             # Rows that are here for columns made later were counted when they came.
             standing = at_once(each, counted=len(columns) == len(each.columns)) if each.spanned else None
@@ -106,6 +115,24 @@ def fill(
         files[table] = _settled(core, each, staged) if isinstance(each, Panes) else ()
         if frame is not None:
             files[table] += write_frame(core.ledger, table, frame, small=False, time=time, staged=staged)
+
+
+def _from_partials(core: Core, panes: Panes, way: FillFrom) -> DataFrame:
+    """The new columns of a pane table, from the partials of another one."""
+    snapshot = core.ledger.snapshot()
+    base = core.catalog(snapshot).panes(way.panes)
+    keys = {quote_name(name): quote_name(key) for name, key in way.keys.items()}
+    items, groups = [f"{key} AS {name}" for name, key in keys.items()], list(keys.values())
+    if panes.time is not None:
+        start = place_sql(panes, f"unix_micros({PANE})", "spark")[0]
+        items.append(f"timestamp_micros({start}) AS {PANE}")
+        groups.append(start)
+    for name, theirs in way.columns.items():
+        column = panes.column(name)
+        items.append(f"CAST({column.reduce.format(c=quote_name(theirs))} AS {column.type}) AS {quote_name(name)}")
+    tail = f"GROUP BY {', '.join(groups)}" if groups else "HAVING count(*) > 0"
+    partials = core.table_frame(base.id, pane_fields(base), snapshot)
+    return core.frames.sql(f"SELECT {', '.join(items)} FROM `@partials` {tail}", {"@partials": partials})
 
 
 def _settled(core: Core, panes: Panes, staged: list[Path]) -> tuple[DataFile, ...]:

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from anabranch.algebra.progress import ProgressState
 from anabranch.engine import spark as spark_sessions
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from anabranch.engine.warm import Warm
 
 SOURCES = ("files", "rate")
+#: Where expressions are computed: where it is sooner done, or by Spark alone.
+Backend = Literal["auto", "spark"]
 Clock = Callable[[], datetime]
 #: The time from where a run knows which windows are over to where what they show is ready to be committed.
 POST_CUT = "post cut"
@@ -52,8 +54,11 @@ class Core:
         conf: Mapping[str, str],
         clock: Clock | None,
         run_rows: int | None,
+        backend: Backend = "auto",
     ) -> None:
         self.ledger = ledger
+        #: Whether expressions may be computed on the driver, where that is sooner done and means the same.
+        self.uses_driver = backend != "spark"
         self.run_rows = run_rows
         self.stop = threading.Event()
         self._given = spark

@@ -21,9 +21,10 @@ from anabranch.engine.warm import file_rows
 from anabranch.ledger import DataFile
 from anabranch.plan.build import LEFT, PLACE, TAKES
 from anabranch.plan.catalog import ARRIVAL_TS, CAME, NUMBERED, ROW_NUM, Field, Stream, Touch, View
+from anabranch.plan.driver_types import fits_driver
 from anabranch.plan.histories import moved_only
 from anabranch.plan.intervals import FROM, MOVED, TO
-from anabranch.plan.local import local_text, names_float
+from anabranch.plan.local import local_text
 from anabranch.plan.local_histories import counted_text, history_text
 from anabranch.plan.views import duckdb_type
 
@@ -72,6 +73,8 @@ def _told(maintainer: Maintainer, view: View, ask: Callable[[_Counting], _Found]
 
 
 def _fitting(maintainer: Maintainer, view: View) -> _Counting | None:
+    if not maintainer.core.uses_driver:
+        return None
     counting = _Counting(maintainer, view)
     if not maintainer.core.local.known(view, counting.fits):
         return None
@@ -101,14 +104,15 @@ class _Counting:
             return False
         seen = {each: self._stream(id).seen_as(each) for each, id in view.told.items()}
         fields = [*self.query.all_fields(view), *(field for columns in seen.values() for field in columns), *view.keys]
-        texts = (view.history, view.text, *(touch.text for touch in view.touches))
-        if any(duckdb_type(field.type) is None for field in fields) or any(names_float(each, fields) for each in texts):
+        if any(duckdb_type(field.type) is None for field in fields) or not fits_driver(view.text, self._fields()):
             return False
         history = history_text(view.history, {each: file_rows([], columns) for each, columns in seen.items()}.get)
         keys = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keys))
         shown = (*view.fields, *view.hidden)
         asked = [(history, (*below.fields, *_MOMENTS)), (counted_text(view.text, self._nothing), shown)]
-        asked += [(local_text(touch.text, self._nothing), (*keys, _PLACES[0])) for touch in view.touches]
+        asked += [
+            (local_text(touch.text, self._nothing, self._fields()), (*keys, _PLACES[0])) for touch in view.touches
+        ]
         try:
             return all(text is not None and self._gives(text, given) for text, given in asked)
         except duckdb.Error:
@@ -125,6 +129,10 @@ class _Counting:
         if placeholder == self.view.counted:
             return file_rows([], (*self.below.fields, *_PLACES))
         return self.query.empty(self.view, placeholder)
+
+    def _fields(self) -> list[Field]:
+        """The columns of all relations that the view reads."""
+        return [*self.query.fields_read(self.view), *_PLACES, *take_fields(self.view)]
 
     def _stream(self, id: str) -> Stream:
         return self.maintainer.catalog.stream(id)
@@ -218,7 +226,8 @@ class _Counting:
         came, went = (
             f"SELECT {columns}, {place} AS {PLACE} FROM {_MOVED} WHERE {place} IS NOT NULL" for place in (PLACE, LEFT)
         )
-        text = local_text(touch.text.replace("SELECT DISTINCT", "SELECT", 1), self._over(f"({came} UNION ALL {went})"))
+        over = self._over(f"({came} UNION ALL {went})")
+        text = local_text(touch.text.replace("SELECT DISTINCT", "SELECT", 1), over, self._fields())
         keys = tuple(Field(f"k{index}", key.type) for index, key in enumerate(self.view.keys))
         return self._found(f"SELECT * FROM ({text})", (*keys, _PLACES[0]), {_MOVED: moved})
 

@@ -30,16 +30,16 @@ from anabranch.errors import (
     did_you_mean,
 )
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
-from anabranch.plan.alter import beginnings
+from anabranch.plan.alter import beginnings, missing
 from anabranch.plan.bind import Binder, Bound, refuse
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, to_json
 from anabranch.plan.describe import because, waiting
 from anabranch.plan.explain import unbounded_joins
 from anabranch.plan.hints import with_hints
-from anabranch.plan.nodes import plan
+from anabranch.plan.nodes import plan, told_by
 from anabranch.plan.outside import asks
 from anabranch.plan.strategy import Load
-from anabranch.plan.views import Surroundings
+from anabranch.plan.views import Planned, Surroundings
 from anabranch.sinks.base import CHANGE_COLUMNS
 from anabranch.sources import lookup
 from anabranch.sql.definitions import check_sink, check_watermark
@@ -445,6 +445,7 @@ class Definer:
                 id=self._new_id(name), name=name, text=text, sql=sql, query=query, start=str(start), fields=fields,
                 catalog=catalog, world=(world := self.world(snapshot, start)), feed=feed,
             )  # fmt: skip
+            _refuse_gone(planned, catalog, world, text, query)
             draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, world.begins)
             draft = self._tidied(draft, catalog)
             try:
@@ -480,6 +481,8 @@ class Definer:
                 )  # fmt: skip
                 if not planned.fill_columns and not planned.fill_rows:
                     break  # it goes on with the partials that it has, though their rows may be gone
+            read = {id for each in (view, *catalog.nodes_of(view)) for id in each.streams.values()}
+            _refuse_gone(planned, catalog, world, statement.text, statement.query, frozenset(read))
             rows = catalog.objects.get(view.rows or "")
             if isinstance(rows, Rows):  # they are its first changes
                 planned = replace(planned, view=replace(planned.view, refreshed=rows.refreshed))
@@ -514,11 +517,13 @@ class Definer:
 
         def first_run(stream: Stream) -> int:
             begin = begins(stream)
-            if begin is not None:
-                return begin[0]
+            return 0 if begin is None else begin[0]
+
+        def gone(stream: Stream) -> str | None:
             state = snapshot.streams.get(stream.id)
-            can_be_read_again = stream.source is not None or stream.kept_since == 0
-            return 0 if can_be_read_again or state is None else state.runs
+            if state is None or not state.rows or begins(stream) is not None:
+                return None
+            return missing(stream, state.runs, 0)
 
         def begins(stream: Stream) -> tuple[int, int] | None:
             if known is not None and stream.id in known:
@@ -539,6 +544,7 @@ class Definer:
             self._new_id,
             lambda id: _load(snapshot, id),
             begins,
+            gone,
         )
 
     # ---- sinks
@@ -880,6 +886,41 @@ def _check_start(stream: Stream, snapshot: Snapshot, start: str | int, run: int)
             + (" not" if stream.kept_since is None else f" from run {stream.kept_since} on, not from run {run}"),
             hint="make the stream with KEEP ALL, or start with what comes: START AT NOW",
         )
+
+
+def _refuse_gone(
+    planned: Planned,
+    catalog: Catalog,
+    world: Surroundings,
+    text: str,
+    query: Query,
+    known: frozenset[str] = frozenset(),
+) -> None:
+    """Refuse a view that needs rows of the past which are gone, and has them in no partials either: it would show a
+    part as if it were all. `known` are streams whose rows it has read so far."""
+    needed: dict[str, str] = {}  # stream -> what needs its rows
+    for each in (*planned.objects, planned.view):
+        if isinstance(each, View):
+            streams = {*each.streams.values(), *told_by(each, catalog)}
+            needed |= dict.fromkeys(streams - known, "each row")
+        elif isinstance(each, Rows) and each.id in planned.fill_rows:
+            needed[each.stream] = "each row"
+    for id, columns in planned.fill_columns.items():
+        panes = next(each for each in planned.objects if isinstance(each, Panes) and each.id == id)
+        if id not in planned.fill_from:
+            partials = ", ".join(panes.column(name).partial for name in columns)
+            by = ", ".join(key.expression for key in panes.keys)
+            needed.setdefault(panes.stream, partials + (f" by {by}" if by else ""))
+    for id, what in needed.items():
+        stream = catalog.stream(id)
+        reason = world.gone(stream)
+        if reason is not None:
+            raise refuse(
+                text,
+                query.span,
+                f"{reason}, and no other view has partials of it that hold {what}",
+                "start with the rows that come from now on: CREATE VIEW ... AS ... START AT NOW",
+            )
 
 
 def _refuse_start(text: str, query: Query, bound: Bound, start: str | int) -> None:

@@ -19,7 +19,7 @@ from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Stream, Table, View
 from anabranch.plan.keys import INTEGERS
-from anabranch.plan.local import local_text, names_float
+from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     """The changes of a node for a commit; None if they are Spark's to compute."""
     import duckdb
 
-    if not maintainer.core.local.fits(maintainer, view):
+    if not maintainer.core.uses_driver or not maintainer.core.local.fits(maintainer, view):
         return None
     query = _Query(maintainer, view)
     rows = maintainer.new_rows(view)
@@ -168,10 +168,10 @@ class _Query:
         fields = self.all_fields(view)
         if any(duckdb_type(field.type) is None for field in fields):
             return False
-        if any(names_float(text, fields) for text in (view.text, *(touch.text for touch in view.touches))):
-            return False
-        empty = local_text(view.text, lambda placeholder: self.empty(view, placeholder))
-        touches = [local_text(touch.text, lambda placeholder: self.empty(view, placeholder)) for touch in view.touches]
+        empty, *touches = (
+            local_text(text, lambda placeholder: self.empty(view, placeholder), self.fields_read(view))
+            for text in (view.text, *(touch.text for touch in view.touches))
+        )
         if empty is None or any(touch is None for touch in touches):
             return False
         try:
@@ -186,9 +186,13 @@ class _Query:
         return len(kinds) == len(wanted) and all(map(alike, kinds, wanted))
 
     def all_fields(self, view: View) -> list[Field]:
-        fields = [*view.fields, *view.hidden]
+        return [*view.fields, *view.hidden, *self.fields_read(view)]
+
+    def fields_read(self, view: View) -> list[Field]:
+        """The columns of all relations that a node reads."""
+        fields: list[Field] = []
         for id in view.streams.values():
-            fields += self.catalog.stream(id).fields
+            fields += self.catalog.stream(id).row_fields
         for id in view.views.values():
             fields += self.catalog.view(id).fields
         for id in view.tables.values():
@@ -276,7 +280,8 @@ class _Query:
         if not below.kept:
             passed = within if placeholder in {**view.through, **view.timed} else None
             by = kept_by or (view, placeholder)
-            inner = local_text(below.text, lambda each: self.relation(below, each, snapshot, passed, by))
+            read = self.fields_read(below)
+            inner = local_text(below.text, lambda each: self.relation(below, each, snapshot, passed, by), read)
             return None if inner is None else f"(SELECT {_columns(below.fields)} FROM ({inner}))"
         if below.emit == "read" or below.stream:
             return None
@@ -335,7 +340,7 @@ class _Query:
                 at = self.maintainer.after if place < index else self.maintainer.before
                 return self.relation(view, each, at, within.get(each))
 
-            part = local_text(view.text, relation)
+            part = local_text(view.text, relation, self.fields_read(view))
             if part is None:
                 raise Unfit
             parts.append(part)
@@ -370,7 +375,8 @@ class _Query:
         within = self.maintainer.nearby(view)
 
         def answer(at: Snapshot) -> str | None:
-            return local_text(view.text, lambda each: self.narrowed(each, at, within.get(each)))
+            read = self.fields_read(view)
+            return local_text(view.text, lambda each: self.narrowed(each, at, within.get(each)), read)
 
         before = answer(self.maintainer.before) if within else None
         return self.difference(answer(self.maintainer.after), before)
@@ -433,8 +439,9 @@ class _Query:
         return " AND ".join([*within, f"EXISTS (SELECT 1 FROM __touched t WHERE {' AND '.join(same)})"])
 
     def _touching(self, text: str, placeholder: str, new: str) -> str:
-        before = self.maintainer.before
-        found = local_text(text, lambda each: new if each == placeholder else self.relation(self.view, each, before))
+        view, before = self.view, self.maintainer.before
+        read = self.fields_read(view)
+        found = local_text(text, lambda each: new if each == placeholder else self.relation(view, each, before), read)
         assert found is not None
         return found
 

@@ -220,7 +220,7 @@ class Maintainer:
         """
         import duckdb
 
-        if self.core.hot.left(view):
+        if not self.core.uses_driver or self.core.hot.left(view):
             return self._by_spark(view)
         panes = self.catalog.panes(view.blocks[0].panes)
         closed = progress(self.core, self.catalog, view, self.before, self.moves, 1)

@@ -26,7 +26,7 @@ from anabranch.engine.tables import PANE
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Panes, Rows, Stream
 from anabranch.plan.keys import INTEGERS
-from anabranch.plan.local import local_text, names_float
+from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
 from anabranch.plan.windows import micros_sql
 from anabranch.sources.files import InFiles
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: What a query of this module reads, where a row stands in it, and the bounds of keys.
+#: What a text that names relations stands behind.
+_FROM = "SELECT * FROM "
 ROWS, _PLACE, _BOUNDS = "__near", "__place", "__bounds"
 #: Types whose values are the same text in DuckDB as in Spark; days of far years, say, are not.
 _SAME_AS_TEXT = ("string", "boolean", *INTEGERS)
@@ -213,10 +215,10 @@ def _found(made: Any, fields: tuple[Field, ...]) -> Any:
 def value_text(stream: Stream) -> str | None:
     """What the rule of a stream has computed of each row, as DuckDB is asked for it; nothing, or None if Spark must."""
     if isinstance(stream.rule, Computed):
-        text = local_text(stream.rule.expression, _nothing)
+        text = local_text(stream.rule.expression, _nothing, stream.row_fields)
         return None if text is None else f"__same({text}, {timestamp('0')})"
     marks = punctuation_sql(stream)
-    return "" if marks is None else None if names_float(marks, stream.fields) else local_text(marks, _nothing)
+    return "" if marks is None else local_text(marks, _nothing, stream.row_fields)
 
 
 def _type_of_key(stream: Stream) -> str:
@@ -295,14 +297,17 @@ def partials_text(
 
     With `since_origin` it is for rows none of which is before the origin of panes, and None where that says nothing.
     """
-    said = [*(key.expression for key in panes.keys), *(column.partial for column in panes.columns), panes.from_text]
-    if any(names_float(text, stream.fields) for text in (*said, *(each for each in panes.conditions if each))):
-        return None
-    keys = [local_text(key.expression, _nothing) for key in panes.keys]
+
+    def said(text: str) -> str | None:
+        return local_text(text, _nothing, stream.row_fields, before="SELECT ", behind=f" FROM {panes.from_text}")
+
+    keys = [said(key.expression) for key in panes.keys]
     along = _along(stream, panes)
     if any(key is None for key in keys) or (panes.time is not None and along is None):
         return None
-    items = [f"{key} AS {quoted(each.name)}" for key, each in zip(keys, panes.keys, strict=True)]
+    items = [
+        f"{_one_zero(key or '', each.type)} AS {quoted(each.name)}" for key, each in zip(keys, panes.keys, strict=True)
+    ]
     own = stream.time is not None and along == f"epoch_us({quoted(stream.time)})"  # every row at hand has one
     if since_origin and (not own or panes.spanned):
         return None
@@ -313,11 +318,11 @@ def partials_text(
         number, start = pane_number_sql(along or "", panes.grain, panes.origin, since_origin=since_origin)
         items.append(f"{number} AS {PANE}")
     for column in panes.columns:
-        text, kind = local_text(column.partial, _nothing), duckdb_type(column.type)
+        text, kind = said(column.partial), duckdb_type(column.type)
         if text is None or kind is None or not column.duckdb:
             return None
         items.append(f"CAST({text} AS {kind}) AS {quoted(column.name)}")
-    wanted = [] if None in panes.conditions else [local_text(each or "", _nothing) for each in panes.conditions]
+    wanted = [] if None in panes.conditions else [said(each or "") for each in panes.conditions]
     if None in wanted:
         return None
     where = "true" if along is None or own else f"{along} IS NOT NULL"
@@ -330,8 +335,9 @@ def partials_text(
     having = f" GROUP BY {', '.join(group)}" if group else " HAVING count(*) > 0"
     source: str | None = ROWS
     if panes.from_text != STREAM:
-        around = _over(panes.from_text, "")
-        source = _over(panes.from_text, _plain(columns_named(stream, [*items, where, around or ""])))
+        around = _over(stream, panes.from_text, "", _FROM)
+        columns = columns_named(stream, [*items, where, around or ""])
+        source = _over(stream, panes.from_text, _plain(columns), _FROM)
     if source is None:
         return None
     text = f"SELECT {', '.join(items)} FROM {source} WHERE {where}{having}"
@@ -341,19 +347,22 @@ def partials_text(
     return f"SELECT * REPLACE ({timestamp(start.format(PANE))} AS {PANE}) FROM ({text})" if place else text
 
 
+def _one_zero(key: str, type: str) -> str:
+    """A key of which 0.0 and -0.0 are the first, as Spark groups them."""
+    return f"CASE WHEN {key} = 0 THEN CAST(0 AS {type}) ELSE {key} END" if type in ("double", "float") else key
+
+
 def selected_text(stream: Stream, rows: Rows) -> str | None:
     """What rows add to the table of a stateless view, as a query over them; None if that is Spark's to say."""
-    if names_float(rows.text, stream.fields):
-        return None
-    return _over(rows.text, _plain([field.name for field in stream.fields]))
+    return _over(stream, rows.text, _plain([field.name for field in stream.fields]))
 
 
 def _plain(columns: Sequence[str]) -> str:
     return f"(SELECT {', '.join(map(quoted, columns))} FROM {ROWS})"
 
 
-def _over(text: str, rows: str) -> str | None:
-    return local_text(text, lambda placeholder: rows if quote_name(placeholder) == STREAM else None)
+def _over(stream: Stream, text: str, rows: str, before: str = "") -> str | None:
+    return local_text(text, lambda each: rows if quote_name(each) == STREAM else None, stream.row_fields, before=before)
 
 
 def _along(stream: Stream, panes: Panes) -> str | None:

@@ -16,7 +16,7 @@ from anabranch.engine.tables import net_sql
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ASKED, Ask, Field, View
-from anabranch.plan.local import local_text, names_float
+from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.lexer import quote_name
 
@@ -35,6 +35,8 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     tables = maintainer.catalog.tables_read(view)
     read = maintainer.after.files if maintainer.filling else {}
     rows = sum(file.rows for table in tables for file in read.get(table, {}).values()) or maintainer.new_rows(view)
+    if not maintainer.core.uses_driver:
+        return None
     query = local.query_of(maintainer, view)
     if rows > local.MOST_ROWS or any(duckdb_type(field.type) is None for field in query.all_fields(view)):
         return None
@@ -92,9 +94,7 @@ def _new_text(maintainer: Maintainer, view: View) -> str | None:
             keys.append(f"{key_sql(ask, quoted(name), type, own)} AS {quoted(name)}")
     given = ", ".join(quote_name(field.name) for field in inputs_of(view))
     asking = f"SELECT {given}, `_diff`, {', '.join(wanted)} FROM `@rows` AS {quote_name(view.asks[0].of)}"
-    text = local_text(asking, lambda _: f"({both})")
-    if any(names_float(expression, inputs_of(view)) for ask in view.asks for expression in ask.expressions):
-        return None
+    text = local_text(asking, lambda _: f"({both})", inputs_of(view))
     return None if text is None else f"SELECT {columns}, _diff, {', '.join(keys)} FROM ({text})"
 
 

@@ -13,7 +13,7 @@ from anabranch.errors import AnabranchError, SqlError
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound, Reference
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View
-from anabranch.plan.local import local_text
+from anabranch.plan.local import shares_words
 from anabranch.plan.ties import settle_versions
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field
         if placeholder not in files
     }
     known: list[list[Field]] = []
-    if not files and local_text(bound.text.text, lambda placeholder: placeholder) is not None:
+    if not files and shares_words(bound.text.text):
         settings = tuple(core.spark.conf.get(name) for name in _SETTINGS)
         known = _known(bound.text.text, tuple(schemas.items()), settings)
     if known:

@@ -164,7 +164,7 @@ class Scan:
         source = self.core.source(self.stream)
         parts = source.partitions() if source is not None else [""]
         near: Near | InPlace | None = None
-        if len(parts) == 1 and (self._small or self._all_near):
+        if self.core.uses_driver and len(parts) == 1 and (self._small or self._all_near):
             near = self._in_place() or Near.of(self.stream, self.incoming.at_hand, self.first, self.at, self._columns)
         tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned, parts[0])
         kept = len(tasks) > 1 and not self.incoming.cheap

@@ -178,6 +178,7 @@ class Panes:
     above: Above | None = None  # how its partials are had from those of another; no run adds to it then
     settled: bool = False  # it had its partials from another once
     refreshed: bool = False  # its rows have not all met the same static tables
+    filled_from: str = ""  # the pane table that it had its first partials from, where the rows were gone
 
     kind = "panes"
 

@@ -322,6 +322,8 @@ class _Describer:
 
     def _how(self, view: View) -> list[str]:
         lines = _context_lines(view) if view.owner is None else []
+        for id, (run, _) in view.begins.items():
+            lines.append(f"starts with run {run} of stream {self.catalog.stream(id).name}: rows before it do not count")
         for use in view.blocks:
             lines += self._panes_lines(view, use, self.catalog.panes(use.panes))
         kind = kind_of(view)
@@ -422,6 +424,8 @@ class _Describer:
         family = view.owner or view.id
         users = [view for view in self.catalog.of(View) for use in view.blocks if self._is_kept_in(use, kept)]
         shared = sorted(self.catalog.view(id).name for id in {each.owner or each.id for each in users} - {family})
+        if kept.filled_from:
+            lines.append(f"rows of the past were gone: filled from the partials of pane table {kept.filled_from}")
         if shared:
             lines.append(f"shared with {', '.join(shared)}")
         return [*lines, *self._join_lines(use, panes)]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from anabranch.plan.blocks import grouped_tokens
 from anabranch.plan.intervals import BEFORE, FROM, OPEN, TO, History, in_stretches, names
 from anabranch.plan.scope import Unfit, span_of
-from anabranch.plan.winners import LISTS, TEXTS, picked
+from anabranch.plan.winners import LISTS, TEXTS, depends_on_order
 from anabranch.sql.calls import Call, aggregate_calls, generators, window_calls
 from anabranch.sql.columns import names_in
 from anabranch.sql.lexer import Span, Token, quote_name, words
@@ -204,12 +204,6 @@ def more_in(tokens: Sequence[Token], edits: Sequence[Edit]) -> list[Edit]:
     """The edits of an expression."""
     whole = span_of(tokens)
     return [edit for edit in edits if whole.start <= edit.span.start and edit.span.end <= whole.end]
-
-
-def depends_on_order(call: Call) -> bool:
-    """Whether an aggregate picks one of several rows or values, or lists them."""
-    listed = call.name in (*LISTS, "collect_set", "mode") or call.name.split()[0] in TEXTS
-    return picked(call) is not None or listed or "nulls" in call.name
 
 
 def _ordered(call: Call, tokens: Sequence[Token]) -> bool:

@@ -20,7 +20,7 @@ from itertools import pairwise
 from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import Analyze, aggregates_in
 from anabranch.plan.catalog import CAME, Catalog, Field, Stream, Table
-from anabranch.plan.grouped import Groups, depends_on_order
+from anabranch.plan.grouped import Groups
 from anabranch.plan.inside import Body, apart, check_plain, columns_of, using
 from anabranch.plan.intervals import (
     BEFORE,
@@ -51,7 +51,7 @@ from anabranch.plan.scope import Unfit, span_of
 from anabranch.plan.sides import Rows, Side
 from anabranch.plan.stretched import has_windows, over_stretches, stretched
 from anabranch.plan.ties import Places, break_ties
-from anabranch.plan.winners import event_times
+from anabranch.plan.winners import depends_on_order, event_times
 from anabranch.sql.calls import chains, clock_calls, generators, split_commas, volatile_calls
 from anabranch.sql.columns import names_in
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from anabranch.duck import WHOLE, quoted
 from anabranch.plan.catalog import Field
+from anabranch.plan.driver_types import fits_driver
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.calls import CLOCK, closing, split_commas
 from anabranch.sql.lexer import NUMBER, QUOTED, STRING, WORD, Token, tokenize, words
@@ -35,21 +36,23 @@ _SYMBOLS = frozenset({"(", ")", ",", ".", "=", "<>", "!=", "<", "<=", ">", ">=",
 _TYPED = words("timestamp date timestamp_ntz timestamp_ltz time array map struct named_struct decimal")
 
 
-def local_text(text: str, relation: Callable[[str], str | None], also: Also | None = None) -> str | None:
-    """The text for DuckDB, or None. `relation` gives what to write for a placeholder; `also` knows what else may be in
-    the text, beside what a user may write."""
+def local_text(
+    text: str, relation: Callable[[str], str | None], fields: Iterable[Field], *, before: str = "", behind: str = ""
+) -> str | None:
+    """The text for DuckDB, or None. `relation` gives what to write for a placeholder; `fields` are the columns of all
+    relations that the text names. Of a part of a query, `before` and `behind` are the rest of it."""
+    return _filled(_pieces(text, None), relation) if fits_driver(text, fields, before, behind) else None
+
+
+def own_text(text: str, relation: Callable[[str], str | None], also: Also) -> str | None:
+    """The same for a text of Anabranch's own around a user's that has been asked about already: `also` knows what it
+    may have in it beside what a user may write."""
     return _filled(_pieces(text, also), relation)
 
 
-def names_float(text: str, fields: Iterable[Field]) -> bool:
-    """Whether a text computes with a FLOAT of these columns: beside another number, Spark takes both for DOUBLE, and
-    DuckDB both for FLOAT. Such a column, or one aggregate of nothing else, is the same in both."""
-    floats = {field.name.lower() for field in fields if "float" in field.type}
-    if not floats:
-        return False
-    tokens = tokenize(text)[:-1]
-    alone = len(tokens) == 1 or (len(tokens) == 4 and [tokens[1].text, tokens[3].text] == ["(", ")"])
-    return not alone and any(token.is_name and token.name.lower() in floats for token in tokens)
+def shares_words(text: str) -> bool:
+    """Whether a text has only words that mean the same in DuckDB; their types may still decide otherwise."""
+    return _pieces(text, None) is not None
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,16 @@ def split(tokens: Sequence[Token], also: Also | None = None) -> Pieces:
             pieces.append(inside)
             index = closing(tokens, index + 1) + 1
             continue
+        if token.upper in ("SUM", "AVG") and following == "(":
+            end = closing(tokens, index + 1) + 1
+            if [each.upper for each in tokens[end : end + 2]] == ["FILTER", "("]:
+                end = closing(tokens, end + 1) + 1
+            total = _total(tokens[index:end], tokens[end].upper if end < len(tokens) else "", also)
+            if total is None:
+                return None
+            pieces += total
+            index = end
+            continue
         if token.upper == "LATERAL" and following.upper() == "VIEW":
             starts, copies = _windows(tokens, index), _copies(tokens[index : index + 14])
             if starts is not None:
@@ -134,6 +147,21 @@ def split(tokens: Sequence[Token], also: Also | None = None) -> Pieces:
             opened.pop()
         index += 1
     return tuple(pieces)
+
+
+def _total(tokens: Sequence[Token], following: str, also: Also | None) -> Pieces:
+    """A sum or an average. Of whole numbers, Spark adds up the one as BIGINT and the other as DOUBLE, and DuckDB both
+    with more digits."""
+    end = closing(tokens, 1)
+    inside, chosen = split(tokens[2:end], also), split(tokens[end + 1 :], also)
+    if inside is None or chosen is None:
+        return None
+    if tokens[0].upper == "AVG" and tokens[2].upper == "DISTINCT":
+        return ("avg (", *inside, ")", *chosen)
+    if tokens[0].upper == "AVG":
+        return ("avg ( CAST (", *inside, "AS DOUBLE ) )", *chosen)
+    summed = ("sum (", *inside, ")", *chosen)
+    return summed if following == "OVER" else ("__total (", *summed, ")")
 
 
 def _piece(tokens: Sequence[Token], index: int, following: str) -> str | Placeholder | None:

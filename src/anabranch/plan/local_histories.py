@@ -7,11 +7,12 @@ queries that mean the same in DuckDB themselves (`means_the_same`): then no such
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from anabranch.duck import quoted
-from anabranch.plan.local import Pieces, Placeholder, local_text, split
+from anabranch.plan.catalog import Field
+from anabranch.plan.local import Pieces, Placeholder, local_text, own_text, split
 from anabranch.sql.calls import closing, split_commas
 from anabranch.sql.lexer import NUMBER, WORD, Token
 
@@ -51,19 +52,19 @@ _TIMES = ("__count", "greatest", "least")
 _NO_PARTS = "CAST(array()ASARRAY<STRUCT<f:BIGINT,t:BIGINT>>)"
 
 
-def means_the_same(text: str) -> bool:
-    """Whether a query means the same in DuckDB, as far as its text tells."""
-    return local_text(text, lambda placeholder: placeholder) is not None
+def means_the_same(text: str, fields: Iterable[Field]) -> bool:
+    """Whether a query over these columns means the same in DuckDB."""
+    return local_text(text, lambda placeholder: placeholder, fields) is not None
 
 
 def history_text(text: str, relation: Callable[[str], str | None]) -> str | None:
     """The history of such a query for DuckDB, or None. `relation` gives what to write for a placeholder."""
-    return local_text(text, relation, _in_history)
+    return own_text(text, relation, _in_history)
 
 
 def counted_text(text: str, relation: Callable[[str], str | None]) -> str | None:
     """A query that leaves out rows of a run which came behind the one that fired, for DuckDB; or None."""
-    return local_text(text, relation, _in_condition)
+    return own_text(text, relation, _in_condition)
 
 
 def _in_condition(tokens: Sequence[Token], index: int) -> _Found:

@@ -26,7 +26,7 @@ from anabranch.plan.in_full import in_full
 from anabranch.plan.in_place import static_in_place
 from anabranch.plan.included import include_views
 from anabranch.plan.late_joins import raise_joins
-from anabranch.plan.local import local_text
+from anabranch.plan.local import shares_words
 from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
 from anabranch.plan.records import Counted, Told, count_records, counting
@@ -208,7 +208,7 @@ def _planned(
 def _fits_duckdb(planned: Planned) -> bool:
     """Whether DuckDB may compute all nodes of a plan, as far as their texts tell."""
     nodes = [each for each in (*planned.objects, planned.view) if isinstance(each, View)]
-    return all(local_text(node.text, lambda _: "t") is not None for node in nodes)
+    return all(shares_words(node.text) for node in nodes)
 
 
 def _on_event_time(planned: Planned, catalog: Catalog) -> bool:
@@ -293,8 +293,9 @@ class Tree:
                     kept[id] = replace(stream, kept_since=self.world.kept_since(stream))
         reasons = tuple(view.reason for view in (*nodes, root) if view.reason)
         rows = tuple(stream.rows_table for stream in kept.values())
+        fill_from = self.placer.filled_from()
         objects: tuple[Panes | Rows | Stream | View, ...] = (*self.placer.panes.values(), *kept.values(), *nodes)
-        return Planned(root, objects, self.placer.filled(), rows, reasons)
+        return Planned(root, objects, self.placer.filled(), rows, reasons, fill_from)
 
     # ---- one query
 

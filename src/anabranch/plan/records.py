@@ -289,7 +289,10 @@ class _Counting:
         fields |= {each: known.fields for each, known in tables.items()}
         shown = self.analyze(bound.text.text, fields)
         same = inner.span.of(text) == written  # other words are for Spark
-        alike = same and not tables and not met and means_the_same(binder.bind(inner.span).text.text)
+        alike = same and not tables and not met
+        if alike:
+            columns = [field for known in fields.values() for field in known]
+            alike = means_the_same(binder.bind(inner.span).text.text, columns)
         ids = [{each: known.id for each, known in found.items()} for found in (streams, tables)]
         return Told(bound.text.text, ids[0], ids[1], alike, _rounds(written, shown))
 

@@ -18,7 +18,17 @@ from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Bound
 from anabranch.plan.blocks import Block, aggregates_in, columns_apart, grouped_tokens
 from anabranch.plan.catalog import Field
-from anabranch.plan.winners import LISTS, TEXTS, SortKey, by_time, event_times, orderable, picked, sort_keys
+from anabranch.plan.winners import (
+    LISTS,
+    TEXTS,
+    SortKey,
+    by_time,
+    depends_on_order,
+    event_times,
+    orderable,
+    picked,
+    sort_keys,
+)
 from anabranch.sql.calls import Call, aggregate_calls, chains, closing, split_commas
 from anabranch.sql.lexer import Span, Token, quote_name, words
 from anabranch.sql.splice import Edit, Spliced
@@ -76,7 +86,8 @@ def checked(
 
 
 def settle_versions(bound: Bound, analyze: Callable[[str], Sequence[Field]]) -> Spliced:
-    """A query that is no view, with the order of versions of one time broken, and what is first and last by event time.
+    """A query that is no view, with the order of versions of one time broken, and that of aggregates which pick or list
+    rows: they give what a view of the same query shows.
 
     Its other ties are its own business.
     """
@@ -89,13 +100,9 @@ def settle_versions(bound: Bound, analyze: Callable[[str], Sequence[Field]]) -> 
         for select, _ in query.selects()
         if any((item.alias or "").startswith(UNTIL) for item in select.items)
     ]
-    times = event_times(binder.catalog, [reference.target for reference in bound.references.values()])
-    if times:
-        settled += [
-            select.span
-            for select, owner in query.selects()
-            if any(pick is not None and pick.order is None for pick in map(picked, aggregates_in(select, owner)))
-        ]
+    settled += [
+        select.span for select, owner in query.selects() if any(map(depends_on_order, aggregates_in(select, owner)))
+    ]
     if not settled:
         return bound.text
 
@@ -108,7 +115,7 @@ def settle_versions(bound: Bound, analyze: Callable[[str], Sequence[Field]]) -> 
         blocks={},
         skips=lambda span: span not in settled,
         prefix=bind(Span(query.span.start, query.body.span.start)).text if query.ctes else "",
-        times=times,
+        times=event_times(binder.catalog, [reference.target for reference in bound.references.values()]),
     )
     ties = break_ties(binder.text, query, places)
     _, ties = checked(ties, lambda edits: bind(None, edits).text, analyze)
@@ -245,22 +252,22 @@ class _Breaker:
         if call.name.split()[0] in TEXTS:
             yield from self._listed(call)
             return
-        if call.distinct or not call.arguments:
+        if not call.arguments or call.name not in (*LISTS, "collect_set", "mode") or not self._sortable(call):
             return
-        end = call.arguments[0][-1].end
+        start, end = call.arguments[0][0].start, call.arguments[0][-1].end
         times = [key.text for key in self._columns() if key.parts[-1] in self.places.times]
-        if call.name == "mode" and self._sortable(call):
-            yield Edit(Span(end, call.arguments[-1][-1].end), ", true")
+        if call.name == "mode":
+            if not call.distinct:
+                yield Edit(Span(end, call.arguments[-1][-1].end), ", true")
         elif len(call.arguments) != 1:
             return
-        elif call.name in LISTS and times and self._sortable(call):
+        elif call.name in LISTS and times and not call.distinct:
             value = self._text(call.arguments[0])
-            start = call.arguments[0][0].start
             yield Edit(Span(call.span.start, call.span.start), "transform(array_sort(")
             yield Edit(Span(start, start), f"CASE WHEN ({value}) IS NOT NULL THEN named_struct('o', {times[0]}, 'v', ")
             yield Edit(Span(end, end), ") END")
             yield Edit(Span(call.span.end, call.span.end), "), e -> e.v)")
-        elif call.name == "collect_set" and self._sortable(call):
+        else:
             yield Edit(Span(call.span.start, call.span.start), "array_sort(")
             yield Edit(Span(call.span.end, call.span.end), ")")
 

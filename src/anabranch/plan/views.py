@@ -7,8 +7,8 @@ more than one row appends its own rows. Whatever is left reads the rows a stream
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import gcd
 
 from anabranch.duck import quoted
@@ -40,7 +40,7 @@ from anabranch.plan.catalog import (
 )
 from anabranch.plan.strategy import Loads, fits
 from anabranch.plan.ties import Places, break_ties, checked
-from anabranch.plan.windows import ID, needs_numbers
+from anabranch.plan.windows import ID, micros_sql, needs_numbers
 from anabranch.plan.winners import event_times
 from anabranch.sql.calls import SESSION, aggregate_calls, chains, clock_calls, volatile_calls
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
@@ -75,11 +75,22 @@ class Surroundings:
     loads: Loads  # what the last run brought to a stream or a pane table
     #: The first run and row of a stream that a new view can see, where it does not start at the beginning.
     begins: Callable[[Stream], tuple[int, int] | None] = lambda _: None
+    #: Why rows that a new view needs of a stream cannot be had any more; None if they can.
+    gone: Callable[[Stream], str | None] = lambda _: None
     settles: bool = False  # whether partials that are had from others become a view's own where it needs that
 
     def kept_since(self, stream: Stream) -> int:
         """From which run on a stream that starts to keep its rows has them: all that can be read again are there."""
         return 0 if stream.source is not None else self.first_run(stream)
+
+
+@dataclass(frozen=True)
+class FillFrom:
+    """How a pane table has its first partials from another one, where the rows of the past are gone."""
+
+    panes: str
+    keys: Mapping[str, str]  # key -> the one of that table
+    columns: Mapping[str, str]  # partial -> the one of that table
 
 
 @dataclass(frozen=True)
@@ -91,6 +102,7 @@ class Planned:
     fill_columns: Mapping[str, tuple[str, ...]]  # pane table id -> new columns
     fill_rows: tuple[str, ...]  # ids of new rows tables
     reasons: tuple[str, ...]  # why parts of the query are computed over rows
+    fill_from: Mapping[str, FillFrom] = field(default_factory=dict)  # pane table id -> where its new columns are had
 
 
 def duckdb_type(spark_type: str) -> str | None:
@@ -187,7 +199,8 @@ def plan_view(
         if stream.kept_since is None:
             kept.append(replace(stream, kept_since=world.kept_since(stream)))
     fill_rows = tuple(stream.rows_table for stream in kept)
-    return Planned(view, (*planner.panes.values(), *kept), planner.filled(), fill_rows, tuple(reasons))
+    fill_from = planner.filled_from()
+    return Planned(view, (*planner.panes.values(), *kept), planner.filled(), fill_rows, tuple(reasons), fill_from)
 
 
 def _with_ties_broken(
@@ -273,6 +286,42 @@ class Placer:
     def filled(self) -> dict[str, tuple[str, ...]]:
         own = {id: names for id, names in self._new_columns.items() if self.panes[id].above is None}
         return {id: tuple(names) for id, names in own.items() if names}
+
+    def filled_from(self) -> dict[str, FillFrom]:
+        """Where new columns can be had from other partials, though the rows are gone. The tables are marked so."""
+        found: dict[str, FillFrom] = {}
+        for id, names in self.filled().items():
+            panes = self.panes[id]
+            if self.world.gone(self.catalog.stream(panes.stream)) is None:
+                continue
+            ways = (self._way(base, panes, names) for base in self.catalog.of(Panes) if base.id != id)
+            way = next((each for each in ways if each is not None), None)
+            if way is not None:
+                found[id] = way
+                self.panes[id] = replace(panes, filled_from=way.panes)
+        return found
+
+    def _way(self, base: Panes, panes: Panes, names: Sequence[str]) -> FillFrom | None:
+        """How columns of a pane table can be had from another one: it has the same partials of the same rows, by the
+        same keys or more, in panes that make up those of the table."""
+        if base.stream != panes.stream or base.from_text != panes.from_text or base.statics or base.above is not None:
+            return None
+        if any(each.spanned or each.by_value or each.numbered for each in (base, panes)):
+            return None
+        time = self.catalog.stream(panes.stream).time
+        on_event_time = time is not None and base.time == micros_sql(quote_name(time))
+        if panes.time is None and base.time is not None and not on_event_time:  # it lacks rows without a time
+            return None
+        if panes.time is not None:
+            apart = panes.grain % base.grain or (panes.origin - base.origin) % base.grain if base.grain else 1
+            if base.time != panes.time or apart:
+                return None
+        known = {normal_form(tokenize(key.expression)): key.name for key in base.keys}
+        keys = {key.name: known.get(normal_form(tokenize(key.expression)), "") for key in panes.keys}
+        columns = {name: _same_column(base, panes.column(name)) for name in names}
+        if not all(keys.values()) or not all(columns.values()):
+            return None
+        return FillFrom(base.id, keys, columns)
 
     def place(self, block: Block, placeholder: str, choice: Choice | None = None) -> Placed:
         """Place a block; `choice` says whether a join with static tables may stand above partials of its stream."""
@@ -503,6 +552,13 @@ class Placer:
         return Rows(id, stream.id, bound.text.text, statics, fields, at)
 
 
+def _same_column(base: Panes, column: PartialColumn) -> str:
+    """The partial of another table that is the same; nothing if it has none."""
+    meaning = normal_form(tokenize(column.partial))
+    same = (each.name for each in base.columns if normal_form(tokenize(each.partial)) == meaning)
+    return next((name for name in same if replace(base.column(name), name=column.name) == column), "")
+
+
 def _filtered(aggregate: str, condition: str | None) -> str:
     return aggregate if condition is None else f"{aggregate} FILTER (WHERE {condition})"
 
@@ -573,9 +629,9 @@ def direct_outputs(query: Query, blocks: list[tuple[Block, Placed]], fields: tup
     by_call = {each.call.key: each for each in block.calls}
     outputs: list[Output] = []
     index = {name: f"r{position}" for position, name in enumerate(use.columns)}
-    for item, field in zip(select.items, fields, strict=False):
+    for item, shown in zip(select.items, fields, strict=False):
         calls = list(aggregate_calls(item.tokens))
-        target = duckdb_type(field.type)
+        target = duckdb_type(shown.type)
         if target is None:
             return ()
         if len(calls) == 1 and calls[0].span == item.expression:
@@ -584,7 +640,7 @@ def direct_outputs(query: Query, blocks: list[tuple[Block, Placed]], fields: tup
                 return ()
             reduced = {suffix: index[name] for suffix, name in placed.columns[calls[0].key].items()}
             final = each.aggregate.final_sql(reduced, "duckdb")
-            outputs.append(Output(field.name, field.type, "value", f"CAST({final} AS {target})"))
+            outputs.append(Output(shown.name, shown.type, "value", f"CAST({final} AS {target})"))
             continue
         named = list(chains(item.tokens))
         if calls or len(named) != 1 or named[0].span != item.expression:
@@ -593,5 +649,5 @@ def direct_outputs(query: Query, blocks: list[tuple[Block, Placed]], fields: tup
         key = next((k for k in block.keys if [t.name.lower() for t in k.tokens if t.is_name][-1:] == [last]), None)
         if key is None or len(key.tokens) not in (1, 3):
             return ()
-        outputs.append(Output(field.name, field.type, key.name if key.window else "key", key.name))
+        outputs.append(Output(shown.name, shown.type, key.name if key.window else "key", key.name))
     return tuple(outputs) if len(outputs) == len(fields) else ()

@@ -108,6 +108,12 @@ def picked(call: Call) -> Pick | None:
     return Pick(_ANY[name], call.arguments[0], None, call.arguments[0] if skips else None)
 
 
+def depends_on_order(call: Call) -> bool:
+    """Whether an aggregate picks one of several rows or values, or lists them."""
+    listed = call.name in (*LISTS, "collect_set", "mode") or call.name.split()[0] in TEXTS
+    return picked(call) is not None or listed or "nulls" in call.name
+
+
 def meant(
     call: Call, text_of: TextOf, keys: Callable[[], Sequence[SortKey]], time: str | None
 ) -> tuple[str, list[str]]:

@@ -36,6 +36,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from anabranch.engine.core import Backend
 from anabranch.engine.frames import hashable
 from anabranch.errors import UsageError
 from anabranch.ledger.crash import VARIABLE
@@ -122,10 +123,13 @@ class Harness:
         *,
         clock: Callable[[], datetime] | None = None,
         run_rows: int | None = None,
+        backend: Backend = "auto",
     ) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="anabranch-test-") if home is None else None
         self.path = Path(home if self._temporary is None else self._temporary.name)  # type: ignore[arg-type]
-        self._open: Callable[[], Session] = lambda: connect(self.path, spark, clock=clock, run_rows=run_rows)
+        self._open: Callable[[], Session] = lambda: connect(
+            self.path, spark, clock=clock, run_rows=run_rows, backend=backend
+        )
         self.session = self._open()
 
     # ---- in
