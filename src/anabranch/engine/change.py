@@ -20,7 +20,7 @@ from anabranch.errors import AnabranchError, NotSupported, QueryFailed, SqlError
 from anabranch.ledger import Draft, Record, TableChange
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Field, Stream, Table, View
-from anabranch.sources.base import Source
+from anabranch.sources.parts import Part
 from anabranch.sql.definitions import no_column
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.syntax import Advance, Copy, Delete, Expression, Insert, Name, Opaque, Statement, Update
@@ -97,13 +97,13 @@ class Changer:
         target = self._target(statement, statement.target)
         options = {"path": statement.path, **statement.options}
         try:
-            source: Source = self.core.make_source("files", options, target.fields)
-            stretch = source.next(None, None)
-            if stretch is None:
+            source = self.core.files(options, target.fields)
+            taken = source.everything(self.core.pause)
+            if not taken:
                 raise AnabranchError(
                     f"no file matches {statement.path}", hint="check the path; a relative one starts here"
                 )
-            frame = source.read([stretch.captured])
+            frame = source.read(taken)
         except SqlError:
             raise
         except AnabranchError as error:
@@ -113,7 +113,10 @@ class Changer:
             ) from error
         with self.core.ledger.intent(statement.sql):
             if isinstance(target, Stream):
-                incoming = self._incoming(target, frame, stretch.bytes, stretch.files)
+                whole = [part for each in taken for part in each]
+                size = sum(Part.of(part).size for part in whole)
+                incoming = self._incoming(target, frame, size, source.files_of(whole))
+                incoming = replace(incoming, verify=lambda: source.verify(whole))
                 record = self.runner.run(target.id, incoming, kind="copy", applied=applied)
                 rows = record.streams[target.id].rows
             else:

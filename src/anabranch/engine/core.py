@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import ProgressState
@@ -31,6 +34,10 @@ if TYPE_CHECKING:
     from anabranch.engine.warm import Warm
 
 SOURCES = ("files", "rate")
+#: How long to wait before looking again for new rows.
+PAUSE = 0.2
+#: How often a stretch is read again because its source changed under it.
+ATTEMPTS = 3
 Clock = Callable[[], datetime]
 #: The time from where a run knows which windows are over to where what they show is ready to be committed.
 POST_CUT = "post cut"
@@ -75,6 +82,7 @@ class Core:
         self._warm: Warm | None = None
         self._local: Local | None = None
         self._sinks: Sinks | None = None
+        self._scratch: Path | None = None
         #: Told of what went wrong but stops nothing.
         self.warn: Callable[[str], None] = lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
         #: Told of what a statement is about to do; None: nobody listens.
@@ -187,6 +195,8 @@ class Core:
             self._hot.close()
         if self._warm is not None:
             self._warm.close()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
         self.ledger.close()
 
     # ---- the catalog
@@ -249,12 +259,31 @@ class Core:
         seen: Callable[[], list[Any]] = list,
     ) -> Source:
         if kind == "files":
-            return FilesSource(options, lambda: self.spark, fields, seen)
+            return self.files(options, fields, seen)
         if kind in ("csv", "tsv", "json", "parquet"):
-            return FilesSource({**options, "format": kind}, lambda: self.spark, fields, seen)
+            return self.files({**options, "format": kind}, fields, seen)
         if kind == "rate":
             return RateSource(options, lambda: self.spark, self.now)
         raise SourceError(f"there is no source {kind}", hint=did_you_mean(kind, SOURCES))
+
+    def files(
+        self,
+        options: Mapping[str, Any],
+        fields: tuple[Field, ...] | None = None,
+        seen: Callable[[], list[Any]] = list,
+    ) -> FilesSource:
+        return FilesSource(options, lambda: self.spark, fields, seen, now=self.now, scratch=self.scratch)
+
+    def pause(self) -> None:
+        """Wait before looking again for new rows."""
+        self.stop.wait(PAUSE)
+
+    def scratch(self) -> Path:
+        """A folder for files that nobody needs after this process."""
+        if self._scratch is None:
+            inside = self.ledger.home / "staging" if self.ledger.writable else None
+            self._scratch = Path(tempfile.mkdtemp(prefix="anabranch-", dir=inside))
+        return self._scratch
 
     # ---- tables of the ledger as frames
 

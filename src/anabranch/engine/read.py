@@ -22,7 +22,7 @@ from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Panes, Row
 from anabranch.plan.strategy import by_difference
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, Source
-from anabranch.sources.files import FilesSource, format_of, reader
+from anabranch.sources.files import FilesSource, check_path, format_of, reader
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def file_frame(core: Core, reference: Reference) -> DataFrame:
         for argument in reference.relation.arguments:
             if argument.name not in (None, "path"):
                 options[str(argument.name)] = argument.value
+    check_path(reference.target)
     format = format_of(reference.target, options.pop("format", given))
     files = FilesSource({"path": reference.target, "format": format, **options}, lambda: core.spark)
     names = [name for name, _, _ in files.listing()]

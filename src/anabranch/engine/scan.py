@@ -31,7 +31,8 @@ from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ROW_NUM, Field, Panes, Stream
 from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow
-from anabranch.sources.files import FilesSource, path_of
+from anabranch.sources.files import FilesSource
+from anabranch.sources.parts import file_and_start, path_of
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -383,7 +384,7 @@ class Scan:
         no_time = f"it has no event time ({self.stream.time} is NULL)"
         return [
             BadRow(
-                path_of(row[ORIGIN]) if row[ORIGIN] else "insert",
+                file_and_start(row[ORIGIN])[0] if row[ORIGIN] else "insert",
                 offsets.get((row[ORIGIN], row["_raw"])),
                 "it does not parse as a row of the stream" if row[CORRUPT] is not None else no_time,
                 row["_raw"],

@@ -1,7 +1,8 @@
 """Files: a path, a folder or a glob, each file read once, whatever its age.
 
-Spark's own file stream skips files that are much older than the newest and says nothing when a file it has read is
-written again. Here every file counts, and one that changes after it was read is reported.
+Spark's own file stream skips files that are much older than the newest, reads files that are half written, and says
+nothing when a file it has read is written again. Here every file counts, and is read when it is whole. What is appended
+to a file later is read as a part of its own, and a file that was changed otherwise is reported.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ import csv
 import glob
 import gzip
 import os
-import re
+import tempfile
+import time as time_module
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
-from urllib.parse import unquote
 
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.plan.catalog import Field
+from anabranch.sources import parts
 from anabranch.sources.base import BadRow, SourceChanged, Stretch
+from anabranch.sources.parts import Part
+from anabranch.sql.durations import parse_duration
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -40,7 +45,7 @@ FORMATS = {
 }
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
 #: Options that are ours; everything else goes to Spark's reader as it is.
-OWN_OPTIONS = ("path", "format")
+OWN_OPTIONS = ("path", "format", "settle")
 TEXT_OPTIONS = {
     "header", "sep", "delimiter", "quote", "escape", "encoding", "charset", "comment", "nullvalue", "nanvalue",
     "positiveinf", "negativeinf", "dateformat", "timestampformat", "timestampntzformat", "multiline", "linesep",
@@ -50,8 +55,14 @@ TEXT_OPTIONS = {
     "prefersdecimal", "prefersdate", "timezone", "mergeschema", "recursivefilelookup", "enforceschema",
     "dropfieldifallnull", "allowunquotedcontrolchars", "preferdate",
 }  # fmt: skip
-#: What one run takes at the most when nothing else is said.
-MAX_FILES, MAX_BYTES = 20_000, 8 << 30
+#: What one run takes at the most when nothing else is said, and what it copies at the most.
+MAX_FILES, MAX_BYTES, MAX_COPIED = 20_000, 8 << 30, 256 << 20
+#: A text file is whole when it has not changed for so long, in microseconds.
+SETTLE = 2_000_000
+#: One that does not end with a newline, after so many times as long; and whole lines of one that never settles are read
+#: as often.
+PATIENCE = 5
+CHECK = "check the path; a relative one starts at the current folder"
 #: More rows than this are not read into the memory of the driver, however few bytes they take in a file.
 MOST_AT_HAND = 5_000_000
 
@@ -81,19 +92,34 @@ class FilesSource:
         spark: Callable[[], SparkSession],
         fields: tuple[Field, ...] | None = None,
         seen: Callable[[], list[Any]] = list,
+        *,
+        now: Callable[[], int] | None = None,
+        scratch: Callable[[], Path] | None = None,
+        elapsed: Callable[[], float] = time_module.monotonic,
     ) -> None:
+        """`now` tells the time in microseconds, `scratch` a folder for copies of parts of files."""
         path = options.get("path")
         if not isinstance(path, str) or not path:
             raise SourceError("files needs a path", hint="as in files(path => 'in/*.csv')")
+        check_scheme(path)
         self.path = path
         self.options = {k: v for k, v in options.items() if k not in OWN_OPTIONS}
         self.format = format_of(path, options.get("format"))
         check_options(self.options, self.format)
+        self.settle = settle_of(options.get("settle"))
         self.typed = self.cheap = self.format == "parquet"
+        self.waits = False
         self.spark = spark
         self.declared = fields
         self._seen = seen
-        self._known: dict[str, tuple[int, int]] | None = None
+        self._now = now or (lambda: time_module.time_ns() // 1000)
+        self._scratch = scratch or (lambda: Path(tempfile.gettempdir()))
+        self._elapsed = elapsed
+        self._known: dict[str, Part] | None = None
+        self._growing: dict[str, float] = {}  # files that are being written, and since when that was seen
+        self._as_they_were: dict[str, tuple[int, int]] = {}  # size and time of files when Spark was told to read them
+        self._copying = False  # a file changed while it was read: the next time, copies are read
+        self._copies: str | None = None  # the folder of copies for the run on its way
         self._shapes: dict[str, StructType] = {}
 
     def partitions(self) -> list[str]:
@@ -128,57 +154,173 @@ class FilesSource:
 
     def next(self, position: Any, max_rows: int | None) -> Stretch | None:
         if self._known is None:
-            self._known = {name: (size, time) for files in self._seen() for name, size, time in files}
+            written = (each for files in self._seen() for each in files)
+            self._known = {part.name: part for part in map(Part.of, written)}
         reported = {} if position is None else dict(position.get("changed", {}))
-        fresh: list[list[Any]] = []
+        fresh: list[Part] = []
         bad: list[BadRow] = []
         total = rows = 0
+        self.waits = False
         for name, size, time in self.listing():
-            if name in self._known:
-                if self._known[name] != (size, time) and reported.get(name) != [size, time]:
-                    reported[name] = [size, time]
-                    bad.append(
-                        BadRow(
-                            name,
-                            None,
-                            "the file was changed after it was read; its new contents are not read",
-                            None,
-                        )
-                    )
+            known = self._known.get(name)
+            if known is not None and (known.end, known.time) == (size, time):
                 continue
-            if fresh and (len(fresh) >= MAX_FILES or total + size > MAX_BYTES):
+            try:
+                found = self._part(name, size, time, known)
+            except FileNotFoundError:
+                continue
+            if isinstance(found, str):
+                if reported.get(name) != [size, time]:
+                    reported[name] = [size, time]
+                    bad.append(BadRow(name, None, found, None))
+                continue
+            if found is None:
+                continue
+            if fresh and (len(fresh) >= MAX_FILES or total + found.size > (MAX_COPIED if self._copying else MAX_BYTES)):
                 break
             if max_rows is not None:
-                rows += count_rows(name, self.format)
+                rows += self._count_rows(found)
                 if fresh and rows > max_rows:
                     break
-            fresh.append([name, size, time])
-            total += size
+            fresh.append(found)
+            total += found.size
         if not fresh and not bad:
             return None
         count = 0 if position is None else int(position["files"])
-        names = tuple(name for name, _, _ in fresh)
-        return Stretch({"files": count + len(fresh), "changed": reported}, fresh, total, tuple(bad), names)
+        return Stretch(
+            {"files": count + len(fresh), "changed": reported},
+            [part.to_json() for part in fresh],
+            total,
+            tuple(bad),
+            tuple(part.origin for part in fresh),
+        )
 
-    def verify(self, stretch: Stretch) -> None:
-        """A file that is still being written must not be taken in half."""
-        for name, size, time in stretch.captured:
-            try:
-                status = os.stat(name)
-            except FileNotFoundError as error:
-                raise _disappeared(name) from error
-            if (status.st_size, status.st_mtime_ns) != (size, time):
-                raise SourceChanged(
-                    f"the file {name} changed while it was read",
-                    hint="write files elsewhere and move them here when they are complete",
-                )
+    def everything(self, wait: Callable[[], object]) -> list[Any]:
+        """All there is to read, for whoever reads it once; files that are being written are waited for."""
+        taken: list[Any] = []
+        position: Any = None
+        while True:
+            stretch = self.next(position, None)
+            if stretch is not None:
+                for each in stretch.bad:
+                    raise SourceError(f"{each.source}: {each.reason}")
+                taken.append(stretch.captured)
+                position = stretch.position
+                self.committed(stretch)
+            elif self.waits:
+                wait()
+            else:
+                return taken
+
+    def _part(self, name: str, size: int, time: int, known: Part | None) -> Part | str | None:
+        """What can be read of a file that has something new: None while it is written, or a text why it cannot be."""
+        assert self._known is not None
+        start = 0
+        if known is not None:
+            if size == known.end and known.is_all_marked() and known.is_there():
+                self._known[name] = Part(name, size, time, known.start, known.mark)  # touched, and no more
+                return None
+            if size <= known.end or not known.is_there():
+                return "the file was changed after it was read; its new contents are not read"
+            if not self._appendable(name):
+                return "the file grew after it was read, and cannot be read from there on; its new part is not read"
+            start = known.end
+            if not parts.ends_a_line(name, start) and not _begins_a_line(name, start):
+                return "the last line that was read was continued later; what was appended to the file is not read"
+        end = self._whole(name, size, time, start)
+        if not isinstance(end, int):
+            self.waits = self.waits or end is None
+            return end
+        self._growing.pop(name, None)
+        return Part(name, end, time, start, parts.mark_of(name, end))
+
+    def _whole(self, name: str, size: int, time: int, start: int) -> int | str | None:
+        """How far a file can be read: all of it if it is whole, whole lines of one that is written all the time."""
+        # A time that is further away than that is of another clock, and says nothing.
+        still = abs(self._now() - time // 1000)
+        if self.format == "parquet":
+            if parts.is_whole_parquet(name, size):
+                return size
+            return None if still < self.settle else "it is not a whole Parquet file; it is read when it is"
+        appendable = self._appendable(name)
+        if still >= self.settle * (1 if not appendable or parts.ends_a_line(name, size) else PATIENCE):
+            return size
+        now = self._elapsed()
+        if appendable and now - self._growing.setdefault(name, now) >= self.settle * PATIENCE / 1e6:
+            end = parts.last_line_end(name, start, size, self._quote)
+            return end if end > start else None
+        return None
+
+    def _appendable(self, name: str) -> bool:
+        """Whether a file is lines of text, and can be read from the end of any of them."""
+        return self.format != "parquet" and not name.endswith(COMPRESSED) and not self._one_document
+
+    @property
+    def _one_document(self) -> bool:
+        given = {option.lower(): value for option, value in self.options.items()}
+        return self.format == "json" and _is_true(given.get("multiline"))
+
+    @property
+    def _quote(self) -> bytes | None:
+        if self.format == "json":
+            return None
+        return str(self.options.get("quote", '"')).encode()[:1] or None
+
+    def _count_rows(self, part: Part) -> int:
+        try:
+            if self._appendable(part.name):
+                return parts.count_lines(part.name, part.start, part.end)
+            return count_rows(part.name, self.format)
+        except (OSError, ValueError):
+            return 0
+
+    def verify(self, captured: Any) -> None:
+        """A file that is written while it is read must not be taken in half."""
+        read = [(part.name, self._as_they_were.pop(part.origin, None)) for part in map(Part.of, captured)]
+        changed = [name for name, before in read if before is not None and before != _status(name)]
+        if changed:
+            self._copying = True
+            raise SourceChanged(
+                f"the file {changed[0]} changed while it was read",
+                hint="write files elsewhere and move them here when they are complete",
+            )
 
     def committed(self, stretch: Stretch) -> None:
         if self._known is not None:
-            self._known.update({name: (size, time) for name, size, time in stretch.captured})
+            self._known.update({part.name: part for part in map(Part.of, stretch.captured)})
+        self._copying = False
+        if self._copies is not None:
+            parts.remove_copies(self._scratch(), self._copies)
+            self._copies = None
 
     def files_of(self, captured: Any) -> tuple[str, ...]:
-        return tuple(name for name, _, _ in captured)
+        return tuple(Part.of(each).origin for each in captured)
+
+    def _path(self, part: Part) -> str:
+        """Where to read the bytes of a part, and no others: in the file, if it ends there, or in a copy of them."""
+        status = _status(part.name)
+        if status is None:
+            raise SourceError(
+                f"the file {part.name} has disappeared",
+                hint="put it back; a stream that must outlive its files needs KEEP ALL",
+            )
+        size, time = status
+        if (size, time) != (part.end, part.time) and not part.is_there():
+            raise SourceError(
+                f"the file {part.name} was changed after it was read: its rows of then are gone",
+                hint="put it back as it was; a stream that must outlive its files needs KEEP ALL",
+            )
+        known = self._known.get(part.name) if self._known is not None else part
+        taken = known is not None and known.end >= part.end
+        # Nobody verifies what a query reads of the past: there, a file that may be written right now is copied.
+        young = taken and abs(self._now() - time // 1000) < self.settle * PATIENCE
+        if size == part.end and part.start == 0 and not (self._appendable(part.name) and (young or self._copying)):
+            self._as_they_were[part.origin] = size, time
+            return part.name
+        self._as_they_were.pop(part.origin, None)
+        if not taken:
+            self._copies = self._copies or f"run{uuid.uuid4().hex[:12]}"
+        return parts.copy_of(part, self._scratch(), "past" if taken else str(self._copies))
 
     def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         """Parquet files of not too many rows that hold the columns of the stream, each with its type."""
@@ -192,7 +334,7 @@ class FilesSource:
         wanted = arrow_schema([each for each in self.declared if columns is None or each.name in columns])
         tables, rows = [], 0
         try:
-            for name in self.files_of(captured):
+            for name in map(self._path, map(Part.of, captured)):
                 with parquet.ParquetFile(name) as file:
                     have, rows = file.schema_arrow, rows + file.metadata.num_rows
                     if rows > MOST_AT_HAND:
@@ -216,8 +358,10 @@ class FilesSource:
         from anabranch.engine.frames import arrow_schema
         from anabranch.engine.writing import lacking, time_range
 
-        names = self.files_of(captured)
-        if self.format != "parquet" or self.declared is None or any(set(name) & set("*?[]{}") for name in names):
+        if self.format != "parquet" or self.declared is None:
+            return None
+        names = tuple(map(self._path, map(Part.of, captured)))
+        if any(set(name) & set("*?[]{}") for name in names):
             return None
         chosen = [each for each in self.declared if each.name in columns]
         if not names or any(each.type not in AS_THEY_ARE for each in chosen):
@@ -243,27 +387,22 @@ class FilesSource:
         return InFiles(names, rows, min(lows, default=None), max(highs, default=None))
 
     def read(self, captured: list[Any]) -> DataFrame:
-        files = [file for stretch in captured for file in stretch]
-        for name, _, _ in files:
-            if not os.path.exists(name):
-                raise _disappeared(name)
-        return self.load([name for name, _, _ in files])
-
-    def load(self, names: list[str]) -> DataFrame:
         """Rows of files with the stream's columns, the text of rows that do not parse, and the file of each."""
         assert self.declared is not None
         self.spark()  # first: it is Spark's parser that reads the types of columns
-        if not names:
+        taken = [Part.of(each) for stretch in captured for each in stretch]
+        paths = [self._path(part) for part in taken]
+        if not taken:
             return self._empty()
         if self.format in ("csv", "tsv"):
-            groups: dict[tuple[str, ...] | None, list[str]] = {}
-            for name in names:
-                groups.setdefault(self._header(name), []).append(name)
-            frames = [self._text(group, header) for header, group in groups.items()]
+            groups: dict[tuple[tuple[str, ...] | None, bool], list[str]] = {}
+            for part, path in zip(taken, paths, strict=True):
+                groups.setdefault((self._header(part.name), part.start > 0), []).append(path)
+            frames = [self._text(group, header, later) for (header, later), group in groups.items()]
         elif self.format == "json":
-            frames = [self._text(names, None)]
+            frames = [self._text(paths, None)]
         else:
-            frames = [self._columnar(names)]
+            frames = [self._columnar(paths)]
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.unionByName(frame)
@@ -276,8 +415,11 @@ class FilesSource:
         extra = tuple(Field(name, "string") for name in ("_corrupt", "_origin", "_partition"))
         return self.spark().createDataFrame([], struct((*self.declared, *extra)))
 
-    def _text(self, names: list[str], header: tuple[str, ...] | None) -> DataFrame:
-        """CSV columns go by the names in the header where there is one, by position otherwise."""
+    def _text(self, names: list[str], header: tuple[str, ...] | None, later: bool = False) -> DataFrame:
+        """CSV columns go by the names in the header where there is one, by position otherwise.
+
+        Only the first part of a file has the header in it; `later` ones go by it too.
+        """
         from anabranch.engine.frames import struct
 
         assert self.declared is not None
@@ -297,7 +439,7 @@ class FilesSource:
         reader = self._reader(infer=False).schema(schema)
         reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", "_corrupt")
         if self.format != "json":
-            reader = reader.option("header", str(header is not None).lower())
+            reader = reader.option("header", str(header is not None and not later).lower())
         frame = reader.load(names)
         items = [
             f"CAST(NULL AS {field.type}) AS {quote_name(field.name)}"
@@ -380,23 +522,18 @@ class FilesSource:
         """The line numbers of rows that did not parse, found by their text; only looked for when there are any."""
         wanted = set(raw)
         found: dict[str, int] = {}
-        path = name.removeprefix("file://")
+        path, start = parts.file_and_start(name)
         if self.format == "parquet" or not os.path.exists(path):
             return found
+        before = parts.count_lines(path, 0, start)
         with open_text(path) as lines:
             for number, line in enumerate(lines, start=1):
                 text = line.rstrip("\r\n")
-                if text in wanted and text not in found:
+                if number > before and text in wanted and text not in found:
                     found[text] = number
                     if len(found) == len(wanted):
                         break
         return found
-
-
-def _disappeared(name: str) -> SourceError:
-    return SourceError(
-        f"the file {name} has disappeared", hint="put it back; a stream that must outlive its files needs KEEP ALL"
-    )
 
 
 def reader(spark: SparkSession, format: str, options: Mapping[str, Any], *, infer: bool) -> DataFrameReader:
@@ -430,7 +567,7 @@ def format_of(path: str, given: Any = None) -> str:
     if len(found) == 1:
         return found.pop()
     if not _matches(path):
-        raise SourceError(f"no file matches {path}", hint="check the path; a relative one starts at the current folder")
+        raise SourceError(f"no file matches {path}", hint=CHECK)
     raise SourceError(
         f"the format of {path} does not follow from its name",
         hint="say it: csv('...'), json('...') or parquet('...')",
@@ -464,9 +601,73 @@ def _plain(metadata: Any, wanted: pa.Schema) -> bool:
     return True
 
 
-def path_of(origin: str) -> str:
-    """The path of a file that Spark names by a URL."""
-    return unquote(re.sub(r"^file:/+", "/", origin))
+def settle_of(given: Any) -> int:
+    """How long a text file must not have changed, in microseconds."""
+    if given is None:
+        return SETTLE
+    found = 0 if given in (0, "0") and given is not False else parse_duration(given) if isinstance(given, str) else None
+    if found is None or found < 0:
+        raise SourceError(f"settle must be a length of time, not {given!r}", hint="as in settle => INTERVAL 2 SECONDS")
+    return found
+
+
+def check_scheme(path: str) -> None:
+    """Only files of this machine can be read: of others it must not look as if there were none."""
+    scheme = _scheme(path)
+    if scheme is not None:
+        raise SourceError(f"files of {scheme}:// cannot be read", hint="only local files; a mounted folder will do")
+
+
+def absolute(path: str) -> str:
+    """A path that means the same in another folder; one of another system stays what it is."""
+    return path if _scheme(path) is not None else str(Path(path.removeprefix("file://")).absolute())
+
+
+def _scheme(path: str) -> str | None:
+    scheme, found, _ = path.partition("://")
+    return scheme if found and scheme.lower() != "file" and not os.path.exists(path) else None
+
+
+def check_path(path: str) -> None:
+    """Whether a path can be looked into. A folder may be empty, and a file or glob may match nothing yet."""
+    check_scheme(path)
+    plain = path.removeprefix("file://")
+    named = glob.has_magic(plain) and not os.path.exists(plain)
+    folder = plain
+    while named and glob.has_magic(folder):
+        folder = os.path.dirname(folder)
+    if not named and not os.path.isdir(plain):
+        if not os.path.exists(plain) and not any(plain.lower().endswith(each) for each in (*FORMATS, *COMPRESSED)):
+            raise SourceError(
+                f"there is no file or folder {plain}",
+                hint="check the path; a relative one starts at the current folder",
+            )
+        folder = os.path.dirname(plain)
+    try:
+        with os.scandir(folder or "."):
+            pass
+        if os.path.isfile(plain):
+            with open(plain, "rb"):
+                pass
+    except FileNotFoundError as error:
+        raise SourceError(f"there is no folder {folder}", hint=CHECK) from error
+    except OSError as error:
+        raise SourceError(f"{error.filename or plain} cannot be read: {error.strerror}") from error
+
+
+def _status(name: str) -> tuple[int, int] | None:
+    """Size and time of change of a file; None if it is gone."""
+    try:
+        status = os.stat(name)
+    except FileNotFoundError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def _begins_a_line(name: str, place: int) -> bool:
+    with open(name, "rb") as file:
+        file.seek(place)
+        return file.read(1) in (b"\n", b"\r")
 
 
 def check_options(options: Mapping[str, Any], format: str) -> None:
