@@ -62,7 +62,9 @@ class Producer(threading.Thread):
             at = f"{START:%Y-%m-%dT}{START.hour + second // 3600:02}:{second // 60:02}:{second % 60:02}Z"
             lines.append(f"{number * 1000 + row},{at},{chance.choice('abc')},{chance.randrange(10)}")
         text = ("\n".join(lines) + "\n").encode()
-        cuts = sorted(chance.randrange(len(text)) for _ in range(chance.randrange(8)))
+        cuts = [chance.randrange(len(text)) for _ in range(chance.randrange(8))]
+        cuts = [text.index(b"\n", cut) + 1 if chance.random() < 0.5 else cut for cut in cuts]  # half of them end a line
+        cuts.sort()
         return [text[low:high] for low, high in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
     def run(self) -> None:
@@ -74,7 +76,7 @@ class Producer(threading.Thread):
                 file.write(piece)
             if rest:
                 # A stall of seconds has the file taken for whole, if it ends with a line.
-                pause = self.chance.uniform(2.5, 6) if self.chance.random() < 0.1 else self.chance.uniform(0, 0.5)
+                pause = self.chance.uniform(3, 9) if self.chance.random() < 0.3 else self.chance.uniform(0, 0.5)
                 heapq.heappush(self.waiting, (time.monotonic() - begin + pause, number, rest))
 
 
