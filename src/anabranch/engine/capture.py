@@ -87,6 +87,7 @@ class Capture:
             stretch.files,
             lambda columns: source.at_hand(stretch.captured, columns),
             partial(source.lying, stretch.captured) if isinstance(source, FilesSource) else lambda _, __: None,
+            source.explain if isinstance(source, FilesSource) else None,
         )
         record = self.runner.run(stream.id, incoming)
         source.committed(stretch)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra import progress as progress_algebra
-from anabranch.engine import insertion, queries, temp_views
+from anabranch.engine import insertion, queries, read, temp_views
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, translate
 from anabranch.engine.near import AtHand
@@ -103,7 +103,6 @@ class Changer:
                 raise AnabranchError(
                     f"no file matches {statement.path}", hint="check the path; a relative one starts here"
                 )
-            frame = source.read(taken)
         except SqlError:
             raise
         except AnabranchError as error:
@@ -115,17 +114,15 @@ class Changer:
             if isinstance(target, Stream):
                 whole = [part for each in taken for part in each]
                 size = sum(Part.of(part).size for part in whole)
-                incoming = self._incoming(target, frame, size, source.files_of(whole))
-                incoming = replace(incoming, verify=lambda: source.verify(whole))
+                incoming = self._incoming(target, source.read(taken), size, source.files_of(whole))
+                unclosed = [row for part in whole for row in source.unclosed(Part.of(part))]
+                incoming = replace(
+                    incoming, bad=tuple(unclosed), verify=lambda: source.verify(whole), explain=source.explain
+                )
                 record = self.runner.run(target.id, incoming, kind="copy", applied=applied)
                 rows = record.streams[target.id].rows
             else:
-                bad = frame.where("_corrupt IS NOT NULL").limit(1).collect()
-                if bad:
-                    raise AnabranchError(
-                        f"{statement.path}: this does not parse as a row of {target.name}: {bad[0]['_corrupt']}"
-                    )
-                record, rows = self._append(target, frame.select(*(quote_name(f.name) for f in target.fields)), applied)
+                record, rows = self._append(target, read.good_rows_of_files(self.core, source, taken), applied)
         return f"{rows:,} row{'' if rows == 1 else 's'} copied into {target.name}", record
 
     def _incoming(self, stream: Stream, frame: DataFrame, size: int = 0, files: tuple[str, ...] = ()) -> Incoming:

@@ -83,6 +83,9 @@ class Core:
         self._local: Local | None = None
         self._sinks: Sinks | None = None
         self._scratch: Path | None = None
+        #: The columns of files that were named in queries, and which of them have no bad rows.
+        self.inferred: dict[Any, tuple[Field, ...]] = {}
+        self.looked_through: set[Any] = set()
         #: Told of what went wrong but stops nothing.
         self.warn: Callable[[str], None] = lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
         #: Told of what a statement is about to do; None: nobody listens.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import backfill, queries
+from anabranch.engine import backfill, queries, read
 from anabranch.engine.above import settle
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, fields_of, struct, translate
@@ -90,6 +90,9 @@ class Definer:
         try:
             if kind in FILE_KINDS:
                 check_path(str(options.get("path", "")))
+                if "bad_rows" in options:
+                    hint = "ON ERROR FAIL at the end of CREATE STREAM stops it at a bad row"
+                    raise SourceError("a stream sets bad rows aside, in sys.bad_rows", hint=hint)
             if kind is not None:
                 source = self.core.make_source(kind, options, fields or None)
                 if kind in ("csv", "tsv", "json", "parquet"):
@@ -291,18 +294,11 @@ class Definer:
             source = self.core.files(options, declared or None)
             fields = declared or source.fields()
             source = self.core.files({**self._with_header(options, declared)}, fields)
-            frame = source.read(source.everything(self.core.pause))
+            return read.good_rows_of_files(self.core, source, source.everything(self.core.pause))
         except AnabranchError as error:
             if statement is None or span is None or isinstance(error, SqlError):
                 raise
             raise _at(statement, span, error) from error
-        bad = frame.where("_corrupt IS NOT NULL").limit(1).collect()
-        if bad:
-            raise AnabranchError(
-                f"{bad[0]['_origin']}: this does not parse as a row of the table: {bad[0]['_corrupt']}",
-                hint="mend the file, or give the columns other types",
-            )
-        return frame.select(*(quote_name(field.name) for field in fields))
 
     def _with_header(self, options: dict[str, Any], declared: tuple[Field, ...]) -> dict[str, Any]:
         """Where columns were inferred from a header, the header is not a row either."""

@@ -7,24 +7,24 @@ to a file later is read as a part of its own, and a file that was changed otherw
 
 from __future__ import annotations
 
-import bz2
-import csv
 import glob
-import gzip
+import io
 import os
 import tempfile
 import time as time_module
 import uuid
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.plan.catalog import Field
-from anabranch.sources import parts
+from anabranch.sources import inference, parts, why
 from anabranch.sources.base import BadRow, SourceChanged, Stretch
 from anabranch.sources.parts import Part
+from anabranch.sources.quotes import Dialect, Layout, has_long_number, layout_of
 from anabranch.sql.durations import parse_duration
 from anabranch.sql.lexer import quote_name
 
@@ -45,7 +45,7 @@ FORMATS = {
 }
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
 #: Options that are ours; everything else goes to Spark's reader as it is.
-OWN_OPTIONS = ("path", "format", "settle")
+OWN_OPTIONS = ("path", "format", "settle", "bad_rows")
 TEXT_OPTIONS = {
     "header", "sep", "delimiter", "quote", "escape", "encoding", "charset", "comment", "nullvalue", "nanvalue",
     "positiveinf", "negativeinf", "dateformat", "timestampformat", "timestampntzformat", "multiline", "linesep",
@@ -69,6 +69,25 @@ MOST_AT_HAND = 5_000_000
 
 #: Types that DuckDB reads from Parquet files as they are; of fractions it may take a bound for one that NaN is within.
 AS_THEY_ARE = ("string", "boolean", "date", "timestamp", "tinyint", "smallint", "int", "bigint")
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What text files have in common that Spark can read together.
+
+    Only the first part of a file has the header in it; `later` ones go by it too.
+    """
+
+    header: tuple[str, ...] | None = None
+    later: bool = False
+    multiline: bool = False
+
+    def apply(self, reader: DataFrameReader) -> DataFrameReader:
+        if self == _Shape():
+            return reader
+        first = self.header is not None and not self.later
+        reader = reader.option("header", str(first).lower())
+        return reader.option("multiLine", "true") if self.multiline else reader
 
 
 @dataclass(frozen=True)
@@ -107,6 +126,9 @@ class FilesSource:
         self.format = format_of(path, options.get("format"))
         check_options(self.options, self.format)
         self.settle = settle_of(options.get("settle"))
+        self.skips = skips(options.get("bad_rows"))
+        self.dialect = Dialect.of(self.format, self.options)
+        self._layouts: dict[tuple[str, int], Layout] = {}
         self.typed = self.cheap = self.format == "parquet"
         self.waits = False
         self.spark = spark
@@ -127,16 +149,57 @@ class FilesSource:
 
     def fields(self) -> tuple[Field, ...]:
         """The columns of the files there are, by Spark's inference."""
-        from anabranch.engine.frames import fields_of
-
         files = self.listing()
         if not files:
             raise SourceError(
                 f"no file matches {self.path}, so its columns cannot be found out",
                 hint="name the columns in CREATE STREAM, or put a file there first",
             )
-        frame = self._reader(infer=True).load([name for name, _, _ in files[:100]])
-        return tuple(Field(f.name, "timestamp" if f.type == "timestamp_ntz" else f.type) for f in fields_of(frame))
+        return self.columns_of([Part(name, size, time) for name, size, time in files[:100]])
+
+    def columns_of(self, files: Sequence[Part]) -> tuple[Field, ...]:
+        """The columns of files together: each has the type that the values of all of them have."""
+        from anabranch.engine.frames import fields_of
+
+        groups: dict[_Shape, list[str]] = {}
+        for part in files:
+            if self.format == "parquet" or part.size:
+                path = self._path(part) if self.layout(part).unclosed else part.name
+                groups.setdefault(_Shape() if self.format == "parquet" else self._shape(part), []).append(path)
+        found: dict[str, Field] = {}
+        for shape, names in groups.items():
+            frame = shape.apply(self._reader(infer=True)).load(names)
+            fields = fields_of(frame)
+            if shape.header is not None:
+                fields = [Field(name, field.type) for name, field in zip(shape.header, fields, strict=True)]
+            if self.format != "parquet":
+                fields = self._exact(fields, shape, names)
+            for field in fields:
+                known = found.setdefault(field.name.lower(), field)
+                found[field.name.lower()] = Field(known.name, inference.wider(known.type, field.type))
+        if not found:
+            raise SourceError(f"{self.path} has no columns: there is no row in it")
+        return tuple(Field(f.name, "timestamp" if f.type == "timestamp_ntz" else f.type) for f in found.values())
+
+    def _exact(self, fields: list[Field], shape: _Shape, names: list[str]) -> list[Field]:
+        """Columns that Spark takes for fractions because of whole numbers that are too long for it: exact types."""
+        from anabranch.engine.frames import struct
+
+        digits = inference.EXACT_DIGITS + 1
+        numbers = [place for place, field in enumerate(fields) if field.type == "double"]
+        if not numbers or not any(has_long_number(name, digits) for name in names):
+            return fields
+        texts = struct(
+            [Field(f"c{place}" if self.format != "json" else f.name, "string") for place, f in enumerate(fields)]
+        )
+        reader = shape.apply(self._reader(infer=False)).schema(texts)
+        frame = reader.load(names).toDF(*(f"c{place}" for place in range(len(fields))))
+        measured = [text for place in numbers for text in inference.measures(f"c{place}")]
+        values = list(frame.selectExpr(*measured).collect()[0])
+        exact = list(fields)
+        for index, place in enumerate(numbers):
+            exact[place] = Field(fields[place].name, inference.exact_type(*values[index * 4 : index * 4 + 4]))
+        return exact
 
     def listing(self) -> list[tuple[str, int, int]]:
         """Every file: its path, size and time of change, oldest first. Hidden and unfinished files are left out."""
@@ -184,6 +247,7 @@ class FilesSource:
                     break
             fresh.append(found)
             total += found.size
+            bad += self.unclosed(found)
         if not fresh and not bad:
             return None
         count = 0 if position is None else int(position["files"])
@@ -203,7 +267,8 @@ class FilesSource:
             stretch = self.next(position, None)
             if stretch is not None:
                 for each in stretch.bad:
-                    raise SourceError(f"{each.source}: {each.reason}")
+                    if each.offset is None:  # not a line, but the file
+                        raise SourceError(f"{each.source}: {each.reason}")
                 taken.append(stretch.captured)
                 position = stretch.position
                 self.committed(stretch)
@@ -262,9 +327,28 @@ class FilesSource:
 
     @property
     def _quote(self) -> bytes | None:
-        if self.format == "json":
-            return None
-        return str(self.options.get("quote", '"')).encode()[:1] or None
+        return None if self.format == "json" else self.dialect.quote.encode()[:1] or None
+
+    def layout(self, part: Part) -> Layout:
+        """How the records of a part lie; `multiLine => false` says that none has a newline in it."""
+        if self.format not in ("csv", "tsv"):
+            return Layout()
+        given = {name.lower(): value for name, value in self.options.items()}.get("multiline")
+        if given is not None and not _is_true(given):
+            return Layout()
+        key = part.origin, part.end
+        if key not in self._layouts:
+            self._layouts[key] = layout_of(part.name, part.start, part.end, self.dialect)
+        found = self._layouts[key]
+        return found if given is None else replace(found, multiline=True)
+
+    def unclosed(self, part: Part) -> list[BadRow]:
+        """The lines of a part with a quote that is never closed."""
+        lines = self.layout(part).unclosed
+        before = parts.count_lines(part.name, 0, part.start) if lines else 0
+        return [
+            BadRow(part.name, before + line.number, "a quote is opened and never closed", line.text) for line in lines
+        ]
 
     def _count_rows(self, part: Part) -> int:
         try:
@@ -314,13 +398,19 @@ class FilesSource:
         taken = known is not None and known.end >= part.end
         # Nobody verifies what a query reads of the past: there, a file that may be written right now is copied.
         young = taken and abs(self._now() - time // 1000) < self.settle * PATIENCE
-        if size == part.end and part.start == 0 and not (self._appendable(part.name) and (young or self._copying)):
+        unclosed = [(line.start, line.start + len(line.content)) for line in self.layout(part).unclosed]
+        if (
+            not unclosed
+            and size == part.end
+            and part.start == 0
+            and not (self._appendable(part.name) and (young or self._copying))
+        ):
             self._as_they_were[part.origin] = size, time
             return part.name
         self._as_they_were.pop(part.origin, None)
         if not taken:
             self._copies = self._copies or f"run{uuid.uuid4().hex[:12]}"
-        return parts.copy_of(part, self._scratch(), "past" if taken else str(self._copies))
+        return parts.copy_of(part, self._scratch(), "past" if taken else str(self._copies), unclosed)
 
     def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         """Parquet files of not too many rows that hold the columns of the stream, each with its type."""
@@ -386,23 +476,24 @@ class FilesSource:
             return None
         return InFiles(names, rows, min(lows, default=None), max(highs, default=None))
 
-    def read(self, captured: list[Any]) -> DataFrame:
-        """Rows of files with the stream's columns, the text of rows that do not parse, and the file of each."""
+    def read(self, captured: list[Any], *, checked: bool = False) -> DataFrame:
+        """Rows of files with the stream's columns, the text of rows that do not parse, and the file of each.
+
+        With `checked` it is known that all of them parse: only what a query needs is looked at.
+        """
         assert self.declared is not None
         self.spark()  # first: it is Spark's parser that reads the types of columns
         taken = [Part.of(each) for stretch in captured for each in stretch]
         paths = [self._path(part) for part in taken]
         if not taken:
             return self._empty()
-        if self.format in ("csv", "tsv"):
-            groups: dict[tuple[tuple[str, ...] | None, bool], list[str]] = {}
-            for part, path in zip(taken, paths, strict=True):
-                groups.setdefault((self._header(part.name), part.start > 0), []).append(path)
-            frames = [self._text(group, header, later) for (header, later), group in groups.items()]
-        elif self.format == "json":
-            frames = [self._text(paths, None)]
-        else:
+        if self.format == "parquet":
             frames = [self._columnar(paths)]
+        else:
+            groups: dict[_Shape, list[str]] = {}
+            for part, path in zip(taken, paths, strict=True):
+                groups.setdefault(self._shape(part), []).append(path)
+            frames = [self._text(group, shape, checked) for shape, group in groups.items()]
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.unionByName(frame)
@@ -415,16 +506,18 @@ class FilesSource:
         extra = tuple(Field(name, "string") for name in ("_corrupt", "_origin", "_partition"))
         return self.spark().createDataFrame([], struct((*self.declared, *extra)))
 
-    def _text(self, names: list[str], header: tuple[str, ...] | None, later: bool = False) -> DataFrame:
-        """CSV columns go by the names in the header where there is one, by position otherwise.
+    def _shape(self, part: Part) -> _Shape:
+        if self.format == "json":
+            return _Shape()
+        return _Shape(self._header(part.name), part.start > 0, self.layout(part).multiline)
 
-        Only the first part of a file has the header in it; `later` ones go by it too.
-        """
+    def _text(self, names: list[str], shape: _Shape, checked: bool) -> DataFrame:
+        """CSV columns go by the names in the header where there is one, by position otherwise."""
         from anabranch.engine.frames import struct
 
         assert self.declared is not None
         types = {field.name.lower(): field for field in self.declared}
-        columns = self.declared
+        columns, header = self.declared, shape.header
         missing: set[str] = set()
         if header is not None:
             columns = tuple(types.get(name.lower(), Field(f"_other_{i}", "string")) for i, name in enumerate(header))
@@ -435,18 +528,19 @@ class FilesSource:
                     f"{names[0]}: none of the columns in its header is a column of the stream",
                     hint=f"the header has {', '.join(header[:8])}; the stream has {have}",
                 )
-        schema = struct((*columns, Field("_corrupt", "string")))
-        reader = self._reader(infer=False).schema(schema)
-        reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", "_corrupt")
-        if self.format != "json":
-            reader = reader.option("header", str(header is not None and not later).lower())
-        frame = reader.load(names)
+        reader = shape.apply(self._reader(infer=False)).option("mode", "PERMISSIVE")
+        if not checked:
+            columns = (*columns, Field("_corrupt", "string"))
+            reader = reader.option("columnNameOfCorruptRecord", "_corrupt")
+        frame = reader.schema(struct(columns)).load(names)
         items = [
             f"CAST(NULL AS {field.type}) AS {quote_name(field.name)}"
             if field.name.lower() in missing
             else quote_name(types[field.name.lower()].name)
             for field in self.declared
         ]
+        if checked:
+            return frame.selectExpr(*items)
         # Spark parses only the columns that a query needs: whether a row is bad would depend on who asks. This never
         # true condition needs all of them.
         every = ", ".join(quote_name(name) for name in frame.columns if name != "_corrupt")
@@ -502,28 +596,45 @@ class FilesSource:
         given = self.options.get("header")
         if given is not None and not _is_true(given):
             return None
-        separator = "\t" if self.format == "tsv" else ","
-        separator = str(self.options.get("sep", self.options.get("delimiter", separator)))
         with open_text(name) as lines:
-            line = lines.readline()
-        if len(separator) != 1:
-            names = line.rstrip("\r\n").split(separator)
-        else:
-            names = next(csv.reader([line.removeprefix("\ufeff")], delimiter=separator), [])
-        found = tuple(each.strip() for each in names)
-        if given is None:
-            assert self.declared is not None
+            if len(self.dialect.separator) == 1:
+                names = next(self.dialect.rows(lines), [])
+            else:
+                names = lines.readline().rstrip("\r\n").split(self.dialect.separator)
+        found = _distinct([each.strip() for each in names])
+        if not found:
+            return None  # an empty file
+        if given is None and self.declared is not None:
             declared = {field.name.lower() for field in self.declared}
-            if not found or not {each.lower() for each in found} <= declared:
+            if not {each.lower() for each in found} <= declared:
                 return None
         return found
 
-    def offset_of(self, name: str, raw: list[str]) -> dict[str, int]:
-        """The line numbers of rows that did not parse, found by their text; only looked for when there are any."""
-        wanted = set(raw)
+    def explain(self, rows: Sequence[tuple[str, str]]) -> list[tuple[int | None, str]]:
+        """The lines of texts that are no rows of the stream, and why they are none; each is given with its origin."""
+        by_origin: dict[str, list[str]] = {}
+        for origin, raw in rows:
+            by_origin.setdefault(origin, []).append(raw)
+        lines = {origin: self._lines_of(origin, texts) for origin, texts in by_origin.items()}
+        names = {origin: self._names(parts.file_and_start(origin)[0]) for origin in by_origin}
+        assert self.declared is not None
+        reasons = why.reasons(self.spark(), rows, self.format, self.dialect, names, self.declared)
+        return [
+            (lines[origin].get(_first_line(raw)), reason) for (origin, raw), reason in zip(rows, reasons, strict=True)
+        ]
+
+    def _names(self, name: str) -> tuple[str, ...]:
+        """The names of the columns of a file, in their order."""
+        assert self.declared is not None
+        header = self._header(name) if self.format in ("csv", "tsv") and os.path.exists(name) else None
+        return header or tuple(field.name for field in self.declared)
+
+    def _lines_of(self, origin: str, raw: list[str]) -> dict[str, int]:
+        """The line numbers of texts, by their first lines."""
+        wanted = set(map(_first_line, raw))
         found: dict[str, int] = {}
-        path, start = parts.file_and_start(name)
-        if self.format == "parquet" or not os.path.exists(path):
+        path, start = parts.file_and_start(origin)
+        if not os.path.exists(path):
             return found
         before = parts.count_lines(path, 0, start)
         with open_text(path) as lines:
@@ -541,8 +652,12 @@ def reader(spark: SparkSession, format: str, options: Mapping[str, Any], *, infe
     made = spark.read.format("csv" if format == "tsv" else format)
     if format == "tsv":
         made = made.option("sep", "\t")
+    if format in ("csv", "tsv"):  # RFC 4180: a quote within quotes is doubled
+        made = made.option("escape", str({name.lower(): value for name, value in options.items()}.get("quote", '"')))
     if infer and format in ("csv", "tsv"):
         made = made.option("inferSchema", "true").option("header", "true")
+    if infer and format == "json":
+        made = made.option("mode", "DROPMALFORMED")
     for name, value in options.items():
         made = made.option(name, str(value).lower() if isinstance(value, bool) else str(value))
     return made
@@ -599,6 +714,26 @@ def _plain(metadata: Any, wanted: pa.Schema) -> bool:
         if pa.types.is_string(field.type) and kinds.get(field.name) != "STRING":
             return False
     return True
+
+
+def skips(given: Any) -> bool:
+    """Whether bad rows are skipped, by the option `bad_rows`."""
+    if given not in (None, "fail", "skip"):
+        raise SourceError(f"bad_rows cannot be {given!r}", hint="it is 'fail' or 'skip'")
+    return str(given) == "skip"
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", 1)[0].rstrip("\r")
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns as Spark makes them of a header: none is empty, and none is there twice."""
+    often = Counter(name.lower() for name in names)
+    return tuple(
+        f"_c{place}" if not name else f"{name}{place}" if often[name.lower()] > 1 else name
+        for place, name in enumerate(names)
+    )
 
 
 def settle_of(given: Any) -> int:
@@ -689,15 +824,11 @@ def _matches(path: str) -> list[str]:
 
 
 def _is_true(value: Any) -> bool:
-    return value is True or str(value).lower() == "true"
+    return bool(str(value).lower() == "true")
 
 
 def open_text(name: str) -> IO[str]:
-    if name.endswith(".gz"):
-        return cast("IO[str]", gzip.open(name, "rt", encoding="utf-8", errors="replace"))
-    if name.endswith(".bz2"):
-        return cast("IO[str]", bz2.open(name, "rt", encoding="utf-8", errors="replace"))
-    return open(name, encoding="utf-8", errors="replace")
+    return io.TextIOWrapper(parts.open_bytes(name), encoding="utf-8-sig", errors="replace", newline="")
 
 
 def count_rows(name: str, format: str) -> int:

@@ -7,14 +7,18 @@ except that text files have lines and that a newline within quotes ends none.
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
 import os
 import re
 import shutil
 import struct
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, cast
 from urllib.parse import unquote
 
 from anabranch.sources.base import SourceChanged
@@ -100,22 +104,33 @@ def file_and_start(origin: str) -> tuple[str, int]:
     return (path, 0) if later is None else (path[: later.start()], int(later.group(1)))
 
 
-def copy_of(part: Part, folder: Path, purpose: str) -> str:
-    """A copy of a part in a folder; the path says what it is a copy of."""
+def copy_of(part: Part, folder: Path, purpose: str, without: Sequence[tuple[int, int]] = ()) -> str:
+    """A copy of a part in a folder, without some stretches of it; the path says what it is a copy of."""
     path = folder / _COPIES / purpose / f"{part.start}-{part.end}" / part.name.lstrip("/")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.tmp")
-        with open(part.name, "rb") as source, open(unfinished, "wb") as target:
-            source.seek(part.start)
-            left = part.size
-            while left and (chunk := source.read(min(left, _CHUNK))):
-                target.write(chunk)
-                left -= len(chunk)
-        if left:
-            raise SourceChanged(f"the file {part.name} became shorter while it was read")
+        whole = part.size if not part.name.endswith((".gz", ".bz2")) else sys.maxsize
+        with open_bytes(part.name) as source, open_bytes(str(unfinished), "wb", like=part.name) as target:
+            place = 0
+            for start, end in (*without, (whole, whole)):
+                source.seek(part.start + place)
+                while place < start and (chunk := source.read(min(start - place, _CHUNK))):
+                    target.write(chunk)
+                    place += len(chunk)
+                if place < start < sys.maxsize:
+                    raise SourceChanged(f"the file {part.name} became shorter while it was read")
+                place = end
         os.replace(unfinished, path)
     return str(path)
+
+
+def open_bytes(name: str, mode: Literal["rb", "wb"] = "rb", *, like: str | None = None) -> IO[bytes]:
+    """The bytes in a file, out of their compression if its name, or that of the one it is `like`, says so."""
+    ending = like or name
+    if ending.endswith(".gz"):
+        return cast("IO[bytes]", gzip.open(name, mode))
+    return cast("IO[bytes]", bz2.open(name, mode)) if ending.endswith(".bz2") else open(name, mode)
 
 
 def remove_copies(folder: Path, purpose: str) -> None:
