@@ -124,7 +124,7 @@ def produce_and_kill(tmp_path: Path, processes: Processes, *, files: int, second
         assert rows == expected, f"{query}: too many {dict(rows - expected)}, missing {dict(expected - rows)}"
     check_clean(home)
     with Ledger.open(home, write=False) as ledger:
-        taken = [list(ledger.captured(stream)) for stream in ledger.snapshot().streams][0]
+        taken = next(list(ledger.captured(stream)) for stream in ledger.snapshot().streams)
     later = sum(part[3] > 0 for captured in taken for part in captured)
     rows = sum(found[2].values())
     print(f"{files} files, {rows} rows, {len(taken)} runs, {later} parts appended later, {killed} kills, seed {seed}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import os
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -174,3 +177,71 @@ def test_numbers_are_exact_or_texts(home: Harness, folder: Path) -> None:
 def test_a_stream_has_no_option_for_bad_rows(home: Harness, folder: Path) -> None:
     with pytest.raises((AnabranchError, SourceError), match="ON ERROR"):
         home.sql(f"CREATE STREAM s (k STRING) FROM csv('{folder}/*.csv', bad_rows => 'skip')")
+
+
+def piped(text: str) -> int:
+    """The number of the end of a pipe that gives a text."""
+    ours, theirs = os.pipe()
+    os.write(theirs, text.encode())
+    os.close(theirs)
+    return ours
+
+
+@contextlib.contextmanager
+def as_stdin(text: str) -> Iterator[None]:
+    before, pipe = os.dup(0), piped(text)
+    os.dup2(pipe, 0)
+    try:
+        yield
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+        os.close(pipe)
+
+
+@pytest.mark.spark
+def test_what_comes_through_a_pipe_is_read(home: Harness, tmp_path: Path) -> None:
+    with as_stdin(QUOTED):
+        assert home.query("SELECT count(*), max(c.id) FROM stdin.csv c") == [(4, 4)]
+        assert home.query("SELECT count(*) FROM csv('/dev/stdin')") == [(4,)]  # it is there for every statement
+        assert home.query("DESCRIBE stdin.csv") == [("id", "int", ""), ("text", "string", "")]
+    spools = list(home.path.rglob("pipe-*"))
+    assert len(spools) == 1
+    home.reopen()
+    assert not spools[0].exists()
+    with as_stdin('{"a": 1}\n{"a": 2}\nx\n'), pytest.raises(AnabranchError, match="/dev/stdin, line 3: it is not JSON"):
+        home.query("SELECT * FROM stdin.json")
+    pipe = piped("a\tb\n1\t2\n")
+    assert home.query(f"SELECT b FROM files('/dev/fd/{pipe}', format => 'tsv')") == [(2,)]
+    os.close(pipe)
+    pipe = piped("7,x\n")
+    home.sql(f"CREATE STREAM s (id INT, text STRING); COPY s FROM '/dev/fd/{pipe}' (format => 'csv')")
+    assert home.table("s") == [(7, "x")]
+    for statement, told in [
+        ("SELECT * FROM '/dev/stdin'", "the format of /dev/stdin does not follow from its name"),
+        ("SELECT * FROM stdin.xml", "there is no stream, view or table stdin.xml"),
+        ("CREATE STREAM t (a INT) FROM csv('/dev/stdin')", "a pipe can be read once"),
+    ]:
+        with pytest.raises(AnabranchError, match=told):
+            home.query(statement)
+    os.close(pipe)
+
+
+@pytest.mark.spark
+def test_the_columns_of_a_file_are_described(home: Harness, folder: Path) -> None:
+    (folder / "x.csv").write_text("id;at\n1;2026-01-01\n")
+    shown = [("id", "int", ""), ("at", "date", "")]
+    assert home.query(f"DESCRIBE csv('{folder}/x.csv', sep => ';')") == shown
+    assert home.query(f"DESCRIBE '{folder}/x.csv'") == [("id;at", "string", "")]
+
+
+@pytest.mark.parametrize("name", ["cats.csv", "data/cats.csv", "./2026-*.json.gz", "/in/a-b.parquet"])
+def test_the_name_of_a_file_without_quotes_gets_a_hint(name: str) -> None:
+    from anabranch.plan.bind import Binder
+    from anabranch.plan.catalog import Catalog
+    from anabranch.sql.parser import parse
+
+    text = f"SELECT count(*) FROM {name} WHERE x > 1"
+    with pytest.raises(AnabranchError) as caught:
+        Binder(text, Catalog({}), parse(text)[0].query).bind()  # type: ignore[attr-defined]
+    assert f"'{name}'" in str(caught.value)

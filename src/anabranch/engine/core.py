@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -17,9 +19,10 @@ from anabranch.engine import spark as spark_sessions
 from anabranch.engine.frames import Frames
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.ledger import Ledger, Snapshot
+from anabranch.plan.bind import STDIN
 from anabranch.plan.catalog import Catalog, Field, Stream, Table
 from anabranch.sources.base import Source
-from anabranch.sources.files import FilesSource
+from anabranch.sources.files import FilesSource, is_pipe
 from anabranch.sources.rate import RateSource
 
 if TYPE_CHECKING:
@@ -83,6 +86,9 @@ class Core:
         self._local: Local | None = None
         self._sinks: Sinks | None = None
         self._scratch: Path | None = None
+        self.spools: dict[
+            tuple[str, int], str
+        ] = {}  # files with what came through pipes, by path and number of the pipe
         #: The columns of files that were named in queries, and which of them have no bad rows.
         self.inferred: dict[Any, tuple[Field, ...]] = {}
         self.looked_through: set[Any] = set()
@@ -275,7 +281,26 @@ class Core:
         fields: tuple[Field, ...] | None = None,
         seen: Callable[[], list[Any]] = list,
     ) -> FilesSource:
+        if isinstance(options.get("path"), str):
+            options = {**options, "path": self.spooled(options["path"])}
         return FilesSource(options, lambda: self.spark, fields, seen, now=self.now, scratch=self.scratch)
+
+    def spooled(self, path: str) -> str:
+        """The path of a file with what came through a pipe, which can be read only once; other paths are files."""
+        if not is_pipe(path):
+            return path
+        if path == STDIN and sys.stdin is not None and sys.stdin.isatty():
+            raise SourceError("nothing is piped into this command", hint="as in: cat x.csv | anabranch '...'")
+        try:
+            key = path, os.stat(path).st_ino
+            if key not in self.spools:
+                target = self.scratch() / f"pipe-{len(self.spools)}"
+                with open(path, "rb") as pipe, open(target, "wb") as file:
+                    shutil.copyfileobj(pipe, file)
+                self.spools[key] = str(target)
+        except OSError as error:
+            raise SourceError(f"{path} cannot be read: {error.strerror}") from error
+        return self.spools[key]
 
     def pause(self) -> None:
         """Wait before looking again for new rows."""

@@ -42,7 +42,7 @@ from anabranch.plan.strategy import Load
 from anabranch.plan.views import Surroundings
 from anabranch.sinks.base import CHANGE_COLUMNS
 from anabranch.sources import lookup
-from anabranch.sources.files import absolute, check_path, format_of
+from anabranch.sources.files import absolute, check_path, format_of, is_pipe
 from anabranch.sql.definitions import FILE_KINDS, check_sink, check_watermark
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.parser import parse
@@ -90,6 +90,9 @@ class Definer:
         try:
             if kind in FILE_KINDS:
                 check_path(str(options.get("path", "")))
+                if is_pipe(str(options.get("path", ""))):
+                    hint = "make it without FROM, and COPY from the pipe"
+                    raise SourceError("a pipe can be read once, and a stream may have to be read again", hint=hint)
                 if "bad_rows" in options:
                     hint = "ON ERROR FAIL at the end of CREATE STREAM stops it at a bad row"
                     raise SourceError("a stream sets bad rows aside, in sys.bad_rows", hint=hint)

@@ -71,6 +71,8 @@ def file_frame(core: Core, reference: Reference) -> DataFrame:
         for argument in reference.relation.arguments:
             if argument.name not in (None, "path"):
                 options[str(argument.name)] = argument.value
+    if reference.relation is not None and reference.relation.name is not None:
+        given = reference.relation.name.last.lower()  # stdin.csv
     check_path(reference.target)
     options |= {"path": reference.target, "format": format_of(reference.target, options.pop("format", given))}
     files = core.files(options)
@@ -107,7 +109,9 @@ def good_rows_of_files(core: Core, files: FilesSource, taken: list[Any], key: An
             told = zip(rows, files.explain(rows), strict=True)
             bad = [BadRow(file_and_start(origin)[0], line, reason, raw) for (origin, raw), (line, reason) in told]
         if bad:
-            where = bad[0].source + (f", line {bad[0].offset}" if bad[0].offset is not None else "")
+            pipes = {file: path for (path, _), file in core.spools.items()}
+            where = pipes.get(bad[0].source, bad[0].source)
+            where += f", line {bad[0].offset}" if bad[0].offset is not None else ""
             if not files.skips:
                 raise SourceError(
                     f"{where}: {bad[0].reason}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import io
 import os
+import stat
 import tempfile
 import time as time_module
 import uuid
@@ -734,6 +735,13 @@ def _distinct(names: Sequence[str]) -> tuple[str, ...]:
         f"_c{place}" if not name else f"{name}{place}" if often[name.lower()] > 1 else name
         for place, name in enumerate(names)
     )
+
+
+def is_pipe(path: str) -> bool:
+    """Whether a path is that of a pipe, or of whatever a process was given under a number."""
+    if path.startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/")):
+        return True
+    return os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode)
 
 
 def settle_of(given: Any) -> int:
