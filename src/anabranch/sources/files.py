@@ -227,16 +227,15 @@ class FilesSource:
         self.waits = False
         for name, size, time in self.listing():
             known = self._known.get(name)
-            if known is not None and (known.end, known.time) == (size, time):
+            if reported.get(name) == [size, time] or (known is not None and (known.end, known.time) == (size, time)):
                 continue
             try:
                 found = self._part(name, size, time, known)
             except FileNotFoundError:
                 continue
             if isinstance(found, str):
-                if reported.get(name) != [size, time]:
-                    reported[name] = [size, time]
-                    bad.append(BadRow(name, None, found, None))
+                reported[name] = [size, time]
+                bad.append(BadRow(name, None, found, None))
                 continue
             if found is None:
                 continue
