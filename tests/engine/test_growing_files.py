@@ -15,8 +15,9 @@ import pytest
 
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.plan.catalog import Field
-from anabranch.sources.files import FilesSource, settle_of
+from anabranch.sources.files import FilesSource
 from anabranch.sources.parts import last_line_end
+from anabranch.sources.paths import settle_of
 from anabranch.testing import Harness
 
 SECOND = 1_000_000

@@ -22,7 +22,8 @@ from anabranch.ledger import Ledger, Snapshot
 from anabranch.plan.bind import STDIN
 from anabranch.plan.catalog import Catalog, Field, Stream, Table
 from anabranch.sources.base import Source
-from anabranch.sources.files import FilesSource, is_pipe
+from anabranch.sources.files import FilesSource
+from anabranch.sources.paths import is_pipe
 from anabranch.sources.rate import RateSource
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from anabranch.plan.strategy import Load
 from anabranch.plan.views import Surroundings
 from anabranch.sinks.base import CHANGE_COLUMNS
 from anabranch.sources import lookup
-from anabranch.sources.files import absolute, check_path, format_of, is_pipe
+from anabranch.sources.paths import absolute, check_path, format_of, is_pipe
 from anabranch.sql.definitions import FILE_KINDS, check_sink, check_watermark
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.parser import parse

@@ -22,8 +22,9 @@ from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Panes, Row
 from anabranch.plan.strategy import by_difference
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, ORIGIN, BadRow, Source
-from anabranch.sources.files import CHECK, FilesSource, check_path, format_of, reader
+from anabranch.sources.files import FilesSource, reader
 from anabranch.sources.parts import Part, file_and_start, mark_of
+from anabranch.sources.paths import CHECK, check_path, format_of
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:

@@ -7,10 +7,8 @@ to a file later is read as a part of its own, and a file that was changed otherw
 
 from __future__ import annotations
 
-import glob
 import io
 import os
-import stat
 import tempfile
 import time as time_module
 import uuid
@@ -20,13 +18,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from anabranch.errors import SourceError, did_you_mean
+from anabranch.errors import SourceError
 from anabranch.plan.catalog import Field
 from anabranch.sources import inference, parts, why
 from anabranch.sources.base import BadRow, SourceChanged, Stretch
 from anabranch.sources.parts import Part
+from anabranch.sources.paths import (
+    COMPRESSED,
+    OWN_OPTIONS,
+    check_options,
+    check_scheme,
+    format_of,
+    matches,
+    settle_of,
+    skips,
+)
 from anabranch.sources.quotes import Dialect, Layout, has_long_number, layout_of
-from anabranch.sql.durations import parse_duration
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -34,36 +41,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
-FORMATS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
-COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
-#: Options that are ours; everything else goes to Spark's reader as it is.
-OWN_OPTIONS = ("path", "format", "settle", "bad_rows")
-TEXT_OPTIONS = {
-    "header", "sep", "delimiter", "quote", "escape", "encoding", "charset", "comment", "nullvalue", "nanvalue",
-    "positiveinf", "negativeinf", "dateformat", "timestampformat", "timestampntzformat", "multiline", "linesep",
-    "ignoreleadingwhitespace", "ignoretrailingwhitespace", "emptyvalue", "locale", "maxcolumns", "maxcharspercolumn",
-    "unescapedquotehandling", "inferschema", "samplingratio", "allowcomments", "allowunquotedfieldnames",
-    "allowsinglequotes", "allownumericleadingzeros", "allowbackslashescapinganycharacter", "primitivesasstring",
-    "prefersdecimal", "prefersdate", "timezone", "mergeschema", "recursivefilelookup", "enforceschema",
-    "dropfieldifallnull", "allowunquotedcontrolchars", "preferdate",
-}  # fmt: skip
 #: What one run takes at the most when nothing else is said, and what it copies at the most.
 MAX_FILES, MAX_BYTES, MAX_COPIED = 20_000, 8 << 30, 256 << 20
-#: A text file is whole when it has not changed for so long, in microseconds.
-SETTLE = 2_000_000
-#: One that does not end with a newline, after so many times as long; and whole lines of one that never settles are read
-#: as often.
+#: A text file that does not end with a newline is whole after so many times as long as others; and whole lines of one
+#: that never settles are read as often.
 PATIENCE = 5
-CHECK = "check the path; a relative one starts at the current folder"
 #: More rows than this are not read into the memory of the driver, however few bytes they take in a file.
 MOST_AT_HAND = 5_000_000
 
@@ -205,7 +187,7 @@ class FilesSource:
     def listing(self) -> list[tuple[str, int, int]]:
         """Every file: its path, size and time of change, oldest first. Hidden and unfinished files are left out."""
         found: list[tuple[str, int, int]] = []
-        for name in _matches(self.path):
+        for name in matches(self.path):
             base = os.path.basename(name)
             if base.startswith((".", "_")) or base.endswith((".tmp", ".crc", "._COPYING_")):
                 continue
@@ -663,32 +645,6 @@ def reader(spark: SparkSession, format: str, options: Mapping[str, Any], *, infe
     return made
 
 
-def format_of(path: str, given: Any = None) -> str:
-    """The format a path's name tells, or the one that was given."""
-    if given is not None:
-        if str(given).lower() not in ("csv", "tsv", "json", "parquet"):
-            raise SourceError(
-                f"there is no format {given}",
-                hint=did_you_mean(str(given), ["csv", "tsv", "json", "parquet"]),
-            )
-        return str(given).lower()
-    name = path.lower()
-    for ending in COMPRESSED:
-        name = name.removesuffix(ending)
-    for ending, format in FORMATS.items():
-        if name.endswith(ending):
-            return format
-    found = {FORMATS[Path(each).suffix] for each in _matches(path)[:1000] if Path(each).suffix in FORMATS}
-    if len(found) == 1:
-        return found.pop()
-    if not _matches(path):
-        raise SourceError(f"no file matches {path}", hint=CHECK)
-    raise SourceError(
-        f"the format of {path} does not follow from its name",
-        hint="say it: csv('...'), json('...') or parquet('...')",
-    )
-
-
 def _same(have: pa.Field, wanted: pa.Field) -> bool:
     """Whether a column of a file is one of the stream as it stands; a time without a zone is in UTC."""
     import pyarrow as pa
@@ -716,13 +672,6 @@ def _plain(metadata: Any, wanted: pa.Schema) -> bool:
     return True
 
 
-def skips(given: Any) -> bool:
-    """Whether bad rows are skipped, by the option `bad_rows`."""
-    if given not in (None, "fail", "skip"):
-        raise SourceError(f"bad_rows cannot be {given!r}", hint="it is 'fail' or 'skip'")
-    return str(given) == "skip"
-
-
 def _first_line(text: str) -> str:
     return text.split("\n", 1)[0].rstrip("\r")
 
@@ -734,67 +683,6 @@ def _distinct(names: Sequence[str]) -> tuple[str, ...]:
         f"_c{place}" if not name else f"{name}{place}" if often[name.lower()] > 1 else name
         for place, name in enumerate(names)
     )
-
-
-def is_pipe(path: str) -> bool:
-    """Whether a path is that of a pipe, or of whatever a process was given under a number."""
-    if path.startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/")):
-        return True
-    return os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode)
-
-
-def settle_of(given: Any) -> int:
-    """How long a text file must not have changed, in microseconds."""
-    if given is None:
-        return SETTLE
-    found = 0 if given in (0, "0") and given is not False else parse_duration(given) if isinstance(given, str) else None
-    if found is None or found < 0:
-        raise SourceError(f"settle must be a length of time, not {given!r}", hint="as in settle => INTERVAL 2 SECONDS")
-    return found
-
-
-def check_scheme(path: str) -> None:
-    """Only files of this machine can be read: of others it must not look as if there were none."""
-    scheme = _scheme(path)
-    if scheme is not None:
-        raise SourceError(f"files of {scheme}:// cannot be read", hint="only local files; a mounted folder will do")
-
-
-def absolute(path: str) -> str:
-    """A path that means the same in another folder; one of another system stays what it is."""
-    return path if _scheme(path) is not None else str(Path(path.removeprefix("file://")).absolute())
-
-
-def _scheme(path: str) -> str | None:
-    scheme, found, _ = path.partition("://")
-    return scheme if found and scheme.lower() != "file" and not os.path.exists(path) else None
-
-
-def check_path(path: str) -> None:
-    """Whether a path can be looked into. A folder may be empty, and a file or glob may match nothing yet."""
-    check_scheme(path)
-    plain = path.removeprefix("file://")
-    named = glob.has_magic(plain) and not os.path.exists(plain)
-    folder = plain
-    while named and glob.has_magic(folder):
-        folder = os.path.dirname(folder)
-    if not named and not os.path.isdir(plain):
-        if not os.path.exists(plain) and not any(plain.lower().endswith(each) for each in (*FORMATS, *COMPRESSED)):
-            raise SourceError(
-                f"there is no file or folder {plain}",
-                hint="check the path; a relative one starts at the current folder",
-            )
-        folder = os.path.dirname(plain)
-    try:
-        with os.scandir(folder or "."):
-            pass
-        if os.path.isfile(plain):
-            with open(plain, "rb"):
-                pass
-    except FileNotFoundError as error:
-        raise SourceError(f"there is no folder {folder}", hint=CHECK) from error
-    except OSError as error:
-        raise SourceError(f"{error.filename or plain} cannot be read: {error.strerror}") from error
 
 
 def _status(name: str) -> tuple[int, int] | None:
@@ -810,24 +698,6 @@ def _begins_a_line(name: str, place: int) -> bool:
     with open(name, "rb") as file:
         file.seek(place)
         return file.read(1) in (b"\n", b"\r")
-
-
-def check_options(options: Mapping[str, Any], format: str) -> None:
-    for name in options:
-        if name.lower() not in TEXT_OPTIONS:
-            raise SourceError(
-                f"{format} files have no option {name}",
-                hint=did_you_mean(name, [*OWN_OPTIONS, *TEXT_OPTIONS]),
-            )
-
-
-def _matches(path: str) -> list[str]:
-    plain = path.removeprefix("file://")
-    if os.path.isdir(plain):
-        return [os.path.join(plain, name) for name in os.listdir(plain) if os.path.isfile(os.path.join(plain, name))]
-    if os.path.exists(plain):
-        return [plain]
-    return [name for name in glob.glob(plain, recursive=True) if os.path.isfile(name)]
 
 
 def _is_true(value: Any) -> bool:

@@ -210,7 +210,7 @@ def _no_spark() -> Any:
 def check_file_options(
     statement: Statement, options: Mapping[str, object], spans: Mapping[str, Span], place: Span
 ) -> None:
-    from anabranch.sources.files import OWN_OPTIONS, TEXT_OPTIONS, check_scheme, format_of, settle_of, skips
+    from anabranch.sources.paths import OWN_OPTIONS, TEXT_OPTIONS, check_scheme, format_of, settle_of, skips
 
     for name in options:
         if name.lower() not in TEXT_OPTIONS and name.lower() not in OWN_OPTIONS:
