@@ -109,6 +109,14 @@ def test_no_time_to_settle_for_producers_that_rename(tmp_path: Path) -> None:
     assert watched.take() == ([("x.csv", 0, 3)], [])
 
 
+def test_a_file_settles_although_the_clock_stands_still(watched: Watched) -> None:
+    watched.write("x.csv.gz", gzip.compress(b"a,1\n"))
+    watched.source._now = lambda: NOW
+    assert watched.take() == ([], [])
+    watched.now += 2 * SECOND
+    assert len(watched.take()[0]) == 1
+
+
 def test_settle_is_a_length_of_time() -> None:
     assert [settle_of(given) for given in (None, 0, "0", "500 ms", "3 SECONDS")] == [
         2_000_000,

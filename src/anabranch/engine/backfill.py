@@ -91,7 +91,7 @@ def fill(
             for id in catalog.sources_of(planned.view):
                 source = core.source(catalog.stream(id))
                 if source is not None:
-                    source.verify([part for captured in core.ledger.captured(id) for part in captured])
+                    source.verify(list(core.ledger.captured(id)))
             return
         except SourceChanged:
             if attempt == ATTEMPTS - 1:

@@ -83,7 +83,7 @@ class Capture:
             stretch.bad,
             source.typed,
             source.cheap,
-            lambda: source.verify(stretch.captured),
+            lambda: source.verify([stretch.captured]),
             stretch.files,
             lambda columns: source.at_hand(stretch.captured, columns),
             partial(source.lying, stretch.captured) if isinstance(source, FilesSource) else lambda _, __: None,

@@ -117,7 +117,7 @@ class Changer:
                 incoming = self._incoming(target, source.read(taken), size, source.files_of(whole))
                 unclosed = [row for part in whole for row in source.unclosed(Part.of(part))]
                 incoming = replace(
-                    incoming, bad=tuple(unclosed), verify=lambda: source.verify(whole), explain=source.explain
+                    incoming, bad=tuple(unclosed), verify=lambda: source.verify(taken), explain=source.explain
                 )
                 record = self.runner.run(target.id, incoming, kind="copy", applied=applied)
                 rows = record.streams[target.id].rows

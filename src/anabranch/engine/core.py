@@ -87,9 +87,8 @@ class Core:
         self._local: Local | None = None
         self._sinks: Sinks | None = None
         self._scratch: Path | None = None
-        self.spools: dict[
-            tuple[str, int], str
-        ] = {}  # files with what came through pipes, by path and number of the pipe
+        #: Files with what came through pipes, by path and number of the pipe.
+        self.spools: dict[tuple[str, int], str] = {}
         #: The columns of files that were named in queries, and which of them have no bad rows.
         self.inferred: dict[Any, tuple[Field, ...]] = {}
         self.looked_through: set[Any] = set()

@@ -62,9 +62,7 @@ class Incoming:
     files: tuple[str, ...] = ()  # that they are read from, in the order in which they came
     at_hand: AtHand = lambda _: None  # the rows in their order, if they are to be had without a Spark job
     lying: Lying = lambda _, __: None  # the rows in their files, if they can be read from there as they are
-    explain: Explain | None = (
-        None  # the lines of texts that are no rows, given with their origins, and why they are none
-    )
+    explain: Explain | None = None  # the lines of texts that are no rows, and why they are none
 
 
 @dataclass(frozen=True)

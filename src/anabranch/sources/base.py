@@ -80,8 +80,8 @@ class Source(Protocol):
         """The rows of stretches, with CORRUPT, ORIGIN and PARTITION columns."""
         ...
 
-    def verify(self, captured: Any) -> None:
-        """Raise SourceChanged if what was read is not what was captured."""
+    def verify(self, captured: list[Any]) -> None:
+        """Raise SourceChanged if what was read of stretches is not what was captured."""
         ...
 
     def committed(self, stretch: Stretch) -> None:

@@ -121,6 +121,9 @@ class FilesSource:
         self._scratch = scratch or (lambda: Path(tempfile.gettempdir()))
         self._elapsed = elapsed
         self._known: dict[str, Part] | None = None
+        self._looks: dict[
+            str, tuple[tuple[int, int], float]
+        ] = {}  # size and time of a file, and since when they are so
         self._growing: dict[str, float] = {}  # files that are being written, and since when that was seen
         self._as_they_were: dict[str, tuple[int, int]] = {}  # size and time of files when Spark was told to read them
         self._copying = False  # a file changed while it was read: the next time, copies are read
@@ -279,12 +282,17 @@ class FilesSource:
             self.waits = self.waits or end is None
             return end
         self._growing.pop(name, None)
+        self._looks.pop(name, None)
         return Part(name, end, time, start, parts.mark_of(name, end))
 
     def _whole(self, name: str, size: int, time: int, start: int) -> int | str | None:
         """How far a file can be read: all of it if it is whole, whole lines of one that is written all the time."""
-        # A time that is further away than that is of another clock, and says nothing.
-        still = abs(self._now() - time // 1000)
+        elapsed = self._elapsed()
+        looked = self._looks.get(name)
+        if looked is None or looked[0] != (size, time):
+            looked = self._looks[name] = (size, time), elapsed
+        # A time far ahead is of another clock, and says nothing; and the clock may stand still.
+        still = max(abs(self._now() - time // 1000), round((elapsed - looked[1]) * 1e6))
         if self.format == "parquet":
             if parts.is_whole_parquet(name, size):
                 return size
@@ -292,8 +300,7 @@ class FilesSource:
         appendable = self._appendable(name)
         if still >= self.settle * (1 if not appendable or parts.ends_a_line(name, size) else PATIENCE):
             return size
-        now = self._elapsed()
-        if appendable and now - self._growing.setdefault(name, now) >= self.settle * PATIENCE / 1e6:
+        if appendable and elapsed - self._growing.setdefault(name, elapsed) >= self.settle * PATIENCE / 1e6:
             end = parts.last_line_end(name, start, size, self._quote)
             return end if end > start else None
         return None
@@ -340,9 +347,10 @@ class FilesSource:
         except (OSError, ValueError):
             return 0
 
-    def verify(self, captured: Any) -> None:
+    def verify(self, captured: list[Any]) -> None:
         """A file that is written while it is read must not be taken in half."""
-        read = [(part.name, self._as_they_were.pop(part.origin, None)) for part in map(Part.of, captured)]
+        taken = (Part.of(each) for stretch in captured for each in stretch)
+        read = [(part.name, self._as_they_were.pop(part.origin, None)) for part in taken]
         changed = [name for name, before in read if before is not None and before != _status(name)]
         if changed:
             self._copying = True

@@ -35,7 +35,7 @@ class RateSource:
     def fields(self) -> tuple[Field, ...]:
         return FIELDS
 
-    def verify(self, captured: Any) -> None:
+    def verify(self, captured: list[Any]) -> None:
         """Numbers do not change."""
 
     def committed(self, stretch: Stretch) -> None:
