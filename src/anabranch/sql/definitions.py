@@ -165,8 +165,8 @@ def check_sink(statement: syntax.CreateSink) -> dict[str, str]:
 def check_export(statement: syntax.CopyTo) -> Export:
     """What COPY ... TO is to write, and where."""
     from anabranch.sinks.exports import FORMATS, Export
-    from anabranch.sources.files import COMPRESSED
-    from anabranch.sources.files import FORMATS as ENDINGS
+    from anabranch.sources.paths import COMPRESSED
+    from anabranch.sources.paths import FORMATS as ENDINGS
 
     options, spans, path = statement.options, statement.spans, statement.path
     known = ("format", "header", "sep", "overwrite")
