@@ -136,7 +136,7 @@ def runs(home: Path) -> int:
     return len(list((home / "runs").glob("*"))) if home.exists() else 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_files_that_grow_while_they_are_read(tmp_path: Path, processes: Processes) -> None:
     assert produce_and_kill(tmp_path, processes, files=20, seconds=2, seed=3)[0] >= 1
 
