@@ -516,6 +516,12 @@ class Session:
 
         from anabranch.errors import UnknownName, did_you_mean
 
+        names = ("column", "type", "note")
+        if statement.is_file:
+            answer = self.sql(f"SELECT * FROM {statement.target.span.of(statement.text)}")
+            columns = (answer.columns, answer.types, [""] * len(answer.columns))
+            answer.close()
+            return Result(table=pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)}))
         catalog = self._core.catalog()
         found = catalog.find(statement.target.last)
         if found is None:
@@ -530,7 +536,6 @@ class Session:
         if isinstance(found, View) and found.budget is not None:
             notes = dict.fromkeys(list(found.times)[-1:], closing_words(found))
         rows = [(field.name, field.type, notes.get(field.name, "")) for field in found.fields]
-        names = ("column", "type", "note")
         return Result(table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)}))
 
     def _set(self, statement: SetOption) -> Result:

@@ -89,7 +89,7 @@ def test_a_file_that_is_written_again_is_reported_once(home: Harness, folder: Pa
         f"CREATE STREAM s {COLUMNS} FROM files(path => '{folder}/*.csv'); CREATE VIEW v AS SELECT count(*) AS c FROM s"
     )
     assert home.table("v") == [(2,)]
-    (folder / "x.csv").write_text(GOOD + GOOD)
+    (folder / "x.csv").write_text(GOOD.replace("a,1", "a,9") + GOOD)
     assert home.table("v") == [(2,)]
     reported = [(str(folder / "x.csv"), "the file was changed after it was read; its new contents are not read")]
     assert [(row[0], row[2]) for row in bad_rows(home)] == reported
@@ -178,3 +178,40 @@ def test_a_row_without_a_time_is_in_no_window(home: Harness) -> None:
         shown = [(datetime(2026, 1, 1), 5)]
         assert home.table(f"before_{number}") == home.table(f"after_{number}") == home.query(query) == shown
     assert home.query("SELECT count(*) FROM s") == [(2,)]
+
+
+def test_a_path_that_cannot_be_looked_into_is_an_error(home: Harness, folder: Path) -> None:
+    locked = folder / "locked"
+    locked.mkdir()
+    for path, words in [
+        ("s3://bucket/*.csv", "files of s3:// cannot be read"),
+        ("hdfs://host/in", "files of hdfs:// cannot be read"),
+        (f"{folder}/missing/*.csv", f"there is no folder {folder}/missing"),
+        (f"{folder}/missing/*/*.csv", f"there is no folder {folder}/missing"),
+        (f"{folder}/missing/x.csv", f"there is no folder {folder}/missing"),
+        (f"{folder}/missing", f"there is no file or folder {folder}/missing"),
+    ]:
+        for statement in (
+            f"CREATE STREAM s (k STRING) FROM csv('{path}')",
+            f"CREATE TABLE t (k STRING) FROM csv('{path}')",
+            f"SELECT * FROM csv('{path}')",
+        ):
+            with pytest.raises(AnabranchError) as caught:
+                home.sql(statement)
+            assert words in str(caught.value) and "^" in str(caught.value), statement
+    assert home.query("SELECT count(*) FROM sys.progress") == [(0,)]
+    with pytest.raises(AnabranchError, match="no file matches"):
+        home.sql(f"SELECT * FROM csv('{folder}/*.csv')")
+    home.sql(f"CREATE STREAM s {COLUMNS} FROM csv('{folder}/*.csv'); CREATE STREAM t {COLUMNS} FROM csv('{locked}')")
+    assert home.table("s") == home.table("t") == []
+
+
+def test_a_folder_that_may_not_be_read_is_an_error(
+    home: Harness, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", refuse)  # whoever runs the tests may be allowed to read everything
+    with pytest.raises(AnabranchError, match="in cannot be read: Permission denied"):
+        home.sql(f"CREATE STREAM s {COLUMNS} FROM csv('{folder}/*.csv')")

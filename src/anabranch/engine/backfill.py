@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import ProgressState
 from anabranch.engine import above, numbering, read
-from anabranch.engine.core import Core, Stopwatch
+from anabranch.engine.core import ATTEMPTS, Core, Stopwatch
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.moves import bounds_after
 from anabranch.engine.places import place_sql
@@ -21,6 +21,7 @@ from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ROW_NUM, Catalog, Panes, Rows, Stream, View, to_json
 from anabranch.plan.views import FillFrom, Planned
+from anabranch.sources.base import SourceChanged
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -86,6 +87,32 @@ def fill(
     staged: list[Path],
 ) -> None:
     """Write what the state tables of a plan start with; `history` gives the rows of the past for each of them."""
+    for attempt in range(ATTEMPTS):
+        try:
+            _fill(core, stream_part, planned, catalog, history, files, schemas, staged)
+            for id in catalog.sources_of(planned.view):
+                source = core.source(catalog.stream(id))
+                if source is not None:
+                    source.verify(list(core.ledger.captured(id)))
+            return
+        except SourceChanged:
+            if attempt == ATTEMPTS - 1:
+                raise
+            core.ledger.give_up(files, staged)
+            files.clear()
+            staged.clear()
+
+
+def _fill(
+    core: Core,
+    stream_part: StreamPart,
+    planned: Planned,
+    catalog: Catalog,
+    history: History,
+    files: dict[str, tuple[DataFile, ...]],
+    schemas: dict[str, Any],
+    staged: list[Path],
+) -> None:
     for each in planned.objects:
         if isinstance(each, View) or (isinstance(each, Panes) and each.above is not None):
             continue

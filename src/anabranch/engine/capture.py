@@ -10,7 +10,7 @@ from functools import partial
 from anabranch.algebra import progress as progress_algebra
 from anabranch.algebra.progress import END
 from anabranch.engine import reduce
-from anabranch.engine.core import Core
+from anabranch.engine.core import ATTEMPTS, Core
 from anabranch.engine.run import Runner
 from anabranch.engine.scan import Incoming
 from anabranch.ledger import Record
@@ -18,10 +18,6 @@ from anabranch.plan.catalog import Stream
 from anabranch.sources.base import Source, SourceChanged, Stretch
 from anabranch.sources.files import FilesSource
 
-#: How long to wait before looking again for new rows.
-PAUSE = 0.2
-#: How often a stretch is read again because its source changed under it.
-ATTEMPTS = 3
 #: Vacuum every so many runs.
 VACUUM_EVERY = 50
 #: About what a run takes at the most whose event times have to pass through the driver, one by one.
@@ -74,7 +70,7 @@ class Capture:
                 except SourceChanged:
                     if attempt == ATTEMPTS - 1:
                         raise
-                    core.stop.wait(PAUSE)
+                    core.pause()
         self.after_run(record)
         return record
 
@@ -87,10 +83,11 @@ class Capture:
             stretch.bad,
             source.typed,
             source.cheap,
-            lambda: source.verify(stretch),
+            lambda: source.verify([stretch.captured]),
             stretch.files,
             lambda columns: source.at_hand(stretch.captured, columns),
             partial(source.lying, stretch.captured) if isinstance(source, FilesSource) else lambda _, __: None,
+            source.explain if isinstance(source, FilesSource) else None,
         )
         record = self.runner.run(stream.id, incoming)
         source.committed(stretch)
@@ -116,6 +113,9 @@ class Capture:
             while not self.core.stop.is_set():
                 record = self.step(stream)
                 steps += 1
+                if record is None and source.waits:
+                    self.core.pause()
+                    continue
                 if record is None:
                     self.tick(stream)
                 if record is None or (source.endless and steps >= 2):
@@ -164,12 +164,12 @@ class Capture:
                             on_run(self.report(stream, record))
                         continue
                     source = self.core.source(stream)
-                    if until_idle and (source is None or not source.endless):
+                    if until_idle and (source is None or not (source.endless or source.waits)):
                         return
                     self.tick(stream)
                     self.fire_due()
                     self.show_waiting(stream)
-                    self.core.stop.wait(PAUSE)
+                    self.core.pause()
             except BaseException as error:
                 errors.append(error)
                 self.core.stop.set()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra import progress as progress_algebra
-from anabranch.engine import insertion, queries, temp_views
+from anabranch.engine import insertion, queries, read, temp_views
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, translate
 from anabranch.engine.near import AtHand
@@ -20,7 +20,7 @@ from anabranch.errors import AnabranchError, NotSupported, QueryFailed, SqlError
 from anabranch.ledger import Draft, Record, TableChange
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Field, Stream, Table, View
-from anabranch.sources.base import Source
+from anabranch.sources.parts import Part
 from anabranch.sql.definitions import no_column
 from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.syntax import Advance, Copy, Delete, Expression, Insert, Name, Opaque, Statement, Update
@@ -97,13 +97,12 @@ class Changer:
         target = self._target(statement, statement.target)
         options = {"path": statement.path, **statement.options}
         try:
-            source: Source = self.core.make_source("files", options, target.fields)
-            stretch = source.next(None, None)
-            if stretch is None:
+            source = self.core.files(options, target.fields)
+            taken = source.everything(self.core.pause)
+            if not taken:
                 raise AnabranchError(
                     f"no file matches {statement.path}", hint="check the path; a relative one starts here"
                 )
-            frame = source.read([stretch.captured])
         except SqlError:
             raise
         except AnabranchError as error:
@@ -113,16 +112,17 @@ class Changer:
             ) from error
         with self.core.ledger.intent(statement.sql):
             if isinstance(target, Stream):
-                incoming = self._incoming(target, frame, stretch.bytes, stretch.files)
+                whole = [part for each in taken for part in each]
+                size = sum(Part.of(part).size for part in whole)
+                incoming = self._incoming(target, source.read(taken), size, source.files_of(whole))
+                unclosed = [row for part in whole for row in source.unclosed(Part.of(part))]
+                incoming = replace(
+                    incoming, bad=tuple(unclosed), verify=lambda: source.verify(taken), explain=source.explain
+                )
                 record = self.runner.run(target.id, incoming, kind="copy", applied=applied)
                 rows = record.streams[target.id].rows
             else:
-                bad = frame.where("_corrupt IS NOT NULL").limit(1).collect()
-                if bad:
-                    raise AnabranchError(
-                        f"{statement.path}: this does not parse as a row of {target.name}: {bad[0]['_corrupt']}"
-                    )
-                record, rows = self._append(target, frame.select(*(quote_name(f.name) for f in target.fields)), applied)
+                record, rows = self._append(target, read.good_rows_of_files(self.core, source, taken), applied)
         return f"{rows:,} row{'' if rows == 1 else 's'} copied into {target.name}", record
 
     def _incoming(self, stream: Stream, frame: DataFrame, size: int = 0, files: tuple[str, ...] = ()) -> Incoming:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anabranch.algebra.progress import ProgressState
@@ -14,9 +19,11 @@ from anabranch.engine import spark as spark_sessions
 from anabranch.engine.frames import Frames
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.ledger import Ledger, Snapshot
+from anabranch.plan.bind import STDIN
 from anabranch.plan.catalog import Catalog, Field, Stream, Table
 from anabranch.sources.base import Source
 from anabranch.sources.files import FilesSource
+from anabranch.sources.paths import is_pipe
 from anabranch.sources.rate import RateSource
 
 if TYPE_CHECKING:
@@ -33,6 +40,10 @@ if TYPE_CHECKING:
 SOURCES = ("files", "rate")
 #: Where expressions are computed: where it is sooner done, or by Spark alone.
 Backend = Literal["auto", "spark"]
+#: How long to wait before looking again for new rows.
+PAUSE = 0.2
+#: How often a stretch is read again because its source changed under it.
+ATTEMPTS = 3
 Clock = Callable[[], datetime]
 #: The time from where a run knows which windows are over to where what they show is ready to be committed.
 POST_CUT = "post cut"
@@ -80,6 +91,12 @@ class Core:
         self._warm: Warm | None = None
         self._local: Local | None = None
         self._sinks: Sinks | None = None
+        self._scratch: Path | None = None
+        #: Files with what came through pipes, by path and number of the pipe.
+        self.spools: dict[tuple[str, int], str] = {}
+        #: The columns of files that were named in queries, and which of them have no bad rows.
+        self.inferred: dict[Any, tuple[Field, ...]] = {}
+        self.looked_through: set[Any] = set()
         #: Told of what went wrong but stops nothing.
         self.warn: Callable[[str], None] = lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
         #: Told of what a statement is about to do; None: nobody listens.
@@ -192,6 +209,8 @@ class Core:
             self._hot.close()
         if self._warm is not None:
             self._warm.close()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
         self.ledger.close()
 
     # ---- the catalog
@@ -254,12 +273,50 @@ class Core:
         seen: Callable[[], list[Any]] = list,
     ) -> Source:
         if kind == "files":
-            return FilesSource(options, lambda: self.spark, fields, seen)
+            return self.files(options, fields, seen)
         if kind in ("csv", "tsv", "json", "parquet"):
-            return FilesSource({**options, "format": kind}, lambda: self.spark, fields, seen)
+            return self.files({**options, "format": kind}, fields, seen)
         if kind == "rate":
             return RateSource(options, lambda: self.spark, self.now)
         raise SourceError(f"there is no source {kind}", hint=did_you_mean(kind, SOURCES))
+
+    def files(
+        self,
+        options: Mapping[str, Any],
+        fields: tuple[Field, ...] | None = None,
+        seen: Callable[[], list[Any]] = list,
+    ) -> FilesSource:
+        if isinstance(options.get("path"), str):
+            options = {**options, "path": self.spooled(options["path"])}
+        return FilesSource(options, lambda: self.spark, fields, seen, now=self.now, scratch=self.scratch)
+
+    def spooled(self, path: str) -> str:
+        """The path of a file with what came through a pipe, which can be read only once; other paths are files."""
+        if not is_pipe(path):
+            return path
+        if path == STDIN and sys.stdin is not None and sys.stdin.isatty():
+            raise SourceError("nothing is piped into this command", hint="as in: cat x.csv | anabranch '...'")
+        try:
+            key = path, os.stat(path).st_ino
+            if key not in self.spools:
+                target = self.scratch() / f"pipe-{len(self.spools)}"
+                with open(path, "rb") as pipe, open(target, "wb") as file:
+                    shutil.copyfileobj(pipe, file)
+                self.spools[key] = str(target)
+        except OSError as error:
+            raise SourceError(f"{path} cannot be read: {error.strerror}") from error
+        return self.spools[key]
+
+    def pause(self) -> None:
+        """Wait before looking again for new rows."""
+        self.stop.wait(PAUSE)
+
+    def scratch(self) -> Path:
+        """A folder for files that nobody needs after this process."""
+        if self._scratch is None:
+            inside = self.ledger.home / "staging" if self.ledger.writable else None
+            self._scratch = Path(tempfile.mkdtemp(prefix="anabranch-", dir=inside))
+        return self._scratch
 
     # ---- tables of the ledger as frames
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import backfill, queries
+from anabranch.engine import backfill, queries, read
 from anabranch.engine.above import settle
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, fields_of, struct, translate
@@ -42,7 +42,8 @@ from anabranch.plan.strategy import Load
 from anabranch.plan.views import Planned, Surroundings
 from anabranch.sinks.base import CHANGE_COLUMNS
 from anabranch.sources import lookup
-from anabranch.sql.definitions import check_sink, check_watermark
+from anabranch.sources.paths import absolute, check_path, format_of, is_pipe
+from anabranch.sql.definitions import FILE_KINDS, check_sink, check_watermark
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
@@ -87,6 +88,14 @@ class Definer:
         kind = statement.source.kind if statement.source is not None else None
         fields = tuple(self._declared(statement))
         try:
+            if kind in FILE_KINDS:
+                check_path(str(options.get("path", "")))
+                if is_pipe(str(options.get("path", ""))):
+                    hint = "make it without FROM, and COPY from the pipe"
+                    raise SourceError("a pipe can be read once, and a stream may have to be read again", hint=hint)
+                if "bad_rows" in options:
+                    hint = "ON ERROR FAIL at the end of CREATE STREAM stops it at a bad row"
+                    raise SourceError("a stream sets bad rows aside, in sys.bad_rows", hint=hint)
             if kind is not None:
                 source = self.core.make_source(kind, options, fields or None)
                 if kind in ("csv", "tsv", "json", "parquet"):
@@ -98,7 +107,7 @@ class Definer:
                 raise _at(statement, statement.source.span, error) from error
             raise
         if kind == "files" and "path" in options:
-            options["path"] = str(Path(str(options["path"]).removeprefix("file://")).absolute())
+            options["path"] = absolute(str(options["path"]))
         time = self._event_time(statement, fields)
         keep = statement.keep or ("all" if kind is None else "nothing")
         mark = statement.watermark
@@ -209,7 +218,7 @@ class Definer:
             if statement.source.kind != "files":
                 options["format"] = statement.source.kind
             if "path" in options:
-                options["path"] = str(Path(str(options["path"]).removeprefix("file://")).absolute())
+                options["path"] = absolute(str(options["path"]))
             frame = self._load(statement, options, declared, statement.source.span)
         elif statement.query is not None:
             query = statement.query.span.of(statement.text)
@@ -284,27 +293,18 @@ class Definer:
         span: Span | None,
     ) -> DataFrame:
         try:
-            source = self.core.make_source("files", options, declared or None)
+            check_path(str(options.get("path", "")))
+            source = self.core.files(options, declared or None)
             fields = declared or source.fields()
-            source = self.core.make_source("files", {**self._with_header(options, declared)}, fields)
-            stretch = source.next(None, None)
-            frame = source.read([stretch.captured] if stretch is not None else [])
+            source = self.core.files({**self._with_header(options, declared)}, fields)
+            return read.good_rows_of_files(self.core, source, source.everything(self.core.pause))
         except AnabranchError as error:
             if statement is None or span is None or isinstance(error, SqlError):
                 raise
             raise _at(statement, span, error) from error
-        bad = frame.where("_corrupt IS NOT NULL").limit(1).collect()
-        if bad:
-            raise AnabranchError(
-                f"{bad[0]['_origin']}: this does not parse as a row of the table: {bad[0]['_corrupt']}",
-                hint="mend the file, or give the columns other types",
-            )
-        return frame.select(*(quote_name(field.name) for field in fields))
 
     def _with_header(self, options: dict[str, Any], declared: tuple[Field, ...]) -> dict[str, Any]:
         """Where columns were inferred from a header, the header is not a row either."""
-        from anabranch.sources.files import format_of
-
         text = format_of(str(options.get("path", "")), options.get("format")) in ("csv", "tsv")
         return {"header": True, **options} if text and not declared else options
 

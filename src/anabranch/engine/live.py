@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine import queries, read
-from anabranch.engine.capture import PAUSE, Capture
+from anabranch.engine.capture import Capture
 from anabranch.engine.core import Core
 from anabranch.engine.define import Definer, stream_locks
 from anabranch.engine.feed import Batch, Feed
@@ -87,12 +87,13 @@ class Following(ABC):
                 yield from self._changes()
             if moved:
                 continue
-            if not any((source := self.core.source(each)) is not None and source.endless for each in streams):
+            sources = [self.core.source(each) for each in streams]
+            if not any(source is not None and (source.endless or source.waits) for source in sources):
                 break
             for stream in streams:
                 if self.capture.show_waiting(stream) is not None:
                     yield from self._changes()
-            self.core.stop.wait(PAUSE)
+            self.core.pause()
         if self.end and not self.core.stop.is_set():
             for stream in streams:
                 self.capture.end(stream)

@@ -21,7 +21,7 @@ from anabranch.plan.build import LEFT, PLACE
 from anabranch.plan.catalog import ARRIVAL_TS, CAME, ROW_NUM, Field, Stream
 from anabranch.plan.intervals import FROM, TO
 from anabranch.sources.base import CORRUPT, ORIGIN
-from anabranch.sources.files import path_of
+from anabranch.sources.parts import path_of
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:

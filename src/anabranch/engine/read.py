@@ -21,8 +21,10 @@ from anabranch.plan.build import LEFT, PLACE, TAKES
 from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
 from anabranch.plan.strategy import by_difference
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
-from anabranch.sources.base import CORRUPT, Source
-from anabranch.sources.files import FilesSource, format_of, reader
+from anabranch.sources.base import CORRUPT, ORIGIN, BadRow, Source
+from anabranch.sources.files import FilesSource, reader
+from anabranch.sources.parts import Part, file_and_start, mark_of
+from anabranch.sources.paths import CHECK, check_path, format_of
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -70,15 +72,59 @@ def file_frame(core: Core, reference: Reference) -> DataFrame:
         for argument in reference.relation.arguments:
             if argument.name not in (None, "path"):
                 options[str(argument.name)] = argument.value
-    format = format_of(reference.target, options.pop("format", given))
-    files = FilesSource({"path": reference.target, "format": format, **options}, lambda: core.spark)
-    names = [name for name, _, _ in files.listing()]
-    if not names:
-        raise SourceError(
-            f"no file matches {reference.target}",
-            hint="check the path; a relative one starts at the current folder",
-        )
-    return reader(core.spark, format, files.options, infer=True).load(names)
+    if reference.relation is not None and reference.relation.name is not None:
+        given = reference.relation.name.last.lower()  # stdin.csv
+    check_path(reference.target)
+    options |= {"path": reference.target, "format": format_of(reference.target, options.pop("format", given))}
+    files = core.files(options)
+    found = files.listing()
+    if not found:
+        raise SourceError(f"no file matches {reference.target}", hint=CHECK)
+    if files.format == "parquet":
+        return reader(core.spark, files.format, files.options, infer=True).load([name for name, _, _ in found])
+    key = (str(sorted(options.items())), tuple(found))
+    taken = [Part(name, size, time, 0, mark_of(name, size)) for name, size, time in found]
+    if key not in core.inferred:
+        if len(core.inferred) > 100:
+            core.inferred.clear()
+        core.inferred[key] = files.columns_of(taken)
+    files = core.files({"header": True, **options, "settle": 0}, core.inferred[key])
+    return good_rows_of_files(core, files, [[part.to_json() for part in taken]], key)
+
+
+def good_rows_of_files(core: Core, files: FilesSource, taken: list[Any], key: Any = None) -> DataFrame:
+    """The rows of files that are read once. A bad one is an error, or is counted and left out if that was asked for.
+
+    With a key it is remembered that they were looked through.
+    """
+    assert files.declared is not None
+    columns = [quote_name(field.name) for field in files.declared]
+    if files.format == "parquet":
+        return files.read(taken).select(*columns)
+    if key not in core.looked_through:
+        bad = [row for stretch in taken for part in stretch for row in files.unclosed(Part.of(part))]
+        corrupt = files.read(taken).where(f"{CORRUPT} IS NOT NULL").select(ORIGIN, CORRUPT)
+        count = len(bad) + (corrupt.count() if files.skips else 0)
+        if not bad and (count or not files.skips):
+            rows = [(row[ORIGIN], row[CORRUPT]) for row in corrupt.limit(1).collect()]
+            told = zip(rows, files.explain(rows), strict=True)
+            bad = [BadRow(file_and_start(origin)[0], line, reason, raw) for (origin, raw), (line, reason) in told]
+        if bad:
+            pipes = {file: path for (path, _), file in core.spools.items()}
+            where = pipes.get(bad[0].source, bad[0].source)
+            where += f", line {bad[0].offset}" if bad[0].offset is not None else ""
+            if not files.skips:
+                raise SourceError(
+                    f"{where}: {bad[0].reason}",
+                    hint=f"mend it, or skip bad rows: {files.format}('...', bad_rows => 'skip')",
+                )
+            rest = "" if count == 1 else f", the first of {count:,}"
+            core.warn(f"bad rows are skipped{rest}: {where}: {bad[0].reason}")
+        if key is not None:
+            core.looked_through.add(key)
+    if files.skips:
+        return files.read(taken).where(f"{CORRUPT} IS NULL").select(*columns)
+    return files.read(taken, checked=True).select(*columns)
 
 
 def source_frame(core: Core, stream: Stream, source: Source, snapshot: Snapshot, first: int) -> DataFrame:

@@ -31,7 +31,8 @@ from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ROW_NUM, Field, Panes, Stream
 from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow
-from anabranch.sources.files import FilesSource, path_of
+from anabranch.sources.parts import file_and_start, path_of
+from anabranch.sources.why import UNKNOWN
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 LISTED_BAD_ROWS = 1000
 #: How many outputs are written at the same time.
 WRITERS = 8
+
+
+Explain = Callable[[Sequence[tuple[str, str]]], list[tuple[int | None, str]]]
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Incoming:
     files: tuple[str, ...] = ()  # that they are read from, in the order in which they came
     at_hand: AtHand = lambda _: None  # the rows in their order, if they are to be had without a Spark job
     lying: Lying = lambda _, __: None  # the rows in their files, if they can be read from there as they are
+    explain: Explain | None = None  # the lines of texts that are no rows, and why they are none
 
 
 @dataclass(frozen=True)
@@ -370,25 +375,14 @@ class Scan:
             .limit(LISTED_BAD_ROWS)
             .collect()
         )
-        source = self.core.source(self.stream)
-        offsets: dict[tuple[str, str], int] = {}
-        if isinstance(source, FilesSource):
-            by_origin: dict[str, list[str]] = {}
-            for row in listed:
-                if row[CORRUPT] is not None:
-                    by_origin.setdefault(row[ORIGIN], []).append(row[CORRUPT])
-            for origin, raw in by_origin.items():
-                for text, line in source.offset_of(path_of(origin), raw).items():
-                    offsets[origin, text] = line
-        no_time = f"it has no event time ({self.stream.time} is NULL)"
+        corrupt = [(row[ORIGIN], row[CORRUPT]) for row in listed if row[CORRUPT] is not None]
+        explain = self.incoming.explain or (lambda rows: [(None, UNKNOWN)] * len(rows))
+        told = iter(explain(corrupt))
+        no_time = (None, f"it has no event time ({self.stream.time} is NULL)")
+        found = [(row, next(told) if row[CORRUPT] is not None else no_time) for row in listed]
         return [
-            BadRow(
-                path_of(row[ORIGIN]) if row[ORIGIN] else "insert",
-                offsets.get((row[ORIGIN], row["_raw"])),
-                "it does not parse as a row of the stream" if row[CORRUPT] is not None else no_time,
-                row["_raw"],
-            )
-            for row in listed
+            BadRow(file_and_start(row[ORIGIN])[0] if row[ORIGIN] else "insert", line, reason, row["_raw"])
+            for row, (line, reason) in found
         ]
 
 

@@ -25,7 +25,7 @@ from anabranch.plan.catalog import (
 from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, partitioned, windowed_sql
 from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.columns import check_window
-from anabranch.sql.lexer import Span, quote_name
+from anabranch.sql.lexer import FILE_NAME, Span, quote_name
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.syntax import (
     NEWEST,
@@ -44,6 +44,7 @@ from anabranch.sql.watermarks import watermark_text
 
 SYSTEM_TABLES = ("runs", "progress", "views", "nodes", "tables", "bad_rows", "late_rows", "sinks", "lookups")
 FILE_FUNCTIONS = ("csv", "tsv", "json", "parquet", "files")
+STDIN = "/dev/stdin"
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,10 @@ class Binder:
             if parts[1].lower() not in SYSTEM_TABLES:
                 raise self._unknown(relation, [f"sys.{name}" for name in SYSTEM_TABLES])
             return Reference(f"@sys:{parts[1].lower()}", "system", parts[1].lower())
+        if len(parts) == 2 and parts[0].lower() == "stdin":
+            if parts[1].lower() not in FILE_FUNCTIONS[:4]:
+                raise self._unknown(relation, [f"stdin.{name}" for name in FILE_FUNCTIONS[:4]])
+            return Reference(f"@f:{len(self.references)}", "file", STDIN, relation=relation)
         found = self.catalog.find(parts[0]) if len(parts) == 1 else None
         if found is None and len(parts) == 1 and parts[0].lower() in self.catalog.temporary:
             if relation.version is not None or relation.provisional:
@@ -460,14 +465,7 @@ class Binder:
         assert relation.name is not None
         name, span = str(relation.name), relation.name.span
         hint = did_you_mean(name, known)
-        if "." in name and name.rsplit(".", 1)[-1].lower() in (
-            "csv",
-            "tsv",
-            "json",
-            "parquet",
-            "txt",
-            "jsonl",
-        ):
+        if FILE_NAME.fullmatch(name):
             hint = f"a file is named in quotes: '{name}'"
         return UnknownName(
             f"there is no stream, view or table {name}",

@@ -51,6 +51,7 @@ class Source(Protocol):
     endless: bool
     typed: bool  # whether rows come with types, so that none can fail to parse
     cheap: bool  # whether reading a stretch a second time costs less than keeping it
+    waits: bool  # whether something is there that cannot be read yet, but will be; known after `next`
 
     def fields(self) -> tuple[Field, ...]:
         """The columns, found out once when the stream is made without any."""
@@ -79,8 +80,8 @@ class Source(Protocol):
         """The rows of stretches, with CORRUPT, ORIGIN and PARTITION columns."""
         ...
 
-    def verify(self, stretch: Stretch) -> None:
-        """Raise SourceChanged if what was read is not what was captured."""
+    def verify(self, captured: list[Any]) -> None:
+        """Raise SourceChanged if what was read of stretches is not what was captured."""
         ...
 
     def committed(self, stretch: Stretch) -> None:

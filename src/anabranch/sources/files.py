@@ -1,26 +1,39 @@
 """Files: a path, a folder or a glob, each file read once, whatever its age.
 
-Spark's own file stream skips files that are much older than the newest and says nothing when a file it has read is
-written again. Here every file counts, and one that changes after it was read is reported.
+Spark's own file stream skips files that are much older than the newest, reads files that are half written, and says
+nothing when a file it has read is written again. Here every file counts, and is read when it is whole. What is appended
+to a file later is read as a part of its own, and a file that was changed otherwise is reported.
 """
 
 from __future__ import annotations
 
-import bz2
-import csv
-import glob
-import gzip
+import io
 import os
-import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+import tempfile
+import time as time_module
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
-from urllib.parse import unquote
+from typing import IO, TYPE_CHECKING, Any
 
-from anabranch.errors import SourceError, did_you_mean
+from anabranch.errors import SourceError
 from anabranch.plan.catalog import Field
+from anabranch.sources import inference, parts, why
 from anabranch.sources.base import BadRow, SourceChanged, Stretch
+from anabranch.sources.parts import Part
+from anabranch.sources.paths import (
+    COMPRESSED,
+    OWN_OPTIONS,
+    check_options,
+    check_scheme,
+    format_of,
+    matches,
+    settle_of,
+    skips,
+)
+from anabranch.sources.quotes import Dialect, Layout, has_long_number, layout_of
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -28,36 +41,36 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
-FORMATS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
-COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
-#: Options that are ours; everything else goes to Spark's reader as it is.
-OWN_OPTIONS = ("path", "format")
-TEXT_OPTIONS = {
-    "header", "sep", "delimiter", "quote", "escape", "encoding", "charset", "comment", "nullvalue", "nanvalue",
-    "positiveinf", "negativeinf", "dateformat", "timestampformat", "timestampntzformat", "multiline", "linesep",
-    "ignoreleadingwhitespace", "ignoretrailingwhitespace", "emptyvalue", "locale", "maxcolumns", "maxcharspercolumn",
-    "unescapedquotehandling", "inferschema", "samplingratio", "allowcomments", "allowunquotedfieldnames",
-    "allowsinglequotes", "allownumericleadingzeros", "allowbackslashescapinganycharacter", "primitivesasstring",
-    "prefersdecimal", "prefersdate", "timezone", "mergeschema", "recursivefilelookup", "enforceschema",
-    "dropfieldifallnull", "allowunquotedcontrolchars", "preferdate",
-}  # fmt: skip
-#: What one run takes at the most when nothing else is said.
-MAX_FILES, MAX_BYTES = 20_000, 8 << 30
+#: What one run takes at the most when nothing else is said, and what it copies at the most.
+MAX_FILES, MAX_BYTES, MAX_COPIED = 20_000, 8 << 30, 256 << 20
+#: A text file that does not end with a newline is whole after so many times as long as others; and whole lines of one
+#: that never settles are read as often.
+PATIENCE = 5
 #: More rows than this are not read into the memory of the driver, however few bytes they take in a file.
 MOST_AT_HAND = 5_000_000
 
 
 #: Types that DuckDB reads from Parquet files as they are; of fractions it may take a bound for one that NaN is within.
 AS_THEY_ARE = ("string", "boolean", "date", "timestamp", "tinyint", "smallint", "int", "bigint")
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What text files have in common that Spark can read together.
+
+    Only the first part of a file has the header in it; `later` ones go by it too.
+    """
+
+    header: tuple[str, ...] | None = None
+    later: bool = False
+    multiline: bool = False
+
+    def apply(self, reader: DataFrameReader) -> DataFrameReader:
+        if self == _Shape():
+            return reader
+        first = self.header is not None and not self.later
+        reader = reader.option("header", str(first).lower())
+        return reader.option("multiLine", "true") if self.multiline else reader
 
 
 @dataclass(frozen=True)
@@ -81,19 +94,40 @@ class FilesSource:
         spark: Callable[[], SparkSession],
         fields: tuple[Field, ...] | None = None,
         seen: Callable[[], list[Any]] = list,
+        *,
+        now: Callable[[], int] | None = None,
+        scratch: Callable[[], Path] | None = None,
+        elapsed: Callable[[], float] = time_module.monotonic,
     ) -> None:
+        """`now` tells the time in microseconds, `scratch` a folder for copies of parts of files."""
         path = options.get("path")
         if not isinstance(path, str) or not path:
             raise SourceError("files needs a path", hint="as in files(path => 'in/*.csv')")
+        check_scheme(path)
         self.path = path
         self.options = {k: v for k, v in options.items() if k not in OWN_OPTIONS}
         self.format = format_of(path, options.get("format"))
         check_options(self.options, self.format)
+        self.settle = settle_of(options.get("settle"))
+        self.skips = skips(options.get("bad_rows"))
+        self.dialect = Dialect.of(self.format, self.options)
+        self._layouts: dict[tuple[str, int], Layout] = {}
         self.typed = self.cheap = self.format == "parquet"
+        self.waits = False
         self.spark = spark
         self.declared = fields
         self._seen = seen
-        self._known: dict[str, tuple[int, int]] | None = None
+        self._now = now or (lambda: time_module.time_ns() // 1000)
+        self._scratch = scratch or (lambda: Path(tempfile.gettempdir()))
+        self._elapsed = elapsed
+        self._known: dict[str, Part] | None = None
+        self._looks: dict[
+            str, tuple[tuple[int, int], float]
+        ] = {}  # size and time of a file, and since when they are so
+        self._growing: dict[str, float] = {}  # files that are being written, and since when that was seen
+        self._as_they_were: dict[str, tuple[int, int]] = {}  # size and time of files when Spark was told to read them
+        self._copying = False  # a file changed while it was read: the next time, copies are read
+        self._copies: str | None = None  # the folder of copies for the run on its way
         self._shapes: dict[str, StructType] = {}
 
     def partitions(self) -> list[str]:
@@ -101,21 +135,62 @@ class FilesSource:
 
     def fields(self) -> tuple[Field, ...]:
         """The columns of the files there are, by Spark's inference."""
-        from anabranch.engine.frames import fields_of
-
         files = self.listing()
         if not files:
             raise SourceError(
                 f"no file matches {self.path}, so its columns cannot be found out",
                 hint="name the columns in CREATE STREAM, or put a file there first",
             )
-        frame = self._reader(infer=True).load([name for name, _, _ in files[:100]])
-        return tuple(Field(f.name, "timestamp" if f.type == "timestamp_ntz" else f.type) for f in fields_of(frame))
+        return self.columns_of([Part(name, size, time) for name, size, time in files[:100]])
+
+    def columns_of(self, files: Sequence[Part]) -> tuple[Field, ...]:
+        """The columns of files together: each has the type that the values of all of them have."""
+        from anabranch.engine.frames import fields_of
+
+        groups: dict[_Shape, list[str]] = {}
+        for part in files:
+            if self.format == "parquet" or part.size:
+                path = self._path(part) if self.layout(part).unclosed else part.name
+                groups.setdefault(_Shape() if self.format == "parquet" else self._shape(part), []).append(path)
+        found: dict[str, Field] = {}
+        for shape, names in groups.items():
+            frame = shape.apply(self._reader(infer=True)).load(names)
+            fields = fields_of(frame)
+            if shape.header is not None:
+                fields = [Field(name, field.type) for name, field in zip(shape.header, fields, strict=True)]
+            if self.format != "parquet":
+                fields = self._exact(fields, shape, names)
+            for field in fields:
+                known = found.setdefault(field.name.lower(), field)
+                found[field.name.lower()] = Field(known.name, inference.wider(known.type, field.type))
+        if not found:
+            raise SourceError(f"{self.path} has no columns: there is no row in it")
+        return tuple(Field(f.name, "timestamp" if f.type == "timestamp_ntz" else f.type) for f in found.values())
+
+    def _exact(self, fields: list[Field], shape: _Shape, names: list[str]) -> list[Field]:
+        """Columns that Spark takes for fractions because of whole numbers that are too long for it: exact types."""
+        from anabranch.engine.frames import struct
+
+        digits = inference.EXACT_DIGITS + 1
+        numbers = [place for place, field in enumerate(fields) if field.type == "double"]
+        if not numbers or not any(has_long_number(name, digits) for name in names):
+            return fields
+        texts = struct(
+            [Field(f"c{place}" if self.format != "json" else f.name, "string") for place, f in enumerate(fields)]
+        )
+        reader = shape.apply(self._reader(infer=False)).schema(texts)
+        frame = reader.load(names).toDF(*(f"c{place}" for place in range(len(fields))))
+        measured = [text for place in numbers for text in inference.measures(f"c{place}")]
+        values = list(frame.selectExpr(*measured).collect()[0])
+        exact = list(fields)
+        for index, place in enumerate(numbers):
+            exact[place] = Field(fields[place].name, inference.exact_type(*values[index * 4 : index * 4 + 4]))
+        return exact
 
     def listing(self) -> list[tuple[str, int, int]]:
         """Every file: its path, size and time of change, oldest first. Hidden and unfinished files are left out."""
         found: list[tuple[str, int, int]] = []
-        for name in _matches(self.path):
+        for name in matches(self.path):
             base = os.path.basename(name)
             if base.startswith((".", "_")) or base.endswith((".tmp", ".crc", "._COPYING_")):
                 continue
@@ -128,57 +203,204 @@ class FilesSource:
 
     def next(self, position: Any, max_rows: int | None) -> Stretch | None:
         if self._known is None:
-            self._known = {name: (size, time) for files in self._seen() for name, size, time in files}
+            written = (each for files in self._seen() for each in files)
+            self._known = {part.name: part for part in map(Part.of, written)}
         reported = {} if position is None else dict(position.get("changed", {}))
-        fresh: list[list[Any]] = []
+        fresh: list[Part] = []
         bad: list[BadRow] = []
         total = rows = 0
+        self.waits = False
         for name, size, time in self.listing():
-            if name in self._known:
-                if self._known[name] != (size, time) and reported.get(name) != [size, time]:
-                    reported[name] = [size, time]
-                    bad.append(
-                        BadRow(
-                            name,
-                            None,
-                            "the file was changed after it was read; its new contents are not read",
-                            None,
-                        )
-                    )
+            known = self._known.get(name)
+            if reported.get(name) == [size, time] or (known is not None and (known.end, known.time) == (size, time)):
                 continue
-            if fresh and (len(fresh) >= MAX_FILES or total + size > MAX_BYTES):
+            try:
+                found = self._part(name, size, time, known)
+            except FileNotFoundError:
+                continue
+            if isinstance(found, str):
+                reported[name] = [size, time]
+                bad.append(BadRow(name, None, found, None))
+                continue
+            if found is None:
+                continue
+            if fresh and (len(fresh) >= MAX_FILES or total + found.size > (MAX_COPIED if self._copying else MAX_BYTES)):
                 break
             if max_rows is not None:
-                rows += count_rows(name, self.format)
+                rows += self._count_rows(found)
                 if fresh and rows > max_rows:
                     break
-            fresh.append([name, size, time])
-            total += size
+            fresh.append(found)
+            total += found.size
+            bad += self.unclosed(found)
         if not fresh and not bad:
             return None
         count = 0 if position is None else int(position["files"])
-        names = tuple(name for name, _, _ in fresh)
-        return Stretch({"files": count + len(fresh), "changed": reported}, fresh, total, tuple(bad), names)
+        return Stretch(
+            {"files": count + len(fresh), "changed": reported},
+            [part.to_json() for part in fresh],
+            total,
+            tuple(bad),
+            tuple(part.origin for part in fresh),
+        )
 
-    def verify(self, stretch: Stretch) -> None:
-        """A file that is still being written must not be taken in half."""
-        for name, size, time in stretch.captured:
-            try:
-                status = os.stat(name)
-            except FileNotFoundError as error:
-                raise _disappeared(name) from error
-            if (status.st_size, status.st_mtime_ns) != (size, time):
-                raise SourceChanged(
-                    f"the file {name} changed while it was read",
-                    hint="write files elsewhere and move them here when they are complete",
-                )
+    def everything(self, wait: Callable[[], object]) -> list[Any]:
+        """All there is to read, for whoever reads it once; files that are being written are waited for."""
+        taken: list[Any] = []
+        position: Any = None
+        while True:
+            stretch = self.next(position, None)
+            if stretch is not None:
+                for each in stretch.bad:
+                    if each.offset is None:  # not a line, but the file
+                        raise SourceError(f"{each.source}: {each.reason}")
+                taken.append(stretch.captured)
+                position = stretch.position
+                self.committed(stretch)
+            elif self.waits:
+                wait()
+            else:
+                return taken
+
+    def _part(self, name: str, size: int, time: int, known: Part | None) -> Part | str | None:
+        """What can be read of a file that has something new: None while it is written, or a text why it cannot be."""
+        assert self._known is not None
+        start = 0
+        if known is not None:
+            if size == known.end and known.is_all_marked() and known.is_there():
+                self._known[name] = Part(name, size, time, known.start, known.mark)  # touched, and no more
+                return None
+            if size <= known.end or not known.is_there():
+                return "the file was changed after it was read; its new contents are not read"
+            if not self._appendable(name):
+                return "the file grew after it was read, and cannot be read from there on; its new part is not read"
+            start = known.end
+            if not parts.ends_a_line(name, start) and not _begins_a_line(name, start):
+                return "the last line that was read was continued later; what was appended to the file is not read"
+        end = self._whole(name, size, time, start)
+        if not isinstance(end, int):
+            self.waits = self.waits or end is None
+            return end
+        self._growing.pop(name, None)
+        self._looks.pop(name, None)
+        return Part(name, end, time, start, parts.mark_of(name, end))
+
+    def _whole(self, name: str, size: int, time: int, start: int) -> int | str | None:
+        """How far a file can be read: all of it if it is whole, whole lines of one that is written all the time."""
+        elapsed = self._elapsed()
+        looked = self._looks.get(name)
+        if looked is None or looked[0] != (size, time):
+            looked = self._looks[name] = (size, time), elapsed
+        # A time far ahead is of another clock, and says nothing; and the clock may stand still.
+        still = max(abs(self._now() - time // 1000), round((elapsed - looked[1]) * 1e6))
+        if self.format == "parquet":
+            if parts.is_whole_parquet(name, size):
+                return size
+            return None if still < self.settle else "it is not a whole Parquet file; it is read when it is"
+        appendable = self._appendable(name)
+        if still >= self.settle * (1 if not appendable or parts.ends_a_line(name, size) else PATIENCE):
+            return size
+        if appendable and elapsed - self._growing.setdefault(name, elapsed) >= self.settle * PATIENCE / 1e6:
+            end = parts.last_line_end(name, start, size, self._quote)
+            return end if end > start else None
+        return None
+
+    def _appendable(self, name: str) -> bool:
+        """Whether a file is lines of text, and can be read from the end of any of them."""
+        return self.format != "parquet" and not name.endswith(COMPRESSED) and not self._one_document
+
+    @property
+    def _one_document(self) -> bool:
+        given = {option.lower(): value for option, value in self.options.items()}
+        return self.format == "json" and _is_true(given.get("multiline"))
+
+    @property
+    def _quote(self) -> bytes | None:
+        return None if self.format == "json" else self.dialect.quote.encode()[:1] or None
+
+    def layout(self, part: Part) -> Layout:
+        """How the records of a part lie; `multiLine => false` says that none has a newline in it."""
+        if self.format not in ("csv", "tsv"):
+            return Layout()
+        given = {name.lower(): value for name, value in self.options.items()}.get("multiline")
+        if given is not None and not _is_true(given):
+            return Layout()
+        key = part.origin, part.end
+        if key not in self._layouts:
+            self._layouts[key] = layout_of(part.name, part.start, part.end, self.dialect)
+        found = self._layouts[key]
+        return found if given is None else replace(found, multiline=True)
+
+    def unclosed(self, part: Part) -> list[BadRow]:
+        """The lines of a part with a quote that is never closed."""
+        lines = self.layout(part).unclosed
+        before = parts.count_lines(part.name, 0, part.start) if lines else 0
+        return [
+            BadRow(part.name, before + line.number, "a quote is opened and never closed", line.text) for line in lines
+        ]
+
+    def _count_rows(self, part: Part) -> int:
+        try:
+            if self._appendable(part.name):
+                return parts.count_lines(part.name, part.start, part.end)
+            return count_rows(part.name, self.format)
+        except (OSError, ValueError):
+            return 0
+
+    def verify(self, captured: list[Any]) -> None:
+        """A file that is written while it is read must not be taken in half."""
+        taken = (Part.of(each) for stretch in captured for each in stretch)
+        read = [(part.name, self._as_they_were.pop(part.origin, None)) for part in taken]
+        changed = [name for name, before in read if before is not None and before != _status(name)]
+        if changed:
+            self._copying = True
+            raise SourceChanged(
+                f"the file {changed[0]} changed while it was read",
+                hint="write files elsewhere and move them here when they are complete",
+            )
 
     def committed(self, stretch: Stretch) -> None:
         if self._known is not None:
-            self._known.update({name: (size, time) for name, size, time in stretch.captured})
+            self._known.update({part.name: part for part in map(Part.of, stretch.captured)})
+        self._copying = False
+        if self._copies is not None:
+            parts.remove_copies(self._scratch(), self._copies)
+            self._copies = None
 
     def files_of(self, captured: Any) -> tuple[str, ...]:
-        return tuple(name for name, _, _ in captured)
+        return tuple(Part.of(each).origin for each in captured)
+
+    def _path(self, part: Part) -> str:
+        """Where to read the bytes of a part, and no others: in the file, if it ends there, or in a copy of them."""
+        status = _status(part.name)
+        if status is None:
+            raise SourceError(
+                f"the file {part.name} has disappeared",
+                hint="put it back; a stream that must outlive its files needs KEEP ALL",
+            )
+        size, time = status
+        if (size, time) != (part.end, part.time) and not part.is_there():
+            raise SourceError(
+                f"the file {part.name} was changed after it was read: its rows of then are gone",
+                hint="put it back as it was; a stream that must outlive its files needs KEEP ALL",
+            )
+        known = self._known.get(part.name) if self._known is not None else part
+        taken = known is not None and known.end >= part.end
+        # Nobody verifies what a query reads of the past: there, a file that may be written right now is copied.
+        young = taken and abs(self._now() - time // 1000) < self.settle * PATIENCE
+        unclosed = [(line.start, line.start + len(line.content)) for line in self.layout(part).unclosed]
+        if (
+            not unclosed
+            and size == part.end
+            and part.start == 0
+            and not (self._appendable(part.name) and (young or self._copying))
+        ):
+            self._as_they_were[part.origin] = size, time
+            return part.name
+        self._as_they_were.pop(part.origin, None)
+        if not taken:
+            self._copies = self._copies or f"run{uuid.uuid4().hex[:12]}"
+        return parts.copy_of(part, self._scratch(), "past" if taken else str(self._copies), unclosed)
 
     def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         """Parquet files of not too many rows that hold the columns of the stream, each with its type."""
@@ -192,7 +414,7 @@ class FilesSource:
         wanted = arrow_schema([each for each in self.declared if columns is None or each.name in columns])
         tables, rows = [], 0
         try:
-            for name in self.files_of(captured):
+            for name in map(self._path, map(Part.of, captured)):
                 with parquet.ParquetFile(name) as file:
                     have, rows = file.schema_arrow, rows + file.metadata.num_rows
                     if rows > MOST_AT_HAND:
@@ -216,8 +438,10 @@ class FilesSource:
         from anabranch.engine.frames import arrow_schema
         from anabranch.engine.writing import lacking, time_range
 
-        names = self.files_of(captured)
-        if self.format != "parquet" or self.declared is None or any(set(name) & set("*?[]{}") for name in names):
+        if self.format != "parquet" or self.declared is None:
+            return None
+        names = tuple(map(self._path, map(Part.of, captured)))
+        if any(set(name) & set("*?[]{}") for name in names):
             return None
         chosen = [each for each in self.declared if each.name in columns]
         if not names or any(each.type not in AS_THEY_ARE for each in chosen):
@@ -242,28 +466,24 @@ class FilesSource:
             return None
         return InFiles(names, rows, min(lows, default=None), max(highs, default=None))
 
-    def read(self, captured: list[Any]) -> DataFrame:
-        files = [file for stretch in captured for file in stretch]
-        for name, _, _ in files:
-            if not os.path.exists(name):
-                raise _disappeared(name)
-        return self.load([name for name, _, _ in files])
+    def read(self, captured: list[Any], *, checked: bool = False) -> DataFrame:
+        """Rows of files with the stream's columns, the text of rows that do not parse, and the file of each.
 
-    def load(self, names: list[str]) -> DataFrame:
-        """Rows of files with the stream's columns, the text of rows that do not parse, and the file of each."""
+        With `checked` it is known that all of them parse: only what a query needs is looked at.
+        """
         assert self.declared is not None
         self.spark()  # first: it is Spark's parser that reads the types of columns
-        if not names:
+        taken = [Part.of(each) for stretch in captured for each in stretch]
+        paths = [self._path(part) for part in taken]
+        if not taken:
             return self._empty()
-        if self.format in ("csv", "tsv"):
-            groups: dict[tuple[str, ...] | None, list[str]] = {}
-            for name in names:
-                groups.setdefault(self._header(name), []).append(name)
-            frames = [self._text(group, header) for header, group in groups.items()]
-        elif self.format == "json":
-            frames = [self._text(names, None)]
+        if self.format == "parquet":
+            frames = [self._columnar(paths)]
         else:
-            frames = [self._columnar(names)]
+            groups: dict[_Shape, list[str]] = {}
+            for part, path in zip(taken, paths, strict=True):
+                groups.setdefault(self._shape(part), []).append(path)
+            frames = [self._text(group, shape, checked) for shape, group in groups.items()]
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.unionByName(frame)
@@ -276,13 +496,18 @@ class FilesSource:
         extra = tuple(Field(name, "string") for name in ("_corrupt", "_origin", "_partition"))
         return self.spark().createDataFrame([], struct((*self.declared, *extra)))
 
-    def _text(self, names: list[str], header: tuple[str, ...] | None) -> DataFrame:
+    def _shape(self, part: Part) -> _Shape:
+        if self.format == "json":
+            return _Shape()
+        return _Shape(self._header(part.name), part.start > 0, self.layout(part).multiline)
+
+    def _text(self, names: list[str], shape: _Shape, checked: bool) -> DataFrame:
         """CSV columns go by the names in the header where there is one, by position otherwise."""
         from anabranch.engine.frames import struct
 
         assert self.declared is not None
         types = {field.name.lower(): field for field in self.declared}
-        columns = self.declared
+        columns, header = self.declared, shape.header
         missing: set[str] = set()
         if header is not None:
             columns = tuple(types.get(name.lower(), Field(f"_other_{i}", "string")) for i, name in enumerate(header))
@@ -293,18 +518,19 @@ class FilesSource:
                     f"{names[0]}: none of the columns in its header is a column of the stream",
                     hint=f"the header has {', '.join(header[:8])}; the stream has {have}",
                 )
-        schema = struct((*columns, Field("_corrupt", "string")))
-        reader = self._reader(infer=False).schema(schema)
-        reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", "_corrupt")
-        if self.format != "json":
-            reader = reader.option("header", str(header is not None).lower())
-        frame = reader.load(names)
+        reader = shape.apply(self._reader(infer=False)).option("mode", "PERMISSIVE")
+        if not checked:
+            columns = (*columns, Field("_corrupt", "string"))
+            reader = reader.option("columnNameOfCorruptRecord", "_corrupt")
+        frame = reader.schema(struct(columns)).load(names)
         items = [
             f"CAST(NULL AS {field.type}) AS {quote_name(field.name)}"
             if field.name.lower() in missing
             else quote_name(types[field.name.lower()].name)
             for field in self.declared
         ]
+        if checked:
+            return frame.selectExpr(*items)
         # Spark parses only the columns that a query needs: whether a row is bad would depend on who asks. This never
         # true condition needs all of them.
         every = ", ".join(quote_name(name) for name in frame.columns if name != "_corrupt")
@@ -360,43 +586,55 @@ class FilesSource:
         given = self.options.get("header")
         if given is not None and not _is_true(given):
             return None
-        separator = "\t" if self.format == "tsv" else ","
-        separator = str(self.options.get("sep", self.options.get("delimiter", separator)))
         with open_text(name) as lines:
-            line = lines.readline()
-        if len(separator) != 1:
-            names = line.rstrip("\r\n").split(separator)
-        else:
-            names = next(csv.reader([line.removeprefix("\ufeff")], delimiter=separator), [])
-        found = tuple(each.strip() for each in names)
-        if given is None:
-            assert self.declared is not None
+            if len(self.dialect.separator) == 1:
+                names = next(self.dialect.rows(lines), [])
+            else:
+                names = lines.readline().rstrip("\r\n").split(self.dialect.separator)
+        found = _distinct([each.strip() for each in names])
+        if not found:
+            return None  # an empty file
+        if given is None and self.declared is not None:
             declared = {field.name.lower() for field in self.declared}
-            if not found or not {each.lower() for each in found} <= declared:
+            if not {each.lower() for each in found} <= declared:
                 return None
         return found
 
-    def offset_of(self, name: str, raw: list[str]) -> dict[str, int]:
-        """The line numbers of rows that did not parse, found by their text; only looked for when there are any."""
-        wanted = set(raw)
+    def explain(self, rows: Sequence[tuple[str, str]]) -> list[tuple[int | None, str]]:
+        """The lines of texts that are no rows of the stream, and why they are none; each is given with its origin."""
+        by_origin: dict[str, list[str]] = {}
+        for origin, raw in rows:
+            by_origin.setdefault(origin, []).append(raw)
+        lines = {origin: self._lines_of(origin, texts) for origin, texts in by_origin.items()}
+        names = {origin: self._names(parts.file_and_start(origin)[0]) for origin in by_origin}
+        assert self.declared is not None
+        reasons = why.reasons(self.spark(), rows, self.format, self.dialect, names, self.declared)
+        return [
+            (lines[origin].get(_first_line(raw)), reason) for (origin, raw), reason in zip(rows, reasons, strict=True)
+        ]
+
+    def _names(self, name: str) -> tuple[str, ...]:
+        """The names of the columns of a file, in their order."""
+        assert self.declared is not None
+        header = self._header(name) if self.format in ("csv", "tsv") and os.path.exists(name) else None
+        return header or tuple(field.name for field in self.declared)
+
+    def _lines_of(self, origin: str, raw: list[str]) -> dict[str, int]:
+        """The line numbers of texts, by their first lines."""
+        wanted = set(map(_first_line, raw))
         found: dict[str, int] = {}
-        path = name.removeprefix("file://")
-        if self.format == "parquet" or not os.path.exists(path):
+        path, start = parts.file_and_start(origin)
+        if not os.path.exists(path):
             return found
+        before = parts.count_lines(path, 0, start)
         with open_text(path) as lines:
             for number, line in enumerate(lines, start=1):
                 text = line.rstrip("\r\n")
-                if text in wanted and text not in found:
+                if number > before and text in wanted and text not in found:
                     found[text] = number
                     if len(found) == len(wanted):
                         break
         return found
-
-
-def _disappeared(name: str) -> SourceError:
-    return SourceError(
-        f"the file {name} has disappeared", hint="put it back; a stream that must outlive its files needs KEEP ALL"
-    )
 
 
 def reader(spark: SparkSession, format: str, options: Mapping[str, Any], *, infer: bool) -> DataFrameReader:
@@ -404,37 +642,15 @@ def reader(spark: SparkSession, format: str, options: Mapping[str, Any], *, infe
     made = spark.read.format("csv" if format == "tsv" else format)
     if format == "tsv":
         made = made.option("sep", "\t")
+    if format in ("csv", "tsv"):  # RFC 4180: a quote within quotes is doubled
+        made = made.option("escape", str({name.lower(): value for name, value in options.items()}.get("quote", '"')))
     if infer and format in ("csv", "tsv"):
         made = made.option("inferSchema", "true").option("header", "true")
+    if infer and format == "json":
+        made = made.option("mode", "DROPMALFORMED")
     for name, value in options.items():
         made = made.option(name, str(value).lower() if isinstance(value, bool) else str(value))
     return made
-
-
-def format_of(path: str, given: Any = None) -> str:
-    """The format a path's name tells, or the one that was given."""
-    if given is not None:
-        if str(given).lower() not in ("csv", "tsv", "json", "parquet"):
-            raise SourceError(
-                f"there is no format {given}",
-                hint=did_you_mean(str(given), ["csv", "tsv", "json", "parquet"]),
-            )
-        return str(given).lower()
-    name = path.lower()
-    for ending in COMPRESSED:
-        name = name.removesuffix(ending)
-    for ending, format in FORMATS.items():
-        if name.endswith(ending):
-            return format
-    found = {FORMATS[Path(each).suffix] for each in _matches(path)[:1000] if Path(each).suffix in FORMATS}
-    if len(found) == 1:
-        return found.pop()
-    if not _matches(path):
-        raise SourceError(f"no file matches {path}", hint="check the path; a relative one starts at the current folder")
-    raise SourceError(
-        f"the format of {path} does not follow from its name",
-        hint="say it: csv('...'), json('...') or parquet('...')",
-    )
 
 
 def _same(have: pa.Field, wanted: pa.Field) -> bool:
@@ -464,39 +680,40 @@ def _plain(metadata: Any, wanted: pa.Schema) -> bool:
     return True
 
 
-def path_of(origin: str) -> str:
-    """The path of a file that Spark names by a URL."""
-    return unquote(re.sub(r"^file:/+", "/", origin))
+def _first_line(text: str) -> str:
+    return text.split("\n", 1)[0].rstrip("\r")
 
 
-def check_options(options: Mapping[str, Any], format: str) -> None:
-    for name in options:
-        if name.lower() not in TEXT_OPTIONS:
-            raise SourceError(
-                f"{format} files have no option {name}",
-                hint=did_you_mean(name, [*OWN_OPTIONS, *TEXT_OPTIONS]),
-            )
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns as Spark makes them of a header: none is empty, and none is there twice."""
+    often = Counter(name.lower() for name in names)
+    return tuple(
+        f"_c{place}" if not name else f"{name}{place}" if often[name.lower()] > 1 else name
+        for place, name in enumerate(names)
+    )
 
 
-def _matches(path: str) -> list[str]:
-    plain = path.removeprefix("file://")
-    if os.path.isdir(plain):
-        return [os.path.join(plain, name) for name in os.listdir(plain) if os.path.isfile(os.path.join(plain, name))]
-    if os.path.exists(plain):
-        return [plain]
-    return [name for name in glob.glob(plain, recursive=True) if os.path.isfile(name)]
+def _status(name: str) -> tuple[int, int] | None:
+    """Size and time of change of a file; None if it is gone."""
+    try:
+        status = os.stat(name)
+    except FileNotFoundError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def _begins_a_line(name: str, place: int) -> bool:
+    with open(name, "rb") as file:
+        file.seek(place)
+        return file.read(1) in (b"\n", b"\r")
 
 
 def _is_true(value: Any) -> bool:
-    return value is True or str(value).lower() == "true"
+    return bool(str(value).lower() == "true")
 
 
 def open_text(name: str) -> IO[str]:
-    if name.endswith(".gz"):
-        return cast("IO[str]", gzip.open(name, "rt", encoding="utf-8", errors="replace"))
-    if name.endswith(".bz2"):
-        return cast("IO[str]", bz2.open(name, "rt", encoding="utf-8", errors="replace"))
-    return open(name, encoding="utf-8", errors="replace")
+    return io.TextIOWrapper(parts.open_bytes(name), encoding="utf-8-sig", errors="replace", newline="")
 
 
 def count_rows(name: str, format: str) -> int:

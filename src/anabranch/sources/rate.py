@@ -30,11 +30,12 @@ class RateSource:
 
     typed = True
     cheap = True
+    waits = False
 
     def fields(self) -> tuple[Field, ...]:
         return FIELDS
 
-    def verify(self, stretch: Stretch) -> None:
+    def verify(self, captured: list[Any]) -> None:
         """Numbers do not change."""
 
     def committed(self, stretch: Stretch) -> None:

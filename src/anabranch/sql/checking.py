@@ -89,6 +89,8 @@ class _Script:
             self._advanced.add(self._find(statement, statement.target, "stream").name.lower())
         elif isinstance(statement, syntax.Refresh):
             self._find(statement, statement.target, "table")
+        elif isinstance(statement, syntax.Describe) and statement.is_file:
+            pass
         elif isinstance(statement, syntax.Describe | syntax.Subscribe):
             if statement.target.parts[0].lower() != "sys":
                 self._find(statement, statement.target, "stream", "view", "table")

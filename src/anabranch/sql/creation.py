@@ -260,14 +260,16 @@ def _call(cursor: Cursor, expected: str) -> SourceSpec:
     options: dict[str, str | int | float | bool] = {}
     spans: dict[str, Span] = {}
     for argument in arguments:
-        name = argument.name or "path"
-        if argument.value is None:
+        name, value = argument.name or "path", argument.value
+        if value is None and argument.tokens[0].upper == "INTERVAL":
+            value = " ".join(str(token.value if token.kind == STRING else token.text) for token in argument.tokens[1:])
+        if value is None:
             raise SyntaxProblem(
                 f"the option {name} must be a literal",
                 text=cursor.text,
                 start=argument.span.start,
                 end=argument.span.end,
             )
-        options[name] = argument.value
+        options[name] = value
         spans[name] = argument.span
     return SourceSpec(kind.name.lower(), options, Span(kind.start, cursor.previous.end), spans)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -165,8 +165,8 @@ def check_sink(statement: syntax.CreateSink) -> dict[str, str]:
 def check_export(statement: syntax.CopyTo) -> Export:
     """What COPY ... TO is to write, and where."""
     from anabranch.sinks.exports import FORMATS, Export
-    from anabranch.sources.files import COMPRESSED
-    from anabranch.sources.files import FORMATS as ENDINGS
+    from anabranch.sources.paths import COMPRESSED
+    from anabranch.sources.paths import FORMATS as ENDINGS
 
     options, spans, path = statement.options, statement.spans, statement.path
     known = ("format", "header", "sep", "overwrite")
@@ -210,18 +210,24 @@ def _no_spark() -> Any:
 def check_file_options(
     statement: Statement, options: Mapping[str, object], spans: Mapping[str, Span], place: Span
 ) -> None:
-    from anabranch.sources.files import OWN_OPTIONS, TEXT_OPTIONS, format_of
+    from anabranch.sources.paths import OWN_OPTIONS, TEXT_OPTIONS, check_scheme, format_of, settle_of, skips
 
     for name in options:
         if name.lower() not in TEXT_OPTIONS and name.lower() not in OWN_OPTIONS:
             known = (*OWN_OPTIONS, *TEXT_OPTIONS)
             raise _no_option(statement, "files", name, spans.get(name, place), known)
-    given = options.get("format")
-    if given is not None:
+    checks: dict[str, Callable[[Any], object]] = {
+        "path": lambda path: check_scheme(str(path)),
+        "format": lambda format: format_of("", format),
+        "settle": settle_of,
+        "bad_rows": skips,
+    }
+    for name, check in checks.items():
         try:
-            format_of("", given)
+            if options.get(name) is not None:
+                check(options[name])
         except AnabranchError as error:
-            raise wrong(statement, spans.get("format", place), error.message, error.hint) from error
+            raise wrong(statement, spans.get(name, place), error.message, error.hint) from error
 
 
 def _no_option(statement: Statement, source: str, name: str, span: Span, known: tuple[str, ...]) -> UnknownName:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Literal, cast
 
 from anabranch.errors import NotSupported, SyntaxProblem
@@ -12,7 +13,19 @@ from anabranch.sql.creation import take_alter, take_create
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.emission import half_clause
 from anabranch.sql.expressions import check_expressions
-from anabranch.sql.lexer import CLOSING, END, OPENING, SYMBOL, Span, Token, check_brackets, split_statements, tokenize
+from anabranch.sql.lexer import (
+    CLOSING,
+    END,
+    FILE_NAME,
+    OPENING,
+    STRING,
+    SYMBOL,
+    Span,
+    Token,
+    check_brackets,
+    split_statements,
+    tokenize,
+)
 from anabranch.sql.query import at_query, parse_query
 from anabranch.sql.syntax import (
     Advance,
@@ -58,7 +71,18 @@ def _statement(text: str, tokens: list[Token]) -> Statement:
     try:
         return _one_statement(text, tokens)
     except SyntaxProblem as problem:
-        raise half_clause(problem, text, tokens) from None
+        raise _unquoted_file(text, tokens) or half_clause(problem, text, tokens) from None
+
+
+def _unquoted_file(text: str, tokens: list[Token]) -> SyntaxProblem | None:
+    """What to say of a statement that makes no sense, if the name of a file in it is not in quotes."""
+    for before, token in pairwise(tokens):
+        found = FILE_NAME.match(text, token.start) if before.upper in ("FROM", "JOIN", "DESCRIBE") else None
+        if found is not None and token.kind != STRING:
+            return SyntaxProblem(
+                "a file is named in quotes", text=text, start=found.start(), end=found.end(), hint=f"'{found.group()}'"
+            )
+    return None
 
 
 def _one_statement(text: str, tokens: list[Token]) -> Statement:
@@ -201,8 +225,17 @@ def _show(cursor: Cursor) -> Statement:
 
 def _describe(cursor: Cursor) -> Statement:
     cursor.advance()
+    token = cursor.current
+    if token.kind == STRING or (token.is_name and cursor.ahead(1).text == "("):  # 'file', csv('file')
+        cursor.advance()
+        if token.kind != STRING:
+            cursor.advance()
+            cursor.close_bracket()
+        span = Span(token.start, cursor.previous.end)
+        return Describe(cursor.text, cursor.whole, Name((span.of(cursor.text),), span), is_file=True)
     _ = cursor.take("STREAM") or cursor.take("VIEW") or cursor.take("TABLE")
-    return Describe(cursor.text, cursor.whole, cursor.dotted_name("a stream, view or table"))
+    name = cursor.dotted_name("a stream, view or table")
+    return Describe(cursor.text, cursor.whole, name, is_file=name.parts[0].lower() == "stdin")
 
 
 def _explain(cursor: Cursor) -> Statement:

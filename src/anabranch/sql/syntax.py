@@ -490,7 +490,10 @@ class ShowCreate(Statement):
 
 @dataclass(frozen=True)
 class Describe(Statement):
+    """The columns of something; a file is given as it stands in a FROM clause."""
+
     target: Name
+    is_file: bool = False
 
 
 @dataclass(frozen=True)

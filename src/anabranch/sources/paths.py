@@ -1,0 +1,151 @@
+"""Where files are and how they are to be read: paths, formats and options, each checked before anything is opened."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from anabranch.errors import SourceError, did_you_mean
+from anabranch.sql.durations import parse_duration
+
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
+#: Options that are ours; everything else goes to Spark's reader as it is.
+OWN_OPTIONS = ("path", "format", "settle", "bad_rows")
+TEXT_OPTIONS = {
+    "header", "sep", "delimiter", "quote", "escape", "encoding", "charset", "comment", "nullvalue", "nanvalue",
+    "positiveinf", "negativeinf", "dateformat", "timestampformat", "timestampntzformat", "multiline", "linesep",
+    "ignoreleadingwhitespace", "ignoretrailingwhitespace", "emptyvalue", "locale", "maxcolumns", "maxcharspercolumn",
+    "unescapedquotehandling", "inferschema", "samplingratio", "allowcomments", "allowunquotedfieldnames",
+    "allowsinglequotes", "allownumericleadingzeros", "allowbackslashescapinganycharacter", "primitivesasstring",
+    "prefersdecimal", "prefersdate", "timezone", "mergeschema", "recursivefilelookup", "enforceschema",
+    "dropfieldifallnull", "allowunquotedcontrolchars", "preferdate",
+}  # fmt: skip
+#: A text file is whole when it has not changed for so long, in microseconds.
+SETTLE = 2_000_000
+CHECK = "check the path; a relative one starts at the current folder"
+
+
+def format_of(path: str, given: Any = None) -> str:
+    """The format a path's name tells, or the one that was given."""
+    if given is not None:
+        if str(given).lower() not in ("csv", "tsv", "json", "parquet"):
+            raise SourceError(
+                f"there is no format {given}",
+                hint=did_you_mean(str(given), ["csv", "tsv", "json", "parquet"]),
+            )
+        return str(given).lower()
+    name = path.lower()
+    for ending in COMPRESSED:
+        name = name.removesuffix(ending)
+    for ending, format in FORMATS.items():
+        if name.endswith(ending):
+            return format
+    found = {FORMATS[Path(each).suffix] for each in matches(path)[:1000] if Path(each).suffix in FORMATS}
+    if len(found) == 1:
+        return found.pop()
+    if not matches(path):
+        raise SourceError(f"no file matches {path}", hint=CHECK)
+    raise SourceError(
+        f"the format of {path} does not follow from its name",
+        hint="say it: csv('...'), json('...') or parquet('...')",
+    )
+
+
+def check_options(options: Mapping[str, Any], format: str) -> None:
+    for name in options:
+        if name.lower() not in TEXT_OPTIONS:
+            raise SourceError(
+                f"{format} files have no option {name}",
+                hint=did_you_mean(name, [*OWN_OPTIONS, *TEXT_OPTIONS]),
+            )
+
+
+def settle_of(given: Any) -> int:
+    """How long a text file must not have changed, in microseconds."""
+    if given is None:
+        return SETTLE
+    found = 0 if given in (0, "0") and given is not False else parse_duration(given) if isinstance(given, str) else None
+    if found is None or found < 0:
+        raise SourceError(f"settle must be a length of time, not {given!r}", hint="as in settle => INTERVAL 2 SECONDS")
+    return found
+
+
+def skips(given: Any) -> bool:
+    """Whether bad rows are skipped, by the option `bad_rows`."""
+    if given not in (None, "fail", "skip"):
+        raise SourceError(f"bad_rows cannot be {given!r}", hint="it is 'fail' or 'skip'")
+    return str(given) == "skip"
+
+
+def _scheme(path: str) -> str | None:
+    scheme, found, _ = path.partition("://")
+    return scheme if found and scheme.lower() != "file" and not os.path.exists(path) else None
+
+
+def check_scheme(path: str) -> None:
+    """Only files of this machine can be read: of others it must not look as if there were none."""
+    scheme = _scheme(path)
+    if scheme is not None:
+        raise SourceError(f"files of {scheme}:// cannot be read", hint="only local files; a mounted folder will do")
+
+
+def check_path(path: str) -> None:
+    """Whether a path can be looked into. A folder may be empty, and a file or glob may match nothing yet."""
+    check_scheme(path)
+    plain = path.removeprefix("file://")
+    named = glob.has_magic(plain) and not os.path.exists(plain)
+    folder = plain
+    while named and glob.has_magic(folder):
+        folder = os.path.dirname(folder)
+    if not named and not os.path.isdir(plain):
+        if not os.path.exists(plain) and not any(plain.lower().endswith(each) for each in (*FORMATS, *COMPRESSED)):
+            raise SourceError(
+                f"there is no file or folder {plain}",
+                hint="check the path; a relative one starts at the current folder",
+            )
+        folder = os.path.dirname(plain)
+    try:
+        with os.scandir(folder or "."):
+            pass
+        if os.path.isfile(plain):
+            with open(plain, "rb"):
+                pass
+    except FileNotFoundError as error:
+        raise SourceError(f"there is no folder {folder}", hint=CHECK) from error
+    except OSError as error:
+        raise SourceError(f"{error.filename or plain} cannot be read: {error.strerror}") from error
+
+
+def absolute(path: str) -> str:
+    """A path that means the same in another folder; one of another system stays what it is."""
+    return path if _scheme(path) is not None else str(Path(path.removeprefix("file://")).absolute())
+
+
+def is_pipe(path: str) -> bool:
+    """Whether a path is that of a pipe, or of whatever a process was given under a number."""
+    if path.startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/")):
+        return True
+    return os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode)
+
+
+def matches(path: str) -> list[str]:
+    plain = path.removeprefix("file://")
+    if os.path.isdir(plain):
+        return [os.path.join(plain, name) for name in os.listdir(plain) if os.path.isfile(os.path.join(plain, name))]
+    if os.path.exists(plain):
+        return [plain]
+    return [name for name in glob.glob(plain, recursive=True) if os.path.isfile(name)]
