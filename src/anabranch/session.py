@@ -170,8 +170,14 @@ class Session:
         Run again on the same home it goes on: what the script makes is there already, and what it inserts is not
         inserted twice.
         """
+        with self._core.stop.watch() as stop:
+            self._run(text, stop, until_idle, on_run)
+
+    def _run(self, text: str, stop: threading.Event, until_idle: bool, on_run: OnRun | None) -> None:
         seen: Counter[str] = Counter()
         for statement in parse(bind_parameters(text)):
+            if stop.is_set():
+                return
             if isinstance(statement, SelectStatement | Show | ShowCreate | Describe | Explain | CopyTo):
                 continue
             normal = normal_form(tokenize(statement.sql))
@@ -184,8 +190,8 @@ class Session:
         self._core.sinks.move()
         streams = [stream for stream in self._core.catalog().of(Stream) if stream.source is not None]
         if not streams and not until_idle:
-            self._core.stop.wait()
-        self._capture.run_all(streams, until_idle=until_idle, on_run=on_run)
+            stop.wait()
+        self._capture.run_all(streams, stop, until_idle=until_idle, on_run=on_run)
 
     def compact(self) -> str:
         """Reduce every table to as few files as can be, and delete what nobody can ask for any more."""
@@ -211,7 +217,7 @@ class Session:
 
     @property
     def stop(self) -> threading.Event:
-        """Set it to stop between two runs."""
+        """Set it to end what runs or follows at this moment, between two runs; what begins later is not concerned."""
         return self._core.stop
 
     def on_warning(self, tell: Callable[[str], None]) -> None:

@@ -107,8 +107,6 @@ class Shell:
         except Exception as error:
             self._console.trace(error)
             self._console.error(str(error) if isinstance(error, AnabranchError) else describe(error))
-        finally:
-            self._session.stop.clear()
         if self._timing:
             self._console.message(f"{self._clock() - begin:.2f} s")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import ProgressState
 from anabranch.engine import spark as spark_sessions
 from anabranch.engine.frames import Frames
+from anabranch.engine.stopping import Stop
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.ledger import Ledger, Snapshot
 from anabranch.plan.catalog import Catalog, Field, Stream, Table
@@ -55,7 +56,7 @@ class Core:
     ) -> None:
         self.ledger = ledger
         self.run_rows = run_rows
-        self.stop = threading.Event()
+        self.stop = Stop()
         self._given = spark
         self._master = master
         self._conf = dict(conf)

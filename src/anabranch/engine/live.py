@@ -6,6 +6,7 @@ Where it cannot (it reads a file, or an old version), its whole answer is compar
 
 from __future__ import annotations
 
+import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -73,10 +74,14 @@ class Following(ABC):
         """What came since the last call."""
 
     def _batches(self) -> Iterator[Batch]:
+        with self.core.stop.watch() as stop:
+            yield from self._batches_until(stop)
+
+    def _batches_until(self, stop: threading.Event) -> Iterator[Batch]:
         catalog = self.core.catalog()
         streams = [catalog.stream(id) for id in sorted(self.streams)]
         yield from self._changes()
-        while not self.core.stop.is_set():
+        while not stop.is_set():
             moved = False
             for stream in streams:
                 record = self.capture.step(stream) or self.capture.tick(stream)
@@ -92,8 +97,8 @@ class Following(ABC):
             for stream in streams:
                 if self.capture.show_waiting(stream) is not None:
                     yield from self._changes()
-            self.core.stop.wait(PAUSE)
-        if self.end and not self.core.stop.is_set():
+            stop.wait(PAUSE)
+        if self.end and not stop.is_set():
             for stream in streams:
                 self.capture.end(stream)
             yield from self._changes()
