@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -138,15 +138,18 @@ class Session:
         results = [Result(message="nothing to do"), *self.execute(bind_parameters(text, positional, named))]
         return results[-1]
 
-    def execute(self, text: str, *, live: bool = False, dry_run: bool = False) -> Iterator[Result]:
+    def execute(
+        self, text: str, *, live: bool = False, dry_run: bool = False, script: bool = False
+    ) -> Iterator[Result]:
         """Carry out statements in order, giving the result of each. With `live`, a SELECT on streams gives changes.
 
-        With `dry_run`, ALTER VIEW only says what it would do.
+        With `dry_run`, ALTER VIEW only says what it would do. A `script` can be carried out again on the same home, as
+        by `run`: what it makes is there already, and what it inserts is not inserted twice.
         """
-        for statement in parse(bind_parameters(text)):
+        for statement, key in _with_keys(parse(bind_parameters(text))):
             if dry_run and isinstance(statement, AlterView):
                 statement = replace(statement, dry_run=True)
-            yield self._carry_out(statement, live=live, script=None)
+            yield self._carry_out(statement, live=live, script=key if script else None)
 
     def insert(self, target: str, data: Any) -> Result:
         """Take rows into a stream or table: one run, one commit, all of them or none.
@@ -174,15 +177,11 @@ class Session:
             self._run(text, stop, until_idle, on_run)
 
     def _run(self, text: str, stop: threading.Event, until_idle: bool, on_run: OnRun | None) -> None:
-        seen: Counter[str] = Counter()
-        for statement in parse(bind_parameters(text)):
+        for statement, key in _with_keys(parse(bind_parameters(text))):
             if stop.is_set():
                 return
             if isinstance(statement, SelectStatement | Show | ShowCreate | Describe | Explain | CopyTo):
                 continue
-            normal = normal_form(tokenize(statement.sql))
-            key = f"{hashlib.sha256(normal.encode()).hexdigest()[:24]}:{seen[normal]}"
-            seen[normal] += 1
             result = self._carry_out(statement, live=False, script=key)
             if isinstance(statement, CreateView):  # nobody reads the answers of a script
                 for line in (result.message or "").splitlines()[1:]:
@@ -353,15 +352,27 @@ class Session:
         return self._changer.delete(statement, applied)
 
     def _select(self, statement: SelectStatement, live: bool) -> Result:
+        pin = contextlib.ExitStack()
+        try:
+            return self._answer(statement, live, pin)
+        except BaseException:
+            pin.close()
+            raise
+
+    def _answer(self, statement: SelectStatement, live: bool, pin: contextlib.ExitStack) -> Result:
         core = self._core
-        catalog = temp_views.catalog_for(core, statement.query)
+        # What a reader binds is what it reads: the writer may commit at any moment.
+        snapshot = None if core.ledger.writable else pin.enter_context(core.pinned())
+        catalog = temp_views.catalog_for(core, statement.query, snapshot)
         bound = Binder(statement.text, catalog, statement.query).bind()
         looked = find_lookup(statement.query, catalog)
         fields: Sequence[Field] = ()
         if looked is None:
             fields = queries.analyze(self._core, bound, catalog, statement.text)
         streams = self._streams(bound, catalog)
-        endless = any((source := core.source(catalog.stream(id))) is not None and source.endless for id in streams)
+        endless = snapshot is None and any(
+            (source := core.source(catalog.stream(id))) is not None and source.endless for id in streams
+        )
 
         def follow() -> Live:
             temp_views.refuse(core, statement.text, statement.query, "a query that is followed")
@@ -370,15 +381,16 @@ class Session:
         emits = statement.query.emits
         if emits and streams:
             self._must_write()
-        if (live or emits) and streams and core.ledger.writable:
+        if (live or emits) and streams and snapshot is None:
             if not live:
                 self._capture.fire_due()
             return Result(live=follow(), endless=endless)
-        if core.ledger.writable:
+        if snapshot is None:
             self._capture.catch_up(streams, end=self._temporary is not None)
             self._capture.fire_due()
-        pin = contextlib.ExitStack()
-        snapshot = pin.enter_context(core.ledger.pin(core.snapshot().version))
+            snapshot = pin.enter_context(core.pinned())
+        for version in {each.version for each in bound.references.values() if each.version is not None}:
+            pin.enter_context(core.ledger.pin(version))
 
         def frame() -> DataFrame:
             return queries.frame(core, bound, snapshot, statement.text)
@@ -554,7 +566,19 @@ class Session:
 
     def _must_write(self) -> None:
         if not self._core.ledger.writable:
-            raise AnabranchError("this home is open for reading only", hint="connect without read_only to change it")
+            raise AnabranchError(
+                "this home is open for reading only",
+                hint="open it without read_only, when no other process writes to it",
+            )
+
+
+def _with_keys(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str]]:
+    """The statements of a script, each with what tells it from the others when the script is carried out again."""
+    seen: Counter[str] = Counter()
+    for statement in statements:
+        normal = normal_form(tokenize(statement.sql))
+        yield statement, f"{hashlib.sha256(normal.encode()).hexdigest()[:24]}:{seen[normal]}"
+        seen[normal] += 1
 
 
 _CLASSES: dict[str, type[Stream] | type[Table] | type[View] | type[Sink]] = {

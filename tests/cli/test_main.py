@@ -102,8 +102,10 @@ def test_options_reach_the_engine(run_cli: Any, session: Any, monkeypatch: pytes
     assert run_cli(*arguments, "--home", "ledger").code == 0
     assert session.opened_with == (
         "ledger",
-        {"master": "local[2]", "conf": {"a.b": "c=d", "e": ""}, "run_rows": 5},
+        {"master": "local[2]", "conf": {"a.b": "c=d", "e": ""}, "run_rows": 5, "read_only": False},
     )
+    run_cli("SELECT 1", "--home", "ledger", "--read-only")
+    assert session.opened_with[1]["read_only"] is True
     monkeypatch.setenv("ANABRANCH_HOME", "from-environment")
     run_cli("SELECT 1")
     assert session.opened_with[0] == "from-environment"
@@ -331,7 +333,7 @@ class Result:
     def toArrow(self): return pa.table({"a": list(range(200000))})
 class Session:
     stop = threading.Event()
-    def execute(self, text, live, dry_run): yield Result()
+    def execute(self, text, live, dry_run, script): yield Result()
     def cancel(self): pass
     def on_warning(self, tell): pass
     def on_notice(self, tell): pass
@@ -350,6 +352,29 @@ sys.exit(main(["SELECT 1", "-o", "batch-csv"]))
         check=False,
     )
     assert (done.stdout, done.stderr) == ("a\n0\n0\n", "")
+
+
+def test_a_home_that_is_being_written_is_opened_for_reading(run_cli: Any, session: Any, make: Any) -> None:
+    """Only if nothing in the text changes it; then nothing at all is done."""
+    session.in_use, session.results = True, [make.rows(a=[1])]
+    for words in (["SELECT 1", "-o", "batch-csv"], ["-o", "batch-csv", "SHOW VIEWS; EXPLAIN SELECT 1"]):
+        ended = run_cli(*words, "--home", "ledger")
+        assert (ended.code, ended.out) == (0, "a\n1\n")
+        assert ended.err == "The home is open for writing by process 7. Answers are read at its newest version.\n"
+        assert session.opened_with[1]["read_only"] is True
+    session.text = None
+    for text in ("INSERT INTO s VALUES (1)", "SELECT 1; DROP VIEW v", "SELECT * FROM s EMIT CHANGES"):
+        ended = run_cli(text, "--home", "ledger")
+        assert (ended.code, session.text) == (1, None)
+        assert "open for writing by process 7" in ended.err
+
+
+def test_statements_of_a_file_are_a_script(run_cli: Any, session: Any, tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text("SELECT 1")
+    run_cli("-f", str(tmp_path / "app.sql"))
+    assert session.script is True
+    run_cli("SELECT 1")
+    assert session.script is False
 
 
 def test_every_command_is_in_the_help_and_has_a_sentence() -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -195,6 +196,10 @@ class Core:
     def snapshot(self) -> Snapshot:
         self.ledger.refresh()
         return self.ledger.snapshot()
+
+    def pinned(self) -> AbstractContextManager[Snapshot]:
+        """The newest version, whose files stay while it is read."""
+        return self.ledger.pin(self.snapshot().version)
 
     def catalog(self, snapshot: Snapshot | None = None) -> Catalog:
         definitions = (snapshot or self.snapshot()).catalog
