@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import shutil
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -25,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from anabranch import temporary as temporary_homes
 from anabranch.engine import answer, figures, lookup, queries, reduce, system, temp_views
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
@@ -100,7 +100,7 @@ def connect(
     if home is None:
         if read_only:
             raise UsageError("a temporary home cannot be opened for reading only", hint="name a home")
-        temporary = Path(tempfile.mkdtemp(prefix="anabranch-"))
+        temporary = temporary_homes.make()
     elif "://" in str(home) and not str(home).startswith("file://"):
         raise UsageError(f"a home is a local folder, not {home}", hint="a shared file system that is mounted will do")
     path = temporary or Path(str(home).removeprefix("file://"))
@@ -108,7 +108,7 @@ def connect(
         ledger = Ledger.open(path, write=not read_only, clock=clock)
     except BaseException:
         if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+            temporary_homes.remove(temporary)
         raise
     core = Core(ledger, spark=spark, master=master, conf=conf or {}, clock=clock, run_rows=run_rows)
     return Session(core, temporary)
@@ -233,6 +233,10 @@ class Session:
         """
         self._core.tell = tell
 
+    def on_start(self, around: Callable[[], AbstractContextManager[None]]) -> None:
+        """Have Spark started inside of this, which may say that it takes a while."""
+        self._core.starting = around
+
     @property
     def version(self) -> int:
         """The number of the last commit."""
@@ -255,7 +259,7 @@ class Session:
     def close(self) -> None:
         self._core.close()
         if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            temporary_homes.remove(self._temporary)
 
     def __repr__(self) -> str:
         ledger = self._core.ledger

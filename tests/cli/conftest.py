@@ -108,6 +108,9 @@ class FakeSession:
     def on_notice(self, tell: Callable[[str], None]) -> None:
         self.notice = tell
 
+    def on_start(self, around: Callable[[], Any]) -> None:
+        self.around_start = around
+
     def compact(self) -> str:
         return "3 tables reduced"
 

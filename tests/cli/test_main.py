@@ -337,6 +337,7 @@ class Session:
     def cancel(self): pass
     def on_warning(self, tell): pass
     def on_notice(self, tell): pass
+    def on_start(self, around): pass
     def __enter__(self): return self
     def __exit__(self, *_): pass
 anabranch.connect = lambda *a, **k: Session()

@@ -17,6 +17,7 @@ import click
 from anabranch import __version__
 from anabranch.cli.console import Console
 from anabranch.cli.console import describe as describe_error
+from anabranch.cli.stopping import ended_by_signals
 from anabranch.errors import AnabranchError, nearest
 
 FAILED = 1
@@ -432,6 +433,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     console = Console()
     console.prepare()
+    with ended_by_signals():
+        return _main(console, arguments)
+
+
+def _main(console: Console, arguments: Sequence[str] | None) -> int:
     try:
         if "_ANABRANCH_COMPLETE" in os.environ:  # a shell asks for completions
             cli.main(prog_name="anabranch")

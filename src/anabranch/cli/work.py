@@ -76,6 +76,7 @@ def open_session(settings: Settings, console: Console, *, reads: bool = False) -
         session = connect(read_only=True)
     session.on_warning(console.warning)
     session.on_notice(console.message)
+    session.on_start(lambda: console.waiting("starting Spark ..."))
     return session
 
 

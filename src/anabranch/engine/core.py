@@ -6,7 +6,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +79,8 @@ class Core:
         self._sinks: Sinks | None = None
         #: Told of what went wrong but stops nothing.
         self.warn: Callable[[str], None] = lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
+        #: Around the start of Spark, for whoever waits for it.
+        self.starting: Callable[[], AbstractContextManager[None]] = nullcontext
         #: Told of what a statement is about to do; None: nobody listens.
         self.tell: Callable[[str], None] | None = None
 
@@ -91,7 +93,8 @@ class Core:
                 if self._given is not None:
                     session = spark_sessions.adopt(self._given)
                 else:
-                    session = spark_sessions.start(self._master, self._conf)
+                    with self.starting():
+                        session = spark_sessions.start(self._master, self._conf)
                 self._frames = Frames(session, lambda: None if self._clock is _of_the_machine else self.now())
             return self._frames
 
