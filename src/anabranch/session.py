@@ -11,11 +11,13 @@ Statements are parsed as a whole first; each is then carried out by the part of 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -430,18 +432,46 @@ class Session:
             raise self._definer.no_such(statement, statement.target, "view", view)
         return Result(live=self._subscription(view, statement.version, versions=True), endless=self._endless(view))
 
-    def subscribe(self, view: str, version: int | None = None) -> Iterator[Batch]:
-        """The changes of a view: its answer first, or, with a version, what came after it. Each batch says its own."""
+    def subscribe(self, view: str, version: int | None = None, *, follow: bool = False) -> Iterator[Batch]:
+        """The changes of a view: its answer first, or, with a version, what came after it. Each batch says its own.
+
+        With `follow` there is no end: more is waited for, until `stop` is set or the session closed, and the streams of
+        a temporary home stay open. Without it, the changes end with what the sources hold.
+        """
+        return iter(self._followed(view, version, follow))
+
+    async def asubscribe(
+        self, view: str, version: int | None = None, *, follow: bool = False
+    ) -> AsyncGenerator[Batch, None]:
+        """What `subscribe` gives, for `async for`. The work is done in a thread; who leaves the loop ends it."""
+        loop = asyncio.get_running_loop()
+        pool = ThreadPoolExecutor(1, thread_name_prefix="anabranch-follow")
+        followed: Subscription | None = None
+        try:
+            followed = await loop.run_in_executor(pool, self._followed, view, version, follow)
+            batches = iter(followed)
+            while (batch := await loop.run_in_executor(pool, next, batches, None)) is not None:
+                yield batch
+        finally:
+            if followed is not None:
+                followed.cancel()
+                pool.submit(batches.close)  # behind what is under way, for which nobody waits
+            pool.shutdown(wait=False)
+
+    def _followed(self, view: str, version: int | None, follow: bool) -> Subscription:
         found = self._core.catalog().find(view)
         if not isinstance(found, View):
             raise UsageError(f"there is no view {view}", hint=f"there is {', '.join(self._core.catalog().names())}")
-        self._must_write()
-        return iter(self._subscription(found, version))
+        if not (follow and found.kept):  # the changes of a run that another process makes are there to be read
+            self._must_write()
+        return self._subscription(found, version, follow=follow)
 
-    def _subscription(self, view: View, version: int | None, *, versions: bool = False) -> Subscription:
+    def _subscription(
+        self, view: View, version: int | None, *, versions: bool = False, follow: bool = False
+    ) -> Subscription:
         view = self._definer.keep_changes(view)
         end = self._temporary is not None
-        return Subscription(self._core, self._capture, view, version, end=end, versions=versions)
+        return Subscription(self._core, self._capture, view, version, end=end, versions=versions, follow=follow)
 
     def _endless(self, view: View) -> bool:
         catalog = self._core.catalog()

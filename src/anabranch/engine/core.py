@@ -188,6 +188,7 @@ class Core:
         return self._sinks
 
     def close(self) -> None:
+        self.stop.set()
         if self._hot is not None:
             self._hot.close()
         if self._warm is not None:

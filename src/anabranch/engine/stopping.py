@@ -26,9 +26,9 @@ class Stop(threading.Event):
             super().set()
 
     @contextlib.contextmanager
-    def watch(self) -> Iterator[threading.Event]:
+    def watch(self, own: threading.Event | None = None) -> Iterator[threading.Event]:
         """The event that tells what is inside to stop."""
-        own = threading.Event()
+        own = own or threading.Event()
         with self._lock:
             self._under_way.append(own)
         try:
