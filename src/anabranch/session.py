@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import re
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,10 +44,11 @@ from anabranch.ledger import Ledger, Record
 from anabranch.plan import explain, render
 from anabranch.plan.as_sql import create_statement
 from anabranch.plan.bind import Binder, Bound
-from anabranch.plan.catalog import Catalog, Field, Sink, Stream, Table, View
+from anabranch.plan.catalog import Catalog, Field, Function, Sink, Stream, Table, View
 from anabranch.plan.describe import closing_words
 from anabranch.plan.lookups import find_lookup
 from anabranch.result import Result
+from anabranch.sql.functions import builtin
 from anabranch.sql.lexer import normal_form, tokenize
 from anabranch.sql.parameters import bind_parameters
 from anabranch.sql.parser import parse
@@ -55,6 +57,7 @@ from anabranch.sql.syntax import (
     AlterView,
     Copy,
     CopyTo,
+    CreateFunction,
     CreateSink,
     CreateStream,
     CreateTable,
@@ -286,6 +289,7 @@ class Session:
 
     def _carry_out(self, statement: Statement, *, live: bool, script: str | None) -> Result:
         try:
+            self._core.functions.settle()
             return self._dispatch(statement, live=live, script=script)
         except AnabranchError:
             raise
@@ -327,6 +331,10 @@ class Session:
             return Result(message=message)
         if isinstance(statement, CreateSink):
             return Result(message=self._definer.create_sink(statement, again_is_fine=again))
+        if isinstance(statement, CreateFunction):
+            return Result(message=self._core.functions.create(statement, again_is_fine=again))
+        if isinstance(statement, Drop) and statement.kind == "function":
+            return Result(message=self._core.functions.drop(statement))
         if isinstance(statement, Drop):
             return Result(message=self._definer.drop(statement))
         if isinstance(statement, Refresh):
@@ -528,6 +536,8 @@ class Session:
 
         if statement.what == "sinks":
             return self._show_sinks()
+        if statement.what == "functions":
+            return self._show_functions(statement.like)
         catalog = self._core.catalog()
         kinds: dict[str, tuple[type[Any], ...]] = {
             "streams": (Stream,),
@@ -547,6 +557,20 @@ class Session:
     def _show_create(self, statement: ShowCreate) -> Result:
         found = self._definer.find(statement, statement.target, _CLASSES[statement.kind])
         return _text_result("statement", [create_statement(found)])
+
+    def _show_functions(self, like: str | None) -> Result:
+        """The home's own, then Spark's. In a pattern, * and % stand for any letters and | for "or"."""
+        import pyarrow as pa
+
+        own = sorted(self._core.catalog().of(Function), key=lambda each: each.name)
+        rows = [(each.name, each.reference, each.returns or "") for each in own]
+        rows += [(name, "", "") for name in sorted(builtin())]
+        if like is not None:
+            words = [re.escape(word).replace(r"\*", ".*").replace("%", ".*") for word in like.split("|")]
+            pattern = re.compile("|".join(words), re.IGNORECASE)
+            rows = [row for row in rows if pattern.fullmatch(row[0])]
+        names = ("name", "reference", "returns")
+        return Result(table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)}))
 
     def _show_sinks(self) -> Result:
         import pyarrow as pa

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from anabranch.engine.ask import Asker
+    from anabranch.engine.functions import Functions
     from anabranch.engine.hot import Hot
     from anabranch.engine.local import Local
     from anabranch.engine.numbering import Arrivals
@@ -77,6 +78,7 @@ class Core:
         self._warm: Warm | None = None
         self._local: Local | None = None
         self._sinks: Sinks | None = None
+        self._functions: Functions | None = None
         #: Told of what went wrong but stops nothing.
         self.warn: Callable[[str], None] = lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
         #: Around the start of Spark, for whoever waits for it.
@@ -96,6 +98,7 @@ class Core:
                     with self.starting():
                         session = spark_sessions.start(self._master, self._conf)
                 self._frames = Frames(session, lambda: None if self._clock is _of_the_machine else self.now())
+                self._frames.provide = self.functions.provide
             return self._frames
 
     @property
@@ -177,6 +180,15 @@ class Core:
 
             self._local = Local()
         return self._local
+
+    @property
+    def functions(self) -> Functions:
+        """Python functions that queries may call."""
+        if self._functions is None:
+            from anabranch.engine.functions import Functions
+
+            self._functions = Functions(self)
+        return self._functions
 
     @property
     def sinks(self) -> Sinks:

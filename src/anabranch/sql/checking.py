@@ -61,6 +61,7 @@ class _Script:
         self.known: dict[str, Known] = {}
         self._said: list[str] = []
         self._read: set[str] = set()
+        self._functions: set[str] = set()  # those of the script's own making
         self._advanced: set[str] = set()
         self._closing: list[tuple[str, str]] = []  # (what closes windows, stream it reads)
         self._catalog: Catalog | None = None
@@ -76,6 +77,10 @@ class _Script:
             self._alter_view(statement)
         elif isinstance(statement, syntax.CreateSink):
             self._create_sink(statement)
+        elif isinstance(statement, syntax.CreateFunction):
+            self._functions.add(statement.name.last.lower())
+        elif isinstance(statement, syntax.Drop) and statement.kind == "function":
+            self._functions.discard(statement.name.last.lower())
         elif isinstance(statement, syntax.Drop):
             self._drop(statement)
         elif isinstance(statement, syntax.Insert):

@@ -12,7 +12,18 @@ from anabranch.sql.creation import take_alter, take_create
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.emission import half_clause
 from anabranch.sql.expressions import check_expressions
-from anabranch.sql.lexer import CLOSING, END, OPENING, SYMBOL, Span, Token, check_brackets, split_statements, tokenize
+from anabranch.sql.lexer import (
+    CLOSING,
+    END,
+    OPENING,
+    STRING,
+    SYMBOL,
+    Span,
+    Token,
+    check_brackets,
+    split_statements,
+    tokenize,
+)
 from anabranch.sql.query import at_query, parse_query
 from anabranch.sql.syntax import (
     Advance,
@@ -41,7 +52,7 @@ STATEMENTS = (
     "SELECT", "WITH", "VALUES", "CREATE", "ALTER", "DROP", "INSERT", "UPDATE", "DELETE", "COPY", "ADVANCE", "REFRESH",
     "SHOW", "DESCRIBE", "EXPLAIN", "SET", "SUBSCRIBE",
 )  # fmt: skip
-SHOWABLE = ("STREAMS", "VIEWS", "TABLES", "SINKS", "ALL")
+SHOWABLE = ("STREAMS", "VIEWS", "TABLES", "SINKS", "FUNCTIONS", "ALL")
 _LATER = {"SUSPEND", "RESUME", "SNAPSHOT", "BEGIN", "COMMIT", "ROLLBACK"}
 
 
@@ -114,7 +125,7 @@ def _take_kind(cursor: Cursor) -> _Kind:
 
 def _drop(cursor: Cursor) -> Statement:
     cursor.advance()
-    kind = _take_kind(cursor)
+    kind: _Kind | Literal["function"] = "function" if cursor.take("FUNCTION") else _take_kind(cursor)
     if_exists = cursor.take("IF", "EXISTS")
     name = cursor.dotted_name(f"the name of the {kind}")
     cascade = cursor.take("CASCADE")
@@ -194,9 +205,12 @@ def _show(cursor: Cursor) -> Statement:
     word = cursor.current.upper
     if word not in SHOWABLE:
         known = (*SHOWABLE, "CREATE", "COLUMNS")
-        raise cursor.problem("expected STREAMS, VIEWS, TABLES, SINKS, COLUMNS FROM or CREATE", known=known)
+        raise cursor.problem("expected STREAMS, VIEWS, TABLES, SINKS, FUNCTIONS, COLUMNS FROM or CREATE", known=known)
     cursor.advance()
-    return Show(cursor.text, cursor.whole, word.lower())
+    like = None
+    if word == "FUNCTIONS" and (cursor.take("LIKE") or cursor.current.kind == STRING):
+        like = cursor.expect_string("a pattern, as in 'date*'").value
+    return Show(cursor.text, cursor.whole, word.lower(), like)
 
 
 def _describe(cursor: Cursor) -> Statement:
