@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -298,16 +299,40 @@ def test_compact(run_cli: Any, session: Any, tmp_path: Path) -> None:
     assert (ended.code, ended.out, ended.err) == (0, "", "3 tables reduced\n")
 
 
-def test_check(run_cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import anabranch.sql
-
-    monkeypatch.setitem(anabranch.sql.__dict__, "check", lambda text: ["no watermark"])
+def test_check(run_cli: Any, tmp_path: Path) -> None:
     app = tmp_path / "app.sql"
-    app.write_text("SELECT 1; SELECT 2;")
+    app.write_text("CREATE STREAM s (a INT); SELECT 2;")
     ended = run_cli("check", str(app))
-    assert (ended.code, ended.out, ended.err) == (0, "ok: 2 statements\n", "warning: no watermark\n")
-    app.write_text("SELECT 1; SELEC 2;")
-    assert run_cli("check", str(app)).code == 1
+    assert (ended.code, ended.out, ended.err) == (0, "ok: 2 statements\n", "warning: nothing reads stream s\n")
+    app.write_text("CREATE STREAM s (a INT);\nSELECT abss(a) FROM s;\nSELEC 2;\nSELECT b, sum(a) FROM s;")
+    ended = run_cli("check", str(app))
+    assert (ended.code, ended.out) == (1, "")
+    assert [line for line in ended.err.splitlines() if line.startswith(("error", "  line"))] == [
+        "error: there is no function abss",
+        "  line 2: SELECT abss(a) FROM s;",
+        "error: expected a statement, found SELEC",
+        "  line 3: SELEC 2;",
+        "error: there is no column b",
+        "  line 4: SELECT b, sum(a) FROM s;",
+    ]
+    assert ended.err.endswith("3 errors\n")
+
+
+def test_a_line_says_what_is_waited_for_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is shown where standard error was, also while others have turned it elsewhere, and erased."""
+    from anabranch.cli import console as consoles
+
+    monkeypatch.setattr(consoles, "SECONDS_UNNOTICED", 0.0)
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w") as terminal, consoles.Console(err=terminal).waiting("starting ..."):
+        shown = os.read(ours, 100)
+    assert shown == b"starting ..."
+    assert os.read(ours, 100) == b"\r" + b" " * len(shown) + b"\r"
+    os.close(ours)
+    elsewhere = io.StringIO()
+    with consoles.Console(err=elsewhere).waiting("starting ..."):
+        pass
+    assert elsewhere.getvalue() == ""
 
 
 @pytest.mark.parametrize("name", ["demo", "bench"])

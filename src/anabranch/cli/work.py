@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 #: Where the shell keeps what was typed, below the user's home folder.
 HISTORY = ".anabranch_history"
+STARTING = "starting Spark ..."
 SECONDS_BETWEEN_REPORTS = 1.0
 SECONDS_BETWEEN_STATUSES = 0.1
 
@@ -76,7 +78,7 @@ def open_session(settings: Settings, console: Console, *, reads: bool = False) -
         session = connect(read_only=True)
     session.on_warning(console.warning)
     session.on_notice(console.message)
-    session.on_start(lambda: console.waiting("starting Spark ..."))
+    session.on_start(lambda: console.waiting(STARTING))
     return session
 
 
@@ -185,6 +187,16 @@ def run(console: Console, text: str, until_idle: bool, settings: Settings) -> in
         Interrupts(console, session.stop, session.cancel, graceful=True) as interrupts,
     ):
 
+        @contextmanager
+        def starting() -> Iterator[None]:
+            """Until Spark is there, there is no run to be ended in order: Ctrl-C ends all at once."""
+            interrupts.graceful = False
+            with console.waiting(STARTING):
+                yield
+            interrupts.graceful = True
+
+        session.on_start(starting)
+
         def on_run(report: RunReport) -> None:
             interrupts.install()
             reporter.report(report)
@@ -245,12 +257,19 @@ def run_line(run: RunReport) -> str:
 
 
 def check(console: Console, text: str) -> int:
-    """Parse and bind a script without Spark."""
-    count = len(parse_all(text))
-    from anabranch.sql import check as check_script
+    """Parse and bind a script without Spark; tell everything that is wrong with it."""
+    from anabranch.sql import problems
+    from anabranch.sql.lexer import split_statements, tokenize
 
-    for warning in check_script(text):
+    wrong, warnings = problems(text)
+    for problem in wrong:
+        console.error(str(problem))
+    for warning in warnings:
         console.warning(warning)
+    if wrong:
+        console.message(f"{len(wrong)} errors" if len(wrong) > 1 else "1 error")
+        return wrong[0].exit_code
+    count = len(split_statements(tokenize(text)))
     console.line("ok: 1 statement" if count == 1 else f"ok: {count} statements")
     return 0
 

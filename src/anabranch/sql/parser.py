@@ -62,10 +62,11 @@ def parse(text: str) -> list[Statement]:
     >>> [type(s).__name__ for s in parse("CREATE STREAM s (a INT); SELECT count(*) FROM s")]
     ['CreateStream', 'SelectStatement']
     """
-    return [_statement(text, tokens) for tokens in split_statements(tokenize(text))]
+    return [parse_statement(text, tokens) for tokens in split_statements(tokenize(text))]
 
 
-def _statement(text: str, tokens: list[Token]) -> Statement:
+def parse_statement(text: str, tokens: list[Token]) -> Statement:
+    """One statement of a text."""
     try:
         return _one_statement(text, tokens)
     except SyntaxProblem as problem:
