@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import anabranch
 from anabranch.errors import AnabranchError, SqlError
+from anabranch.sql.functions import builtin, counts_of
 from anabranch.testing import Harness
 
 if TYPE_CHECKING:
@@ -127,3 +129,18 @@ def test_a_script_makes_its_functions_once(home: Harness, module: str) -> None:
         home.sql(f"CREATE FUNCTION twice AS '{module}.words'")
     home.sql(f"CREATE OR REPLACE FUNCTION twice AS '{module}.loud' RETURNS STRING")
     assert home.query("SELECT twice('a')") == [("A",)]
+
+
+def test_the_list_of_sparks_functions_is_sparks(spark: SparkSession) -> None:
+    """Their names, and of some how many arguments they take."""
+    assert set(builtin()) == {row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
+    known = {name: counts for name in builtin() if name.isidentifier() and (counts := counts_of(name))}
+    for name in sorted(known)[::25]:
+        least, most = known[name].least, known[name].most
+        for given in {max(least - 1, 0), least, least if most is None else most, 9 if most is None else most + 1}:
+            try:
+                spark.sql(f"SELECT `{name}`({', '.join(['NULL'] * given)})")
+                refused = False
+            except AnalysisException as error:
+                refused = (error.getCondition() or "").startswith("WRONG_NUM_ARGS")
+            assert refused is not known[name].holds(given), (name, given)
