@@ -75,6 +75,12 @@ class UnknownName(SqlError):
     """A stream, view, table, column, function or option that does not exist."""
 
 
+class UnknownFunction(UnknownName):
+    """A function that Spark does not have, and this process has not been given."""
+
+    function = ""
+
+
 class WrongType(SqlError):
     """An expression whose type does not fit its place."""
 

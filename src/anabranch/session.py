@@ -11,13 +11,15 @@ Statements are parsed as a whole first; each is then carried out by the part of 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
-import shutil
-import tempfile
+import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -25,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, get_args
 
+from anabranch import temporary as temporary_homes
 from anabranch.engine import answer, figures, lookup, queries, reduce, system, temp_views
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
@@ -41,10 +44,11 @@ from anabranch.ledger import Ledger, Record
 from anabranch.plan import explain, render
 from anabranch.plan.as_sql import create_statement
 from anabranch.plan.bind import Binder, Bound
-from anabranch.plan.catalog import Catalog, Field, Sink, Stream, Table, View
+from anabranch.plan.catalog import Catalog, Field, Function, Sink, Stream, Table, View
 from anabranch.plan.describe import closing_words
 from anabranch.plan.lookups import find_lookup
 from anabranch.result import Result
+from anabranch.sql.functions import builtin
 from anabranch.sql.lexer import normal_form, tokenize
 from anabranch.sql.parameters import bind_parameters
 from anabranch.sql.parser import parse
@@ -53,6 +57,7 @@ from anabranch.sql.syntax import (
     AlterView,
     Copy,
     CopyTo,
+    CreateFunction,
     CreateSink,
     CreateStream,
     CreateTable,
@@ -105,7 +110,7 @@ def connect(
     if home is None:
         if read_only:
             raise UsageError("a temporary home cannot be opened for reading only", hint="name a home")
-        temporary = Path(tempfile.mkdtemp(prefix="anabranch-"))
+        temporary = temporary_homes.make()
     elif "://" in str(home) and not str(home).startswith("file://"):
         raise UsageError(f"a home is a local folder, not {home}", hint="a shared file system that is mounted will do")
     path = temporary or Path(str(home).removeprefix("file://"))
@@ -113,7 +118,7 @@ def connect(
         ledger = Ledger.open(path, write=not read_only, clock=clock)
     except BaseException:
         if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+            temporary_homes.remove(temporary)
         raise
     core = Core(ledger, spark=spark, master=master, conf=conf or {}, clock=clock, run_rows=run_rows, backend=backend)
     return Session(core, temporary)
@@ -143,15 +148,18 @@ class Session:
         results = [Result(message="nothing to do"), *self.execute(bind_parameters(text, positional, named))]
         return results[-1]
 
-    def execute(self, text: str, *, live: bool = False, dry_run: bool = False) -> Iterator[Result]:
+    def execute(
+        self, text: str, *, live: bool = False, dry_run: bool = False, script: bool = False
+    ) -> Iterator[Result]:
         """Carry out statements in order, giving the result of each. With `live`, a SELECT on streams gives changes.
 
-        With `dry_run`, ALTER VIEW only says what it would do.
+        With `dry_run`, ALTER VIEW only says what it would do. A `script` can be carried out again on the same home, as
+        by `run`: what it makes is there already, and what it inserts is not inserted twice.
         """
-        for statement in parse(bind_parameters(text)):
+        for statement, key in _with_keys(parse(bind_parameters(text))):
             if dry_run and isinstance(statement, AlterView):
                 statement = replace(statement, dry_run=True)
-            yield self._carry_out(statement, live=live, script=None)
+            yield self._carry_out(statement, live=live, script=key if script else None)
 
     def insert(self, target: str, data: Any) -> Result:
         """Take rows into a stream or table: one run, one commit, all of them or none.
@@ -175,13 +183,15 @@ class Session:
         Run again on the same home it goes on: what the script makes is there already, and what it inserts is not
         inserted twice.
         """
-        seen: Counter[str] = Counter()
-        for statement in parse(bind_parameters(text)):
+        with self._core.stop.watch() as stop:
+            self._run(text, stop, until_idle, on_run)
+
+    def _run(self, text: str, stop: threading.Event, until_idle: bool, on_run: OnRun | None) -> None:
+        for statement, key in _with_keys(parse(bind_parameters(text))):
+            if stop.is_set():
+                return
             if isinstance(statement, SelectStatement | Show | ShowCreate | Describe | Explain | CopyTo):
                 continue
-            normal = normal_form(tokenize(statement.sql))
-            key = f"{hashlib.sha256(normal.encode()).hexdigest()[:24]}:{seen[normal]}"
-            seen[normal] += 1
             result = self._carry_out(statement, live=False, script=key)
             if isinstance(statement, CreateView):  # nobody reads the answers of a script
                 for line in (result.message or "").splitlines()[1:]:
@@ -189,8 +199,8 @@ class Session:
         self._core.sinks.move()
         streams = [stream for stream in self._core.catalog().of(Stream) if stream.source is not None]
         if not streams and not until_idle:
-            self._core.stop.wait()
-        self._capture.run_all(streams, until_idle=until_idle, on_run=on_run)
+            stop.wait()
+        self._capture.run_all(streams, stop, until_idle=until_idle, on_run=on_run)
 
     def compact(self) -> str:
         """Reduce every table to as few files as can be, and delete what nobody can ask for any more."""
@@ -216,7 +226,7 @@ class Session:
 
     @property
     def stop(self) -> threading.Event:
-        """Set it to stop between two runs."""
+        """Set it to end what runs or follows at this moment, between two runs; what begins later is not concerned."""
         return self._core.stop
 
     def on_warning(self, tell: Callable[[str], None]) -> None:
@@ -232,6 +242,10 @@ class Session:
         Without it, the result of the statement tells.
         """
         self._core.tell = tell
+
+    def on_start(self, around: Callable[[], AbstractContextManager[None]]) -> None:
+        """Have Spark started inside of this, which may say that it takes a while."""
+        self._core.starting = around
 
     @property
     def version(self) -> int:
@@ -255,7 +269,7 @@ class Session:
     def close(self) -> None:
         self._core.close()
         if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            temporary_homes.remove(self._temporary)
 
     def __repr__(self) -> str:
         ledger = self._core.ledger
@@ -280,6 +294,7 @@ class Session:
 
     def _carry_out(self, statement: Statement, *, live: bool, script: str | None) -> Result:
         try:
+            self._core.functions.settle()
             return self._dispatch(statement, live=live, script=script)
         except AnabranchError:
             raise
@@ -321,6 +336,10 @@ class Session:
             return Result(message=message)
         if isinstance(statement, CreateSink):
             return Result(message=self._definer.create_sink(statement, again_is_fine=again))
+        if isinstance(statement, CreateFunction):
+            return Result(message=self._core.functions.create(statement, again_is_fine=again))
+        if isinstance(statement, Drop) and statement.kind == "function":
+            return Result(message=self._core.functions.drop(statement))
         if isinstance(statement, Drop):
             return Result(message=self._definer.drop(statement))
         if isinstance(statement, Refresh):
@@ -352,15 +371,27 @@ class Session:
         return self._changer.delete(statement, applied)
 
     def _select(self, statement: SelectStatement, live: bool) -> Result:
+        pin = contextlib.ExitStack()
+        try:
+            return self._answer(statement, live, pin)
+        except BaseException:
+            pin.close()
+            raise
+
+    def _answer(self, statement: SelectStatement, live: bool, pin: contextlib.ExitStack) -> Result:
         core = self._core
-        catalog = temp_views.catalog_for(core, statement.query)
+        # What a reader binds is what it reads: the writer may commit at any moment.
+        snapshot = None if core.ledger.writable else pin.enter_context(core.pinned())
+        catalog = temp_views.catalog_for(core, statement.query, snapshot)
         bound = Binder(statement.text, catalog, statement.query).bind()
         looked = find_lookup(statement.query, catalog)
         fields: Sequence[Field] = ()
         if looked is None:
             fields = queries.analyze(self._core, bound, catalog, statement.text)
         streams = self._streams(bound, catalog)
-        endless = any((source := core.source(catalog.stream(id))) is not None and source.endless for id in streams)
+        endless = snapshot is None and any(
+            (source := core.source(catalog.stream(id))) is not None and source.endless for id in streams
+        )
 
         def follow() -> Live:
             temp_views.refuse(core, statement.text, statement.query, "a query that is followed")
@@ -369,15 +400,16 @@ class Session:
         emits = statement.query.emits
         if emits and streams:
             self._must_write()
-        if (live or emits) and streams and core.ledger.writable:
+        if (live or emits) and streams and snapshot is None:
             if not live:
                 self._capture.fire_due()
             return Result(live=follow(), endless=endless)
-        if core.ledger.writable:
+        if snapshot is None:
             self._capture.catch_up(streams, end=self._temporary is not None)
             self._capture.fire_due()
-        pin = contextlib.ExitStack()
-        snapshot = pin.enter_context(core.ledger.pin(core.snapshot().version))
+            snapshot = pin.enter_context(core.pinned())
+        for version in {each.version for each in bound.references.values() if each.version is not None}:
+            pin.enter_context(core.ledger.pin(version))
 
         def frame() -> DataFrame:
             return queries.frame(core, bound, snapshot, statement.text)
@@ -413,18 +445,46 @@ class Session:
             raise self._definer.no_such(statement, statement.target, "view", view)
         return Result(live=self._subscription(view, statement.version, versions=True), endless=self._endless(view))
 
-    def subscribe(self, view: str, version: int | None = None) -> Iterator[Batch]:
-        """The changes of a view: its answer first, or, with a version, what came after it. Each batch says its own."""
+    def subscribe(self, view: str, version: int | None = None, *, follow: bool = False) -> Iterator[Batch]:
+        """The changes of a view: its answer first, or, with a version, what came after it. Each batch says its own.
+
+        With `follow` there is no end: more is waited for, until `stop` is set or the session closed, and the streams of
+        a temporary home stay open. Without it, the changes end with what the sources hold.
+        """
+        return iter(self._followed(view, version, follow))
+
+    async def asubscribe(
+        self, view: str, version: int | None = None, *, follow: bool = False
+    ) -> AsyncGenerator[Batch, None]:
+        """What `subscribe` gives, for `async for`. The work is done in a thread; who leaves the loop ends it."""
+        loop = asyncio.get_running_loop()
+        pool = ThreadPoolExecutor(1, thread_name_prefix="anabranch-follow")
+        followed: Subscription | None = None
+        try:
+            followed = await loop.run_in_executor(pool, self._followed, view, version, follow)
+            batches = iter(followed)
+            while (batch := await loop.run_in_executor(pool, next, batches, None)) is not None:
+                yield batch
+        finally:
+            if followed is not None:
+                followed.cancel()
+                pool.submit(batches.close)  # behind what is under way, for which nobody waits
+            pool.shutdown(wait=False)
+
+    def _followed(self, view: str, version: int | None, follow: bool) -> Subscription:
         found = self._core.catalog().find(view)
         if not isinstance(found, View):
             raise UsageError(f"there is no view {view}", hint=f"there is {', '.join(self._core.catalog().names())}")
-        self._must_write()
-        return iter(self._subscription(found, version))
+        if not (follow and found.kept):  # the changes of a run that another process makes are there to be read
+            self._must_write()
+        return self._subscription(found, version, follow=follow)
 
-    def _subscription(self, view: View, version: int | None, *, versions: bool = False) -> Subscription:
+    def _subscription(
+        self, view: View, version: int | None, *, versions: bool = False, follow: bool = False
+    ) -> Subscription:
         view = self._definer.keep_changes(view)
         end = self._temporary is not None
-        return Subscription(self._core, self._capture, view, version, end=end, versions=versions)
+        return Subscription(self._core, self._capture, view, version, end=end, versions=versions, follow=follow)
 
     def _endless(self, view: View) -> bool:
         catalog = self._core.catalog()
@@ -481,6 +541,8 @@ class Session:
 
         if statement.what == "sinks":
             return self._show_sinks()
+        if statement.what == "functions":
+            return self._show_functions(statement.like)
         catalog = self._core.catalog()
         kinds: dict[str, tuple[type[Any], ...]] = {
             "streams": (Stream,),
@@ -500,6 +562,20 @@ class Session:
     def _show_create(self, statement: ShowCreate) -> Result:
         found = self._definer.find(statement, statement.target, _CLASSES[statement.kind])
         return _text_result("statement", [create_statement(found)])
+
+    def _show_functions(self, like: str | None) -> Result:
+        """The home's own, then Spark's. In a pattern, * and % stand for any letters and | for "or"."""
+        import pyarrow as pa
+
+        own = sorted(self._core.catalog().of(Function), key=lambda each: each.name)
+        rows = [(each.name, each.reference, each.returns or "") for each in own]
+        rows += [(name, "", "") for name in sorted(builtin())]
+        if like is not None:
+            words = [re.escape(word).replace(r"\*", ".*").replace("%", ".*") for word in like.split("|")]
+            pattern = re.compile("|".join(words), re.IGNORECASE)
+            rows = [row for row in rows if pattern.fullmatch(row[0])]
+        names = ("name", "reference", "returns")
+        return Result(table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)}))
 
     def _show_sinks(self) -> Result:
         import pyarrow as pa
@@ -558,7 +634,19 @@ class Session:
 
     def _must_write(self) -> None:
         if not self._core.ledger.writable:
-            raise AnabranchError("this home is open for reading only", hint="connect without read_only to change it")
+            raise AnabranchError(
+                "this home is open for reading only",
+                hint="open it without read_only, when no other process writes to it",
+            )
+
+
+def _with_keys(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str]]:
+    """The statements of a script, each with what tells it from the others when the script is carried out again."""
+    seen: Counter[str] = Counter()
+    for statement in statements:
+        normal = normal_form(tokenize(statement.sql))
+        yield statement, f"{hashlib.sha256(normal.encode()).hexdigest()[:24]}:{seen[normal]}"
+        seen[normal] += 1
 
 
 _CLASSES: dict[str, type[Stream] | type[Table] | type[View] | type[Sink]] = {

@@ -12,6 +12,7 @@ import pytest
 
 import anabranch
 from anabranch.cli.main import main
+from anabranch.errors import HomeInUse
 
 
 @dataclass
@@ -74,14 +75,16 @@ class FakeSession:
         self.opened_with: tuple[Any, dict[str, Any]] | None = None
         self.live: bool | None = None
         self.dry_run: bool | None = None
+        self.script: bool | None = None
         self.text: str | None = None
         self.until_idle: bool | None = None
+        self.in_use = False
         self.closed = False
         self.cancelled = False
         self.during_run: Callable[[int], None] | None = None
 
-    def execute(self, text: str, *, live: bool, dry_run: bool = False) -> Iterator[Any]:
-        self.text, self.live, self.dry_run = text, live, dry_run
+    def execute(self, text: str, *, live: bool, dry_run: bool = False, script: bool = False) -> Iterator[Any]:
+        self.text, self.live, self.dry_run, self.script = text, live, dry_run, script
         for result in self.results:
             if isinstance(result, BaseException):
                 raise result
@@ -105,6 +108,9 @@ class FakeSession:
     def on_notice(self, tell: Callable[[str], None]) -> None:
         self.notice = tell
 
+    def on_start(self, around: Callable[[], Any]) -> None:
+        self.around_start = around
+
     def compact(self) -> str:
         return "3 tables reduced"
 
@@ -126,6 +132,8 @@ def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
     fake = FakeSession()
 
     def connect(home: str | None = None, spark: object = None, **options: Any) -> FakeSession:
+        if fake.in_use and not options["read_only"]:
+            raise HomeInUse("The home is open for writing by process 7.")
         fake.opened_with = (home, options)
         return fake
 

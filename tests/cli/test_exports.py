@@ -267,10 +267,11 @@ class Result:
     def toArrow(self): return pa.table({"a": list(range(2_000_000))})
 class Session:
     stop = threading.Event()
-    def execute(self, text, live, dry_run): yield Result()
+    def execute(self, text, live, dry_run, script): yield Result()
     def cancel(self): pass
     def on_warning(self, tell): pass
     def on_notice(self, tell): pass
+    def on_start(self, around): pass
     def __enter__(self): return self
     def __exit__(self, *_): pass
 anabranch.connect = lambda *a, **k: Session()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -102,8 +103,10 @@ def test_options_reach_the_engine(run_cli: Any, session: Any, monkeypatch: pytes
     assert run_cli(*arguments, "--home", "ledger").code == 0
     assert session.opened_with == (
         "ledger",
-        {"master": "local[2]", "conf": {"a.b": "c=d", "e": ""}, "run_rows": 5},
+        {"master": "local[2]", "conf": {"a.b": "c=d", "e": ""}, "run_rows": 5, "read_only": False},
     )
+    run_cli("SELECT 1", "--home", "ledger", "--read-only")
+    assert session.opened_with[1]["read_only"] is True
     monkeypatch.setenv("ANABRANCH_HOME", "from-environment")
     run_cli("SELECT 1")
     assert session.opened_with[0] == "from-environment"
@@ -296,16 +299,40 @@ def test_compact(run_cli: Any, session: Any, tmp_path: Path) -> None:
     assert (ended.code, ended.out, ended.err) == (0, "", "3 tables reduced\n")
 
 
-def test_check(run_cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import anabranch.sql
-
-    monkeypatch.setitem(anabranch.sql.__dict__, "check", lambda text: ["no watermark"])
+def test_check(run_cli: Any, tmp_path: Path) -> None:
     app = tmp_path / "app.sql"
-    app.write_text("SELECT 1; SELECT 2;")
+    app.write_text("CREATE STREAM s (a INT); SELECT 2;")
     ended = run_cli("check", str(app))
-    assert (ended.code, ended.out, ended.err) == (0, "ok: 2 statements\n", "warning: no watermark\n")
-    app.write_text("SELECT 1; SELEC 2;")
-    assert run_cli("check", str(app)).code == 1
+    assert (ended.code, ended.out, ended.err) == (0, "ok: 2 statements\n", "warning: nothing reads stream s\n")
+    app.write_text("CREATE STREAM s (a INT);\nSELECT abss(a) FROM s;\nSELEC 2;\nSELECT b, sum(a) FROM s;")
+    ended = run_cli("check", str(app))
+    assert (ended.code, ended.out) == (1, "")
+    assert [line for line in ended.err.splitlines() if line.startswith(("error", "  line"))] == [
+        "error: there is no function abss",
+        "  line 2: SELECT abss(a) FROM s;",
+        "error: expected a statement, found SELEC",
+        "  line 3: SELEC 2;",
+        "error: there is no column b",
+        "  line 4: SELECT b, sum(a) FROM s;",
+    ]
+    assert ended.err.endswith("3 errors\n")
+
+
+def test_a_line_says_what_is_waited_for_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is shown where standard error was, also while others have turned it elsewhere, and erased."""
+    from anabranch.cli import console as consoles
+
+    monkeypatch.setattr(consoles, "SECONDS_UNNOTICED", 0.0)
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w") as terminal, consoles.Console(err=terminal).waiting("starting ..."):
+        shown = os.read(ours, 100)
+    assert shown == b"starting ..."
+    assert os.read(ours, 100) == b"\r" + b" " * len(shown) + b"\r"
+    os.close(ours)
+    elsewhere = io.StringIO()
+    with consoles.Console(err=elsewhere).waiting("starting ..."):
+        pass
+    assert elsewhere.getvalue() == ""
 
 
 @pytest.mark.parametrize("name", ["demo", "bench"])
@@ -331,10 +358,11 @@ class Result:
     def toArrow(self): return pa.table({"a": list(range(200000))})
 class Session:
     stop = threading.Event()
-    def execute(self, text, live, dry_run): yield Result()
+    def execute(self, text, live, dry_run, script): yield Result()
     def cancel(self): pass
     def on_warning(self, tell): pass
     def on_notice(self, tell): pass
+    def on_start(self, around): pass
     def __enter__(self): return self
     def __exit__(self, *_): pass
 anabranch.connect = lambda *a, **k: Session()
@@ -350,6 +378,29 @@ sys.exit(main(["SELECT 1", "-o", "batch-csv"]))
         check=False,
     )
     assert (done.stdout, done.stderr) == ("a\n0\n0\n", "")
+
+
+def test_a_home_that_is_being_written_is_opened_for_reading(run_cli: Any, session: Any, make: Any) -> None:
+    """Only if nothing in the text changes it; then nothing at all is done."""
+    session.in_use, session.results = True, [make.rows(a=[1])]
+    for words in (["SELECT 1", "-o", "batch-csv"], ["-o", "batch-csv", "SHOW VIEWS; EXPLAIN SELECT 1"]):
+        ended = run_cli(*words, "--home", "ledger")
+        assert (ended.code, ended.out) == (0, "a\n1\n")
+        assert ended.err == "The home is open for writing by process 7. Answers are read at its newest version.\n"
+        assert session.opened_with[1]["read_only"] is True
+    session.text = None
+    for text in ("INSERT INTO s VALUES (1)", "SELECT 1; DROP VIEW v", "SELECT * FROM s EMIT CHANGES"):
+        ended = run_cli(text, "--home", "ledger")
+        assert (ended.code, session.text) == (1, None)
+        assert "open for writing by process 7" in ended.err
+
+
+def test_statements_of_a_file_are_a_script(run_cli: Any, session: Any, tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text("SELECT 1")
+    run_cli("-f", str(tmp_path / "app.sql"))
+    assert session.script is True
+    run_cli("SELECT 1")
+    assert session.script is False
 
 
 def test_every_command_is_in_the_help_and_has_a_sentence() -> None:

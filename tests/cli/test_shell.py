@@ -59,12 +59,6 @@ def test_an_error_is_told_and_the_shell_goes_on(shell: Any, session: Any) -> Non
     assert session.text == "SELECT c;"
 
 
-def test_a_live_answer_that_was_stopped_leaves_the_session_going(shell: Any, session: Any) -> None:
-    session.stop.set()
-    shell("SELECT 1;")
-    assert not session.stop.is_set()
-
-
 def test_commands(shell: Any, session: Any) -> None:
     out, err = shell("\\?", "\\timing", "SELECT 1;", "\\d bids", "\\o batch-cvs", "\\nope", "\\q", "SELECT 2;")
     assert "\\timing" in out

@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import sys
+import time
 from typing import Any
 
 
@@ -91,6 +92,18 @@ def waiting(session: Any) -> list[str]:
     return sorted(str(p.relative_to(ledger.home)) for p in found)
 
 
+def churn(session: Any, seconds: float, statements: list[str]) -> None:
+    """Carry out statements again and again, with {n} as the number of the round, and reduce and vacuum in between."""
+    until, number = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        number += 1
+        for statement in statements:
+            session.sql(statement.replace("{n}", str(number)))
+        say(round=number, version=session.version)
+        if number % 2 == 0:
+            say(compacted=session.compact())
+
+
 def work(order: dict[str, Any]) -> None:
     import anabranch
 
@@ -110,10 +123,14 @@ def work(order: dict[str, Any]) -> None:
             )
         for _ in range(order.get("reads", 0)):
             say(version=session.version, read=[rows(session, query) for query in order["queries"]])
+        while "while" in order and os.path.exists(order["while"]):
+            say(read=[rows(session, query.replace("@", str(session.version))) for query in order["queries"]])
         if "run" in order:
             session.run(order["run"], until_idle=order.get("until_idle", True))
         for statement in order.get("statements", []):
             say(done=statement, message=session.sql(statement).message)
+        if "churn" in order:
+            churn(session, order["seconds"], order["churn"])
         if "live" in order:
             for result in session.execute(order["live"], live=True):
                 for batch in result:

@@ -169,6 +169,27 @@ def test_a_script_that_is_run_twice_inserts_once(home: Harness) -> None:
         home.session.run("CREATE STREAM s (k STRING)", until_idle=True)
 
 
+def test_a_script_is_carried_out_by_one_rule_whatever_carries_it_out(home: Harness, tmp_path: Path) -> None:
+    """Made, inserted and copied once; every SELECT is answered; other words for a view are told how to become it."""
+    (tmp_path / "more.csv").write_text("k,n\na,4\n")
+    made = f"{STREAM}; CREATE VIEW v AS {SUMS}; INSERT INTO s VALUES ('a', 1); COPY s FROM '{tmp_path}/more.csv'"
+    script = f"{made}; SELECT n FROM v; INSERT INTO s VALUES ('a', 1); SELECT n FROM v"
+    for _ in range(2):
+        results = list(home.session.execute(script, script=True))
+        answers = [result.toArrow().column("n").to_pylist() for result in results if result.kind == "rows"]
+        assert answers[-1] == [6]
+        home.reopen()
+    assert answers == [[6], [6]]
+    home.session.run(made, until_idle=True)
+    assert home.table("v") == [("a", 6)]
+    other = "SELECT k, sum(n) AS n FROM s WHERE n > 1 GROUP BY k"
+    for carry_out in (lambda text: list(home.session.execute(text, script=True)), home.session.run):
+        with pytest.raises(SqlError, match="ALTER VIEW v AS SELECT k, sum"):
+            carry_out(f"{STREAM}; CREATE VIEW v AS {other}")
+    home.session.sql("INSERT INTO s VALUES ('a', 1)")  # no script: done as often as it is said
+    assert home.table("v") == [("a", 7)]
+
+
 def test_a_session_of_ones_own_is_left_as_it_is(tmp_path: Path, spark: SparkSession) -> None:
     own = spark.newSession()
     own.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")

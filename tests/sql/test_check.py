@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from anabranch.errors import NotSupported, SqlError, UnknownName, WrongType
-from anabranch.sql import check
+from anabranch.errors import NotSupported, SqlError, UnknownFunction, UnknownName, WrongType
+from anabranch.sql import check, problems
 
 OBJECTS = """\
 CREATE STREAM bids (auction BIGINT, price DECIMAL(18,2), ts TIMESTAMP, s STRUCT<a: INT>, d DATE,
@@ -58,6 +59,16 @@ GOOD = [
     "CREATE STREAM r FROM rate(rows_per_second => 5, rows => 10); SELECT timestamp, value FROM r",
     "SELECT a.auction, b.auction FROM bids a, bids b WHERE a.auction = b.auction",
     "SELECT t.x FROM bids AS t(x, y, z, s, d)",
+    "SELECT count(*) AS n, n + 1, max(price) - min(bids.price), 'x' FROM bids",
+    "SELECT auction + 1, (auction + 1) * 2, count(*) FROM bids GROUP BY auction + 1",
+    "SELECT bids.auction, max(price) FROM bids GROUP BY auction",
+    "SELECT auction AS a, d, count(*) FROM bids GROUP BY 1, bids.d",
+    "SELECT auction, sum(price) OVER (PARTITION BY auction) FROM bids",
+    "SELECT auction, count(*) FROM bids GROUP BY ALL",
+    "SELECT (SELECT count(*) FROM hosts WHERE id = auction), auction FROM bids",
+    "SELECT count(DISTINCT auction, price) FROM bids",
+    "SELECT trim(BOTH ' ' FROM 'x'), position('a' IN 'b'), substr('abc' FROM 2)",
+    "CREATE FUNCTION fee AS 'shop.fee'; SELECT fee(price), Fee(auction) FROM bids; SHOW FUNCTIONS LIKE 'f*'",
     "SELECT sum(price) OVER w FROM bids WINDOW w AS (PARTITION BY auction)",
     "CREATE VIEW w AS SELECT window_start, auction, count(*) AS n"
     " FROM HOP(bids, ts, INTERVAL 1 SECOND, INTERVAL 10 SECONDS)"
@@ -411,6 +422,27 @@ BAD = [
         "files has no option haeder",
         "did you mean header?",
     ),
+    ("SELECT coalece(price, 0) FROM bids", "coalece", UnknownFunction, "no function coalece", "did you mean coalesce?"),
+    ("SELECT 1 FROM bids WHERE nope(price) > 1", "nope", UnknownFunction, "no function nope", "CREATE FUNCTION nope"),
+    (
+        "CREATE VIEW v AS SELECT (SELECT max(f(id)) FROM hosts) AS x FROM bids",
+        "f",
+        UnknownFunction,
+        "no function f",
+        None,
+    ),
+    ("SELECT date_add(d) FROM bids", "date_add(d)", SqlError, "date_add takes 2 arguments, not 1 argument", None),
+    ("SELECT upper() FROM hosts", "upper()", SqlError, "upper takes 1 argument, not 0 arguments", None),
+    ("SELECT nullif(1, 2, 3)", "nullif(1, 2, 3)", SqlError, "nullif takes 2 arguments, not 3 arguments", None),
+    (
+        "SELECT auction, count(*) FROM bids",
+        "auction",
+        SqlError,
+        "auction is neither grouped by nor aggregated",
+        "add it to GROUP BY",
+    ),
+    ("SELECT b.price + sum(auction) FROM bids b", "b.price", SqlError, "b.price is neither grouped", "any_value"),
+    ("SELECT auction, price FROM bids GROUP BY auction", "price", SqlError, "price is neither grouped", None),
 ]
 
 
@@ -446,6 +478,38 @@ def test_warnings() -> None:
     assert check("CREATE STREAM s (a INT); create stream s (a int); SELECT a FROM s") == [
         "stream s is created twice in the same way"
     ]
+
+
+def test_all_that_is_wrong_is_told_in_order() -> None:
+    """What a wrong CREATE was to make is there for the statements after it."""
+    script = """\
+CREATE STREAM s (a INT, b STRNG);
+CREATE VIEW v AS SELECT aa, summ(b), lenth(c) FROM s;
+CREATE VIEW w AS SELECT auctoin, uper(price) FROM bids;
+SELECT x FROM v; SELECT whatever FROM w; SELECT 1 FROM nowhere;
+SELECT price, nope FROM bids WHERE pric > 1;
+SELECT ) FROM bids"""
+    found, _ = problems(OBJECTS + script)
+    assert [error.message for error in found] == [
+        "expected the type of b, found STRNG",
+        "there is no function summ",
+        "there is no function lenth",
+        "there is no column auctoin",
+        "there is no function uper",
+        "there is no stream, view or table nowhere",
+        "there is no column nope",
+        "there is no column pric",
+        found[-1].message,
+    ]
+    assert all("^" in str(error) for error in found)
+    assert "line 9" in str(found[-1])
+
+
+def test_none_of_sparks_own_examples_is_refused() -> None:
+    examples = Path(__file__).with_name("spark").joinpath("examples.sql").read_text().splitlines()[1:]
+    for example in examples:
+        wrong, _ = problems(example)
+        assert not [each for each in wrong if type(each) in (UnknownFunction, SqlError)], example
 
 
 def test_columns_nobody_declared_are_not_checked() -> None:

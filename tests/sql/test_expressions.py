@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import SyntaxProblem
+from anabranch.sql.functions import builtin
 from anabranch.sql.lexer import words
 from anabranch.sql.parser import parse
 
 SPARK = Path(__file__).parent / "spark"
-FUNCTIONS = SPARK.joinpath("functions.txt").read_text().split()
+FUNCTIONS = sorted(builtin())
 KEYWORDS = SPARK.joinpath("keywords.txt").read_text().split()
 EXAMPLES = [line.rstrip(";") for line in SPARK.joinpath("examples.sql").read_text().splitlines()[1:]]
 

@@ -6,15 +6,21 @@ It must not know what a result or a run is.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import shutil
 import sys
+import threading
 import traceback
+from collections.abc import Iterator
 from typing import IO
 
 from anabranch.cli.tables import clean, cut, pad, width
 from anabranch.errors import UsageError
 
+#: What takes no longer needs no word.
+SECONDS_UNNOTICED = 0.5
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
@@ -95,6 +101,33 @@ class Console:
         self.err.flush()
         self._status_width = width(text)
 
+    @contextlib.contextmanager
+    def waiting(self, text: str) -> Iterator[None]:
+        """Say on the terminal what is being waited for, if it takes longer than people notice; gone when it is over.
+
+        Inside, others may have turned standard error elsewhere: the line goes to where it is now.
+        """
+        if self.quiet or not self.err_is_terminal:
+            yield
+            return
+        self.err.flush()
+        terminal, over = os.dup(self.err.fileno()), threading.Event()
+
+        def tell() -> None:
+            if not over.wait(SECONDS_UNNOTICED):
+                os.write(terminal, text.encode())
+                over.wait()
+                os.write(terminal, f"\r{' ' * len(text)}\r".encode())
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            over.set()
+            teller.join()
+            os.close(terminal)
+
     def end_status(self) -> None:
         if self._status_width:
             self.err.write("\n")
@@ -116,7 +149,12 @@ class Console:
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
     def prepare(self) -> None:
-        """Results are UTF-8 with plain line ends whatever the locale says, unless a terminal shows them."""
+        """Results are UTF-8 with plain line ends whatever the locale says, unless a terminal shows them.
+
+        What libraries log is for programs that ask for it: on a terminal it is a stack trace among the answers.
+        """
+        if not logging.getLogger().handlers:
+            logging.getLogger().addHandler(logging.NullHandler())
         reconfigure = getattr(self.out, "reconfigure", None)
         if reconfigure is None:
             return

@@ -17,6 +17,7 @@ import click
 from anabranch import __version__
 from anabranch.cli.console import Console
 from anabranch.cli.console import describe as describe_error
+from anabranch.cli.stopping import ended_by_signals
 from anabranch.errors import AnabranchError, nearest
 
 FAILED = 1
@@ -164,6 +165,12 @@ def home_option(command: Command) -> Command:
     )(command)
 
 
+def read_only_option(command: Command) -> Command:
+    return click.option(
+        "--read-only", is_flag=True, help="Open the home for reading, as is done anyway while another process writes."
+    )(command)
+
+
 def spark_options(command: Command) -> Command:
     command = click.option(
         "--conf",
@@ -229,6 +236,7 @@ def cli() -> None:
 @click.option("--overwrite", is_flag=True, help="Replace the file of --to if it exists.")
 @click.option("--dry-run", is_flag=True, help="ALTER VIEW only says what it would keep, rebuild and refuse.")
 @home_option
+@read_only_option
 @spark_options
 @run_rows_option
 @console_options
@@ -243,6 +251,7 @@ def query(
     overwrite: bool,
     dry_run: bool,
     home: str | None,
+    read_only: bool,
     master: str | None,
     conf: dict[str, str],
     run_rows: int | None,
@@ -263,8 +272,9 @@ def query(
     from anabranch.sql.parameters import bind_parameters
 
     text = bind_parameters(text, (), parameters)
-    target = work.Target(output, to, overwrite, dry_run)
-    return work.execute(console, text, target, work.Settings(home, master, conf, run_rows))
+    # What comes through a pipe is carried out as if it were typed: a program may well insert the same row twice.
+    target = work.Target(output, to, overwrite, dry_run, script=file not in (None, "-"))
+    return work.execute(console, text, target, work.Settings(home, master, conf, run_rows, read_only))
 
 
 @cli.command()
@@ -296,11 +306,19 @@ def run(
 
 @cli.command()
 @home_option
+@read_only_option
 @spark_options
 @run_rows_option
 @console_options
 @click.pass_obj
-def shell(console: Console, home: str | None, master: str | None, conf: dict[str, str], run_rows: int | None) -> int:
+def shell(
+    console: Console,
+    home: str | None,
+    read_only: bool,
+    master: str | None,
+    conf: dict[str, str],
+    run_rows: int | None,
+) -> int:
     """Type statements, one after the other.
 
     Without --home the home is .anabranch in this folder.
@@ -309,7 +327,7 @@ def shell(console: Console, home: str | None, master: str | None, conf: dict[str
         raise click.UsageError("the shell needs a terminal; statements from a pipe go by: anabranch -f -")
     from anabranch.cli import work
 
-    return work.shell(console, work.Settings(home or DEFAULT_HOME, master, conf, run_rows))
+    return work.shell(console, work.Settings(home or DEFAULT_HOME, master, conf, run_rows, read_only))
 
 
 @cli.command()
@@ -337,6 +355,7 @@ def check(console: Console, script: str) -> int:
 @click.option("--to", metavar="FILE", help="Write it to a file.")
 @click.option("--overwrite", is_flag=True, help="Replace the file of --to if it exists.")
 @home_option
+@read_only_option
 @spark_options
 @console_options
 @click.pass_obj
@@ -347,6 +366,7 @@ def describe(
     to: str | None,
     overwrite: bool,
     home: str | None,
+    read_only: bool,
     master: str | None,
     conf: dict[str, str],
 ) -> int:
@@ -356,7 +376,8 @@ def describe(
     """
     from anabranch.cli import work
 
-    return work.describe(console, sql, form, work.Target(None, to, overwrite), work.Settings(home, master, conf))
+    settings = work.Settings(home, master, conf, read_only=read_only)
+    return work.describe(console, sql, form, work.Target(None, to, overwrite), settings)
 
 
 @cli.command()
@@ -412,6 +433,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     console = Console()
     console.prepare()
+    with ended_by_signals():
+        return _main(console, arguments)
+
+
+def _main(console: Console, arguments: Sequence[str] | None) -> int:
     try:
         if "_ANABRANCH_COMPLETE" in os.environ:  # a shell asks for completions
             cli.main(prog_name="anabranch")

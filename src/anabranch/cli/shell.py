@@ -14,7 +14,7 @@ from anabranch.cli.exports import OUTPUTS as WRITTEN
 from anabranch.cli.interface import Session
 from anabranch.cli.outputs import NAMES
 from anabranch.cli.stopping import Interrupts
-from anabranch.cli.work import show_results
+from anabranch.cli.work import Target, show_results
 from anabranch.errors import AnabranchError
 from anabranch.sinks.exports import FORMATS
 
@@ -100,15 +100,13 @@ class Shell:
         begin = self._clock()
         try:
             with Interrupts(self._console, self._session.stop, self._session.cancel, graceful=False) as interrupts:
-                show_results(self._console, self._session, text, self._output, interrupts)
+                show_results(self._console, self._session, text, Target(self._output), interrupts)
         except KeyboardInterrupt:
             self._console.end_status()
             self._console.message("stopped")
         except Exception as error:
             self._console.trace(error)
             self._console.error(str(error) if isinstance(error, AnabranchError) else describe(error))
-        finally:
-            self._session.stop.clear()
         if self._timing:
             self._console.message(f"{self._clock() - begin:.2f} s")
 

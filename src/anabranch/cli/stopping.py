@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one asks for a stop between runs, the second one aborts.
+"""Ctrl-C: the first one asks for a stop between runs, the second one aborts. Other signals end the process in order.
 
 Knows signals and an event, not what is being stopped.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -63,6 +63,29 @@ class Interrupts:
         # The signal may have come in the middle of a write to the same stream, which refuses a second one.
         with contextlib.suppress(RuntimeError):
             self._console.message("stopping after this run")
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Inside, SIGTERM and SIGHUP raise SystemExit: on the way out homes are closed, and temporary ones removed."""
+    if not _in_main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in before:  # a second one while this one is dealt with changes nothing
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    found = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    before = {each: handler for each, handler in found.items() if handler not in (signal.SIG_IGN, None)}  # as by nohup
+    for each in before:
+        signal.signal(each, end)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _in_main_thread() -> bool:

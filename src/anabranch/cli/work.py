@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from anabranch.cli.outputs import LIVE, Lines, Output, make_output
 from anabranch.cli.stopping import Interrupts
 from anabranch.cli.tables import clean
 from anabranch.cli.values import timestamp_text
-from anabranch.errors import UsageError
+from anabranch.errors import HomeInUse, UsageError
 from anabranch.sinks.exports import Export, place, write_text
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 #: Where the shell keeps what was typed, below the user's home folder.
 HISTORY = ".anabranch_history"
+STARTING = "starting Spark ..."
 SECONDS_BETWEEN_REPORTS = 1.0
 SECONDS_BETWEEN_STATUSES = 0.1
 
@@ -40,6 +42,7 @@ class Settings:
     master: str | None = None
     conf: dict[str, str] = field(default_factory=dict)
     run_rows: int | None = None
+    read_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,17 +53,32 @@ class Target:
     to: str | None = None
     overwrite: bool = False
     dry_run: bool = False  # ALTER VIEW says what it would do
+    script: bool = False  # the statements may have been carried out before
 
 
-def open_session(settings: Settings, console: Console) -> Session:
-    """The engine, from here on."""
+def open_session(settings: Settings, console: Console, *, reads: bool = False) -> Session:
+    """The engine, from here on. What only `reads` can do so while another process writes."""
     import anabranch
 
-    session: Session = anabranch.connect(
-        settings.home, master=settings.master, conf=dict(settings.conf), run_rows=settings.run_rows
-    )
+    def connect(read_only: bool) -> Session:
+        return anabranch.connect(
+            settings.home,
+            master=settings.master,
+            conf=dict(settings.conf),
+            run_rows=settings.run_rows,
+            read_only=read_only,
+        )
+
+    try:
+        session = connect(settings.read_only)
+    except HomeInUse as in_use:
+        if not reads:
+            raise
+        console.message(f"{in_use.message} Answers are read at its newest version.")
+        session = connect(read_only=True)
     session.on_warning(console.warning)
     session.on_notice(console.message)
+    session.on_start(lambda: console.waiting(STARTING))
     return session
 
 
@@ -69,6 +87,18 @@ def parse_all(text: str) -> list[Statement]:
     from anabranch.sql.parser import parse
 
     return parse(text)
+
+
+def only_reads(statements: list[Statement]) -> bool:
+    """Whether nothing here changes a home, or has to be kept in one while it is followed."""
+    from anabranch.sql.syntax import Describe, Explain, SelectStatement, SetOption, Show
+
+    return all(
+        not each.query.emits
+        if isinstance(each, SelectStatement)
+        else isinstance(each, Describe | Explain | SetOption | Show)
+        for each in statements
+    )
 
 
 def execute(console: Console, text: str, target: Target, settings: Settings) -> int:
@@ -80,10 +110,10 @@ def execute(console: Console, text: str, target: Target, settings: Settings) -> 
     if export is not None:
         check_single(export, statements)
     with (
-        open_session(settings, console) as session,
+        open_session(settings, console, reads=only_reads(statements)) as session,
         Interrupts(console, session.stop, session.cancel, graceful=False) as interrupts,
     ):
-        if show_results(console, session, text, target.output, interrupts, export, dry_run=target.dry_run):
+        if show_results(console, session, text, target, interrupts, export):
             return INTERRUPTED
     return 0
 
@@ -92,15 +122,14 @@ def show_results(
     console: Console,
     session: Session,
     text: str,
-    output: str | None,
+    target: Target,
     interrupts: Interrupts,
     export: Export | None = None,
-    *,
-    dry_run: bool = False,
 ) -> bool:
     """Carry out statements and print what they answer; True if Ctrl-C ended one that goes on for ever."""
     statements = parse_all(text)
-    for number, result in enumerate(session.execute(text, live=output in LIVE, dry_run=dry_run)):
+    results = session.execute(text, live=target.output in LIVE, dry_run=target.dry_run, script=target.script)
+    for number, result in enumerate(results):
         # Spark has been started by now, and has taken the signal for itself.
         interrupts.install()
         if result.message:
@@ -110,7 +139,7 @@ def show_results(
             if export is not None:
                 ExportOutput(console, export, order_for(console, export.format, result, statement)).show(result)
             else:
-                printer, interrupts.graceful = choose_output(console, output, result, statement)
+                printer, interrupts.graceful = choose_output(console, target.output, result, statement)
                 printer.show(result)
             console.flush()
         if interrupts.asked:
@@ -157,6 +186,16 @@ def run(console: Console, text: str, until_idle: bool, settings: Settings) -> in
         open_session(settings, console) as session,
         Interrupts(console, session.stop, session.cancel, graceful=True) as interrupts,
     ):
+
+        @contextmanager
+        def starting() -> Iterator[None]:
+            """Until Spark is there, there is no run to be ended in order: Ctrl-C ends all at once."""
+            interrupts.graceful = False
+            with console.waiting(STARTING):
+                yield
+            interrupts.graceful = True
+
+        session.on_start(starting)
 
         def on_run(report: RunReport) -> None:
             interrupts.install()
@@ -218,12 +257,19 @@ def run_line(run: RunReport) -> str:
 
 
 def check(console: Console, text: str) -> int:
-    """Parse and bind a script without Spark."""
-    count = len(parse_all(text))
-    from anabranch.sql import check as check_script
+    """Parse and bind a script without Spark; tell everything that is wrong with it."""
+    from anabranch.sql import problems
+    from anabranch.sql.lexer import split_statements, tokenize
 
-    for warning in check_script(text):
+    wrong, warnings = problems(text)
+    for problem in wrong:
+        console.error(str(problem))
+    for warning in warnings:
         console.warning(warning)
+    if wrong:
+        console.message(f"{len(wrong)} errors" if len(wrong) > 1 else "1 error")
+        return wrong[0].exit_code
+    count = len(split_statements(tokenize(text)))
     console.line("ok: 1 statement" if count == 1 else f"ok: {count} statements")
     return 0
 
@@ -242,11 +288,11 @@ def describe(console: Console, text: str, form: str, target: Target, settings: S
     at = statements[-1][0].start
     before = text[:at]
     asked = f"{before}EXPLAIN ({_EXPLAIN.get(form, f'GRAPH {form}')}) {text[at:]}"
-    parse_all(asked)
+    reads = only_reads(parse_all(asked))
     named = target.to if target.to != STDOUT else None
     path = place(named, target.overwrite) if named is not None else None
     with (
-        open_session(settings, console) as session,
+        open_session(settings, console, reads=reads) as session,
         Interrupts(console, session.stop, session.cancel, graceful=False) as interrupts,
     ):
         for result in session.execute(asked, live=False):
@@ -277,7 +323,7 @@ def shell(console: Console, settings: Settings) -> int:
     from anabranch.cli.line_editor import LineEditor
     from anabranch.cli.shell import Shell
 
-    with open_session(settings, console) as session:
+    with open_session(settings, console, reads=True) as session:
         console.message("Statements end with ;   \\? for help, \\q to leave")
         Shell(console, session, LineEditor(Path.home() / HISTORY, session.names)).run()
     return 0

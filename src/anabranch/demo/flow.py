@@ -118,30 +118,32 @@ class Flow:
 
         def on_run(report: RunReport) -> None:
             self.reports.append(report)
-            if report.total_rows >= expected:
+            if report.total_rows >= expected or self._cancelled.is_set():
                 session.stop.set()
             elif report.progress is None:
                 self.feeder.go_on.set()  # there will be nothing to look at
             if self.feeder.error is not None:
                 raise self.feeder.error
 
-        looker = threading.Thread(target=self._look, args=(session,), name="demo-looker", daemon=True)
+        done = threading.Event()
+        looker = threading.Thread(target=self._look, args=(session, done), name="demo-looker", daemon=True)
         self.phase = "the first run, on a cold JVM"
         self.started_feeding = self._clock()
         self.feeder.go.set()
         looker.start()
-        session.run(self.script, on_run=on_run)
+        try:
+            session.run(self.script, on_run=on_run)
+        finally:
+            done.set()
         self.stopped_feeding = self._clock()
         looker.join()
         if self.error is not None:
             raise self.error
-        if not self._cancelled.is_set():
-            session.stop.clear()
 
-    def _look(self, session: Session) -> None:
+    def _look(self, session: Session, done: threading.Event) -> None:
         """Read the hot items of the newest closed window, at the version of the last run."""
         seen = -1
-        while not session.stop.wait(0.1):
+        while not done.wait(0.1):
             if not self.reports or self.reports[-1].version == seen or self.reports[-1].progress is None:
                 continue
             report = self.reports[-1]
@@ -165,7 +167,7 @@ class Flow:
                 took = 0.0  # the first one says nothing about the others
                 self.phase = "bids flow into the views"
                 self.feeder.go_on.set()
-            session.stop.wait(max(SECONDS_BETWEEN_LOOKS, took / LOOKING_SHARE))
+            done.wait(max(SECONDS_BETWEEN_LOOKS, took / LOOKING_SHARE))
 
     def _prove(self, session: Session) -> None:
         folder = self._home.parent / "bids"

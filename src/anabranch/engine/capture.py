@@ -10,7 +10,7 @@ from functools import partial
 from anabranch.algebra import progress as progress_algebra
 from anabranch.algebra.progress import END
 from anabranch.engine import reduce
-from anabranch.engine.core import ATTEMPTS, Core
+from anabranch.engine.core import ATTEMPTS, PAUSE, Core
 from anabranch.engine.run import Runner
 from anabranch.engine.scan import Incoming
 from anabranch.ledger import Record
@@ -102,7 +102,10 @@ class Capture:
             reduce.vacuum(self.core)
 
     def catch_up(self, stream_ids: Iterable[str], *, end: bool, on_run: OnRun | None = None) -> None:
-        """Take everything the sources hold at this moment. With `end`, a finite source is then at its end."""
+        """Take everything the sources hold at this moment. With `end`, a finite source is then at its end.
+
+        A read waits for this, and so nothing but an error cuts it short: its answer would be an old one.
+        """
         catalog = self.core.catalog()
         for id in sorted(stream_ids):
             stream = catalog.stream(id)
@@ -110,7 +113,7 @@ class Capture:
             if source is None:
                 continue
             steps = 0
-            while not self.core.stop.is_set():
+            while True:
                 record = self.step(stream)
                 steps += 1
                 if record is None and source.waits:
@@ -122,7 +125,7 @@ class Capture:
                     break
                 if on_run is not None:
                     on_run(self.report(stream, record))
-            if end and not source.endless and not self.core.stop.is_set():
+            if end and not source.endless:
                 self.end(stream)
 
     def end(self, stream: Stream) -> Record | None:
@@ -151,13 +154,16 @@ class Capture:
             self.core.sinks.move()
         return record
 
-    def run_all(self, streams: list[Stream], *, until_idle: bool, on_run: OnRun | None) -> None:
-        """Feed several streams at the same time until told to stop, or until their sources have nothing more."""
+    def run_all(self, streams: list[Stream], stop: threading.Event, *, until_idle: bool, on_run: OnRun | None) -> None:
+        """Feed several streams at the same time until told to stop, or until their sources have nothing more.
+
+        One that fails stops the others; its error is raised when they have ended.
+        """
         errors: list[BaseException] = []
 
         def feed(stream: Stream) -> None:
             try:
-                while not self.core.stop.is_set():
+                while not stop.is_set():
                     record = self.step(stream)
                     if record is not None:
                         if on_run is not None:
@@ -169,17 +175,20 @@ class Capture:
                     self.tick(stream)
                     self.fire_due()
                     self.show_waiting(stream)
-                    self.core.pause()
+                    stop.wait(PAUSE)
             except BaseException as error:
                 errors.append(error)
-                self.core.stop.set()
+                stop.set()
 
         threads = [threading.Thread(target=feed, args=(stream,), name=f"feed-{stream.name}") for stream in streams]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.2)
+        try:
+            for thread in threads:
+                thread.start()
+            _join(threads)
+        except BaseException:  # Ctrl-C: nothing goes on behind the back of whoever catches it
+            stop.set()
+            _join(threads)
+            raise
         if errors:
             raise errors[0]
 
@@ -201,6 +210,12 @@ class Capture:
             total,
             speed,
         )
+
+
+def _join(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(0.2)
 
 
 def _most_rows(stream: Stream, given: int | None) -> int | None:

@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anabranch.algebra.progress import ProgressState
 from anabranch.engine import spark as spark_sessions
 from anabranch.engine.frames import Frames
+from anabranch.engine.stopping import Stop
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.ledger import Ledger, Snapshot
 from anabranch.plan.bind import STDIN
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from anabranch.engine.ask import Asker
+    from anabranch.engine.functions import Functions
     from anabranch.engine.hot import Hot
     from anabranch.engine.local import Local
     from anabranch.engine.numbering import Arrivals
@@ -71,7 +74,7 @@ class Core:
         #: Whether expressions may be computed on the driver, where that is sooner done and means the same.
         self.uses_driver = backend != "spark"
         self.run_rows = run_rows
-        self.stop = threading.Event()
+        self.stop = Stop()
         self._given = spark
         self._master = master
         self._conf = dict(conf)
@@ -97,8 +100,11 @@ class Core:
         #: The columns of files that were named in queries, and which of them have no bad rows.
         self.inferred: dict[Any, tuple[Field, ...]] = {}
         self.looked_through: set[Any] = set()
+        self._functions: Functions | None = None
         #: Told of what went wrong but stops nothing.
         self.warn: Callable[[str], None] = lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
+        #: Around the start of Spark, for whoever waits for it.
+        self.starting: Callable[[], AbstractContextManager[None]] = nullcontext
         #: Told of what a statement is about to do; None: nobody listens.
         self.tell: Callable[[str], None] | None = None
 
@@ -111,8 +117,10 @@ class Core:
                 if self._given is not None:
                     session = spark_sessions.adopt(self._given)
                 else:
-                    session = spark_sessions.start(self._master, self._conf)
+                    with self.starting():
+                        session = spark_sessions.start(self._master, self._conf)
                 self._frames = Frames(session, lambda: None if self._clock is _of_the_machine else self.now())
+                self._frames.provide = self.functions.provide
             return self._frames
 
     @property
@@ -196,6 +204,15 @@ class Core:
         return self._local
 
     @property
+    def functions(self) -> Functions:
+        """Python functions that queries may call."""
+        if self._functions is None:
+            from anabranch.engine.functions import Functions
+
+            self._functions = Functions(self)
+        return self._functions
+
+    @property
     def sinks(self) -> Sinks:
         """What moves the sinks."""
         if self._sinks is None:
@@ -205,6 +222,7 @@ class Core:
         return self._sinks
 
     def close(self) -> None:
+        self.stop.set()
         if self._hot is not None:
             self._hot.close()
         if self._warm is not None:
@@ -218,6 +236,10 @@ class Core:
     def snapshot(self) -> Snapshot:
         self.ledger.refresh()
         return self.ledger.snapshot()
+
+    def pinned(self) -> AbstractContextManager[Snapshot]:
+        """The newest version, whose files stay while it is read."""
+        return self.ledger.pin(self.snapshot().version)
 
     def catalog(self, snapshot: Snapshot | None = None) -> Catalog:
         definitions = (snapshot or self.snapshot()).catalog
@@ -309,7 +331,7 @@ class Core:
 
     def pause(self) -> None:
         """Wait before looking again for new rows."""
-        self.stop.wait(PAUSE)
+        time.sleep(PAUSE)
 
     def scratch(self) -> Path:
         """A folder for files that nobody needs after this process."""

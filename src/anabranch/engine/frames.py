@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from anabranch.errors import AnabranchError, QueryFailed, SqlError, UnknownName, WrongType
+from anabranch.errors import AnabranchError, QueryFailed, SqlError, UnknownFunction, UnknownName, WrongType, nearest
 from anabranch.plan.catalog import Field
 from anabranch.sql.calls import MOMENT, clock_calls
+from anabranch.sql.functions import builtin
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.net import COUNTED, EXAMPLE
 from anabranch.sql.splice import Edit, Spliced, splice
@@ -31,6 +32,8 @@ class Frames:
         self.spark = spark
         self.moment = moment  # the time in microseconds, where it is not for the machine to say
         self.alone = (spark.conf.get("spark.master", "") or "").startswith("local")
+        #: Has Spark given a function that it lacks; False if there is none, or it has it already.
+        self.provide: Callable[[str], bool] = lambda name: False
         self._numbers = itertools.count()
         self._empty: dict[tuple[Field, ...], DataFrame] = {}
 
@@ -49,9 +52,13 @@ class Frames:
         for placeholder, name in names.items():
             relations[placeholder].createOrReplaceTempView(name)
         try:
-            return self.spark.sql(final.text)
-        except Exception as error:
-            raise translate(error, source, spliced, final) from error
+            while True:
+                try:
+                    return self.spark.sql(final.text)
+                except Exception as error:
+                    found = translate(error, source, spliced, final)
+                    if not isinstance(found, UnknownFunction) or not self.provide(found.function):
+                        raise found from error
         finally:
             for name in names.values():
                 self.spark.catalog.dropTempView(name)
@@ -218,14 +225,20 @@ def translate(
     span = _place(error, spliced, final) if isinstance(error, AnalysisException | ParseException) else None
     if isinstance(error, AnalysisException | ParseException):
         kind: type[SqlError] = SqlError
-        if condition.startswith(("UNRESOLVED", "TABLE_OR_VIEW_NOT_FOUND")):
+        if condition.startswith("UNRESOLVED_ROUTINE"):
+            kind = UnknownFunction
+        elif condition.startswith(("UNRESOLVED", "TABLE_OR_VIEW_NOT_FOUND")):
             kind = UnknownName
         elif "TYPE" in condition or "DATATYPE" in condition:
             kind = WrongType
         message, hint = _unresolved(error, condition, message)
         if source is not None and span is not None:
-            return kind(message, text=source, start=span.start, end=span.end, hint=hint)
-        return kind(message, hint=hint)
+            made = kind(message, text=source, start=span.start, end=span.end, hint=hint)
+        else:
+            made = kind(message, hint=hint)
+        if isinstance(made, UnknownFunction):
+            made.function = _routine(error)
+        return made
     in_arrow = condition == "UNSUPPORTED_DATA_TYPE_FOR_ARROW_CONVERSION"
     return QueryFailed(message, hint="make it a text, CAST(... AS STRING), or a number" if in_arrow else None)
 
@@ -282,7 +295,7 @@ def _unresolved(error: Any, condition: str, message: str) -> tuple[str, str | No
 
         return f"there is no column {name}", did_you_mean(name.split(".")[-1], shown)
     if condition.startswith("UNRESOLVED_ROUTINE"):
-        name = parameters.get("routineName", "").replace("`", "").split(".")[-1]
+        name = _routine(error)
         return f"there is no function {name}", _nearest_function(name)
     if condition.startswith("MISSING_AGGREGATION") and _ungrouped(parameters):
         name = _ungrouped(parameters)
@@ -293,16 +306,14 @@ def _unresolved(error: Any, condition: str, message: str) -> tuple[str, str | No
     return message, None
 
 
-def _nearest_function(name: str) -> str | None:
-    from pyspark.sql import SparkSession
+def _routine(error: Any) -> str:
+    name: str = (error.getMessageParameters() or {}).get("routineName", "")
+    return name.replace("`", "").split(".")[-1]
 
-    from anabranch.errors import nearest
 
-    spark = SparkSession.getActiveSession()
-    if spark is None:
-        return None
-    match = nearest(name, [row[0] for row in spark.sql("SHOW FUNCTIONS").collect()])
-    return f"did you mean {match}?" if match else None
+def _nearest_function(name: str) -> str:
+    match = nearest(name, builtin())
+    return f"did you mean {match}?" if match else f"CREATE FUNCTION {name} AS 'package.module.function' makes one"
 
 
 def readable(error: BaseException) -> str:

@@ -6,17 +6,19 @@ Where it cannot (it reads a file, or an old version), its whole answer is compar
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine import queries, read
 from anabranch.engine.capture import Capture
-from anabranch.engine.core import Core
+from anabranch.engine.core import PAUSE, Core
 from anabranch.engine.define import Definer, stream_locks
 from anabranch.engine.feed import Batch, Feed
 from anabranch.engine.frames import arrow_schema, hashable, translate
@@ -39,17 +41,25 @@ class Following(ABC):
     fields: tuple[Field, ...]
     times: Mapping[str, int] = MappingProxyType({})
 
-    def __init__(self, core: Core, capture: Capture, streams: set[str], *, end: bool) -> None:
+    def __init__(self, core: Core, capture: Capture, streams: set[str], *, end: bool, follow: bool = False) -> None:
+        """With `end`, the streams are at their end when their sources have nothing more; with `follow`, they never are:
+        more is waited for, from the sources and from whoever else writes."""
         self.core = core
         self.capture = capture
         self.streams = streams
-        self.end = end
+        self.end = end and not follow
+        self.follow = follow
+        self._stop = threading.Event()
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Generator[Batch, None, None]:
         try:
             yield from self._batches()
         except Exception as error:
             raise translate(error) from error
+
+    def cancel(self) -> None:
+        """Have this one end, from another thread."""
+        self._stop.set()
 
     def final(self) -> Any:
         """Follow to the end; the answer then."""
@@ -73,28 +83,34 @@ class Following(ABC):
         """What came since the last call."""
 
     def _batches(self) -> Iterator[Batch]:
-        catalog = self.core.catalog()
-        streams = [catalog.stream(id) for id in sorted(self.streams)]
+        with self.core.stop.watch(self._stop) as stop:
+            yield from self._batches_until(stop)
+
+    def _batches_until(self, stop: threading.Event) -> Iterator[Batch]:
+        catalog, writes = self.core.catalog(), self.core.ledger.writable
+        streams = [catalog.stream(id) for id in sorted(self.streams)] if writes else []
         yield from self._changes()
-        while not self.core.stop.is_set():
+        while not stop.is_set():
             moved = False
             for stream in streams:
                 record = self.capture.step(stream) or self.capture.tick(stream)
                 if record is not None:
                     moved = True
                     yield from self._changes()
-            if self.capture.fire_due() is not None:
+            if writes and self.capture.fire_due() is not None:
                 yield from self._changes()
             if moved:
                 continue
             sources = [self.core.source(each) for each in streams]
-            if not any(source is not None and (source.endless or source.waits) for source in sources):
+            if self.follow:
+                yield from self._changes()
+            elif not any(source is not None and (source.endless or source.waits) for source in sources):
                 break
             for stream in streams:
                 if self.capture.show_waiting(stream) is not None:
                     yield from self._changes()
-            self.core.pause()
-        if self.end and not self.core.stop.is_set():
+            stop.wait(PAUSE)
+        if self.end and not stop.is_set():
             for stream in streams:
                 self.capture.end(stream)
             yield from self._changes()
@@ -104,23 +120,50 @@ class Subscription(Following):
     """A view that somebody follows from a version on. With `versions`, each change says which version brought it."""
 
     def __init__(
-        self, core: Core, capture: Capture, view: View, position: int | None, *, end: bool, versions: bool
+        self,
+        core: Core,
+        capture: Capture,
+        view: View,
+        position: int | None,
+        *,
+        end: bool,
+        versions: bool,
+        follow: bool = False,
     ) -> None:
-        super().__init__(core, capture, core.catalog().sources_of(view), end=end)
+        super().__init__(core, capture, core.catalog().sources_of(view), end=end, follow=follow)
         self.feed = Feed(core, view, position)
+        self._pin = contextlib.ExitStack()
+        self._held: int | None = None
         self.versions = versions
         self.fields = (*view.fields, VERSION) if versions else view.fields
         self.times = view.times
 
+    def _batches(self) -> Iterator[Batch]:
+        try:
+            yield from super()._batches()
+        finally:
+            self._pin.close()
+
+    def _hold(self) -> None:
+        """Keep the files of the changes to come: others may reduce and vacuum before these are asked for."""
+        at = self.feed.position
+        if at is not None and at != self._held:
+            pin = contextlib.ExitStack()
+            pin.enter_context(self.core.ledger.pin(max(at, self.core.ledger.oldest)))
+            self._pin.close()
+            self._pin, self._held = pin, at
+
     def _changes(self) -> Iterator[Batch]:
         import pyarrow as pa
 
+        self._hold()
         for batch in self.feed.batches():
             changes = batch.changes
             if self.versions:
                 column = pa.array([batch.version] * changes.num_rows, pa.int64())
                 changes = changes.add_column(changes.num_columns - 1, VERSION.name, column)
             yield replace(batch, changes=changes)
+        self._hold()
 
 
 class Live(Following):
@@ -166,7 +209,7 @@ class Live(Following):
             if view.name.startswith(PREFIX) and view.owner is None:
                 core.ledger.commit(definer.drop_draft(core.catalog(), view))
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Generator[Batch, None, None]:
         try:
             yield from super().__iter__()
         finally:

@@ -190,4 +190,4 @@ def vacuum(core: Core) -> int:
     keep = core.ledger.keep_versions
     if needed is not None:
         keep = max(keep, core.ledger.version - needed + 1)
-    return core.ledger.vacuum(keep, pinned=pinned(core, core.ledger.version - keep + 1))
+    return core.ledger.vacuum(keep, lambda oldest: pinned(core, oldest))

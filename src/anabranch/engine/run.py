@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from anabranch.algebra import progress as progress_algebra
 from anabranch.algebra.progress import ProgressState, own_bounds
-from anabranch.engine import emit, late
+from anabranch.engine import emit, functions, late
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema, translate
 from anabranch.engine.left_out import left_out_fields
@@ -27,7 +27,7 @@ from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
 from anabranch.engine.trigger import pending_fields
 from anabranch.engine.writing import SMALL_BYTES, SMALL_ROWS, write_table
-from anabranch.errors import QueryFailed
+from anabranch.errors import QueryFailed, UnknownFunction
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, StreamRun, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.blocks import STREAM
@@ -68,12 +68,15 @@ class Runner:
             scanned = Scanned()
             reach("before-job")
             try:
+                core.functions.provide_for(catalog, stream_id)
                 outputs = self._outputs(stream, catalog, snapshot, incoming.bytes)
                 taken = snapshot.streams.get(stream_id)
                 Scan(core, stream, incoming, outputs, state, taken.rows if taken is not None else 0).run(scanned, watch)
             except BaseException as error:
                 core.ledger.give_up(scanned.files, scanned.staged)
-                raise (translate(error) if isinstance(error, Exception) else error) from error
+                if isinstance(error, Exception):
+                    raise functions.named(catalog, stream_id, translate(error)) from error
+                raise
             if stream.fail_on_bad and scanned.bad:
                 core.ledger.give_up(scanned.files, scanned.staged)
                 first = scanned.bad[0]
@@ -349,6 +352,8 @@ def _changes_of(
 def _named(catalog: Catalog, view: View, error: Exception, made: bool) -> Exception:
     """What went wrong with the changes of a view, with its name: who sent the rows does not know it."""
     found = translate(error)
+    if not made and isinstance(found, UnknownFunction):
+        return functions.named(catalog, next(iter(catalog.sources_of(view)), ""), found)
     if made or type(found) is not QueryFailed or found.hint is not None:
         return found
     name = (catalog.view(view.owner) if view.owner is not None else view).name

@@ -77,6 +77,9 @@ def start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     if not chosen.startswith("local"):
         # Executors elsewhere must be able to reach the driver: the user's network, not the loopback.
         del defaults["spark.driver.host"], defaults["spark.driver.bindAddress"]
+    else:
+        # Python functions run where their packages are, and not in whichever Python comes first on the path.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(chosen)
     for key, value in {**defaults, **conf}.items():
         builder = builder.config(key, value)

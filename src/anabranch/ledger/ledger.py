@@ -444,36 +444,28 @@ class Ledger:
 
     # ---- vacuum
 
-    def vacuum(self, keep_versions: int | None = None, pinned: Iterable[tuple[str, int]] = ()) -> int:
+    def vacuum(
+        self,
+        keep_versions: int | None = None,
+        pinned: Callable[[int], Iterable[tuple[str, int]]] = lambda oldest: (),
+    ) -> int:
         """Delete data files that no version still needed names; how many.
 
-        Needed are the last `keep_versions` versions, those that readers have pinned, and for single tables
-        the (table id, version) pairs in `pinned`, which must be handed in each time.
+        Needed are the last `keep_versions` versions, those from the oldest on that a reader has pinned, and for single
+        tables the (table id, version) pairs that `pinned` gives for the oldest version that stays.
         """
         self._must_write()
         keep = self.keep_versions if keep_versions is None else keep_versions
         if keep < 1:
             raise LedgerError("vacuum must keep at least 1 version: the newest.")
         with self._commit_lock, files.explained("vacuuming", self.home):
-            old = self._kept
-            wanted = frozenset(pinned)
-            newest = self._snapshot.version
-            for table, version in wanted:
-                if version > newest or (version < old.oldest and (table, version) not in old.pinned):
-                    raise LedgerError(
-                        f"Version {version} of table {table} cannot be kept: it is not there any more, or not yet.",
-                        hint=f"the oldest version is {old.oldest}, the newest {newest}",
-                    )
-            readers = self.home / "readers"
-            horizon = max(0, newest - keep + 1)
-            oldest = max(old.oldest, min([horizon, *pinned_versions(readers)]))
-            # First say what will be gone, then look once more for a pin that came meanwhile: a reader pins
-            # first
-            # and then looks what is there, so one of the two sees the other.
-            recovery.write_kept(self.home, recovery.Kept(oldest, wanted))
-            late = max(old.oldest, min([oldest, *pinned_versions(readers)]))
-            if late < oldest:
-                oldest = late
+            old, readers = self._kept, self.home / "readers"
+            oldest = max(0, self._snapshot.version - keep + 1)
+            # First say what will be gone, then look once more for a pin that came meanwhile: a reader pins first and
+            # then looks what is there, so one of the two sees the other.
+            for _ in range(2):
+                oldest = max(old.oldest, min([oldest, *pinned_versions(readers)]))
+                wanted = self._checked(pinned(oldest))
                 recovery.write_kept(self.home, recovery.Kept(oldest, wanted))
             self._kept = recovery.Kept(oldest, wanted)
             crash.reach("in-vacuum")
@@ -483,6 +475,17 @@ class Ledger:
             self._snapshot = self._snapshot.without_removed_before(oldest)
             self._log.forget_snapshots_before(oldest)
             return deleted
+
+    def _checked(self, pinned: Iterable[tuple[str, int]]) -> frozenset[tuple[str, int]]:
+        """These tables at these versions, all of which can still be read."""
+        wanted, oldest, newest = frozenset(pinned), self._kept.oldest, self._snapshot.version
+        for table, version in wanted:
+            if version > newest or (version < oldest and (table, version) not in self._kept.pinned):
+                raise LedgerError(
+                    f"Version {version} of table {table} cannot be kept: it is not there any more, or not yet.",
+                    hint=f"the oldest version is {oldest}, the newest {newest}",
+                )
+        return wanted
 
     # ---- small things
 

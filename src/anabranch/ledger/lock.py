@@ -14,6 +14,7 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,20 @@ class WriterLock:
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
+
+
+@contextlib.contextmanager
+def unlocked(home: Path) -> Iterator[bool]:
+    """Whether no process has a home open for writing; while inside, none can open it if so."""
+    try:
+        descriptor = os.open(home / "writer.lock", os.O_RDWR)
+    except FileNotFoundError:
+        yield True
+        return
+    try:
+        yield _try_lock(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class Pin:

@@ -575,8 +575,21 @@ class Sink:
     kind = "sink"
 
 
-Object = Stream | Table | Panes | Rows | View | Sink
-_KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in (Stream, Table, Panes, Rows, View, Sink)}
+@dataclass(frozen=True)
+class Function:
+    """A Python function that queries may call. Processes import it by its name in Python when one does."""
+
+    id: str
+    name: str
+    sql: str
+    reference: str  # package.module.function
+    returns: str | None  # None: it is one of Spark's own making, and says itself what it returns
+
+    kind = "function"
+
+
+Object = Stream | Table | Panes | Rows | View | Sink | Function
+_KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in (Stream, Table, Panes, Rows, View, Sink, Function)}
 _NESTED: dict[str, type[Any]] = {
     "fields": Field,
     "keys": Key,
@@ -675,6 +688,10 @@ class Catalog:
     def find_any(self, name: str) -> Stream | Table | View | Sink | None:
         """What has a name; sinks share their names with what can be read."""
         return self.find(name) or self._sinks.get(name.lower())
+
+    def function(self, name: str) -> Function | None:
+        """A function of the home; these have names of their own."""
+        return next((each for each in self.of(Function) if each.name.lower() == name.lower()), None)
 
     def names(self) -> list[str]:
         return sorted(each.name for each in self._named.values())

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anabranch.errors import AnabranchError
+
 
 def check(text: str) -> list[str]:
-    """Parse a script and bind its names without starting anything; gives warnings, raises what is wrong.
+    """Parse a script and bind its names without starting anything; gives warnings, raises the first problem.
 
     >>> check("CREATE STREAM s (a INT); SELECT b FROM s")
     Traceback (most recent call last):
@@ -14,6 +19,14 @@ def check(text: str) -> list[str]:
                                               ^
       there is: a
     """
+    wrong, warnings = problems(text)
+    if wrong:
+        raise wrong[0]
+    return warnings
+
+
+def problems(text: str) -> tuple[list[AnabranchError], list[str]]:
+    """All that is wrong with a script, in its order, and the warnings."""
     from anabranch.sql.checking import check_script
 
     return check_script(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from anabranch.errors import (
+    AnabranchError,
     NotSupported,
     UnknownName,
     did_you_mean,
@@ -18,6 +19,7 @@ from anabranch.plan.catalog import STREAM_FIELDS, Catalog, Stream, Table, View, 
 from anabranch.plan.views import refuse_volatile
 from anabranch.sources import lookup
 from anabranch.sql import syntax
+from anabranch.sql.calling import function_problems, grouping_problems
 from anabranch.sql.calls import split_commas
 from anabranch.sql.columns import Columns, Resolver, Scope
 from anabranch.sql.definitions import (
@@ -30,8 +32,9 @@ from anabranch.sql.definitions import (
     no_column,
     wrong,
 )
-from anabranch.sql.lexer import Span, normal_form, tokenize
-from anabranch.sql.parser import parse
+from anabranch.sql.expressions import expressions_of
+from anabranch.sql.lexer import Span, Token, normal_form, split_statements, tokenize
+from anabranch.sql.parser import parse_statement
 from anabranch.sql.syntax import ColumnDefinition, Name, Query, Statement
 
 
@@ -47,12 +50,12 @@ class Known:
     fed: bool = False  # rows come from a source or a query, not by INSERT
 
 
-def check_script(text: str) -> list[str]:
-    """Raise the first thing that is wrong; give the warnings if nothing is."""
+def check_script(text: str) -> tuple[list[AnabranchError], list[str]]:
+    """All that is wrong, in the order of the text, and the warnings."""
     script = _Script(text)
-    for statement in parse(text):
-        script.check(statement)
-    return script.warnings()
+    for tokens in split_statements(tokenize(text)):
+        script.take(tokens)
+    return script.problems, script.warnings()
 
 
 class _Script:
@@ -61,9 +64,42 @@ class _Script:
         self.known: dict[str, Known] = {}
         self._said: list[str] = []
         self._read: set[str] = set()
+        self._functions: set[str] = set()  # those of the script's own making
         self._advanced: set[str] = set()
         self._closing: list[tuple[str, str]] = []  # (what closes windows, stream it reads)
         self._catalog: Catalog | None = None
+        self.problems: list[AnabranchError] = []
+
+    def take(self, tokens: list[Token]) -> None:
+        """Look through a statement; what it should have made is there for the next ones, whatever is wrong with it."""
+        found = len(self.problems)
+        try:
+            statement = parse_statement(self.text, tokens)
+        except AnabranchError as problem:
+            self.problems.append(problem)
+            self._suppose(tokens, Statement(self.text, Span(tokens[0].start, tokens[-1].end)))
+            return
+        try:
+            self.check(statement)
+        except AnabranchError as problem:
+            self.problems.append(problem)
+            self._suppose(tokens, statement)
+        for _, part in expressions_of(statement):
+            self.problems += function_problems(statement.text, part, self._functions)
+        self.problems[found:] = sorted(self.problems[found:], key=lambda each: getattr(each, "start", None) or 0)
+
+    def _suppose(self, tokens: list[Token], statement: Statement) -> None:
+        """Something of unknown columns in place of what a wrong CREATE was to make."""
+        words = [token.upper for token in tokens[:8]]
+        for word, kind in (("STREAM", "stream"), ("SOURCE", "stream"), ("TABLE", "table"), ("VIEW", "view")):
+            if words[:1] == ["CREATE"] and word in words[1:4]:
+                at = words.index(word) + (4 if words[words.index(word) + 1 :][:1] == ["IF"] else 1)
+                if at < len(tokens) and tokens[at].is_name:
+                    name = tokens[at].name
+                    self.known.setdefault(name.lower(), Known(kind, name, statement, None, fed=False))
+                    self._read.add(name.lower())
+                    self._catalog = None
+                return
 
     def check(self, statement: Statement) -> None:
         if isinstance(statement, syntax.CreateStream):
@@ -76,6 +112,10 @@ class _Script:
             self._alter_view(statement)
         elif isinstance(statement, syntax.CreateSink):
             self._create_sink(statement)
+        elif isinstance(statement, syntax.CreateFunction):
+            self._functions.add(statement.name.last.lower())
+        elif isinstance(statement, syntax.Drop) and statement.kind == "function":
+            self._functions.discard(statement.name.last.lower())
         elif isinstance(statement, syntax.Drop):
             self._drop(statement)
         elif isinstance(statement, syntax.Insert):
@@ -332,7 +372,12 @@ class _Script:
         self._read |= reads
         if query.emission is not None and query.emission.mode == "close":
             self._check_closing(statement, query, what, reads)
-        return Resolver(statement.text, self._columns()).query(query), reads
+
+        def group(select: syntax.Select, scope: Scope) -> None:
+            self.problems += grouping_problems(statement.text, select, scope)
+
+        resolver = Resolver(statement.text, self._columns(), report=self.problems.append, also=group)
+        return resolver.query(query), reads
 
     def _check_closing(self, statement: Statement, query: Query, what: str, reads: set[str]) -> None:
         assert query.emission is not None

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.errors import UnknownName, WrongType, did_you_mean
+from anabranch.errors import SqlError, UnknownName, WrongType, did_you_mean
 from anabranch.sql.calls import Chain, chains, closing
 from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import QUOTED, STRING, WORD, Span, Token, words
@@ -120,6 +120,9 @@ class Resolver:
     text: str
     objects: Mapping[str, Columns | None]  # by lower-case name
     ctes: dict[str, Columns | None] = field(default_factory=dict)
+    #: Takes what is wrong; without it the first thing is raised. And what else is looked at in each SELECT.
+    report: Callable[[SqlError], None] | None = None
+    also: Callable[[Select, Scope], None] | None = None
 
     # ---- queries
 
@@ -162,6 +165,8 @@ class Resolver:
             self.expression(part.tokens, groups)
         for inner in select.subqueries:
             self.query(inner, rows)
+        if self.also is not None:
+            self.also(select, groups)
         return None if reshaped else self._output(select, relations)
 
     def _condition(self, relation: Relation, scope: Scope) -> None:
@@ -243,7 +248,12 @@ class Resolver:
             hint = None
             if first in not_yet:
                 hint = "names given in the SELECT list cannot be used in WHERE"
-            raise self.unknown(chain.parts[0], chain.span, list(scope.names()), hint)
+            self._wrong(self.unknown(chain.parts[0], chain.span, list(scope.names()), hint))
+
+    def _wrong(self, problem: SqlError) -> None:
+        if self.report is None:
+            raise problem
+        self.report(problem)
 
     def _qualified(self, parts: tuple[str, ...], span: Span, scope: Scope) -> None:
         there, columns = scope.qualified(parts[0].lower())
@@ -252,17 +262,20 @@ class Resolver:
             parts = parts[1:]
         if not there:
             known = [*scope.qualifiers(), *scope.names()]
-            raise UnknownName(
-                f"there is no column or relation {parts[0]} here",
-                text=self.text,
-                start=span.start,
-                end=span.end,
-                hint=did_you_mean(parts[0], known),
+            self._wrong(
+                UnknownName(
+                    f"there is no column or relation {parts[0]} here",
+                    text=self.text,
+                    start=span.start,
+                    end=span.end,
+                    hint=did_you_mean(parts[0], known),
+                )
             )
+            return
         if columns is not None and len(parts) > 1:
             wanted = parts[1].lower()
             if wanted not in {column.lower() for column in columns} and not wanted.startswith("_"):
-                raise self.unknown(".".join(parts[:2]), span, [f"{parts[0]}.{column}" for column in columns])
+                self._wrong(self.unknown(".".join(parts[:2]), span, [f"{parts[0]}.{column}" for column in columns]))
 
     def unknown(self, name: str, span: Span, known: Sequence[str] | Columns, hint: str | None = None) -> UnknownName:
         return _unknown(self.text, name, span, known, hint)
@@ -324,6 +337,15 @@ def _lambda_variables(tokens: Sequence[Token]) -> Iterator[str]:
             before -= 1
             if tokens[before].is_name and tokens[index - 1].text == ")":
                 yield tokens[before].name.lower()
+
+
+def type_spans(tokens: Sequence[Token]) -> Iterator[Span]:
+    """Where types stand, behind AS and ::, and subqueries, which are looked at on their own."""
+    for index, token in enumerate(tokens[:-1]):
+        if token.text == "(" and tokens[index + 1].upper in ("SELECT", "WITH", "FROM", "VALUES"):
+            yield Span(token.start, tokens[closing(tokens, index)].end)
+        elif token.upper in ("AS", "::"):
+            yield Span(token.start, tokens[_end_of_type(tokens, index + 1)].end)
 
 
 def _not_columns(tokens: Sequence[Token]) -> Iterator[Span]:

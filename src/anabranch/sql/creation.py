@@ -11,6 +11,7 @@ from anabranch.sql.query import at_query, parse_query
 from anabranch.sql.syntax import (
     AlterView,
     ColumnDefinition,
+    CreateFunction,
     CreateSink,
     CreateStream,
     CreateTable,
@@ -32,7 +33,7 @@ def take_create(cursor: Cursor) -> Statement:
     cursor.take("MATERIALIZED")
     foreign = cursor.take("FOREIGN")
     kind = cursor.current.upper
-    if kind not in ("STREAM", "SOURCE", "TABLE", "VIEW", "SINK"):
+    if kind not in ("STREAM", "SOURCE", "TABLE", "VIEW", "SINK", "FUNCTION"):
         if kind == "SAMPLE":
             raise NotSupported(
                 f"CREATE {kind} is not supported yet",
@@ -41,7 +42,8 @@ def take_create(cursor: Cursor) -> Statement:
                 end=cursor.current.end,
             )
         raise cursor.problem(
-            "expected STREAM, TABLE, VIEW or SINK", known=("STREAM", "TABLE", "VIEW", "SINK", "SOURCE")
+            "expected STREAM, TABLE, VIEW, SINK or FUNCTION",
+            known=("STREAM", "TABLE", "VIEW", "SINK", "SOURCE", "FUNCTION"),
         )
     if kind == "SINK" and or_replace:
         raise NotSupported(
@@ -58,6 +60,8 @@ def take_create(cursor: Cursor) -> Statement:
         return _create_view(cursor, name, if_not_exists, or_replace)
     if kind == "SINK":
         return _create_sink(cursor, name, if_not_exists)
+    if kind == "FUNCTION":
+        return _create_function(cursor, name, if_not_exists, or_replace)
     columns, watermark = _columns(cursor) if cursor.at("(") and not at_query(cursor) else ((), None)
     if kind == "TABLE" and not foreign:
         return _create_table(cursor, name, columns, watermark, if_not_exists, or_replace)
@@ -109,6 +113,23 @@ def _create_sink(cursor: Cursor, name: Name, if_not_exists: bool) -> Statement:
     cursor.expect("INTO")
     into = _call(cursor, "a sink, as in files(path => 'out/', format => 'parquet')")
     return CreateSink(cursor.text, cursor.whole, name, view, into, if_not_exists)
+
+
+def _create_function(cursor: Cursor, name: Name, if_not_exists: bool, or_replace: bool) -> Statement:
+    """CREATE FUNCTION f AS 'package.module.function' [RETURNS type]"""
+    cursor.expect("AS")
+    reference = cursor.expect_string("the name of a Python function, as in 'package.module.function'")
+    returns = _type(cursor, "expected the type that the function returns") if cursor.take("RETURNS") else None
+    return CreateFunction(
+        cursor.text,
+        cursor.whole,
+        name,
+        reference.value,
+        reference.span,
+        returns,
+        if_not_exists,
+        or_replace,
+    )
 
 
 def _create_table(
@@ -226,9 +247,18 @@ def _column(cursor: Cursor, before: list[ColumnDefinition]) -> ColumnDefinition:
             start=token.start,
             end=token.end,
         )
-    type_token = cursor.current
-    if type_token.upper not in TYPES:
-        raise cursor.problem(f"expected the type of {token.name}", known=tuple(sorted(TYPES)))
+    type = _type(cursor, f"expected the type of {token.name}")
+    span = Span(token.start, cursor.previous.end)
+    cursor.take("NOT", "NULL")
+    if cursor.take("COMMENT"):
+        cursor.expect_string("a comment")
+    return ColumnDefinition(token.name, type, span)
+
+
+def _type(cursor: Cursor, expected: str) -> str:
+    """A type, as Spark says it."""
+    if cursor.current.upper not in TYPES:
+        raise cursor.problem(expected, known=tuple(sorted(TYPES)))
     first = cursor.index
     cursor.advance()
     depth = 0
@@ -238,12 +268,7 @@ def _column(cursor: Cursor, before: list[ColumnDefinition]) -> ColumnDefinition:
             break
         depth += {"<": 1, "(": 1, ">": -1, ")": -1, ">>": -2, ">>>": -3}.get(text, 0)
         cursor.advance()
-    span = Span(type_token.start, cursor.previous.end)
-    type = column_type(cursor.text, cursor.tokens[first : cursor.index])
-    cursor.take("NOT", "NULL")
-    if cursor.take("COMMENT"):
-        cursor.expect_string("a comment")
-    return ColumnDefinition(token.name, type, Span(token.start, span.end))
+    return column_type(cursor.text, cursor.tokens[first : cursor.index])
 
 
 def _source(cursor: Cursor) -> SourceSpec:

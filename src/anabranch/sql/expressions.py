@@ -57,7 +57,7 @@ _MANY_TOKENS = 20_000
 def check_expressions(statement: Statement) -> None:
     """Raise a SyntaxProblem at the first expression of a statement that is not well formed."""
     budget = _MANY_TOKENS
-    for prefix, tokens in _expressions(statement):
+    for prefix, tokens in expressions_of(statement):
         if _plain(tokens):
             continue
         budget -= len(tokens)
@@ -71,7 +71,7 @@ def check_expressions(statement: Statement) -> None:
 _Part = tuple[str, Sequence[Token]]
 
 
-def _expressions(statement: Statement) -> Iterator[_Part]:
+def expressions_of(statement: Statement) -> Iterator[_Part]:
     """Every expression, with the words that make it a statement of its own."""
     if isinstance(statement, SelectStatement | CreateView | AlterView | CreateTable | Explain | Insert):
         if statement.query is not None:

@@ -54,7 +54,7 @@ STATEMENTS = (
     "SELECT", "WITH", "VALUES", "CREATE", "ALTER", "DROP", "INSERT", "UPDATE", "DELETE", "COPY", "ADVANCE", "REFRESH",
     "SHOW", "DESCRIBE", "EXPLAIN", "SET", "SUBSCRIBE",
 )  # fmt: skip
-SHOWABLE = ("STREAMS", "VIEWS", "TABLES", "SINKS", "ALL")
+SHOWABLE = ("STREAMS", "VIEWS", "TABLES", "SINKS", "FUNCTIONS", "ALL")
 _LATER = {"SUSPEND", "RESUME", "SNAPSHOT", "BEGIN", "COMMIT", "ROLLBACK"}
 
 
@@ -64,10 +64,11 @@ def parse(text: str) -> list[Statement]:
     >>> [type(s).__name__ for s in parse("CREATE STREAM s (a INT); SELECT count(*) FROM s")]
     ['CreateStream', 'SelectStatement']
     """
-    return [_statement(text, tokens) for tokens in split_statements(tokenize(text))]
+    return [parse_statement(text, tokens) for tokens in split_statements(tokenize(text))]
 
 
-def _statement(text: str, tokens: list[Token]) -> Statement:
+def parse_statement(text: str, tokens: list[Token]) -> Statement:
+    """One statement of a text."""
     try:
         return _one_statement(text, tokens)
     except SyntaxProblem as problem:
@@ -138,7 +139,7 @@ def _take_kind(cursor: Cursor) -> _Kind:
 
 def _drop(cursor: Cursor) -> Statement:
     cursor.advance()
-    kind = _take_kind(cursor)
+    kind: _Kind | Literal["function"] = "function" if cursor.take("FUNCTION") else _take_kind(cursor)
     if_exists = cursor.take("IF", "EXISTS")
     name = cursor.dotted_name(f"the name of the {kind}")
     cascade = cursor.take("CASCADE")
@@ -218,9 +219,12 @@ def _show(cursor: Cursor) -> Statement:
     word = cursor.current.upper
     if word not in SHOWABLE:
         known = (*SHOWABLE, "CREATE", "COLUMNS")
-        raise cursor.problem("expected STREAMS, VIEWS, TABLES, SINKS, COLUMNS FROM or CREATE", known=known)
+        raise cursor.problem("expected STREAMS, VIEWS, TABLES, SINKS, FUNCTIONS, COLUMNS FROM or CREATE", known=known)
     cursor.advance()
-    return Show(cursor.text, cursor.whole, word.lower())
+    like = None
+    if word == "FUNCTIONS" and (cursor.take("LIKE") or cursor.current.kind == STRING):
+        like = cursor.expect_string("a pattern, as in 'date*'").value
+    return Show(cursor.text, cursor.whole, word.lower(), like)
 
 
 def _describe(cursor: Cursor) -> Statement:

@@ -414,8 +414,20 @@ class CreateSink(Statement):
 
 
 @dataclass(frozen=True)
+class CreateFunction(Statement):
+    """CREATE FUNCTION name AS 'package.module.function' [RETURNS type]."""
+
+    name: Name
+    reference: str
+    reference_span: Span
+    returns: str | None
+    if_not_exists: bool
+    or_replace: bool
+
+
+@dataclass(frozen=True)
 class Drop(Statement):
-    kind: Literal["stream", "table", "view", "sink"]
+    kind: Literal["stream", "table", "view", "sink", "function"]
     name: Name
     if_exists: bool
     cascade: bool
@@ -478,6 +490,7 @@ class Refresh(Statement):
 @dataclass(frozen=True)
 class Show(Statement):
     what: str
+    like: str | None = None  # a pattern for names of functions
 
 
 @dataclass(frozen=True)
