@@ -99,8 +99,9 @@ class Runner:
         catalog = self.core.catalog(snapshot)
         if self.refresh is None or not any(table.every_run for table in catalog.of(Table)):
             return
-        views = [view for view in catalog.of(View) if stream_id in catalog.sources_of(view)]
-        read = [pair for each in (*catalog.states_of(stream_id), *views) for pair in each.statics_at.items()]
+        views = {view.id: view for view in catalog.of(View) if stream_id in catalog.sources_of(view)}
+        views |= {id: catalog.view(id) for view in list(views.values()) for id in catalog.below(view)}
+        read = [pair for each in (*catalog.states_of(stream_id), *views.values()) for pair in each.statics_at.items()]
         for id in dict.fromkeys(id for id, _ in read):
             table = catalog[id]
             assert isinstance(table, Table)
@@ -375,9 +376,11 @@ def emit_changes(
     compared as a whole, whatever the commit brings. `taken` says how many rows it brings, by stream. The result says
     what that does to the bounds of views.
     """
-    kept = [view for view in catalog.in_order() if view.kept and catalog.sources_of(view) & set(moves)]
+    kept = [view for view in catalog.in_order() if view.kept]
     if made or only is not None:
         kept = [view for view in kept if view.id in (made or only or ())]
+    else:  # a view that reads no stream changes when a table is refreshed, whatever streams there are
+        kept = [view for view in kept if not (sources := catalog.sources_of(view)) or sources & set(moves)]
     if not kept:
         return Outcome()
     maintainer = Maintainer(core, catalog, snapshot, dict(added), moves, core.now(), taken or {})

@@ -448,6 +448,14 @@ class Binder:
         """Whether a stream or a view is under a relation."""
         return any(True for _ in self._live(relation, frozenset()))
 
+    def reads_stream(self, relation: Relation) -> bool:
+        """Whether a stream is under a relation, below views too."""
+        for name, _ in self._live(relation, frozenset()):
+            found = self.catalog.find(name)
+            if isinstance(found, Stream) or (isinstance(found, View) and self.catalog.sources_of(found)):
+                return True
+        return False
+
     def _unknown(self, relation: Relation, known: list[str]) -> UnknownName:
         assert relation.name is not None
         name, span = str(relation.name), relation.name.span

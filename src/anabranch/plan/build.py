@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -58,17 +58,27 @@ if TYPE_CHECKING:
     from anabranch.plan.records import Told
 
 KEY = "_k{}"
+NO_STREAM = "its FROM clause reads no stream"
 #: The place of a record among those of its run, that with which it went again, and the placeholder of the last places
 #: that a key may show.
 PLACE, LEFT = "_place", "_left"
 TAKES = "@takes"
 
 
+@dataclass(frozen=True)
+class InlineCte:
+    """A common table expression that stays in the text of a node."""
+
+    name: str
+    columns: tuple[str, ...]
+    query: Query
+
+
 class Build:
     """One node being made: its relations become placeholders, its text Spark SQL over them."""
 
     def __init__(
-        self, tree: Tree, query: Query, ctes: Mapping[str, View], cut: bool, inline: list[tuple[str, Query]]
+        self, tree: Tree, query: Query, ctes: Mapping[str, View], cut: bool, inline: Sequence[InlineCte]
     ) -> None:
         self.tree = tree
         self.text = tree.text
@@ -161,8 +171,7 @@ class Build:
                     for relation in operand.relations:
                         self.replace_relation(relation)
             return self._finish(emit, Keying("whole", reason="it is computed from several queries"), None, (), ())
-        assert isinstance(body, Opaque)
-        raise refuse(self.text, body.span, "a view of values never changes", "make a table of them")
+        return self._finish(emit, Keying("whole", reason=NO_STREAM), None, (), ())
 
     def _set_operation(self, body: SetOperation, emit: str) -> View:
         """UNION, INTERSECT, EXCEPT: a row is touched by its equals in any operand."""
@@ -192,7 +201,8 @@ class Build:
                 (self._live_placeholder(live.relation), self.binder.bind(select.span, extra=self.edits).text.text)
             )
             times.append((touches[-1][0], self._times_by_position(select, inputs, live)))
-        view = self._finish(emit, Keying("keyed", every_column=True), None, (), tuple(touches))
+        keying = Keying("keyed", every_column=True) if touches else Keying("whole", reason=NO_STREAM)
+        view = self._finish(emit, keying, None, (), tuple(touches))
         meets = of_union(times, view.fields)
         if meets is None:
             return view
@@ -237,7 +247,7 @@ class Build:
         by_key = self.tree.by_key and not gives_records(select)
         keying = find_keys(select, self.query, inputs, self.text, by_key=by_key)
         if not any(not each.static for each in inputs):
-            keying = Keying("whole", reason="its FROM clause reads no stream")
+            keying = Keying("whole", reason=NO_STREAM)
         if any(self._looks_aside(each) for each in select.relations):
             keying = Keying("whole", reason="a LATERAL subquery looks at a stream for each row")
         partial = select.span in self.tree.partial
@@ -293,9 +303,11 @@ class Build:
 
         What is between them then is never kept: of a ranking of all rows, say, only the first of each group.
         """
-        relation = select.relations[0]
-        below = self._node(relation) if len(select.relations) == 1 and relation.window is None else None
-        if view.node != "stateless" or relation.subquery is None or relation.alias_columns or below is None:
+        if view.node != "stateless" or len(select.relations) != 1:
+            return None
+        (relation,) = select.relations
+        below = self._node(relation) if relation.window is None else None
+        if relation.subquery is None or relation.alias_columns or below is None:
             return None
         if below is not self.tree.nodes[-1]:
             return None
@@ -356,6 +368,8 @@ class Build:
 
     def _with_progress(self, select: Select, inputs: Sequence[Input], keying: Keying, view: View) -> View:
         """A view with what is known of how its columns progress, where it joins or reads what does."""
+        # What reads no stream never brings a row that is late.
+        inputs = [replace(each, static=each.static or self._reads_no_stream(each.relation)) for each in inputs]
         live = [each for each in inputs if not each.static]
         below = [self._known(each.relation) for each in live]
         meets = [each.meets for each in below if isinstance(each, View)]
@@ -381,6 +395,10 @@ class Build:
         found = find_meets(join, replace(view, times={**view.times, **calls}), keys)
         known = found.behind if found is not None else {}
         return replace(view, meets=found, times={**view.times, **{name: 1 for name in calls if name in known}})
+
+    def _reads_no_stream(self, relation: Relation) -> bool:
+        known = self._known(relation)
+        return isinstance(known, View) and self.tree.reads_no_stream(known)
 
     def _bounded_times(self, each: Input) -> list[str]:
         """The event times of an input that are known to progress column by column."""
@@ -667,7 +685,7 @@ class Build:
                 hidden.append((names[-1], expression))
         extra = [*self._guarded(), *self._with_clause()]
         plain = Binder(self.text, self.tree.catalog, self.query).bind(extra=extra)
-        references = {**plain.references, **self.guarded}
+        references = {**plain.references, **self._inline_references(), **self.guarded}
         schemas = self._schemas(references)
         ties = self._ties(schemas)
         if self.counted is not None:
@@ -736,7 +754,7 @@ class Build:
     def _ties(self, schemas: Mapping[str, tuple[Field, ...]]) -> list[Edit]:
         """The edits that break ties in what is left of the query here."""
         clause = self._with_clause()
-        kept = {id(inner) for _, inner in self.inline}
+        kept = {id(each.query) for each in self.inline}
         gone = [edit.span for edit in self.edits]
         gone += [inner.span for _, inner in self.query.ctes if id(inner) not in kept]
         places = Places(
@@ -788,12 +806,22 @@ class Build:
             return []
         body = self.query.body.span
         kept = []
-        for name, inner in self.inline:
-            kept.append(f"{quote_name(name)} AS ({self._bound([*self.edits, *ties], inner.span)})")
+        for each in self.inline:
+            columns = f"({', '.join(map(quote_name, each.columns))})" if each.columns else ""
+            inside = self._bound([*self.edits, *ties], each.query.span)
+            kept.append(f"{quote_name(each.name)}{columns} AS ({inside})")
         start = Span(self.query.span.start, body.start)
         if isinstance(self.query.body, Query):
             start = Span(self.query.span.start, self.text.rindex("(", 0, body.start))
         return [Edit(start, f"WITH {', '.join(kept)} " if kept else "")]
+
+    def _inline_references(self) -> dict[str, Reference]:
+        """What the common table expressions read that stay."""
+        gone = [edit.span for edit in self.edits]
+        relations = [relation for each in self.inline for relation in each.query.relations()]
+        left = [r for r in relations if not any(s.start <= r.span.start and r.span.end <= s.end for s in gone)]
+        found = [reference for relation in left if (reference := self.binder.resolve(relation)) is not None]
+        return {reference.placeholder: reference for reference in found}
 
     def _touches(
         self,

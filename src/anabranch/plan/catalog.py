@@ -714,6 +714,13 @@ class Catalog:
             found |= self.sources_of(self.view(id))
         return found
 
+    def below(self, view: View) -> set[str]:
+        """The ids of all views that a view reads, through other views too."""
+        found = set(view.views.values())
+        for id in view.views.values():
+            found |= self.below(self.view(id))
+        return found
+
     def readers_of(self, id: str) -> list[View | Sink]:
         """The views that read a stream, table or view, and the sinks that a view goes to."""
         found: list[View | Sink] = [sink for sink in self.of(Sink) if sink.view == id]

@@ -304,10 +304,14 @@ class _Describer:
         )
 
     def _progress(self, inputs: tuple[str, ...]) -> str:
-        names = [self.done[id].name for id in inputs if self.done[id].kind != "table"]
+        names = [self.done[id].name for id in inputs if self._progresses(id)]
         if len(names) == 1:
             return f"that of {names[0]}"
         return f"the least of {words(names)}" if names else ""
+
+    def _progresses(self, id: str) -> bool:
+        found = self.catalog[id]
+        return isinstance(found, Stream) or (isinstance(found, View) and bool(self.catalog.sources_of(found)))
 
     def _how(self, view: View) -> list[str]:
         lines = _context_lines(view) if view.owner is None else []
@@ -342,6 +346,7 @@ class _Describer:
             lines.append("after a run, the rows near its own in time are joined anew, with it and without it")
         else:
             when = "when it fires, and only then" if view.emit == "triggers" else "after a run that touches it"
+            when = when if self._progresses(view.id) else "after a REFRESH TABLE that touches it"
             lines.append(f"{when}, its whole answer is computed anew and compared with the last")
         for id in view.included:
             lines.append(
@@ -365,6 +370,8 @@ class _Describer:
     def _static_lines(self, view: View) -> list[str]:
         """Static tables that meet what is kept whenever it is read, and not each row once."""
         if not view.tables or view.asks or (view.node == "stateless" and view.streams):
+            return []
+        if not self._progresses(view.id):
             return []
         below = [self.catalog.view(id) for id in view.views.values()]
         if view.streams:

@@ -11,12 +11,13 @@ Works on the text alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from anabranch.plan.inside import Body
 from anabranch.plan.scope import Unfit
 from anabranch.sql.cursor import Cursor
+from anabranch.sql.inline import gaps_between
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.query import parse_query
 from anabranch.sql.splice import Edit, splice
@@ -28,6 +29,7 @@ class _Placed:
     """What stands behind the name of a common table expression, and the names of its columns."""
 
     text: str
+    at: Span
     columns: tuple[str, ...] = ()
 
 
@@ -49,6 +51,25 @@ def places_in(text: str, query: Query) -> dict[int, list[Edit]]:
 def without_ctes(text: str, query: Query) -> Edit:
     """The edit that leaves out the WITH clause of a query whose common table expressions are in place."""
     return _moved(_Places(text, query).without(_as_written(text, query)), query)
+
+
+def static_in_place(text: str, query: Query, is_static: Callable[[str], bool]) -> list[Edit]:
+    """The edits that put those common table expressions in the places of their names whose texts are static, and leave
+    them out of the WITH clauses. One that only passes a relation through is that relation already."""
+    found, written = _Places(text, query), _as_written(text, query)
+    passed = {each.span.start - query.span.start for each in query.relations() if each.cte is not None}
+    reads = [each for each in found.read(written, {}, all=True) if is_static(each[1].text)]
+    reads = [(relation, known) for relation, known in reads if relation.span.start not in passed]
+    placed = {known.at for _, known in reads}
+    ctes = [each for each in written.queries() if any(inner.span in placed for _, inner in each.ctes)]
+    gaps = [
+        gap
+        for each in ctes
+        for gap in gaps_between(each, [i for i, (_, inner) in enumerate(each.ctes) if inner.span not in placed])
+    ]
+    edits = [edit for relation, known in reads for edit in _put(relation, known)]
+    left = [edit for edit in edits if not any(gap.start <= edit.span.start < gap.end for gap in gaps)]
+    return [_moved(edit, query) for edit in (*left, *(Edit(gap, "") for gap in gaps))]
 
 
 def _put(relation: Relation, known: _Placed) -> list[Edit]:
@@ -105,7 +126,7 @@ class _Places:
         for (name, inner), columns in zip(query.ctes, query.cte_columns, strict=True):
             if all:
                 yield from self.read(inner, here, all=True)
-            here[name.lower()] = _Placed(self.text_of(inner, here), columns)
+            here[name.lower()] = _Placed(self.text_of(inner, here), inner.span, columns)
         yield from self._of_body(query.body, here)
 
     def _of_body(self, body: Body, here: Mapping[str, _Placed]) -> Iterator[tuple[Relation, _Placed]]:

@@ -16,12 +16,13 @@ from typing import Any
 
 from anabranch.algebra.windows import time_before_end
 from anabranch.plan.bind import Binder, refuse
-from anabranch.plan.build import Build, items
+from anabranch.plan.build import Build, InlineCte, items
 from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.flat import flat
 from anabranch.plan.grouping_sets import without_grouping_sets
 from anabranch.plan.hints import with_hints
 from anabranch.plan.in_full import in_full
+from anabranch.plan.in_place import static_in_place
 from anabranch.plan.included import include_views
 from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.local import local_text
@@ -29,10 +30,13 @@ from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
 from anabranch.plan.records import Counted, Told, count_records, counting
 from anabranch.plan.rewriting import rewritten
+from anabranch.plan.scope import Unfit
 from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
-from anabranch.sql.lexer import Span, quote_name
+from anabranch.sql.cursor import Cursor
+from anabranch.sql.lexer import Span, quote_name, tokenize
+from anabranch.sql.query import parse_query
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Emission, Query, Select
 
@@ -52,8 +56,12 @@ def plan(
     written = text, query
     refuse_volatile(text, query, kept=feed or asks(text, catalog, query))
     refuse_refreshable(text, catalog, query)
+    _refuse_without_stream(text, catalog, query)
+    kept = feed or asks(text, catalog, query) or query.emits
+    if kept:
+        text, query = _without_static_ctes(text, query, catalog)
     text, query = in_full(text, query, catalog)
-    if feed or asks(text, catalog, query) or query.emits:
+    if kept:
         text, query = _with_keys(text, query, catalog, world)
     text, query, included = include_views(*flat(text, query, catalog), catalog)
     counted = count_records(text, query, catalog, world, fields)
@@ -70,6 +78,21 @@ def plan(
     planned = replace(planned, reasons=raised.reasons) if raised.reasons else planned
     _check_counted(*written, planned, counted)
     return _begun(planned, catalog, world)
+
+
+def _refuse_without_stream(text: str, catalog: Catalog, query: Query) -> None:
+    """Refuse to wait where nothing ever comes: for windows or records of a query that reads no stream."""
+    binder = Binder(text, catalog, query)
+    for each in query.queries():
+        emission = said(each)
+        if emission is None or emission.mode == "feed" or any(map(binder.reads_stream, each.relations())):
+            continue
+        raise refuse(
+            text,
+            emission.span,
+            "there is nothing to wait for: this query reads no stream",
+            "EMIT CHANGES shows its answer, and what a REFRESH TABLE changes in it",
+        )
 
 
 def _check_counted(text: str, query: Query, planned: Planned, counted: Counted) -> None:
@@ -104,6 +127,22 @@ def _begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:
 def told_by(view: View, catalog: Catalog) -> list[str]:
     """The streams that the history of a counting view is told by, straight from their rows."""
     return [id for id in view.told.values() if isinstance(catalog.objects.get(id), Stream)]
+
+
+def _without_static_ctes(text: str, query: Query, catalog: Catalog) -> tuple[str, Query]:
+    """A query whose changes are kept, with common table expressions that never change in the places of their names:
+    whatever node reads them."""
+
+    def is_static(part: str) -> bool:
+        inner = parse_query(Cursor(part, tokenize(part)), nested=True)
+        return not any(map(Binder(part, catalog, inner).is_live, inner.relations()))
+
+    try:
+        edits = static_in_place(text, query, is_static)
+    except Unfit as unfit:
+        what = f"the changes of a query with {unfit} are not kept"
+        raise refuse(text, query.span, what, "make a table of it: CREATE TABLE t AS WITH RECURSIVE ...") from None
+    return rewritten(text, query, edits) if edits else (text, query)
 
 
 def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -> tuple[str, Query]:
@@ -253,7 +292,7 @@ class Tree:
         outside, self.by_key = self.by_key, self.by_key or (emission is not None and emission.by_key)
         around, self.named = self.named, dict(self.named)
         cut = emit != "read"
-        inline: list[tuple[str, Query]] = []
+        inline: list[InlineCte] = []
         for (name, inner), columns in zip(query.ctes, query.cte_columns, strict=True):
             self.named[name.lower()] = inner
             if self.reads_live(inner, ctes) and (cut or inner.emits):
@@ -263,7 +302,7 @@ class Tree:
                     self.nodes[self.nodes.index(node)] = node = _renamed(node, renamed)
                 ctes[name.lower()] = node
             else:
-                inline.append((name, inner))
+                inline.append(InlineCte(name, columns, inner))
                 ctes.pop(name.lower(), None)
         build = Build(self, query, ctes, cut, inline)
         # With each record as it comes, what is there after a run is what it shows: no record is to be told from others.
@@ -370,6 +409,12 @@ class Tree:
             if node.emit == "feed":
                 self.nodes[self.nodes.index(node)] = self._with_emission(node, emission, query)
         return True
+
+    def reads_no_stream(self, view: View) -> bool:
+        """Whether all that is below a node or a view are static tables and values."""
+        nodes = {node.id: node for node in self.nodes}
+        below = (nodes.get(id) or self.catalog.view(id) for id in view.views.values())
+        return not (view.streams or view.blocks or view.rows) and all(map(self.reads_no_stream, below))
 
     def reads_live(self, query: Query, ctes: Mapping[str, View]) -> bool:
         binder = Binder(self.text, self.catalog, query)

@@ -36,12 +36,14 @@ TOGETHER = "*"
 def inputs_plane(catalog: Catalog, view: View) -> Node:
     """What a view reads: as far as the last of its streams, and of the views below, which may hold rows back."""
     inputs: list[Node] = [Input(id, PROGRESS) for id in sorted(catalog.sources_of(view))]
-    inputs += [Input(id, PROGRESS) for id in sorted(_below(catalog, view))]
+    inputs += [Input(id, PROGRESS) for id in sorted(catalog.below(view))]
     closing = _closing(view)
     if closing is not None and view.meets is not None:
         return Union((*inputs, Meet(_sides(catalog, view, view.meets), {PROGRESS: closing})))
     for id in dict.fromkeys(view.views.values()):
         below = catalog.view(id)
+        if not catalog.sources_of(below):
+            continue  # there is nothing to wait for
         inputs.append(inputs_plane(catalog, below))
         if below.meets is not None:
             # A pair comes out when its second row does: its times may be as far behind as the join lets them.
@@ -158,15 +160,8 @@ def _evaluated(
 ) -> dict[str, int]:
     streams = {id: bound(id) for id in catalog.sources_of(view)}
     ended = all(each == END for each in streams.values())
-    held = {id: END if ended or id not in waits else waits[id] - 1 for id in _below(catalog, view)}
+    held = {id: END if ended or id not in waits else waits[id] - 1 for id in catalog.below(view)}
     return plane.evaluate(node, {**streams, **held})
-
-
-def _below(catalog: Catalog, view: View) -> set[str]:
-    found = set(view.views.values())
-    for id in view.views.values():
-        found |= _below(catalog, catalog.view(id))
-    return found
 
 
 # ---- progress of pairs

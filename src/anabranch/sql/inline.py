@@ -51,7 +51,7 @@ class _Inliner:
             ctes=tuple(ctes),
             cte_columns=tuple(query.cte_columns[index] for index in kept),
             cte_spans=tuple(query.cte_spans[index] for index in kept),
-            dropped=tuple(_gaps(query, kept)),
+            dropped=tuple(gaps_between(query, kept)),
         )
 
     def _passed(self, name: str, query: Query) -> Relation | None:
@@ -118,7 +118,7 @@ def _plain_name(relation: Relation) -> str | None:
     return relation.name.last.lower()
 
 
-def _gaps(query: Query, kept: Sequence[int]) -> list[Span]:
+def gaps_between(query: Query, kept: Sequence[int]) -> list[Span]:
     """What to cut out of a WITH clause so that these of its entries are left, with commas between them."""
     spans = query.cte_spans
     if len(kept) == len(spans):
