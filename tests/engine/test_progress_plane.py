@@ -146,6 +146,7 @@ def test_pairs_of_a_band_are_waited_for(home: Harness) -> None:
 
 
 CLOSES = "EMIT ON WINDOW CLOSE LATE FAIL"
+BAND = "FROM s JOIN r ON s.k = r.k AND r.ts BETWEEN s.ts - INTERVAL 2 SECONDS AND s.ts + INTERVAL 3 SECONDS"
 JOINED = "FROM s [RANGE 3 SECONDS, WA ts], r [RANGE 2 SECONDS, WA ts] WHERE s.k = r.k"
 
 
@@ -160,6 +161,11 @@ def test_windows_over_pairs_close_by_the_time_they_ask_for(home: Harness) -> Non
         home.sql(f"CREATE VIEW by_{time} AS SELECT window_end, count(*) AS c FROM TUMBLE(pairs, {time}, '1 second')"
                  f" GROUP BY window_end {CLOSES}")  # fmt: skip
     home.sql(f"CREATE VIEW both AS SELECT a, b, count(*) AS c FROM pairs GROUP BY a, b {CLOSES}")
+    groups = "GROUP BY s.ts, r.ts"
+    home.sql(f"CREATE VIEW direct AS SELECT s.ts AS a, r.ts AS b, count(*) AS c {JOINED} {groups} {CLOSES}")
+    home.sql(
+        f"CREATE VIEW listed AS SELECT r.ts AS b, collect_list(s.k) AS k {BAND} {groups}, s.k EMIT ON WINDOW CLOSE"
+    )
     script: list[tuple[str, Any]] = [
         ("s", [5]), ("r", [4, 9]), ("s", 6), ("s", [7]), ("r", 8), ("r", [8]), ("s", [11]), ("s", 12), ("r", [14, 9]),
         ("r", 15), ("s", [12]), ("s", 20), ("s", None), ("r", None),
@@ -195,6 +201,9 @@ def test_windows_over_pairs_close_by_the_time_they_ask_for(home: Harness) -> Non
                     closed[(after(a), after(b)) if view == "both" else (after(time + 1),)] += count
             shown = {row[:-1]: row[-1] for row in home.query(f"SELECT {columns}, c FROM {view}")}
             assert shown == closed, f"{view} after {stream} {what}"
+        both = home.table("both")
+        assert home.table("direct") == both, f"the groups of a join itself, after {stream} {what}"
+        assert home.table("listed") == sorted((b, ["x"] * c) for _, b, c in both)
         found.append([seconds.get(view) for view in ("by_a", "by_b", "by_later", "both")])
     assert early, "no pair was closed before both sides had passed its later time"
     assert found == [[5, 4, 6, 6], [5, 8, 8, 8], [12, 10, 12, 12], [12, 15, 15, 15], [None] * 4]

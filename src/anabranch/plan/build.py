@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -9,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.reach import Near, chained
 from anabranch.algebra.windows import MILLISECOND
-from anabranch.plan.bands import find_bands
+from anabranch.plan.bands import find_bands, place_of
 from anabranch.plan.bind import Binder, Reference, refuse
-from anabranch.plan.blocks import Block, find_block, read_edits
+from anabranch.plan.blocks import Block, find_block, grouped_tokens, read_edits
 from anabranch.plan.buckets import SAME, spread
 from anabranch.plan.catalog import (
     ASKED,
@@ -28,6 +30,7 @@ from anabranch.plan.catalog import (
     window_type,
 )
 from anabranch.plan.following import find_following
+from anabranch.plan.inside import Inside
 from anabranch.plan.keys import (
     Input,
     Keying,
@@ -43,6 +46,7 @@ from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.pairs import PAIRS, added_up, worth_it
 from anabranch.plan.parts import gives_records, parts_of, stays_met
 from anabranch.plan.plane import bounded
+from anabranch.plan.scope import Unfit
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
 from anabranch.plan.windows import closing_shift, sliding
@@ -58,6 +62,8 @@ if TYPE_CHECKING:
     from anabranch.plan.records import Told
 
 KEY = "_k{}"
+#: What a query is called that is joined in a node of its own, so that what groups it closes by several times.
+JOINED = "__joined{}"
 NO_STREAM = "its FROM clause reads no stream"
 #: The place of a record among those of its run, that with which it went again, and the placeholder of the last places
 #: that a key may show.
@@ -115,7 +121,10 @@ class Build:
             if relation.lateral:  # what it shows depends on the row beside it
                 self.names_inside(relation.subquery)
                 return
+            by_key = self.tree.by_key
+            self.tree.by_key = by_key and not (self.tree.joins is None and _is_joined_first(relation))
             node = self.tree.below(relation.subquery, self.ctes, stays=stays_met(relation))
+            self.tree.by_key = by_key
         elif relation.kind == "name" and relation.name is not None and len(relation.name.parts) == 1:
             node = self.ctes.get(relation.name.last.lower())
         if node is None:
@@ -273,9 +282,33 @@ class Build:
         view = replace(view, ends=self._ends(select, inputs, view, keying) if view.node else None)
         if view.node == "join":
             view = replace(view, spread=self._spread(select, inputs, view))
-        if self.tree.splits is not None and worth_it(select, self.query, inputs, view):
+        if self.tree.joins is not None and self.tree.waits and self._several_times(select, inputs, view):
+            self._join_first(select, self.tree.joins)
+        elif self.tree.splits is not None and worth_it(select, self.query, inputs, view):
             self._split(select, inputs, self.tree.splits)
         return self._fused(select, view) or view
+
+    def _several_times(self, select: Select, inputs: Sequence[Input], view: View) -> bool:
+        """Whether a node groups what it joins by times of several inputs, and no key of its own tells them."""
+        if view.meets is None or not view.meets.inner or any(key.name in view.times for key in view.keys):
+            return False
+        names = {name for each in inputs for name in each.columns}
+        timed: set[int] = set()
+        for tokens in (grouped_tokens(group, select, names) for group in select.group):
+            named = list(chains(tokens))
+            whole = len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end)
+            place = place_of(tuple(part.lower() for part in named[0].parts), inputs) if whole else None
+            if place is not None and self._shift([inputs[place[0]].exposed, place[1]], inputs) is not None:
+                timed.add(place[0])
+        return len(timed) > 1
+
+    def _join_first(self, select: Select, joins: list[Edit]) -> None:
+        """Have what this node groups joined in a node of its own, when all of it is planned again: then its times are
+        keys, and a group closes by all of them together."""
+        assert self.tree.whole is not None
+        with contextlib.suppress(Unfit):
+            binder = Binder(self.text, self.tree.catalog, self.tree.whole)
+            joins += list(Inside(select, self.query, binder, JOINED.format(len(joins))).edits())
 
     def _split(self, select: Select, inputs: Sequence[Input], splits: list[Edit]) -> None:
         """Have the pairs of a join added up in a node of their own, when all of it is planned again."""
@@ -1044,6 +1077,10 @@ class Build:
         if isinstance(known, View):  # of several times it is not known here which one is meant
             return known.time.lower() if dict(known.times) == {known.time: 1} else EVENT_TIME
         return (known.time or EVENT_TIME).lower() if isinstance(known, Stream) else EVENT_TIME
+
+
+def _is_joined_first(relation: Relation) -> bool:
+    return relation.alias is not None and re.fullmatch(JOINED.format(r"\d+"), relation.alias) is not None
 
 
 def _by_row(each: Input) -> bool:

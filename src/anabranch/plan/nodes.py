@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.algebra.windows import time_before_end
+from anabranch.errors import NotSupported
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, InlineCte, items
 from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
@@ -155,7 +156,7 @@ def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -
 
 def _planned(
     *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
-    catalog: Catalog, world: Surroundings, feed: bool, told: Mapping[int, Told],
+    catalog: Catalog, world: Surroundings, feed: bool, told: Mapping[int, Told], joined: bool = False,
 ) -> Planned:  # fmt: skip
     emission = said(query)
     feed = feed or asks(text, catalog, query)
@@ -177,9 +178,19 @@ def _planned(
     tree = Tree(text, catalog, world, id, name, start)
     places = [each.emission.span.start for each in counting(query) if each.emission is not None]
     tree.histories = {places[index]: each for index, each in told.items()}
+    tree.whole = query
+    if not joined and not told:
+        tree.joins = []
     if emit == "feed" and not inner and (emission is None or (emission.mode == "feed" and not emission.by_key)):
-        tree.whole, tree.splits = query, []
-    root = tree.root(query, sql, fields, emit)
+        tree.splits = []
+    try:
+        root = tree.root(query, sql, fields, emit)
+    except NotSupported:
+        if not tree.joins:
+            raise
+    if tree.joins:
+        text, query = rewritten(text, query, tree.joins)
+        return _planned(**{**arguments, "text": text, "query": query}, feed=feed, told={}, joined=True)
     refuse_others(text, catalog, query, tree.joined)
     made = tree.planned(root)
     if not tree.splits:
@@ -255,6 +266,8 @@ class Tree:
         self.by_key = False  # whether what is being made shows its answers key by key
         self.named: dict[str, Query] = {}  # the common table expressions that what is being made can name
         self.whole: Query | None = None
+        self.waits = False  # whether what is being made waits for windows
+        self.joins: list[Edit] | None = None  # what makes two nodes of one that groups by several times of a join
         self.splits: list[Edit] | None = None  # what makes two nodes of one that groups a join; None: nothing does
         self.pairs: list[str] = []  # and what the one below is called then
         self.partial: frozenset[Span] = frozenset()  # the SELECTs that give what new pairs add up to
@@ -290,6 +303,7 @@ class Tree:
         ctes = dict(ctes)
         emission = said(query)
         outside, self.by_key = self.by_key, self.by_key or (emission is not None and emission.by_key)
+        idle, self.waits = self.waits, self.waits or (emission is not None and emission.watermark)
         around, self.named = self.named, dict(self.named)
         cut = emit != "read"
         inline: list[InlineCte] = []
@@ -307,7 +321,7 @@ class Tree:
         build = Build(self, query, ctes, cut, inline)
         # With each record as it comes, what is there after a run is what it shows: no record is to be told from others.
         view = build.view(emit, counted=emission is not None and (emission.counting or 1) > 1)
-        self.by_key, self.named = outside, around
+        self.by_key, self.waits, self.named = outside, idle, around
         if emission is not None:
             view = self._with_emission(view, emission, query)
         return view
