@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.reach import Near, chained
 from anabranch.algebra.windows import MILLISECOND
+from anabranch.plan.ahead import FOREVER, looks_ahead
 from anabranch.plan.bands import find_bands, place_of
 from anabranch.plan.bind import Binder, Reference, refuse
 from anabranch.plan.blocks import Block, find_block, grouped_tokens, read_edits
@@ -52,7 +53,7 @@ from anabranch.plan.views import Placed, direct_outputs
 from anabranch.plan.windows import closing_shift, sliding
 from anabranch.plan.winners import event_times
 from anabranch.sql.calls import aggregate_calls, chains
-from anabranch.sql.lexer import Span, quote_name, tokenize
+from anabranch.sql.lexer import Span, Token, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Opaque, Query, Relation, Select, SetOperation
 from anabranch.sql.versions import EVENT_TIME, UNTIL
@@ -280,6 +281,7 @@ class Build:
         if partial:
             return replace(view, partial=True)
         view = replace(view, ends=self._ends(select, inputs, view, keying) if view.node else None)
+        view = replace(view, ahead=looks_ahead(select, self.query, self._passes_with(select, inputs, view), self.text))
         if view.node == "join":
             view = replace(view, spread=self._spread(select, inputs, view))
         if self.tree.joins is not None and self.tree.waits and self._several_times(select, inputs, view):
@@ -287,6 +289,28 @@ class Build:
         elif self.tree.splits is not None and worth_it(select, self.query, inputs, view):
             self._split(select, inputs, self.tree.splits)
         return self._fused(select, view) or view
+
+    def _passes_with(self, select: Select, inputs: Sequence[Input], view: View) -> Callable[[Sequence[Token]], bool]:
+        """Whether a time of the one input has passed when the column has by which a row of this node is shown."""
+        shown = dict(columns_shown(select, inputs, view.fields)).get(closing_column(view) or "")
+        live = [each for each in inputs if not each.static]
+
+        def column(tokens: Sequence[Token]) -> str | None:
+            named = list(chains(tokens))
+            if len(named) != 1 or named[0].span != Span(tokens[0].start, tokens[-1].end):
+                return None
+            parts = [part.lower() for part in named[0].parts]
+            return parts[-1] if self._shift(parts, live) is not None else None
+
+        closes = column(shown) if shown is not None and len(live) == 1 else None
+        own = live[0].relation.window if live else None
+
+        def passes(tokens: Sequence[Token]) -> bool:
+            found = column(tokens) if closes is not None else None
+            times = (*WINDOW_COLUMNS, (own.time_column or "").lower() if own is not None and own.by_row else None)
+            return found is not None and (found == closes or (closes in WINDOW_COLUMNS and found in times))
+
+        return passes
 
     def _several_times(self, select: Select, inputs: Sequence[Input], view: View) -> bool:
         """Whether a node groups what it joins by times of several inputs, and no key of its own tells them."""
@@ -373,6 +397,7 @@ class Build:
             sides=below.sides,
             meets=through(view.meets, below.meets),
             ends=self._passed_ends(select, view, below),
+            ahead=below.ahead if below.ahead is None or self._shows_closing(select, view, below) else FOREVER,
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
             narrows=below.narrows,
@@ -381,6 +406,11 @@ class Build:
             views=below.views,
             statics_at=below.statics_at,
         )
+
+    def _shows_closing(self, select: Select, view: View, below: View) -> bool:
+        """Whether rows of this node are shown by the same time as those of the node below would be."""
+        closing = closing_column(below)
+        return closing is not None and self._passed_through(select, view, closing) == _leading(view)
 
     def _passed_ends(self, select: Select, view: View, below: View) -> Ends | None:
         """When the windows of the node below end, as this one shows it."""
@@ -1081,6 +1111,16 @@ class Build:
 
 def _is_joined_first(relation: Relation) -> bool:
     return relation.alias is not None and re.fullmatch(JOINED.format(r"\d+"), relation.alias) is not None
+
+
+def closing_column(view: View) -> str | None:
+    """The column of an answer that tells when the window of its row closes."""
+    return _leading(view) if view.node != "stateless" else None
+
+
+def _leading(view: View) -> str | None:
+    names = [field.name for field in view.fields if field.name in view.times]
+    return min(names, key=lambda name: name.lower() != "window_end", default=None)
 
 
 def _by_row(each: Input) -> bool:

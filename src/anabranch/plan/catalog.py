@@ -457,6 +457,7 @@ class View:
     corrected: bool = False  # its query was another one once, and rows of that were taken back
     included: tuple[str, ...] = ()  # the ids of views whose queries are part of its own
     ends: Ends | None = None  # when its windows end, where other rows than a row's own make them
+    ahead: int | None = None  # how long after its time a row can still change; None: it has no window functions
 
     kind = "view"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from anabranch.algebra.progress import Delay, Lagging, Percentile, Punctuation, Rule
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.algebra.windows.costs import Thresholds
+from anabranch.plan.ahead import FOREVER
 from anabranch.plan.catalog import ROW_NUM, Ask, BlockUse, Catalog, Panes, Rows, Stream, Table, View
 from anabranch.plan.memory import in_memory, unbounded, words
 from anabranch.plan.plane import key_of_progress
@@ -23,6 +24,10 @@ from anabranch.sql.syntax import Query, WindowSpec
 
 #: Policies under which rows that come late leave alone what was shown.
 LEFT_ALONE = ("drop", "archive", "fail")
+UNTIL_THE_END = (
+    "emits at the end of its streams: its window functions look at rows that may still come; a frame by event time that"
+    " ends in RANGE ... INTERVAL ... FOLLOWING, or PARTITION BY window_start, window_end, bounds what they see"
+)
 WHEN_READ = "computed when read"
 SETTLED = "it stood above them until they were settled"
 
@@ -213,6 +218,8 @@ def _shown_key(view: View, index: int) -> str:
 
 def waiting(view: View, catalog: Catalog) -> list[str]:
     """What there is to say of a view whose windows no row will ever close."""
+    if view.closing and view.ahead == FOREVER:
+        return [f"{view.name} {UNTIL_THE_END}"]
     if not waits_for_windows(view) or view.clock != "event":
         return []
     ids = dict.fromkeys([*(catalog.panes(use.panes).stream for use in view.blocks), *view.streams.values()])
@@ -536,8 +543,11 @@ def _emits(view: View) -> str:
         return WHEN_READ
     if view.emit == "feed":
         return "emits every change; a read shows the state after the last run"
+    if view.closing and view.ahead == FOREVER:
+        return UNTIL_THE_END
     if view.emit == "close":
-        return f"{closing_words(view)}; {_late(view)}"
+        later = f", {duration_text(view.ahead)} after it: so far its window functions look" if view.ahead else ""
+        return f"{closing_words(view)}{later if view.closing else ''}; {_late(view)}"
     triggers = view.triggers or {}
     fires: list[str] = []
     if triggers.get("watermark"):

@@ -17,7 +17,7 @@ from typing import Any
 from anabranch.algebra.windows import time_before_end
 from anabranch.errors import NotSupported
 from anabranch.plan.bind import Binder, refuse
-from anabranch.plan.build import Build, InlineCte, items
+from anabranch.plan.build import Build, InlineCte, closing_column, items
 from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.flat import flat
 from anabranch.plan.grouping_sets import without_grouping_sets
@@ -352,18 +352,19 @@ class Tree:
             self._refuse_budget(emission, "these windows close with a row of their own, and not by progress")
             return view  # its query gives the windows that are full, and no others
         if emission.watermark and not timed:
-            closing = _closing_column(view)
+            closing = closing_column(view)
             own = isinstance(query.body, Select) and any(each.window is not None for each in query.body.relations)
             # Windows of its own are waited for here, and what stands below them has none that would close.
             if emission.mode == "close" and not (own and closing) and self._hand_down(view, emission, query):
                 return view
             if emission.mode == "close" and closing is not None:
-                ends = view.ends if view.ends is not None and closing in view.ends.columns else None
+                ends = view.ends if view.ends is not None and closing in view.ends.columns and not view.ahead else None
+                times = {**view.times, closing: view.times[closing] + (view.ahead or 0)}
                 self._refuse_late(view, emission, ends)
                 self._refuse_budget(
                     emission, "what closes is looked for in the whole answer of this query, or of a key"
                 )
-                return replace(view, emit="close", closing=closing, ends=ends)
+                return replace(view, emit="close", closing=closing, ends=ends, times=times)
             raise refuse(
                 self.text,
                 emission.span,
@@ -439,12 +440,6 @@ class Tree:
             if reference is not None and reference.kind in ("stream", "view"):
                 return True
         return False
-
-
-def _closing_column(view: View) -> str | None:
-    """The column of an answer that tells when the window of its row closes."""
-    names = [field.name for field in view.fields if field.name in view.times]
-    return min(names, key=lambda name: name.lower() != "window_end") if names and view.node != "stateless" else None
 
 
 def _renamed(view: View, fields: tuple[Field, ...]) -> View:
