@@ -91,12 +91,12 @@ def parse_all(text: str) -> list[Statement]:
 
 def only_reads(statements: list[Statement]) -> bool:
     """Whether nothing here changes a home, or has to be kept in one while it is followed."""
-    from anabranch.sql.syntax import Describe, Explain, SelectStatement, SetOption, Show
+    from anabranch.sql.syntax import Describe, Explain, SelectStatement, SetOption, Show, ShowCreate
 
     return all(
         not each.query.emits
         if isinstance(each, SelectStatement)
-        else isinstance(each, Describe | Explain | SetOption | Show)
+        else isinstance(each, Describe | Explain | SetOption | Show | ShowCreate)
         for each in statements
     )
 
