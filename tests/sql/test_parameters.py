@@ -95,7 +95,7 @@ def test_an_error_is_shown_in_the_text_as_it_was_written() -> None:
         object(), {1, 2}, 10**38, -(10**38), Decimal("NaN"), Decimal("1E+40"), Decimal("1E-39"), Decimal("1E+1000000"),
         "\ud800", timedelta.max, datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), [object()],
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_a_value_that_sql_cannot_write_is_refused_at_its_place(value: Any) -> None:
     with pytest.raises(SqlError, match="parameter :a: ") as refused:
