@@ -38,7 +38,8 @@ from anabranch.engine.run import Runner
 from anabranch.engine.spark import check_setting
 from anabranch.errors import AnabranchError, SinkError, UsageError
 from anabranch.ledger import Ledger, Record
-from anabranch.plan import explain, render
+from anabranch.plan import explain as explaining
+from anabranch.plan import render
 from anabranch.plan.as_sql import create_statement
 from anabranch.plan.bind import Binder, Bound
 from anabranch.plan.catalog import Catalog, Field, Sink, Stream, Table, View
@@ -374,6 +375,9 @@ class Session:
         pin = contextlib.ExitStack()
         snapshot = pin.enter_context(core.ledger.pin(core.snapshot().version))
 
+        queries.check_views(core, bound, snapshot)
+        explain = partial(queries.located, core, bound, snapshot, statement.text)
+
         def frame() -> DataFrame:
             return queries.frame(core, bound, snapshot, statement.text)
 
@@ -382,9 +386,11 @@ class Session:
             return Result(table=table, make_frame=frame, endless=endless, follow=follow, pin=pin)
         text = answer.text_of(core, statement.query, bound, fields, snapshot)
         if text is None:
-            return Result(frame=frame(), fields=fields, endless=endless, follow=follow, pin=pin)
+            return Result(frame=frame(), fields=fields, endless=endless, follow=follow, pin=pin, explain=explain)
         make = partial(answer.rows, text, fields)
-        return Result(make_table=make, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin)
+        return Result(
+            make_table=make, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin, explain=explain
+        )
 
     def _copy_to(self, statement: CopyTo) -> Result:
         """Write the answer of a query to a file."""
@@ -460,14 +466,14 @@ class Session:
         world = self._definer.surroundings()
         named = catalog.find(statement.view.last) if statement.view and len(statement.view.parts) == 1 else None
         if isinstance(named, View):
-            told = explain.explain_view(named, catalog, world)
+            told = explaining.explain_view(named, catalog, world)
         elif statement.analyze:
             assert statement.view is not None
             raise self._definer.no_such(statement, statement.view, "view", named)
         else:
             bound = Binder(statement.text, catalog, statement.query).bind()
             fields = tuple(queries.analyze(self._core, bound, catalog, statement.text))
-            told = explain.explain_query(statement.text, statement.query, catalog, world, fields)
+            told = explaining.explain_query(statement.text, statement.query, catalog, world, fields)
         counted = figures.of_nodes(self._core, told.nodes, snapshot) if statement.analyze else None
         return _text_result("plan", render.rendered(told, statement.format, counted))
 
