@@ -119,6 +119,41 @@ class QueryFailed(AnabranchError):
     """Spark refused or failed a query for a reason that has no place in the SQL text."""
 
 
+class DataError(SqlError, QueryFailed):
+    """A value that could not be computed: a division by zero, a text that is no number, an overflow.
+
+    `expression` is the one that failed, as Spark was given it; empty if Spark does not say. `condition` is Spark's name
+    for what is wrong.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expression: str = "",
+        condition: str = "",
+        text: str | None = None,
+        start: int | None = None,
+        end: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, text=text, start=start, end=end, hint=hint)
+        self.expression = expression
+        self.condition = condition
+
+    def at(self, text: str, start: int, end: int) -> DataError:
+        """The same with its place in a text."""
+        return DataError(
+            self.message,
+            expression=self.expression,
+            condition=self.condition,
+            text=text,
+            start=start,
+            end=end,
+            hint=self.hint,
+        )
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that looks most like `name`, if one does.
 

@@ -50,6 +50,7 @@ class Result:
         make_frame: Callable[[], DataFrame] | None = None,
         make_table: Callable[[], Any] | None = None,
         fields: Sequence[Field] = (),
+        explain: Callable[[Exception], Exception] = translate,
     ) -> None:
         self.message = message
         self.endless = endless
@@ -61,6 +62,7 @@ class Result:
         self._make_frame = make_frame  # for a table that is had without Spark
         self._make_table = make_table  # None if Spark is to be asked after all
         self._fields = fields  # of the table or frame
+        self._explain = explain  # what went wrong, in the words of the statement
         self._fetched = 0  # rows that fetchone has given
         self._followed = False  # whether somebody has read changes, which come once
 
@@ -116,7 +118,7 @@ class Result:
                 if self._table is None:
                     self._table = self.df.toArrow()
             except Exception as error:
-                raise translate(error) from error
+                raise self._explain(error) from error
             finally:
                 self.close()
         return self._table

@@ -41,7 +41,8 @@ from anabranch.engine.run import Runner
 from anabranch.engine.spark import check_setting
 from anabranch.errors import AnabranchError, SinkError, UsageError, did_you_mean
 from anabranch.ledger import Ledger, Record
-from anabranch.plan import explain, render
+from anabranch.plan import explain as explaining
+from anabranch.plan import render
 from anabranch.plan.as_sql import create_statement
 from anabranch.plan.bind import Binder, Bound
 from anabranch.plan.catalog import Catalog, Field, Function, Sink, Stream, Table, View
@@ -411,6 +412,9 @@ class Session:
         for version in {each.version for each in bound.references.values() if each.version is not None}:
             pin.enter_context(core.ledger.pin(version))
 
+        queries.check_views(core, bound, snapshot)
+        explain = partial(queries.located, core, bound, snapshot, statement.text)
+
         def frame() -> DataFrame:
             return queries.frame(core, bound, snapshot, statement.text)
 
@@ -419,9 +423,11 @@ class Session:
             return Result(table=table, make_frame=frame, endless=endless, follow=follow, pin=pin)
         text = answer.text_of(core, statement.query, bound, fields, snapshot)
         if text is None:
-            return Result(frame=frame(), fields=fields, endless=endless, follow=follow, pin=pin)
+            return Result(frame=frame(), fields=fields, endless=endless, follow=follow, pin=pin, explain=explain)
         make = partial(answer.rows, text, fields)
-        return Result(make_table=make, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin)
+        return Result(
+            make_table=make, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin, explain=explain
+        )
 
     def _copy_to(self, statement: CopyTo) -> Result:
         """Write the answer of a query to a file."""
@@ -525,14 +531,14 @@ class Session:
         world = self._definer.surroundings()
         named = catalog.find(statement.view.last) if statement.view and len(statement.view.parts) == 1 else None
         if isinstance(named, View):
-            told = explain.explain_view(named, catalog, world)
+            told = explaining.explain_view(named, catalog, world)
         elif statement.analyze:
             assert statement.view is not None
             raise self._definer.no_such(statement, statement.view, "view", named)
         else:
             bound = Binder(statement.text, catalog, statement.query).bind()
             fields = tuple(queries.analyze(self._core, bound, catalog, statement.text))
-            told = explain.explain_query(statement.text, statement.query, catalog, world, fields)
+            told = explaining.explain_query(statement.text, statement.query, catalog, world, fields)
         counted = figures.of_nodes(self._core, told.nodes, snapshot) if statement.analyze else None
         return _text_result("plan", render.rendered(told, statement.format, counted))
 

@@ -255,9 +255,8 @@ def test_a_column_that_is_not_grouped_by_is_pointed_at(home: Harness) -> None:
 
 def test_a_view_that_fails_a_run_is_named(home: Harness) -> None:
     """Whoever sends rows did not write the view that cannot take them."""
-    home.sql(
-        f"{STREAM}; CREATE VIEW numbers AS SELECT CAST(max(k) AS INT) AS k FROM (SELECT DISTINCT k FROM s) EMIT CHANGES"
-    )
+    numbers = "CREATE VIEW numbers AS SELECT CAST(max(k) AS INT) AS k FROM (SELECT DISTINCT k FROM s) EMIT CHANGES"
+    home.sql(f"{STREAM} ON ERROR FAIL; {numbers}")
     with pytest.raises(AnabranchError, match=r"view numbers: .* cannot be cast") as problem:
         home.insert("s", [("a", 1)])
     assert "DROP VIEW numbers" in (problem.value.hint or "")

@@ -54,6 +54,14 @@ class Alterer:
         """
         core = self.core
         view: View = self.definer.find(statement, statement.name, View)
+        if view.stopped or view.lacks:
+            raise NotSupported(
+                f"view {view.name} {'is stopped' if view.stopped else 'lacks rows'}: what it has is not all there was",
+                text=statement.text,
+                start=statement.name.span.start,
+                end=statement.name.span.end,
+                hint="CREATE OR REPLACE VIEW makes it anew, from all rows there are",
+            )
         sql = _with_query(view, statement)
         if same_text(sql, view.sql):
             return NOTHING

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import ProgressState
 from anabranch.engine import above, numbering, read
 from anabranch.engine.core import ATTEMPTS, Core, Stopwatch
-from anabranch.engine.frames import arrow_schema
+from anabranch.engine.frames import arrow_schema, named
 from anabranch.engine.moves import bounds_after
 from anabranch.engine.places import place_sql
-from anabranch.engine.run import emit_changes
+from anabranch.engine.run import emit_changes, list_bad_rows
+from anabranch.engine.set_aside import Checking, Lost, Stopped, placed_anyhow, refuse
 from anabranch.engine.standing import at_once
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import PANE, pane_fields
@@ -21,7 +23,7 @@ from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ROW_NUM, Catalog, Panes, Rows, Stream, View, to_json
 from anabranch.plan.views import FillFrom, Planned
-from anabranch.sources.base import SourceChanged
+from anabranch.sources.base import Found, SourceChanged
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -32,9 +34,19 @@ if TYPE_CHECKING:
 
 
 def draft(
-    core: Core, stream_part: StreamPart, planned: Planned, catalog: Catalog, snapshot: Snapshot, begins: Begins
+    core: Core,
+    stream_part: StreamPart,
+    planned: Planned,
+    catalog: Catalog,
+    snapshot: Snapshot,
+    begins: Begins,
+    *,
+    sieve: bool = False,
 ) -> Draft:
-    """The commit that makes a planned view, with what it starts with."""
+    """The commit that makes a planned view, with what it starts with.
+
+    With `sieve`, rows that it cannot compute are set aside; its state tables must be its own then.
+    """
     merged = Catalog(
         {
             **{id: to_json(each) for id, each in catalog.objects.items()},
@@ -45,27 +57,37 @@ def draft(
     files: dict[str, tuple[DataFile, ...]] = {}
     schemas: dict[str, Any] = {}
 
-    def history(each: Panes | Rows | Stream) -> DataFrame | None:
+    def history(each: Panes | Rows | Stream, numbered: bool = False) -> DataFrame | None:
         # The stream as it was: one that keeps its rows from now on has none to give.
         if isinstance(each, Stream):
             return numbering.past_rows(core, catalog.stream(each.id), snapshot)
         stream = catalog.stream(each.stream)
         begin = begins(stream)
-        if isinstance(each, Panes) and each.numbered and begin is None:
+        numbered = numbered or (isinstance(each, Panes) and each.numbered)
+        if numbered and begin is None:
             return numbering.past_rows(core, stream, snapshot)
-        return _history(core, stream, snapshot, begin, numbered=isinstance(each, Panes) and each.numbered)
+        return _history(core, stream, snapshot, begin, numbered=numbered)
 
+    rows = Sieve(core, stream_part, planned, merged, partial(history, numbered=True)) if sieve else None
     try:
-        fill(core, stream_part, planned, merged, history, files, schemas, staged)
+        fill(core, stream_part, planned, merged, history, files, schemas, staged, rows)
         reach("after-backfill")
         tables = {table: TableChange(add=added) for table, added in files.items()}
         made = frozenset(each.id for each in (*planned.objects, planned.view) if isinstance(each, View))
         moves = {id: (ProgressState(), core.progress(snapshot, id)) for id in merged.sources_of(planned.view)}
         outcome = emit_changes(core, merged, snapshot, moves, files, tables, schemas, Stopwatch(), made)
+        aside = {**outcome.aside, **(rows.found() if rows is not None else {})}
+        for (_, stream), found in aside.items():
+            list_bad_rows(core.ledger, merged.stream(stream), None, found.rows, tables, schemas)
     except BaseException:
         core.ledger.give_up(files, staged)
         raise
-    definitions = {each.id: to_json(each) for each in (*planned.objects, planned.view)}
+    finally:
+        if rows is not None:
+            rows.close()
+    lacks = sum(len(found.places) for found in aside.values())
+    changed = Lost({planned.view.id: lacks} if lacks else {}).changes(merged)
+    definitions = {each.id: to_json(each) for each in (*planned.objects, planned.view, *changed)}
     return Draft(
         "create",
         tables=tables,
@@ -85,11 +107,12 @@ def fill(
     files: dict[str, tuple[DataFile, ...]],
     schemas: dict[str, Any],
     staged: list[Path],
+    sieve: Sieve | None = None,
 ) -> None:
     """Write what the state tables of a plan start with; `history` gives the rows of the past for each of them."""
     for attempt in range(ATTEMPTS):
         try:
-            _fill(core, stream_part, planned, catalog, history, files, schemas, staged)
+            _fill(core, stream_part, planned, catalog, history, files, schemas, staged, sieve)
             for id in catalog.sources_of(planned.view):
                 source = core.source(catalog.stream(id))
                 if source is not None:
@@ -101,6 +124,8 @@ def fill(
             core.ledger.give_up(files, staged)
             files.clear()
             staged.clear()
+            if sieve is not None:
+                sieve.close()
 
 
 def _fill(
@@ -112,18 +137,18 @@ def _fill(
     files: dict[str, tuple[DataFile, ...]],
     schemas: dict[str, Any],
     staged: list[Path],
+    sieve: Sieve | None,
 ) -> None:
     for each in planned.objects:
         if isinstance(each, View) or (isinstance(each, Panes) and each.above is not None):
             continue
-        time = None
-        frame: DataFrame | None
+        time, rows = None, None
+        make: Callable[[DataFrame], DataFrame] = _as_they_are
         if isinstance(each, Stream):
-            table, fields, time, frame = each.rows_table, each.row_fields, each.time, history(each)
+            table, fields, time, rows = each.rows_table, each.row_fields, each.time, history(each)
         elif isinstance(each, Rows):
-            rows = history(each)
-            table, fields = each.id, each.fields
-            frame = None if rows is None else stream_part.rows(each, catalog, rows)
+            table, fields, rows = each.id, each.fields, history(each)
+            make = partial(stream_part.rows, each, catalog)
         else:
             table, fields, time = each.id, pane_fields(each), PANE if each.time is not None else None
             columns = planned.fill_columns.get(each.id, ())
@@ -137,11 +162,71 @@ def _fill(
             rows = history(each) if columns else None
             # Rows that are here for columns made later were counted when they came.
             standing = at_once(each, counted=len(columns) == len(each.columns)) if each.spanned else None
-            frame = None if rows is None else stream_part.partials(each, catalog, rows, columns, standing)
+            make = partial(stream_part.partials, each, catalog, columns=columns, standing=standing)
         schemas[table] = arrow_schema(fields)
         files[table] = _settled(core, each, staged) if isinstance(each, Panes) else ()
-        if frame is not None:
-            files[table] += write_frame(core.ledger, table, frame, small=False, time=time, staged=staged)
+        if rows is None:
+            continue
+
+        def write(rows: DataFrame, table: str = table, make: Any = make, time: str | None = time) -> Any:
+            return write_frame(core.ledger, table, make(rows), small=False, time=time, staged=staged)
+
+        files[table] += write(rows) if sieve is None or isinstance(each, Stream) else sieve.write(each, table, write)
+
+
+def _as_they_are(rows: DataFrame) -> DataFrame:
+    return rows
+
+
+class Sieve:
+    """The rows of the past that a new view starts with, without those that it cannot compute."""
+
+    def __init__(
+        self, core: Core, stream_part: StreamPart, planned: Planned, catalog: Catalog, history: History
+    ) -> None:
+        self.core = core
+        self.stream_part = stream_part
+        self.view = planned.view
+        self.catalog = catalog
+        self.history = history
+        self.states = [each for each in planned.objects if isinstance(each, Panes | Rows)]
+        self._checked: dict[str, tuple[Checking, Found]] = {}
+
+    def write(
+        self, state: Panes | Rows, table: str, write: Callable[[DataFrame], tuple[DataFile, ...]]
+    ) -> tuple[DataFile, ...]:
+        """Write what a state table starts with."""
+        checking, found = self._rows_of(state.stream)
+        halves = not (isinstance(state, Panes) and state.spanned)
+        try:
+            files, alone = checking.written(table, checking.without(found.places), write, halves=halves)
+        except Stopped as stopped:
+            raise named(self.view, stopped.error) from stopped
+        if alone and len(self.states) > 1:  # what it has of the row in other tables is written
+            raise named(self.view, next(iter(alone.values())))
+        checking.add(self.view, alone, found)
+        refuse(checking.stream, [found])
+        return files
+
+    def _rows_of(self, id: str) -> tuple[Checking, Found]:
+        if id not in self._checked:
+            own = [each for each in self.states if each.stream == id]
+            rows = self.history(own[0])
+            assert rows is not None
+            placed = placed_anyhow(rows).persist()
+            checking = Checking(self.core, self.stream_part, self.catalog.stream(id), placed, placed)
+            found = checking.failing(self.catalog, [self.view], own).get(self.view.id) or Found()
+            self._checked[id] = checking, found
+        return self._checked[id]
+
+    def found(self) -> dict[tuple[str, str], Found]:
+        """The rows that the view lacks, by its id and those of streams."""
+        return {(self.view.id, id): found for id, (_, found) in self._checked.items() if found.places}
+
+    def close(self) -> None:
+        for checking, _ in self._checked.values():
+            checking.close()
+        self._checked.clear()
 
 
 def _from_partials(core: Core, panes: Panes, way: FillFrom) -> DataFrame:

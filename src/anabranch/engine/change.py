@@ -11,22 +11,39 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra import progress as progress_algebra
 from anabranch.engine import insertion, queries, read, temp_views
 from anabranch.engine.core import Core
-from anabranch.engine.frames import arrow_schema, translate
+from anabranch.engine.frames import arrow_schema, in_text, translate
 from anabranch.engine.near import AtHand
 from anabranch.engine.run import Runner
 from anabranch.engine.scan import Incoming
+from anabranch.engine.set_aside import Check, where
+from anabranch.engine.tables import BAD_ROWS
 from anabranch.engine.writing import write_frame
-from anabranch.errors import AnabranchError, NotSupported, QueryFailed, SqlError, UnknownName, WrongType, did_you_mean
+from anabranch.errors import (
+    AnabranchError,
+    DataError,
+    NotSupported,
+    QueryFailed,
+    SqlError,
+    UnknownName,
+    WrongType,
+    did_you_mean,
+)
 from anabranch.ledger import Draft, Record, TableChange
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Field, Stream, Table, View
+from anabranch.sources.base import BadRow
 from anabranch.sources.parts import Part
+from anabranch.sql.calls import closing, split_commas
 from anabranch.sql.definitions import no_column
-from anabranch.sql.lexer import Span, quote_name
+from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.syntax import Advance, Copy, Delete, Expression, Insert, Name, Opaque, Statement, Update
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+#: How many rows that were left out a statement tells of, and how many values are looked at in one query.
+MOST_TOLD, MOST_ASKED = 5, 500
 
 
 class Changer:
@@ -41,8 +58,12 @@ class Changer:
         snapshot = self.core.snapshot()
         catalog = temp_views.catalog_for(self.core, statement.query, snapshot)
         bound = Binder(statement.text, catalog, statement.query).bind()
-        frame = queries.frame(self.core, bound, snapshot, statement.text)
         columns = self._columns(statement, target)
+        queries.check_views(self.core, bound, snapshot)
+        try:
+            frame = queries.frame(self.core, bound, snapshot, statement.text)
+        except SqlError as error:  # values of one column that have no type in common
+            raise self._misfit(statement, columns) or error from error
         if len(frame.columns) != len(columns):
             raise WrongType(
                 f"{len(columns)} columns are filled, but the query gives {len(frame.columns)}",
@@ -53,10 +74,19 @@ class Changer:
             )
         fitted = self._fit(statement, frame, columns, target)
         # A query may give other rows when asked again; values do not.
-        if isinstance(statement.query.body, Opaque):
-            return self._take(target, fitted, statement.sql, applied, at_hand=lambda _: fitted.toArrow())
-        with _kept(fitted):
-            return self._take(target, fitted, statement.sql, applied)
+        try:
+            if isinstance(statement.query.body, Opaque):
+                return self._take(target, fitted, statement.sql, applied, at_hand=lambda _: fitted.toArrow())
+            with _kept(fitted):
+                return self._take(target, fitted, statement.sql, applied)
+        except Exception as error:
+            told = translate(error)
+            if isinstance(told, DataError) and told.hint is None:  # not one of a view that stops the stream
+                span = statement.query.span
+                located = in_text(told, statement.text)
+                located = located if located.text else told.at(statement.text, span.start, span.end)
+                raise self._misfit(statement, columns) or located from error
+            raise
 
     def insert_rows(self, name: str, data: Any) -> tuple[str, Record]:
         """Take rows from Python into a stream or table, as one run and one commit."""
@@ -91,7 +121,8 @@ class Changer:
                 rows = record.streams[target.id].rows
             else:
                 record, rows = self._append(target, frame, applied)
-        return f"{rows:,} row{'' if rows == 1 else 's'} inserted into {target.name}", record
+        done = f"{rows:,} row{'' if rows == 1 else 's'} inserted into {target.name}"
+        return "\n".join([done, *self._set_aside(record)]), record
 
     def copy(self, statement: Copy, applied: tuple[str, ...]) -> tuple[str, Record]:
         target = self._target(statement, statement.target)
@@ -123,7 +154,58 @@ class Changer:
                 rows = record.streams[target.id].rows
             else:
                 record, rows = self._append(target, read.good_rows_of_files(self.core, source, taken), applied)
-        return f"{rows:,} row{'' if rows == 1 else 's'} copied into {target.name}", record
+        done = f"{rows:,} row{'' if rows == 1 else 's'} copied into {target.name}"
+        return "\n".join([done, *self._set_aside(record)]), record
+
+    def _set_aside(self, record: Record) -> list[str]:
+        """What is told of rows that a stream, or one of its views, could not take in."""
+        from pyarrow import parquet
+
+        change = record.tables.get(BAD_ROWS)
+        folder = self.core.ledger.table_folder(BAD_ROWS)
+        rows = (
+            [row for file in change.add for row in parquet.read_table(folder / file.path).to_pylist()] if change else []
+        )
+        lines = []
+        for row in rows[:MOST_TOLD]:
+            bad = BadRow(row["source"], row["offset"], row["reason"], row["raw"])
+            told = f"left out of view {row['view']}" if row["view"] is not None else "left out"
+            failed = f" in {row['expression']}" if row["expression"] else ""
+            lines.append(f"{told} ({where(bad)}): {row['reason']}{failed}")
+        if len(rows) > MOST_TOLD:
+            lines.append(f"and {len(rows) - MOST_TOLD:,} more, which sys.bad_rows lists")
+        return lines
+
+    def _misfit(self, statement: Insert, columns: tuple[Field, ...]) -> DataError | None:
+        """What is wrong with the first of VALUES that does not fit its column, at its place; None if all of them do."""
+        body = statement.query.body
+        values = list(_values(statement.text, body.span)) if isinstance(body, Opaque) else []
+        if not all(len(row) == len(columns) for row in values):
+            return None
+        items = [
+            (span, field.name, f"CAST(({span.of(statement.text)}) AS {field.type})")
+            for row in values
+            for span, field in zip(row, columns, strict=True)
+        ]
+        for start in range(0, len(items), MOST_ASKED):
+            part = items[start : start + MOST_ASKED]
+            flags = ", ".join(Check(text).fails for _, _, text in part)
+            fails = self.core.frames.sql(f"SELECT array({flags}) AS fails", {}).collect()[0]["fails"]
+            for (span, name, text), wrong in zip(part, fails, strict=True):
+                if wrong:
+                    error = self._error_of(text)
+                    error.message = f"column {name}: {error.message}"
+                    return error.at(statement.text, span.start, span.end)
+        return None
+
+    def _error_of(self, text: str) -> DataError:
+        try:
+            self.core.frames.sql(f"SELECT {text} AS x", {}).collect()
+        except Exception as error:
+            told = translate(error)
+            if isinstance(told, DataError):
+                return told
+        return DataError("it cannot be computed")
 
     def _incoming(self, stream: Stream, frame: DataFrame, size: int = 0, files: tuple[str, ...] = ()) -> Incoming:
         state = self.core.ledger.snapshot().streams.get(stream.id)
@@ -311,3 +393,14 @@ def _kept(frame: DataFrame) -> Iterator[None]:
         yield
     finally:
         frame.unpersist()
+
+
+def _values(text: str, span: Span) -> Iterator[list[Span]]:
+    """The values of each row of VALUES, by their places."""
+    tokens = [token for token in tokenize(text)[:-1] if span.start <= token.start < span.end]
+    if not tokens or tokens[0].upper != "VALUES":
+        return
+    for row in split_commas(tokens[1:]):
+        if row and row[0].text == "(" and closing(row, 0) == len(row) - 1:
+            row = row[1:-1]
+        yield [Span(part[0].start, part[-1].end) for part in split_commas(row) if part]

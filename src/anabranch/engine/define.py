@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from anabranch.engine import backfill, queries, read
 from anabranch.engine.above import settle
 from anabranch.engine.core import Core
-from anabranch.engine.frames import arrow_schema, fields_of, struct, translate
+from anabranch.engine.frames import arrow_schema, fields_of, is_data_error, struct, translate
 from anabranch.engine.run import Runner
+from anabranch.engine.set_aside import lacking
 from anabranch.engine.sinks import target_of
 from anabranch.engine.tables import pane_fields
 from anabranch.engine.writing import write_frame
@@ -32,7 +33,7 @@ from anabranch.errors import (
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
 from anabranch.plan.alter import beginnings, missing
 from anabranch.plan.bind import Binder, Bound, refuse
-from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, to_json
+from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, own_signature, to_json
 from anabranch.plan.describe import because, waiting
 from anabranch.plan.explain import unbounded_joins
 from anabranch.plan.hints import with_hints
@@ -224,6 +225,7 @@ class Definer:
             query = statement.query.span.of(statement.text)
             snapshot = self.core.snapshot()
             bound = Binder(statement.text, self.core.catalog(snapshot), statement.query).bind()
+            queries.check_views(self.core, bound, snapshot)
             frame = queries.frame(self.core, bound, snapshot, statement.text)
             for field in fields_of(frame):
                 check_type(field, statement.text, statement.query)
@@ -332,6 +334,7 @@ class Definer:
                 again = parse(table.query)[0]
                 query: Query = again.query  # type: ignore[attr-defined]
                 bound = Binder(table.query, self.core.catalog(snapshot), query).bind()
+                queries.check_views(self.core, bound, snapshot)
                 frame = queries.frame(self.core, bound, snapshot, table.query)
             else:
                 frame = None
@@ -430,6 +433,7 @@ class Definer:
         bound = Binder(text, catalog, query).bind()
         fields = tuple(queries.analyze(self.core, bound, catalog, text))
         check_names(fields, text, query)
+        queries.check_views(core, bound, snapshot)
         if start != "beginning":
             _refuse_start(text, query, bound, start)
         streams = {r.target for r in bound.references.values() if r.kind == "stream"}
@@ -441,12 +445,27 @@ class Definer:
             catalog = core.catalog(snapshot)
             if isinstance(statement, CreateView) and statement.or_replace:
                 catalog = self._without(catalog, statement.name.last)
-            planned = plan(
-                id=self._new_id(name), name=name, text=text, sql=sql, query=query, start=str(start), fields=fields,
-                catalog=catalog, world=(world := self.world(snapshot, start)), feed=feed,
-            )  # fmt: skip
+            world = self.world(snapshot, start)
+
+            def planned_in(world: Surroundings) -> Planned:
+                return plan(
+                    id=self._new_id(name), name=name, text=text, sql=sql, query=query, start=str(start), fields=fields,
+                    catalog=catalog, world=world, feed=feed,
+                )  # fmt: skip
+
+            planned = planned_in(world)
             _refuse_gone(planned, catalog, world, text, query)
-            draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, world.begins)
+            try:
+                draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, world.begins)
+            except Exception as error:
+                if not is_data_error(error):
+                    raise
+                # Rows of the past that it cannot compute are set aside: it shares nothing with views that have them.
+                planned = _apart(planned_in(replace(world, alone=True)))
+                _refuse_gone(planned, catalog, world, text, query)
+                draft = backfill.draft(
+                    core, self.runner.stream_part, planned, catalog, snapshot, world.begins, sieve=True
+                )
             draft = self._tidied(draft, catalog)
             try:
                 if statement is not None:
@@ -456,11 +475,17 @@ class Definer:
             except BaseException:
                 core.ledger.give_up({table: change.add for table, change in draft.tables.items()}, draft.staged)
                 raise
+        made = core.catalog().view(planned.view.id)
+        if made.lacks:
+            core.warn(lacking(name, made.lacks))
         return planned.view
 
     def keep_changes(self, view: View) -> View:
         """Have the changes of a view kept from now on, for whoever asked for them; its answer is its first change."""
         core = self.core
+        for below in core.catalog().all_below(view):
+            if below.stopped:
+                raise queries.stopped(below)
         if view.emit != "read":
             return view
         statement = parse(view.sql)[0]
@@ -473,7 +498,7 @@ class Definer:
             old = self.drop_draft(catalog, view, alone=True)
             begins = all_begins(catalog, view)
             world = self.world(snapshot, view.start, begins)
-            world = _as_met(world, catalog, view)
+            world = replace(_as_met(world, catalog, view), own=view.id)
             for each in (_going_on(world, catalog, view), world):
                 planned = plan(
                     id=view.id, name=view.name, text=statement.text, sql=view.sql, query=statement.query,
@@ -483,6 +508,7 @@ class Definer:
                     break  # it goes on with the partials that it has, though their rows may be gone
             read = {id for each in (view, *catalog.nodes_of(view)) for id in each.streams.values()}
             _refuse_gone(planned, catalog, world, statement.text, statement.query, frozenset(read))
+            planned = replace(planned, view=replace(planned.view, lacks=view.lacks))
             rows = catalog.objects.get(view.rows or "")
             if isinstance(rows, Rows):  # they are its first changes
                 planned = replace(planned, view=replace(planned.view, refreshed=rows.refreshed))
@@ -762,23 +788,37 @@ class Definer:
         return id
 
 
+def _apart(planned: Planned) -> Planned:
+    """A plan whose pane tables no other view can share."""
+    objects = tuple(
+        replace(each, signature=own_signature(each.signature, planned.view.id)) if isinstance(each, Panes) else each
+        for each in planned.objects
+    )
+    return replace(planned, objects=objects)
+
+
 def unneeded(catalog: Catalog, left: list[View]) -> dict[str, Any]:
     """The state that the views that are left do not need: None for a table, fewer columns for one of partials."""
     changes: dict[str, Any] = {}
     used: dict[str, set[str]] = {}
+    presences: dict[str, list[str]] = {}
     for use in (use for view in left for use in view.blocks):
         used.setdefault(use.panes, set()).update(use.columns)
+        presences.setdefault(use.panes, []).append(use.presence)
     for state in catalog.of(Panes):
         if state.above is not None and state.id in used:  # what its partials are had from is used as well
-            names = {state.above.columns[name] for name in used[state.id]}
-            used.setdefault(state.above.panes, set()).update(names)
+            below = state.above.columns
+            used.setdefault(state.above.panes, set()).update(below[name] for name in used[state.id])
+            presences.setdefault(state.above.panes, []).extend(below[name] for name in presences[state.id])
     for state in catalog.of(Panes):
-        kept = tuple(column for column in state.columns if column.name in used.get(state.id, ()))
         if state.id not in used:
             changes[state.id] = None
-        elif kept != state.columns:
-            # A condition that only views had that are gone would only let more rows in: that is harmless.
-            changes[state.id] = to_json(replace(state, columns=kept))
+            continue
+        columns = tuple(column for column in state.columns if column.name in used[state.id])
+        # A condition that only views had that are gone may fail for rows that the others can compute.
+        kept = replace(state, columns=columns, conditions=state.conditions_of(presences[state.id]))
+        if (kept.columns, set(kept.conditions)) != (state.columns, set(state.conditions)):
+            changes[state.id] = to_json(kept)
     for rows in catalog.of(Rows):
         if not any(view.rows == rows.id for view in left):
             changes[rows.id] = None

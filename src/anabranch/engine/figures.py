@@ -16,7 +16,7 @@ from anabranch.plan.plane import bounds_of
 #: So many records are read at a time, from the newest back.
 _AT_A_TIME = 64
 #: Commits that write a table anew without changing what it says.
-_SAME_ANSWER = ("reduce",)
+_SAME_ANSWER = ("reduce", "separate")
 
 
 def of_nodes(core: Core, nodes: Iterable[PlanNode], snapshot: Snapshot) -> dict[str, Figures]:

@@ -10,8 +10,17 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from anabranch.errors import AnabranchError, QueryFailed, SqlError, UnknownFunction, UnknownName, WrongType, nearest
-from anabranch.plan.catalog import Field
+from anabranch.errors import (
+    AnabranchError,
+    DataError,
+    QueryFailed,
+    SqlError,
+    UnknownFunction,
+    UnknownName,
+    WrongType,
+    nearest,
+)
+from anabranch.plan.catalog import Field, View
 from anabranch.sql.calls import MOMENT, clock_calls
 from anabranch.sql.functions import builtin
 from anabranch.sql.lexer import Span, quote_name, tokenize
@@ -239,8 +248,74 @@ def translate(
         if isinstance(made, UnknownFunction):
             made.function = _routine(error)
         return made
+    if is_data_error(error):
+        return in_text(DataError(_plain_words(message), expression=_fragment(error), condition=condition), source)
     in_arrow = condition == "UNSUPPORTED_DATA_TYPE_FOR_ARROW_CONVERSION"
     return QueryFailed(message, hint="make it a text, CAST(... AS STRING), or a number" if in_arrow else None)
+
+
+#: Classes of SQLSTATE for values that cannot be computed, a key that is in a map twice, and errors that queries raise.
+_OF_DATA = ("22", "23505", "P0001")
+
+
+def is_data_error(error: BaseException) -> bool:
+    """Whether rows are to blame that a query was put to, and neither the query nor the machine."""
+    if isinstance(error, DataError):
+        return True
+    state = error.getSqlState() if hasattr(error, "getSqlState") else None
+    return state is not None and state.startswith(_OF_DATA)
+
+
+def _plain_words(message: str) -> str:
+    """A message without the advice to switch off the checks: views are what ANSI SQL makes of them."""
+    return re.sub(r"\s*If necessary set \S+ to \S+ to bypass this error\.", "", message)
+
+
+def _fragment(error: Any) -> str:
+    """The expression that failed, as it stood in the text that Spark was given."""
+    try:
+        return next((context.fragment() for context in error.getQueryContext()), "")
+    except Exception:  # a context of another kind, or none
+        return ""
+
+
+def in_text(error: DataError, source: str | None) -> DataError:
+    """The error with the place of its expression in a user's text, if it stands there once."""
+    if source is None or error.text is not None:
+        return error
+    wanted, said = _bare(error.expression), _bare(source)
+    names = [name for name, _ in wanted]
+    places = [
+        at for at in range(len(said) - len(names) + 1) if [name for name, _ in said[at : at + len(names)]] == names
+    ]
+    if not names or len(places) != 1:
+        return error
+    span = said[places[0]][1].to(said[places[0] + len(names) - 1][1])
+    return error.at(source, span.start, span.end)
+
+
+def named(view: View, error: DataError) -> DataError:
+    """What went wrong with a view, with its name and the place in its text."""
+    found = in_text(error, view.sql)
+    found.message = f"view {view.name}: {error.message}"
+    return found
+
+
+def _bare(text: str) -> list[tuple[str, Span]]:
+    """The tokens of a text, the names of columns without quotes and without the relations they are of."""
+    try:
+        tokens = tokenize(text)[:-1]
+    except AnabranchError:
+        return []
+    found: list[tuple[str, Span]] = []
+    for index, token in enumerate(tokens):
+        if token.text == "." and index and tokens[index - 1].is_name and found:
+            continue
+        span = token.span
+        if token.is_name and index > 1 and tokens[index - 1].text == "." and tokens[index - 2].is_name:
+            span = found.pop()[1].to(span)
+        found.append((token.name.lower() if token.is_name else token.text, span))
+    return found
 
 
 def _place(error: Any, spliced: Spliced | None, final: Spliced | None) -> Span | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,8 @@ from anabranch.engine.moves import (
 )
 from anabranch.engine.numbering import PLACES, in_order, placed, shift_of_new, with_places
 from anabranch.engine.sessions import Spans
+from anabranch.engine.set_aside import Checking, computable, of_one_row, placed_anyhow
+from anabranch.engine.stream_part import STREAM_ROWS, StreamPart
 from anabranch.engine.tables import DIFF, change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records
 from anabranch.engine.writing import SMALL_ROWS, without_time, write_frame
@@ -57,6 +59,7 @@ from anabranch.plan.intervals import FROM, MOVED, TO
 from anabranch.plan.parts import order_sql, parts_of
 from anabranch.plan.windows import changes_sql
 from anabranch.plan.winners import orderable
+from anabranch.sources.base import Found
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -107,6 +110,8 @@ class Maintainer:
         #: How many rows or chunks views have come to past idle streams.
         self.passed: dict[str, int] = {}
         self.late: list[LateRows] = []
+        #: Of views that look at one row at a time, the rows that they can compute, where some they cannot.
+        self.computable: dict[str, str] = {}
         #: What came and went below views that count, as Arrow tables.
         self.moved: dict[str, Any] = {}
         self.catalog = catalog
@@ -133,7 +138,8 @@ class Maintainer:
             # What it has shown so far: its rows have met static tables, and stay as they are.
             whole = read.view_query(self.core, self.core.catalog(self.before), known, self.before)
         else:
-            whole = read.view_query(self.core, self.catalog, view, self.after, hidden=True)
+            narrow = partial(self._computable, view)
+            whole = read.view_query(self.core, self.catalog, view, self.after, narrow=narrow, hidden=True)
         return self._write(view, self._signed(closing.closed(self, view, whole)))
 
     def renew(self, view: View) -> tuple[DataFile, ...]:
@@ -173,7 +179,7 @@ class Maintainer:
             self._count_dropped(view)
         elif view.leaves_out:
             self._leave_out_late(view)
-        if not (view.node == "keyed" and view.direct):
+        if not (view.node == "keyed" and view.direct) and view.id not in self.computable:
             files = local.changes(self, view)
             if files is not None:
                 self.added[view.changes_table] = files
@@ -500,7 +506,8 @@ class Maintainer:
             paths = self.paths(stream.rows_table)
             if placeholder == view.counted:
                 return self._placed(view, stream, placeholder, paths) if paths else None
-            return self._rows(view, stream, stream.seen_as(placeholder), paths) if paths else None
+            rows = self._rows(view, stream, stream.seen_as(placeholder), paths) if paths else None
+            return None if rows is None else self._computable(view, placeholder, rows)
         below = self.catalog.view(view.views[placeholder])
         if placeholder != view.counted:
             return self.delta_of(below)
@@ -509,6 +516,30 @@ class Maintainer:
     def _rows(self, view: View, stream: Stream, fields: tuple[Field, ...], paths: list[str]) -> DataFrame:
         """New rows of a stream; a view that is being filled starts with one of them, maybe."""
         return read.since_start(view, stream, fields, lambda columns: self.core.frames.parquet(paths, columns))
+
+    def _computable(self, view: View, _: str, rows: DataFrame) -> DataFrame:
+        """Rows of an input without those that a view cannot compute."""
+        text = self.computable.get(view.id)
+        return rows if text is None else self.core.frames.sql(text, {STREAM_ROWS: rows})
+
+    def set_aside(self, view: View, *, made: bool) -> tuple[Stream, Found] | None:
+        """Have rows left out that a view cannot compute, of this commit or, if it is made, of all; None if there are
+        none, or it looks at more than one row at a time."""
+        rows = of_one_row(view)
+        if rows is None or view.id in self.computable:
+            return None
+        stream = self.catalog.stream(rows.stream)
+        paths = self.after.table_paths(self.core.ledger, stream.rows_table) if made else self.paths(stream.rows_table)
+        new = placed_anyhow(self._rows(view, stream, stream.row_fields, paths)).persist()
+        checking = Checking(self.core, StreamPart(self.core), stream, new, new)
+        try:
+            found = checking.failing_in(self.catalog, view, rows)
+        finally:
+            checking.close()
+        if not found.places:
+            return None
+        self.computable[view.id] = computable(rows)
+        return stream, found
 
     def _placed(self, view: View, stream: Stream, placeholder: str, paths: list[str]) -> DataFrame:
         """Rows with their places in the order in which they came. Rows of homes that numbered none are all in one."""

@@ -14,6 +14,7 @@ from anabranch.engine.core import Core
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import Catalog, View
 from anabranch.plan.plane import Joint, bounds_of, joint_bounds, key_of_progress, progress_of
+from anabranch.sources.base import Found
 
 #: The progress of each stream that a commit is about, before and after it.
 Moves = Mapping[str, tuple[ProgressState, ProgressState]]
@@ -164,11 +165,15 @@ class Outcome:
     """What a commit does to the bounds of views.
 
     held:   of those with a budget;
-    passed: of those whose windows go by rows or chunks, how many they have come to past idle streams.
+    passed: of those whose windows go by rows or chunks, how many they have come to past idle streams;
+    and to the views themselves: why some cannot go on (`stopped`), and which rows they could not compute (`aside`), by
+    the ids of the view and of the stream.
     """
 
     held: dict[str, Held] = field(default_factory=dict)
     passed: dict[str, int] = field(default_factory=dict)
+    stopped: dict[str, str] = field(default_factory=dict)
+    aside: dict[tuple[str, str], Found] = field(default_factory=dict)
 
     def add(self, other: Outcome) -> None:
         """Take over what another part of the same commit did."""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.engine import read
 from anabranch.engine.core import Core
-from anabranch.engine.frames import fields_of
+from anabranch.engine.frames import fields_of, in_text, named, translate
+from anabranch.engine.set_aside import lacking
 from anabranch.engine.tables import FINAL
-from anabranch.errors import AnabranchError, SqlError
+from anabranch.errors import AnabranchError, DataError, QueryFailed, SqlError
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound, Reference
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View
@@ -78,6 +79,43 @@ def _outside(core: Core, reference: Any, text: str) -> DataFrame:
     except AnabranchError as error:
         span = reference.relation.span
         raise SqlError(error.message, text=text, start=span.start, end=span.end, hint=error.hint) from error
+
+
+def check_views(core: Core, bound: Bound, snapshot: Snapshot) -> None:
+    """Refuse to read a view that was stopped, and tell of views that lack rows."""
+    for view in _views(core, bound, snapshot):
+        if view.stopped:
+            raise stopped(view)
+        if view.lacks:
+            core.warn(lacking(view.name, view.lacks))
+
+
+def stopped(view: View) -> QueryFailed:
+    """What whoever reads a view that was stopped is told."""
+    hint = "CREATE OR REPLACE VIEW makes it anew, with a query that can be computed; DROP VIEW takes it away"
+    return QueryFailed(f"view {view.name} is stopped, because it could not be computed: {view.stopped}", hint=hint)
+
+
+def _views(core: Core, bound: Bound, snapshot: Snapshot) -> list[View]:
+    """The views that a query reads, each at its version, and all those below them."""
+    found: dict[str, View] = {}
+    for reference in bound.references.values():
+        if reference.kind == "view":
+            at = snapshot if reference.version is None else core.ledger.snapshot(reference.version)
+            catalog = core.catalog(at)
+            view = catalog.objects.get(reference.target)
+            found |= {each.id: each for each in catalog.all_below(view)} if isinstance(view, View) else {}
+    return list(found.values())
+
+
+def located(core: Core, bound: Bound, snapshot: Snapshot, text: str, error: Exception) -> Exception:
+    """What went wrong with a query: at its place in the text, or in that of the view that is to blame."""
+    found = translate(error, text)
+    if not isinstance(found, DataError) or found.text is not None:
+        return found
+    views = _views(core, bound, snapshot)
+    blamed = [view for view in views if in_text(found, view.sql).text is not None] or views[:1]
+    return named(blamed[0], found) if len(blamed) == 1 else found
 
 
 def frame(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:

@@ -16,23 +16,24 @@ from anabranch.algebra import progress as progress_algebra
 from anabranch.algebra.progress import ProgressState, own_bounds
 from anabranch.engine import emit, functions, late
 from anabranch.engine.core import Core, Stopwatch
-from anabranch.engine.frames import arrow_schema, translate
+from anabranch.engine.frames import arrow_schema, is_data_error, named, translate
 from anabranch.engine.left_out import left_out_fields
 from anabranch.engine.maintain import Maintainer
 from anabranch.engine.moves import Moves, Outcome, anything_waits, bounds_after
 from anabranch.engine.near import partials_text, selected_text
 from anabranch.engine.scan import Incoming, Output, Scan, Scanned
+from anabranch.engine.set_aside import Lost, lacking, mend, refuse, told
 from anabranch.engine.standing import standing_of
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
 from anabranch.engine.trigger import pending_fields
 from anabranch.engine.writing import SMALL_BYTES, SMALL_ROWS, write_table
-from anabranch.errors import QueryFailed, UnknownFunction
-from anabranch.ledger import DataFile, Draft, Record, Snapshot, StreamRun, TableChange
+from anabranch.errors import DataError, QueryFailed, UnknownFunction
+from anabranch.ledger import DataFile, Draft, Ledger, Record, Snapshot, StreamRun, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.blocks import STREAM
-from anabranch.plan.catalog import Catalog, Field, Panes, Stream, Table, View
-from anabranch.sources.base import BadRow
+from anabranch.plan.catalog import Catalog, Field, Panes, Stream, Table, View, to_json
+from anabranch.sources.base import BadRow, Found
 from anabranch.sql.lexer import quote_name
 
 
@@ -71,7 +72,16 @@ class Runner:
                 core.functions.provide_for(catalog, stream_id)
                 outputs = self._outputs(stream, catalog, snapshot, incoming.bytes)
                 taken = snapshot.streams.get(stream_id)
-                Scan(core, stream, incoming, outputs, state, taken.rows if taken is not None else 0).run(scanned, watch)
+                scan = Scan(core, stream, incoming, outputs, state, taken.rows if taken is not None else 0)
+                scan.run(scanned, watch)
+                lost = Lost()
+                if scanned.failed:
+
+                    def anew(catalog: Catalog) -> list[Output]:
+                        return self._outputs(stream, catalog, core.ledger.snapshot(), incoming.bytes)
+
+                    outputs, lost = mend(core, self.stream_part, stream, scan, scanned, anew)
+                    watch.lap("set aside")
             except BaseException as error:
                 core.ledger.give_up(scanned.files, scanned.staged)
                 if isinstance(error, Exception):
@@ -91,7 +101,7 @@ class Runner:
             try:
                 incoming.verify()
                 with core.ledger.commit_lock:
-                    return self._commit(stream, incoming, scanned, state, after, kind, applied, outputs, watch)
+                    return self._commit(stream, incoming, scanned, state, after, kind, applied, outputs, lost, watch)
             except BaseException:
                 core.ledger.give_up(scanned.files, scanned.staged)
                 raise
@@ -140,7 +150,10 @@ class Runner:
                     True,
                 )
             )
+        stopped = any(view.stopped for view in catalog.of(View))
         for state in catalog.states_of(stream.id):
+            if stopped and all(view.stopped for view in catalog.users_of(state)):
+                continue
             small = size <= SMALL_BYTES or _was_small(snapshot, state.id)
             if isinstance(state, Panes):
                 standing = standing_of(self.core, stream, state, snapshot) if state.spanned else None
@@ -187,18 +200,17 @@ class Runner:
         kind: str,
         applied: tuple[str, ...],
         outputs: list[Output],
+        lost: Lost,
         watch: Stopwatch,
     ) -> Record:
         ledger, files, figures, bad = self.core.ledger, scanned.files, scanned.figures, scanned.bad
         snapshot = ledger.snapshot()
         catalog = self.core.catalog(snapshot)
+        changed = lost.changes(catalog)
+        catalog = catalog.with_objects(changed) if changed else catalog
         number = snapshot.streams[stream.id].runs if stream.id in snapshot.streams else 0
         tables = {table: TableChange(add=added) for table, added in files.items() if added}
         schemas = {o.table: arrow_schema(o.fields) for o in outputs if o.table in tables and _widens(o, snapshot)}
-        if bad:
-            table = _bad_table(stream, number, bad)
-            tables[BAD_ROWS] = TableChange(add=write_table(ledger, BAD_ROWS, table, None))
-            schemas[BAD_ROWS] = table.schema
         run = StreamRun(
             run=number,
             rows=figures.rows,
@@ -225,11 +237,16 @@ class Runner:
                 taken={stream.id: figures.rows},
             )
             reach("after-changes")
+            lost.rows |= {id: len(found.places) for (id, _), found in outcome.aside.items()}
+            lost.stopped |= outcome.stopped
+            bad += [row for found in outcome.aside.values() for row in found.rows]
+            list_bad_rows(ledger, stream, number, bad, tables, schemas)
             record = ledger.commit(
                 Draft(
                     kind,
                     streams={stream.id: run},
                     tables=tables,
+                    catalog=self._told(self.core.catalog(snapshot), lost),
                     applied=applied,
                     milliseconds=watch.total(),
                     schemas=schemas,
@@ -241,7 +258,15 @@ class Runner:
             ledger.give_up({table: change.add for table, change in tables.items()})
             raise
         reach("after-run")
+        for id, count in lost.rows.items() if kind == "run" else ():  # other statements tell of it themselves
+            self.core.warn(lacking(catalog.view(id).name, count))
         return record
+
+    def _told(self, catalog: Catalog, lost: Lost) -> dict[str, dict[str, Any]]:
+        """The definitions that say what views lost in a commit; that one is stopped is told at once."""
+        for id, reason in lost.stopped.items():
+            self.core.warn(f"view {catalog.view(id).name} is stopped, and cannot be read: {reason}")
+        return {each.id: to_json(each) for each in lost.changes(catalog)}
 
     # ---- progress without rows
 
@@ -276,6 +301,7 @@ class Runner:
                     kind,
                     streams={stream_id: run},
                     tables=tables,
+                    catalog=self._told(catalog, Lost(stopped=outcome.stopped)),
                     schemas=schemas,
                     milliseconds=watch.total(),
                     **bounds_after(core, catalog, snapshot, moves, outcome),
@@ -326,6 +352,7 @@ class Runner:
             Draft(
                 kind,
                 tables=tables,
+                catalog=self._told(catalog, Lost(stopped=outcome.stopped)),
                 schemas=schemas,
                 milliseconds=watch.total(),
                 **bounds_after(core, catalog, snapshot, moves, outcome),
@@ -349,16 +376,42 @@ def _changes_of(
     return files
 
 
+def _computed(
+    maintainer: Maintainer,
+    view: View,
+    added: Mapping[str, tuple[DataFile, ...]],
+    made: bool,
+    renewed: bool,
+    aside: dict[tuple[str, str], Found],
+) -> tuple[DataFile, ...]:
+    """The changes of a view for a commit, without the rows that it cannot compute, if it looks at one at a time."""
+    try:
+        return _changes_of(maintainer, view, added, made, renewed)
+    except Exception as error:
+        left_out = maintainer.set_aside(view, made=made) if is_data_error(error) else None
+        if left_out is None:
+            raise
+        stream, found = left_out
+        refuse(stream, [found])
+        files = _changes_of(maintainer, view, added, made, renewed)
+        aside[view.id, stream.id] = found
+        return files
+
+
 def _named(catalog: Catalog, view: View, error: Exception, made: bool) -> Exception:
     """What went wrong with the changes of a view, with its name: who sent the rows does not know it."""
     found = translate(error)
     if not made and isinstance(found, UnknownFunction):
         return functions.named(catalog, next(iter(catalog.sources_of(view)), ""), found)
+    root = catalog.root(view)
+    hint = f"nothing of this run was taken in; ALTER VIEW {root.name} or DROP VIEW {root.name} lets its rows in"
+    if isinstance(found, DataError):
+        problem = named(root, found)
+        problem.hint = problem.hint if made else hint
+        return problem
     if made or type(found) is not QueryFailed or found.hint is not None:
         return found
-    name = (catalog.view(view.owner) if view.owner is not None else view).name
-    hint = f"nothing of this run was taken in; ALTER VIEW {name} or DROP VIEW {name} lets its rows in"
-    return QueryFailed(f"view {name}: {found.message}", hint=hint)
+    return QueryFailed(f"view {root.name}: {found.message}", hint=hint)
 
 
 def emit_changes(
@@ -389,12 +442,25 @@ def emit_changes(
     if not kept:
         return Outcome()
     maintainer = Maintainer(core, catalog, snapshot, dict(added), moves, core.now(), taken or {})
+    strict = bool(made) or only is not None or any(catalog.stream(id).fail_on_bad for id in moves)
+    stopped: dict[str, str] = {}
+    aside: dict[tuple[str, str], Found] = {}
+    before = {view.id for view in catalog.of(View) if view.stopped}
     for view in kept:
+        if (before or stopped) and any(each.id in before | stopped.keys() for each in catalog.all_below(view)):
+            continue
         try:
-            files = _changes_of(maintainer, view, added, view.id in made, view.id in renewed)
+            files = _computed(maintainer, view, added, view.id in made, view.id in renewed, aside)
         except Exception as error:
-            named = _named(catalog, view, error, view.id in made)
-            raise named from (None if named is error else error)
+            found = translate(error)
+            if isinstance(found, DataError) and not strict:
+                # A part of its changes is not what the view shows: it shows nothing from here on.
+                stopped[catalog.root(view).id] = told(found)
+                maintainer.added.pop(view.changes_table, None)
+                core.hot.forget(view.id)
+                continue
+            problem = _named(catalog, view, found, view.id in made)
+            raise problem from (None if problem is error else error)
         pending = maintainer.added.get(view.pending_table, ())
         if pending or (view.emit == "triggers" and view.id in made):
             tables[view.pending_table] = TableChange(add=pending)
@@ -419,7 +485,7 @@ def emit_changes(
         tables[late.LATE_ROWS] = TableChange(add=files)
         if _lacks(snapshot, late.LATE_ROWS, late.LATE_ROW_FIELDS):
             schemas[late.LATE_ROWS] = arrow_schema(late.LATE_ROW_FIELDS)
-    return Outcome(maintainer.held, maintainer.passed)
+    return Outcome(maintainer.held, maintainer.passed, stopped, aside)
 
 
 def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:
@@ -451,10 +517,20 @@ def _lacks(snapshot: Snapshot, table: str, fields: tuple[Field, ...]) -> bool:
     return any(field.name not in known for field in fields)
 
 
-def _bad_table(stream: Stream, run: int, bad: list[BadRow]) -> Any:
+def list_bad_rows(
+    ledger: Ledger,
+    stream: Stream,
+    run: int | None,
+    bad: list[BadRow],
+    tables: dict[str, TableChange],
+    schemas: dict[str, Any],
+) -> None:
+    """Add rows of a stream that could not be taken in, or not by a view, to those that a commit lists."""
     import pyarrow as pa
 
-    return pa.table(
+    if not bad:
+        return
+    listed = pa.table(
         {
             "stream": [stream.name] * len(bad),
             "run": [run] * len(bad),
@@ -462,6 +538,12 @@ def _bad_table(stream: Stream, run: int, bad: list[BadRow]) -> Any:
             "offset": [row.offset for row in bad],
             "reason": [row.reason for row in bad],
             "raw": [row.raw for row in bad],
+            "column": [row.column for row in bad],
+            "view": [row.view for row in bad],
+            "expression": [row.expression for row in bad],
         },
         schema=arrow_schema(BAD_ROW_FIELDS),
     )
+    known = tables[BAD_ROWS].add if BAD_ROWS in tables else ()
+    tables[BAD_ROWS] = TableChange(add=(*known, *write_table(ledger, BAD_ROWS, listed, None)))
+    schemas[BAD_ROWS] = listed.schema

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import END, EVERY_KEY, MOST_KEYS, Computed, ProgressState, Seen, own_bounds
 from anabranch.duck import quoted
 from anabranch.engine.core import Core, Stopwatch
+from anabranch.engine.frames import is_data_error
 from anabranch.engine.near import AtHand, InPlace, Lying, Near, columns_named, means_the_same, value_text
 from anabranch.engine.numbering import number_frame, number_table
 from anabranch.engine.read import good_rows, parsed_rows, punctuation_sql
@@ -89,6 +90,7 @@ class Scanned:
     files: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
     staged: list[Path] = field(default_factory=list)
     bad: list[BadRow] = field(default_factory=list)
+    failed: dict[str, Exception] = field(default_factory=dict)  # tables that a row kept from being written
     figures: Figures = field(default_factory=lambda: Figures(0, 0, 0, None, None, {}))
 
 
@@ -141,7 +143,7 @@ class Scan:
     def rows(self) -> DataFrame:
         """The rows as Spark reads them; those at hand need none of it."""
         frame = self.incoming.read()
-        return frame if self.incoming.typed and CORRUPT not in frame.columns else _marked(frame)
+        return frame if self.incoming.typed and CORRUPT not in frame.columns else marked(frame)
 
     @cached_property
     def good(self) -> str:
@@ -254,7 +256,7 @@ class Scan:
             scanned.files[output.table] = write_table(self.core.ledger, output.table, table, output.time)
             reach("between-files")
         if left and self._small and isinstance(near, Near):
-            self.rows = _marked(self.core.spark.createDataFrame(near.rows))
+            self.rows = marked(self.core.spark.createDataFrame(near.rows))
         return [partial(self._write, output, self.rows, scanned) for output in left]
 
     def _tasks(self, scanned: Scanned, parts: list[str]) -> list[Callable[[], None]]:
@@ -325,7 +327,10 @@ class Scan:
 
         observation = Observation()
         self._write(output, self.rows.observe(observation, *map(F.expr, metrics)), scanned)
-        self.values = observation.get
+        if output.table in scanned.failed:  # what was observed until then is not all
+            self._count(metrics)
+        else:
+            self.values = observation.get
 
     def _carry(self, carried: Carried, outputs: list[Output], metrics: list[str], scanned: Scanned) -> None:
         try:
@@ -343,6 +348,15 @@ class Scan:
             reach("between-files")
 
     def _write(self, output: Output, rows: DataFrame, scanned: Scanned) -> None:
+        """Write an output; that it cannot be computed of some row is told, and keeps no other from being written."""
+        try:
+            self._write_all(output, rows, scanned)
+        except Exception as error:
+            if output.table == self.stream.rows_table or not is_data_error(error):
+                raise
+            scanned.failed[output.table] = error
+
+    def _write_all(self, output: Output, rows: DataFrame, scanned: Scanned) -> None:
         good = rows.where(self.good)
         if output.small and output.table == self.stream.rows_table:
             added = write_table(self.core.ledger, output.table, self._numbered(good), output.time)
@@ -370,7 +384,7 @@ class Scan:
         columns = [quote_name(field.name) for field in self.stream.fields]
         as_json = f"to_json(struct({', '.join(columns)}))"
         listed = (
-            _marked(self.rows.where(f"NOT ({self.parsed})"))
+            marked(self.rows.where(f"NOT ({self.parsed})"))
             .selectExpr(ORIGIN, CORRUPT, f"coalesce({CORRUPT}, {as_json}) AS _raw")
             .limit(LISTED_BAD_ROWS)
             .collect()
@@ -381,7 +395,13 @@ class Scan:
         no_time = (None, f"it has no event time ({self.stream.time} is NULL)")
         found = [(row, next(told) if row[CORRUPT] is not None else no_time) for row in listed]
         return [
-            BadRow(file_and_start(row[ORIGIN])[0] if row[ORIGIN] else "insert", line, reason, row["_raw"])
+            BadRow(
+                file_and_start(row[ORIGIN])[0] if row[ORIGIN] else "insert",
+                line,
+                reason,
+                row["_raw"],
+                None if row[CORRUPT] is not None else self.stream.time,
+            )
             for row, (line, reason) in found
         ]
 
@@ -492,7 +512,7 @@ def by_file(rows: Any, files: Sequence[str]) -> Any:
     return rows.take(compute.array_sort_indices(places.take(origins.indices)))
 
 
-def _marked(frame: DataFrame) -> DataFrame:
+def marked(frame: DataFrame) -> DataFrame:
     """Rows with the columns that a source adds, where this one did not."""
     from pyspark.sql import functions as F
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.windows.spans import VOLUME, WAS_LARGE, WEIGHT
@@ -84,7 +85,7 @@ class StreamPart:
         text = f"SELECT {', '.join(items)}, count(*) AS {WEIGHT} FROM {panes.from_text} WHERE {where}"
         if keys:
             text += f" GROUP BY {', '.join(f'({text})' for text, _ in keys)}"
-        relations = self._relations(panes, catalog, good)
+        relations = self.relations(panes, catalog, good)
         return self.core.frames.sql(f"SELECT * FROM ({text}) WHERE {WEIGHT} > 0", relations)
 
     def _compiled(
@@ -103,12 +104,15 @@ class StreamPart:
 
     def rows(self, rows: Rows, catalog: Catalog, good: DataFrame) -> DataFrame:
         """The rows a stateless view appends."""
-        frame = self.core.frames.sql(rows.text, self._relations(rows, catalog, good))
+        frame = self.core.frames.sql(rows.text, self.relations(rows, catalog, good))
         return frame.toDF(*(field.name for field in rows.fields))
 
-    def _relations(self, state: Panes | Rows, catalog: Catalog, good: DataFrame) -> dict[str, DataFrame]:
+    def relations(
+        self, state: Panes | Rows, catalog: Catalog, good: DataFrame, more: Iterable[str] = ()
+    ) -> dict[str, DataFrame]:
+        """What stands behind the placeholders of a state table: the rows, with `more` columns, and static tables."""
         columns = [quote_name(field.name) for field in catalog.stream(state.stream).fields]
-        relations: dict[str, DataFrame] = {STREAM_ROWS: good.select(*columns)}
+        relations: dict[str, DataFrame] = {STREAM_ROWS: good.select(*columns, *more)}
         for placeholder, id in state.statics.items():
             table = catalog[id]
             assert isinstance(table, Table)

@@ -56,6 +56,8 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("reads", "array<string>"),
         Field("state", "array<string>"),
         Field("sql", "string"),
+        Field("lacks", "bigint"),
+        Field("stopped", "string"),
     ),
     "nodes": (
         Field("view", "string"),
@@ -213,6 +215,8 @@ def _views(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
                 streams,
                 state,
                 view.sql,
+                view.lacks,
+                view.stopped or None,
             )
         )
     return rows

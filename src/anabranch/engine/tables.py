@@ -14,6 +14,9 @@ BAD_ROW_FIELDS = (
     Field("offset", "bigint"),
     Field("reason", "string"),
     Field("raw", "string"),
+    Field("column", "string"),
+    Field("view", "string"),
+    Field("expression", "string"),
 )
 DIFF = Field("_diff", "bigint")
 VERSION = Field("_version", "bigint")

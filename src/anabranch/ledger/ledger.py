@@ -365,13 +365,16 @@ class Ledger:
 
     # ---- committing
 
-    def commit(self, draft: Draft) -> Record:
-        """Make the draft the next version: in all its tables, or not at all."""
+    def commit(self, draft: Draft, *, intended: bool = True) -> Record:
+        """Make the draft the next version: in all its tables, or not at all.
+
+        `intended`: inside `intent`, that it is what was intended, and no step on the way to it.
+        """
         self._must_write()
         with self._commit_lock:
             before, begin = self._snapshot, time.perf_counter()
             stack: list[str] = getattr(self._intents, "stack", [])
-            record = steps.prepare(draft, before, self._tables, self._now(), stack[-1] if stack else None)
+            record = steps.prepare(draft, before, self._tables, self._now(), stack[-1] if stack and intended else None)
             try:
                 with files.explained(f"committing version {record.version}", self.home):
                     for table in sorted(self._unsettled):

@@ -155,6 +155,16 @@ class Above:
         return replace(self, columns={}) == replace(other, columns={})
 
 
+def own_signature(signature: str, view: str) -> str:
+    """The signature of a pane table that lacks rows which a view could not compute: no other view can share it."""
+    own = f" of {view}"
+    return signature if signature.endswith(own) else signature + own
+
+
+#: What a column begins with that counts the rows for which a condition holds.
+_COUNTED = "count(*) FILTER (WHERE "
+
+
 @dataclass(frozen=True)
 class Panes:
     """A table of partials: one row a run, pane and key. Views with the same keys on a stream share it."""
@@ -195,6 +205,15 @@ class Panes:
 
     def column(self, name: str) -> PartialColumn:
         return next(column for column in self.columns if column.name == name)
+
+    def condition_of(self, presence: str) -> str | None:
+        """Which rows a block counts, by the column that says that a group is there; None for all."""
+        counted = self.column(presence).partial
+        return counted[len(_COUNTED) : -1] if counted.startswith(_COUNTED) else None
+
+    def conditions_of(self, presences: Iterable[str]) -> tuple[str | None, ...]:
+        """The conditions of some of its blocks. Where windows end is for all rows to say."""
+        return tuple(dict.fromkeys(None if self.by_value else self.condition_of(each) for each in presences))
 
 
 @dataclass(frozen=True)
@@ -459,6 +478,8 @@ class View:
     included: tuple[str, ...] = ()  # the ids of views whose queries are part of its own
     ends: Ends | None = None  # when its windows end, where other rows than a row's own make them
     ahead: int | None = None  # how long after its time a row can still change; None: it has no window functions
+    lacks: int = 0  # how many rows it could not compute; they are in no table of its own
+    stopped: str = ""  # why it takes no more rows; then it cannot be read
 
     kind = "view"
 
@@ -755,6 +776,31 @@ class Catalog:
                 found.append(self.view(view.owner) if view.owner is not None else view)
         distinct = {each.id: each for each in found if each.id != id}
         return sorted(distinct.values(), key=lambda each: each.name)
+
+    def root(self, view: View) -> View:
+        """The view that people made, of one of its nodes."""
+        return view if view.owner is None else self.view(view.owner)
+
+    def users_of(self, state: Panes | Rows) -> list[View]:
+        """The views that people made, and that read a state table: themselves, or through partials had from it."""
+        found = {
+            self.root(view).id: self.root(view)
+            for view in self.of(View)
+            if view.rows == state.id or any(state.id in (use.panes, self.kept_panes(use.panes)) for use in view.blocks)
+        }
+        return list(found.values())
+
+    def all_below(self, view: View) -> list[View]:
+        """The views that people made, of a view and all those that it reads; itself first."""
+        found: dict[str, View] = {}
+        left = [self.root(view)]
+        while left:
+            root = left.pop(0)
+            if root.id not in found:
+                found[root.id] = root
+                nodes = (root, *self.nodes_of(root))
+                left += [self.root(self.view(id)) for node in nodes for id in node.views.values()]
+        return list(found.values())
 
     def nodes_of(self, view: View) -> list[View]:
         """The hidden views that a view owns."""

@@ -37,6 +37,7 @@ from anabranch.plan.catalog import (
     Stream,
     Table,
     View,
+    own_signature,
 )
 from anabranch.plan.strategy import Loads, fits
 from anabranch.plan.ties import Places, break_ties, checked
@@ -78,6 +79,8 @@ class Surroundings:
     #: Why rows that a new view needs of a stream cannot be had any more; None if they can.
     gone: Callable[[Stream], str | None] = lambda _: None
     settles: bool = False  # whether partials that are had from others become a view's own where it needs that
+    alone: bool = False  # whether a view shares no pane table with others
+    own: str = ""  # the id of a view that is there already, and may have pane tables that it shares with no other
 
     def kept_since(self, stream: Stream) -> int:
         """From which run on a stream that starts to keep its rows has them: all that can be read again are there."""
@@ -423,8 +426,11 @@ class Placer:
         return Placed(use, finals, columns)
 
     def _candidates(self) -> list[Panes]:
-        known = {panes.id: panes for panes in self.catalog.of(Panes)}
-        return list({**known, **self.panes}.values())
+        known = {} if self.world.alone else {panes.id: panes for panes in self.catalog.of(Panes)}
+        found = list({**known, **self.panes}.values())
+        if self.world.own:  # before those that have rows which the view lacks
+            found.sort(key=lambda panes: panes.signature != own_signature(panes.signature, self.world.own))
+        return found
 
     def _shared(self, block: Block, statics_at: Mapping[str, tuple[int, int]], *, forced: bool = False) -> Panes | None:
         """A pane table that runs add to and that a block can live on; `forced`: only one that did without runs once."""
@@ -462,7 +468,8 @@ class Placer:
 
     def _fitting(self, panes: Panes, block: Block, statics_at: Mapping[str, tuple[int, int]]) -> Panes | None:
         """A pane table as a block can live on it, if it can."""
-        same = panes.signature == block.signature and (panes.time is None) == (block.time is None)
+        own = own_signature(block.signature, self.world.own) if self.world.own else block.signature
+        same = panes.signature in (block.signature, own) and (panes.time is None) == (block.time is None)
         # A table that did not change since is the same table, whatever the version.
         contents = {id: own for id, (_, own) in panes.statics_at.items()}
         if not same or contents != {id: own for id, (_, own) in statics_at.items()}:

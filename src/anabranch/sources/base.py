@@ -7,10 +7,10 @@ without a record never happened and is read again. Reading the same stretch twic
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from anabranch.errors import SourceError
+from anabranch.errors import DataError, SourceError
 from anabranch.plan.catalog import Field
 
 if TYPE_CHECKING:
@@ -23,12 +23,24 @@ CORRUPT, ORIGIN, PARTITION = "_corrupt", "_origin", "_partition"
 
 @dataclass(frozen=True)
 class BadRow:
-    """Something that could not be taken in."""
+    """Something that could not be taken in, or not by a view: then with the expression that failed."""
 
     source: str
     offset: int | None
     reason: str
     raw: str | None
+    column: str | None = None
+    view: str | None = None
+    expression: str | None = None
+
+
+@dataclass
+class Found:
+    """The rows that a view cannot compute: the places of all, and what is known of the first."""
+
+    places: set[int] = field(default_factory=set)
+    rows: list[BadRow] = field(default_factory=list)
+    errors: list[DataError] = field(default_factory=list)  # one for each row that is listed
 
 
 @dataclass(frozen=True)

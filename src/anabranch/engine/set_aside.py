@@ -1,0 +1,589 @@
+"""Rows that a view cannot compute: found, left out of that view, and listed.
+
+A run knows nothing of this until a job of it fails for a value of some row: a division by zero, a text that is no
+number. Then each expression that rows are put through is tried on its own, on all rows in one job. A row for which one
+fails is set aside for the view that has the expression, and for no other. Which rows these are depends on nothing but
+the row and the view: not on the order of rows, nor on how they are cut into runs.
+
+What no expression explains is looked for by halves. Where two halves can be computed that could not be together, a sum
+that overflows, say, no row is to blame: both are kept, and whoever adds them up is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.engine.core import Core
+from anabranch.engine.frames import arrow_schema, in_text, is_data_error, translate
+from anabranch.engine.numbering import number_frame
+from anabranch.engine.read import good_rows
+from anabranch.engine.scan import LISTED_BAD_ROWS, Output, Scan, Scanned, marked
+from anabranch.engine.stream_part import StreamPart
+from anabranch.engine.tables import PANE, pane_fields
+from anabranch.engine.writing import write_frame
+from anabranch.errors import AnabranchError, DataError, QueryFailed
+from anabranch.ledger import DataFile, Draft, TableChange
+from anabranch.plan.blocks import STREAM
+from anabranch.plan.catalog import (
+    ARRIVAL_TS,
+    ROW_NUM,
+    Catalog,
+    Object,
+    Panes,
+    Rows,
+    Stream,
+    View,
+    own_signature,
+    to_json,
+)
+from anabranch.sources.base import ORIGIN, BadRow, Found
+from anabranch.sources.parts import path_of
+from anabranch.sql.calls import aggregate_calls
+from anabranch.sql.lexer import Token, quote_name, tokenize
+from anabranch.sql.parser import parse
+from anabranch.sql.syntax import Select, SelectStatement
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: The place of a row among those that are looked at, from 0.
+PLACE = "_place"
+#: What Spark says in the same words of every row.
+_ALIKE = ("DIVIDE_BY_ZERO", "REMAINDER_BY_ZERO", "ARITHMETIC_OVERFLOW")
+#: Of other things, for so many rows of an expression Spark is asked what is wrong with each.
+_ASKED = 10
+#: How often rows are halved to find the one that fails, before a view is stopped.
+MOST_HALVES = 64
+
+
+class Stopped(Exception):
+    """A view cannot go on: what it fails for is no single row's, or cannot be found."""
+
+    def __init__(self, error: DataError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+@dataclass(frozen=True)
+class Check:
+    """An expression that the rows of a view are put through; `when` says which of them."""
+
+    expression: str
+    when: str | None = None
+
+    @property
+    def value(self) -> str:
+        return self.expression if self.when is None else f"CASE WHEN {self.when} THEN {self.expression} END"
+
+    @property
+    def fails(self) -> str:
+        """Whether it fails for a row, as an expression that does not.
+
+        Adding an interval to a date is the one thing for which Spark takes any error of what it adds for NULL. In a
+        lambda, because Spark computes what two expressions share before either, and outside of what catches errors.
+        """
+        length = f"coalesce(length(CAST(({self.value}) AS STRING)), 0) % 2"
+        return f"exists(array(0), __each -> try_add(DATE'1970-01-01', make_ym_interval(0, {length})) IS NULL)"
+
+
+def checks_of(catalog: Catalog, view: View, state: Panes | Rows) -> list[Check]:
+    """What a view, with all of its nodes, has computed of each row on the way into a state table."""
+    if isinstance(state, Rows):
+        return _checks_of_rows(state)
+    found: list[Check] = []
+    for presence, names in _uses(catalog, view, state):
+        wanted = state.condition_of(presence)
+        found += [Check(wanted)] if wanted is not None else []
+        found += [Check(key.expression, wanted) for key in state.keys]
+        found += [Check(state.time, wanted)] if state.time is not None else []
+        for name in names:
+            for call in aggregate_calls(tokenize(state.column(name).partial)[:-1]):
+                text = state.column(name).partial
+                when = _text(text, call.condition) if call.condition else None
+                found += [Check(when)] if when is not None else []
+                found += [Check(_text(text, argument), when) for argument in (*call.arguments, call.order) if argument]
+    plain = {field.name for field in catalog.stream(state.stream).fields}
+    return [each for each in dict.fromkeys(found) if each.expression not in plain]
+
+
+def _uses(catalog: Catalog, view: View, state: Panes) -> Iterator[tuple[str, Sequence[str]]]:
+    """The columns of a pane table that a view needs, block by block, with the one that says that a group is there."""
+    for use in (use for node in (view, *catalog.nodes_of(view)) for use in node.blocks):
+        panes = catalog.panes(use.panes)
+        if panes.id == state.id:
+            yield use.presence, use.columns
+        elif panes.above is not None and panes.above.panes == state.id:
+            below = panes.above.columns
+            yield below[use.presence], [below[name] for name in use.columns]
+
+
+def _text(text: str, tokens: Sequence[Token]) -> str:
+    return text[tokens[0].start : tokens[-1].end]
+
+
+def _select(text: str) -> Select | None:
+    try:
+        statement = parse(text)[0]
+    except AnabranchError:
+        return None
+    body = statement.query.body if isinstance(statement, SelectStatement) else None
+    return body if isinstance(body, Select) and body.from_span is not None else None
+
+
+def _checks_of_rows(rows: Rows) -> list[Check]:
+    select = _select(rows.text)
+    if select is None:
+        return []
+    wanted = select.where.span.of(rows.text) if select.where is not None else None
+    found = [Check(wanted)] if wanted is not None else []
+    return found + [Check(item.expression.of(rows.text), wanted) for item in select.items if not item.star]
+
+
+def _from_text(state: Panes | Rows) -> str:
+    if isinstance(state, Panes):
+        return state.from_text
+    select = _select(state.text)
+    assert select is not None and select.from_span is not None
+    return select.from_span.of(state.text)
+
+
+class Checking:
+    """Rows that some view cannot compute, each with its place among them."""
+
+    def __init__(self, core: Core, stream_part: StreamPart, stream: Stream, rows: DataFrame, whole: DataFrame) -> None:
+        self.core = core
+        self.stream_part = stream_part
+        self.stream = stream
+        self.rows = rows
+        self._whole = whole  # with those that are bad for the stream
+        self._left = MOST_HALVES
+        self._firsts: dict[str, int] | None = None
+        self._without: dict[frozenset[int], DataFrame] = {}
+        self._rows_seen: dict[int, tuple[str | None, int | None, str]] = {}
+
+    # ---- rows that fail on their own
+
+    def failing(self, catalog: Catalog, views: Sequence[View], states: Sequence[Panes | Rows]) -> dict[str, Found]:
+        """The rows for which an expression of a view fails on the way into its state tables, for each such view."""
+        work = []
+        for state in states:
+            users = {user.id for user in catalog.users_of(state)}
+            work.append((state, {view.id: checks_of(catalog, view, state) for view in views if view.id in users}))
+        return self._failing(catalog, views, work)
+
+    def failing_in(self, catalog: Catalog, view: View, rows: Rows) -> Found:
+        """The same for a view and its own query, which looks at one row at a time."""
+        return self._failing(catalog, [view], [(rows, {view.id: _checks_of_rows(rows)})]).get(view.id) or Found()
+
+    def _failing(
+        self, catalog: Catalog, views: Sequence[View], work: Sequence[tuple[Panes | Rows, dict[str, list[Check]]]]
+    ) -> dict[str, Found]:
+        failed: dict[str, dict[int, tuple[Panes | Rows, Check]]] = {}
+        for state, checks in work:
+            every = list(dict.fromkeys(check for each in checks.values() for check in each))
+            for place, fails in self._flagged(catalog, state, every):
+                wrong = {check for check, failing in zip(every, fails, strict=True) if failing}
+                for id, own in checks.items():
+                    first = next((check for check in own if check in wrong), None)
+                    if first is not None:
+                        failed.setdefault(id, {}).setdefault(place, (state, first))
+        found: dict[str, Found] = {}
+        asked: dict[Check, dict[int, DataError]] = {}
+        listed = {id: sorted(places)[:LISTED_BAD_ROWS] for id, places in failed.items()}
+        self._look_at({place for places in listed.values() for place in places})
+        for view in views:
+            if view.id in failed:
+                errors: dict[int, DataError] = {}
+                for place in listed[view.id]:
+                    state, check = failed[view.id][place]
+                    errors[place] = self._error(catalog, state, check, place, asked.setdefault(check, {}))
+                found[view.id] = Found(set(failed[view.id]))
+                self._list(view, errors, found[view.id])
+        return found
+
+    def _flagged(self, catalog: Catalog, state: Panes | Rows, checks: list[Check]) -> list[tuple[int, list[bool]]]:
+        """The rows for which checks fail, and which; none where these cannot be asked apart from the query."""
+        if not checks:
+            return []
+        flags = f"array({', '.join(check.fails for check in checks)})"
+        text = f"SELECT * FROM (SELECT {PLACE}, {flags} AS _fails FROM {_from_text(state)})"
+        try:
+            relations = self._relations(catalog, state, self.rows)
+            found = self.core.frames.sql(f"{text} WHERE array_contains(_fails, true)", relations).toArrow()
+        except Exception as error:
+            if not (is_data_error(error) or isinstance(error, AnabranchError)):
+                raise
+            return []
+        return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+    def _error(
+        self, catalog: Catalog, state: Panes | Rows, check: Check, place: int, known: dict[int, DataError]
+    ) -> DataError:
+        """What Spark says of an expression and a row for which it fails."""
+        first = next(iter(known.values()), None)
+        if first is not None and first.condition in _ALIKE:
+            return first
+        if place not in known and len(known) < _ASKED:
+            known[place] = self._ask(catalog, state, check, place)
+        return known.get(place) or DataError("it cannot be computed", expression=check.expression)
+
+    def _ask(self, catalog: Catalog, state: Panes | Rows, check: Check, place: int) -> DataError:
+        row = self.rows.where(f"{PLACE} = {place}")
+        text = f"SELECT CAST(({check.value}) AS STRING) AS x FROM {_from_text(state)}"
+        try:
+            self.core.frames.sql(text, self._relations(catalog, state, row)).collect()
+        except Exception as error:
+            told = translate(error)
+            if isinstance(told, DataError):
+                told.expression = told.expression or check.expression
+                return told
+            raise
+        return DataError("it cannot be computed", expression=check.expression)
+
+    def _relations(self, catalog: Catalog, state: Panes | Rows, rows: DataFrame) -> dict[str, DataFrame]:
+        more = [name for name in (PLACE, ROW_NUM, ARRIVAL_TS) if name in rows.columns]
+        return self.stream_part.relations(state, catalog, rows, more)
+
+    # ---- what is left of a table
+
+    def without(self, places: set[int]) -> DataFrame:
+        """The rows without some of them.
+
+        They are kept: else Spark would ask first what a query asks of the rest, and put that to all of them.
+        """
+        if not places:
+            return self.rows
+        key = frozenset(places)
+        if key in self._without:
+            return self._without[key]
+        import pyarrow as pa
+        from pyspark.sql import functions as F
+
+        gone = self.core.spark.createDataFrame(pa.table({PLACE: pa.array(sorted(places), pa.int64())}))
+        self._without[key] = self.rows.join(F.broadcast(gone), PLACE, "left_anti").persist()
+        return self._without[key]
+
+    def close(self) -> None:
+        """Let go of the rows."""
+        for frame in (*self._without.values(), self.rows, self._whole):
+            frame.unpersist()
+
+    def written(
+        self, table: str, rows: DataFrame, write: Callable[[DataFrame], tuple[DataFile, ...]], *, halves: bool
+    ) -> tuple[tuple[DataFile, ...], dict[int, DataError]]:
+        """Write what a table is given of rows, and find rows that fail though no check does."""
+        files: list[DataFile] = []
+        alone: dict[int, DataError] = {}
+
+        def part(ends: tuple[int, int] | None) -> None:
+            some = rows if ends is None else rows.where(f"{PLACE} >= {ends[0]} AND {PLACE} < {ends[1]}")
+            try:
+                files.extend(write(some))
+            except Exception as error:
+                told = translate(error)
+                if not isinstance(told, DataError):
+                    raise
+                low, high = ends or self._ends()
+                if high - low <= 1:
+                    alone[low] = told
+                    return
+                if not halves or self._left == 0:
+                    raise Stopped(told) from error
+                self._left -= 1
+                middle = (low + high) // 2
+                part((low, middle))
+                part((middle, high))
+
+        try:
+            part(None)
+        except BaseException:
+            self.core.ledger.give_up({table: files})
+            raise
+        return tuple(files), alone
+
+    def _ends(self) -> tuple[int, int]:
+        low, high = self.rows.selectExpr(f"coalesce(min({PLACE}), 0)", f"coalesce(max({PLACE}) + 1, 0)").collect()[0]
+        return low, high
+
+    # ---- what is told of rows
+
+    def add(self, view: View, alone: dict[int, DataError], found: Found) -> None:
+        """Rows that were found by halves are set aside like all others."""
+        found.places |= alone.keys()
+        self._list(view, dict(sorted(alone.items())[: LISTED_BAD_ROWS - len(found.rows)]), found)
+
+    def _list(self, view: View, errors: dict[int, DataError], found: Found) -> None:
+        self._look_at(errors)
+        for place, told in sorted(errors.items()):
+            origin, number, raw = self._rows_seen[place]
+            error = in_text(told, view.sql)
+            source, offset = self._where(place, origin, number)
+            expression = told.expression or None
+            if error.start is not None and error.end is not None and error.text is not None:
+                expression = error.text[error.start : error.end]
+            found.rows.append(BadRow(source, offset, error.message, raw, None, view.name, expression))
+            found.errors.append(error)
+
+    def _look_at(self, places: Iterable[int]) -> None:
+        """Have rows at hand that are to be listed: where they are from, their numbers, and all of each as text."""
+        wanted = [str(place) for place in places if place not in self._rows_seen]
+        if not wanted:
+            return
+        columns = ", ".join(quote_name(each.name) for each in self.stream.fields)
+        origin = ORIGIN if ORIGIN in self.rows.columns else "CAST(NULL AS STRING)"
+        number = ROW_NUM if ROW_NUM in self.rows.columns else "CAST(NULL AS BIGINT)"
+        here = self.rows.where(f"{PLACE} IN ({', '.join(wanted)})")
+        for row in here.selectExpr(PLACE, origin, number, f"to_json(struct({columns}))").collect():
+            self._rows_seen[row[0]] = tuple(row[1:])
+
+    def _where(self, place: int, origin: str | None, number: int | None) -> tuple[str, int | None]:
+        """Where a row is from: its number in a file or a statement, from 1; or in its stream."""
+        if origin is None:
+            return f"the rows of {self.stream.name}", None if number is None else number + 1
+        if not origin:
+            return "insert", place + 1
+        if self._firsts is None:
+            firsts = self._whole.groupBy(ORIGIN).agg({PLACE: "min"}).collect()
+            self._firsts = {path_of(file): least for file, least in firsts if file}
+        return path_of(origin), place - self._firsts[path_of(origin)] + 1
+
+
+def placed(rows: DataFrame, files: Sequence[str], first: int) -> DataFrame:
+    """The rows of a run, bad ones too, with their places."""
+    if ROW_NUM in rows.columns:
+        return rows.selectExpr("*", f"{ROW_NUM} - {first} AS {PLACE}")
+    return number_frame(rows, files, 0, 0).withColumnRenamed(ROW_NUM, PLACE).drop(ARRIVAL_TS)
+
+
+def placed_anyhow(rows: DataFrame) -> DataFrame:
+    """Rows of the past with places that hold as long as the frame is kept in memory."""
+    return rows.selectExpr("*", f"monotonically_increasing_id() AS {PLACE}")
+
+
+def of_one_row(view: View) -> Rows | None:
+    """The query of a view as one over the rows of a run, if it looks at one row of one stream at a time and no more."""
+    if view.node != "stateless" or view.emit != "feed" or len(view.streams) != 1 or view.counted is not None:
+        return None
+    if view.views or view.blocks or view.tables or view.asks:
+        return None
+    ((placeholder, stream),) = view.streams.items()
+    return Rows(view.id, stream, view.text.replace(quote_name(placeholder), STREAM), {}, view.fields)
+
+
+def computable(rows: Rows) -> str:
+    """The rows of a run, behind the placeholder of a stream, without those that a query over each cannot compute."""
+    fails = " OR ".join(check.fails for check in _checks_of_rows(rows))
+    return f"SELECT * FROM {_from_text(rows)} WHERE NOT ({fails or 'false'})"
+
+
+# ---- a view with tables of its own
+
+
+def separate(core: Core, stream: Stream, views: Sequence[View]) -> None:
+    """Give views pane tables of their own, where they share them with others, which have rows that they lack."""
+    staged: list[Path] = []
+    with core.ledger.commit_lock:
+        snapshot = core.ledger.snapshot()
+        before = catalog = core.catalog(snapshot)
+        copies: dict[str, str] = {}  # a pane table -> the one that it is a copy of
+        for view in views:
+            for state in catalog.states_of(stream.id):
+                users = [each.id for each in catalog.users_of(state)]
+                if isinstance(state, Panes) and view.id in users and len(users) > 1:
+                    catalog = _separated(catalog, view, state, [id for id in users if id != view.id])
+                    copies[_copy_of(state, view)] = state.id
+        if not copies:
+            return
+        tables = {}
+        for id, of in copies.items():
+            panes = catalog.panes(id)
+            frame = core.frames.parquet(snapshot.table_paths(core.ledger, of), pane_fields(panes))
+            time = PANE if panes.time is not None else None
+            files = write_frame(core.ledger, id, frame, small=False, time=time, staged=staged)
+            tables[id] = TableChange(add=files)
+        changed: dict[str, Any] = {id: None for id in before.objects if id not in catalog.objects}
+        changed |= {id: to_json(each) for id, each in catalog.objects.items() if before.objects.get(id) != each}
+        schemas = {id: arrow_schema(pane_fields(catalog.panes(id))) for id in copies}
+        draft = Draft("separate", tables=tables, catalog=changed, schemas=schemas, staged=tuple(staged))
+        core.ledger.commit(draft, intended=False)
+
+
+def _copy_of(panes: Panes, view: View) -> str:
+    return f"{panes.id}_of_{view.id}"
+
+
+def _separated(catalog: Catalog, view: View, panes: Panes, others: Sequence[str]) -> Catalog:
+    """The catalog with a copy of a pane table for one view, and of those that have their partials from it."""
+    nodes = [catalog.view(view.id), *catalog.nodes_of(view)]
+    uppers = [each for each in catalog.of(Panes) if each.above is not None and each.above.panes == panes.id]
+    objects: list[Object] = [_for(catalog, panes, others)]
+    for each in (panes, *uppers):
+        own = own_signature(each.signature, view.id)
+        copy = replace(_for(catalog, each, [view.id]), id=_copy_of(each, view), signature=own)
+        if copy.above is not None:
+            copy = replace(copy, above=replace(copy.above, panes=_copy_of(panes, view)))
+            objects.append(_for(catalog, each, others))
+        objects.append(copy)
+    of = {each.id: _copy_of(each, view) for each in (panes, *uppers)}
+    for node in nodes:
+        blocks = tuple(replace(use, panes=of.get(use.panes, use.panes)) for use in node.blocks)
+        objects.append(replace(node, blocks=blocks))
+    unused = {each.id for each in objects if isinstance(each, Panes) and not each.columns}
+    after = catalog.with_objects(each for each in objects if each.id not in unused)
+    return Catalog({id: to_json(each) for id, each in after.objects.items() if id not in unused})
+
+
+def _for(catalog: Catalog, panes: Panes, views: Sequence[str]) -> Panes:
+    """A pane table with the columns, and for the rows, that some of its views need."""
+    uses = [use for id in views for use in _uses(catalog, catalog.view(id), panes)]
+    names = {name for _, used in uses for name in used}
+    columns = tuple(column for column in panes.columns if column.name in names)
+    return replace(panes, columns=columns, conditions=panes.conditions_of(presence for presence, _ in uses))
+
+
+# ---- a run
+
+
+@dataclass
+class Lost:
+    """What views lost in a commit: rows that were set aside for them, and why some are stopped."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    stopped: dict[str, str] = field(default_factory=dict)
+
+    def changes(self, catalog: Catalog) -> list[Object]:
+        """The definitions that say so."""
+        found: dict[str, Object] = {}
+        for id, count in self.rows.items():
+            view = catalog.view(id)
+            found[id] = replace(view, lacks=view.lacks + count)
+            uses = [use.panes for node in (view, *catalog.nodes_of(view)) for use in node.blocks]
+            for panes in (catalog.panes(each) for use in uses for each in (use, catalog.kept_panes(use))):
+                if [user.id for user in catalog.users_of(panes)] == [id]:  # of another stream it may be shared
+                    found[panes.id] = replace(panes, signature=own_signature(panes.signature, id))
+        for id, reason in self.stopped.items():
+            view = found.get(id) or catalog.view(id)  # type: ignore[assignment]
+            found[id] = replace(view, stopped=view.stopped or reason)
+        return list(found.values())
+
+
+def mend(
+    core: Core,
+    stream_part: StreamPart,
+    stream: Stream,
+    scan: Scan,
+    scanned: Scanned,
+    outputs: Callable[[Catalog], list[Output]],
+) -> tuple[list[Output], Lost]:
+    """Write the outputs of a run that failed for some row, without the rows that views cannot compute.
+
+    Gives all outputs of the run as they are now, and what the views lost.
+    """
+    # Rows that are at hand do not say which file they are from.
+    rows = marked(scan.incoming.read() if scan.incoming.files else scan.rows)
+    whole = placed(rows, scan.incoming.files, scan.first).persist()
+    good = whole.where(good_rows(stream, rows.columns))
+    if ROW_NUM not in good.columns and any(output.numbered for output in scan.outputs):
+        good = number_frame(good, scan.incoming.files, scan.first, scan.at)
+    checking = Checking(core, stream_part, stream, good, whole)
+    try:
+        catalog = core.catalog(core.ledger.snapshot())
+        failed = [state for state in catalog.states_of(stream.id) if state.id in scanned.failed]
+        views = {view.id: view for state in failed for view in catalog.users_of(state) if not view.stopped}
+        found = checking.failing(catalog, list(views.values()), catalog.states_of(stream.id))
+        refuse(stream, found.values())
+        separate(core, stream, [views[id] for id in found])
+        catalog = core.catalog(core.ledger.snapshot())
+        made, lost = outputs(catalog), Lost()
+        for output in made:
+            state = catalog.objects.get(output.table)
+            if isinstance(state, Panes | Rows):
+                _write_again(checking, catalog, state, output, scanned, found, lost)
+        refuse(stream, found.values())
+        for id, each in found.items():
+            if id not in lost.stopped:
+                lost.rows[id] = len(each.places)
+                scanned.bad += each.rows
+        if lost.stopped and stream.fail_on_bad:
+            id, reason = next(iter(lost.stopped.items()))
+            raise QueryFailed(f"view {catalog.view(id).name}: {reason}", hint=_STRICT)
+        return made, lost
+    finally:
+        checking.close()
+
+
+def _write_again(
+    checking: Checking,
+    catalog: Catalog,
+    state: Panes | Rows,
+    output: Output,
+    scanned: Scanned,
+    found: dict[str, Found],
+    lost: Lost,
+) -> None:
+    """Write an output that failed, or that has rows which its view lacks; others are as they should be."""
+    users = [view for view in catalog.users_of(state) if not view.stopped]
+    gone = set().union(*(found[view.id].places for view in users if view.id in found))
+    if not users or (output.table in scanned.files and not gone):
+        return
+    core = checking.core
+    core.ledger.give_up({output.table: scanned.files.pop(output.table, ())})
+
+    def write(rows: DataFrame) -> tuple[DataFile, ...]:
+        frame = output.frame(rows)
+        return write_frame(
+            core.ledger, output.table, frame, small=output.small, time=output.time, staged=scanned.staged
+        )
+
+    try:
+        spanned = isinstance(state, Panes) and bool(state.spanned)
+        files, alone = checking.written(output.table, checking.without(gone), write, halves=not spanned)
+        tables = [each for each in catalog.states_of(state.stream) if users[0] in catalog.users_of(each)]
+        if alone and (len(users) > 1 or len(tables) > 1):  # it is not one view's row, or is in another of its tables
+            core.ledger.give_up({output.table: files})
+            raise Stopped(next(iter(alone.values())))
+    except Stopped as stopped:
+        lost.stopped |= {view.id: told(stopped.error) for view in users}
+        return
+    scanned.files[output.table] = files
+    for view in users if alone else ():
+        checking.add(view, alone, found.setdefault(view.id, Found()))
+
+
+_STRICT = "the stream was made with ON ERROR FAIL; mend the row, or make it again with ON ERROR SKIP"
+
+
+def refuse(stream: Stream, found: Iterable[Found]) -> None:
+    """Raise what is wrong with the first row that was found, if the stream is to stop at it."""
+    for each in found if stream.fail_on_bad else ():
+        if not each.rows:
+            continue
+        row, error = each.rows[0], each.errors[0]
+        raise DataError(
+            f"view {row.view}: {error.message} ({where(row)})",
+            expression=error.expression,
+            condition=error.condition,
+            text=error.text,
+            start=error.start,
+            end=error.end,
+            hint=_STRICT,
+        )
+
+
+def where(row: BadRow) -> str:
+    """Where a row is from, in words."""
+    return row.source if row.offset is None else f"{row.source}, row {row.offset}"
+
+
+def told(error: DataError) -> str:
+    """What is wrong, and with which expression."""
+    return f"{error.message} in {error.expression}" if error.expression else error.message
+
+
+def lacking(name: str, count: int) -> str:
+    """What is told of a view that could not compute some rows."""
+    rows = f"{count:,} row{'' if count == 1 else 's'}"
+    return f"view {name} lacks {rows} that could not be computed; sys.bad_rows lists them"
