@@ -132,11 +132,11 @@ def test_a_stream_sets_bad_lines_aside_and_says_why(home: Harness, folder: Path)
         'n,d,t\n1,2026-01-01,a\n2,noon,b\nmany,2026-01-01,c\n3,4\n5,"open,d\n6,2026-01-01,e\n'
     )
     assert home.table("v") == [(2,)]
-    assert sorted(home.query("SELECT offset, reason FROM sys.bad_rows")) == [
-        (3, "d is no DATE: 'noon'"),
-        (4, "n is no INT: 'many'"),
-        (5, "2 fields where 3 are expected"),
-        (6, "a quote is opened and never closed"),
+    assert sorted(home.query("SELECT offset, reason, `column` FROM sys.bad_rows")) == [
+        (3, "d is no DATE: 'noon'", "d"),
+        (4, "n is no INT: 'many'", "n"),
+        (5, "2 fields where 3 are expected", None),
+        (6, "a quote is opened and never closed", None),
     ]
     assert home.runs("s")[0]["bad_rows"] == 4
     assert home.query("SELECT count(*) FROM s") == [(2,)]

@@ -108,7 +108,7 @@ def good_rows_of_files(core: Core, files: FilesSource, taken: list[Any], key: An
         if not bad and (count or not files.skips):
             rows = [(row[ORIGIN], row[CORRUPT]) for row in corrupt.limit(1).collect()]
             told = zip(rows, files.explain(rows), strict=True)
-            bad = [BadRow(file_and_start(origin)[0], line, reason, raw) for (origin, raw), (line, reason) in told]
+            bad = [BadRow(file_and_start(origin)[0], why.line, why.reason, raw) for (origin, raw), why in told]
         if bad:
             pipes = {file: path for (path, _), file in core.spools.items()}
             where = pipes.get(bad[0].source, bad[0].source)

@@ -33,7 +33,7 @@ from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ROW_NUM, Field, Panes, Stream
 from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow
 from anabranch.sources.parts import file_and_start, path_of
-from anabranch.sources.why import UNKNOWN
+from anabranch.sources.why import Why
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ LISTED_BAD_ROWS = 1000
 WRITERS = 8
 
 
-Explain = Callable[[Sequence[tuple[str, str]]], list[tuple[int | None, str]]]
+Explain = Callable[[Sequence[tuple[str, str]]], list[Why]]
 
 
 @dataclass(frozen=True)
@@ -390,19 +390,19 @@ class Scan:
             .collect()
         )
         corrupt = [(row[ORIGIN], row[CORRUPT]) for row in listed if row[CORRUPT] is not None]
-        explain = self.incoming.explain or (lambda rows: [(None, UNKNOWN)] * len(rows))
+        explain = self.incoming.explain or (lambda rows: [Why()] * len(rows))
         told = iter(explain(corrupt))
-        no_time = (None, f"it has no event time ({self.stream.time} is NULL)")
+        no_time = Why(f"it has no event time ({self.stream.time} is NULL)", self.stream.time)
         found = [(row, next(told) if row[CORRUPT] is not None else no_time) for row in listed]
         return [
             BadRow(
                 file_and_start(row[ORIGIN])[0] if row[ORIGIN] else "insert",
-                line,
-                reason,
+                why.line,
+                why.reason,
                 row["_raw"],
-                None if row[CORRUPT] is not None else self.stream.time,
+                why.column,
             )
-            for row, (line, reason) in found
+            for row, why in found
         ]
 
 

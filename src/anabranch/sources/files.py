@@ -600,7 +600,7 @@ class FilesSource:
                 return None
         return found
 
-    def explain(self, rows: Sequence[tuple[str, str]]) -> list[tuple[int | None, str]]:
+    def explain(self, rows: Sequence[tuple[str, str]]) -> list[why.Why]:
         """The lines of texts that are no rows of the stream, and why they are none; each is given with its origin."""
         by_origin: dict[str, list[str]] = {}
         for origin, raw in rows:
@@ -609,9 +609,8 @@ class FilesSource:
         names = {origin: self._names(parts.file_and_start(origin)[0]) for origin in by_origin}
         assert self.declared is not None
         reasons = why.reasons(self.spark(), rows, self.format, self.dialect, names, self.declared)
-        return [
-            (lines[origin].get(_first_line(raw)), reason) for (origin, raw), reason in zip(rows, reasons, strict=True)
-        ]
+        pairs = zip(rows, reasons, strict=True)
+        return [found._replace(line=lines[origin].get(_first_line(raw))) for (origin, raw), found in pairs]
 
     def _names(self, name: str) -> tuple[str, ...]:
         """The names of the columns of a file, in their order."""

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.plan.catalog import Field
 from anabranch.sources.quotes import Dialect
@@ -14,8 +14,15 @@ from anabranch.sources.quotes import Dialect
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-UNKNOWN = "it does not parse as a row of the stream"
 _SHOWN = 40
+
+
+class Why(NamedTuple):
+    """Why a text is no row: the line that it is in, if that is known, and the column that is to blame, if one is."""
+
+    reason: str = "it does not parse as a row of the stream"
+    column: str | None = None
+    line: int | None = None
 
 
 def reasons(
@@ -25,7 +32,7 @@ def reasons(
     dialect: Dialect,
     names: Mapping[str, tuple[str, ...]],
     fields: Sequence[Field],
-) -> list[str]:
+) -> list[Why]:
     """Why texts are no rows; each is given with its origin, which has columns of these names."""
     types = {field.name.lower(): field for field in fields}
     found: list[str | dict[str, str]] = []
@@ -38,12 +45,12 @@ def reasons(
         for name, text in values.items()
         if name.lower() in types and types[name.lower()].type != "string"
     ]
-    told = {place: values for place, values in enumerate(found) if isinstance(values, str)}
+    told = {place: Why(values) for place, values in enumerate(found) if isinstance(values, str)}
     for (place, field, text), fits in zip(asked, _fit(spark, [(each[1].type, each[2]) for each in asked]), strict=True):
         if not fits and place not in told:
             shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-            told[place] = f"{field.name} is no {field.type.upper()}: {shown!r}"
-    return [told.get(place, UNKNOWN) for place in range(len(rows))]
+            told[place] = Why(f"{field.name} is no {field.type.upper()}: {shown!r}", field.name)
+    return [told.get(place, Why()) for place in range(len(rows))]
 
 
 def _csv_values(raw: str, dialect: Dialect, names: Sequence[str]) -> str | dict[str, str]:
