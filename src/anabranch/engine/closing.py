@@ -17,6 +17,7 @@ from anabranch.engine.emit import EARLIEST, Closing
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import key_bounds
 from anabranch.ledger import DataFile, Snapshot
+from anabranch.plan.ahead import FINAL
 from anabranch.plan.catalog import Ends, View
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.lexer import quote_name
@@ -51,6 +52,8 @@ def closed(maintainer: Maintainer, view: View, frame: DataFrame) -> DataFrame:
     end = f"unix_micros({column})" if type == "timestamp" else column
     _, after, marks = _spark_bounds(bounds, view.keys[bounds.keys.index].name if bounds.keys is not None else "")
     text = f"SELECT __r.* FROM `@rows` AS __r{marks} WHERE {end} + {view.times[view.closing]} <= {after}"
+    if view.final:
+        text += f" AND __r.{FINAL} <= {after}"
     return maintainer.core.frames.sql(text, {"@rows": frame, **_marks(maintainer, bounds)})
 
 

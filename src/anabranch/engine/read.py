@@ -16,6 +16,7 @@ from anabranch.engine.places import starts_sql
 from anabranch.engine.tables import PANE, change_fields, net_sql, pane_fields
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.ledger import Snapshot
+from anabranch.plan.ahead import FINAL
 from anabranch.plan.bind import Reference
 from anabranch.plan.build import LEFT, PLACE, TAKES
 from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
@@ -268,6 +269,8 @@ def view_query(
             relations[view.counted] = counted.selectExpr("*", *none)
         relations[TAKES] = takes if takes is not None else core.frames.empty(take_fields(view))
     named = [field.name for field in (*view.fields, *view.hidden)]
+    if hidden and view.closing and view.final:
+        return core.frames.sql(view.final, relations).toDF(*named, FINAL)
     frame = core.frames.sql(view.spread or view.text, relations).toDF(*named)
     return frame if hidden or not view.hidden else frame.select(*(quote_name(f.name) for f in view.fields))
 

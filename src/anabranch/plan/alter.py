@@ -179,6 +179,7 @@ def _renamed(view: View, ids: Mapping[str, str]) -> View:
         view,
         text=_swapped(view.text, names),
         spread=_swapped(view.spread, names),
+        final=_swapped(view.final, names),
         near=tuple(replace(each, one=named(each.one), other=named(each.other)) for each in view.near),
         through={named(placeholder): id for placeholder, id in view.through.items()},
         timed={named(placeholder): ids.get(id, id) for placeholder, id in view.timed.items()},

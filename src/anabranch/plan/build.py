@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Near, chained
 from anabranch.algebra.windows import MILLISECOND
-from anabranch.plan.ahead import FOREVER, looks_ahead
+from anabranch.plan.ahead import FINAL, FOREVER, NextRow, looks_ahead, without_frame
 from anabranch.plan.bands import find_bands, place_of
 from anabranch.plan.bind import Binder, Reference, refuse
 from anabranch.plan.blocks import Block, find_block, grouped_tokens, read_edits
@@ -50,7 +51,7 @@ from anabranch.plan.plane import bounded
 from anabranch.plan.scope import Unfit
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
-from anabranch.plan.windows import closing_shift, sliding
+from anabranch.plan.windows import closing_shift, micros_sql, sliding
 from anabranch.plan.winners import event_times
 from anabranch.sql.calls import aggregate_calls, chains
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
@@ -103,6 +104,8 @@ class Build:
         self.guard: list[Edit] = []
         self.guarded: dict[str, Reference] = {}  # what it reads in place of a relation
         self.unnamed = 0
+        self.hidden: list[tuple[str, str]] = []  # the columns of its key that it does not show, and what they are
+        self.ties: list[Edit] = []
 
     # ---- relations
 
@@ -281,7 +284,7 @@ class Build:
         if partial:
             return replace(view, partial=True)
         view = replace(view, ends=self._ends(select, inputs, view, keying) if view.node else None)
-        view = replace(view, ahead=looks_ahead(select, self.query, self._passes_with(select, inputs, view), self.text))
+        view = self._with_ahead(select, inputs, view)
         if view.node == "join":
             view = replace(view, spread=self._spread(select, inputs, view))
         if self.tree.joins is not None and self.tree.waits and self._several_times(select, inputs, view):
@@ -290,25 +293,62 @@ class Build:
             self._split(select, inputs, self.tree.splits)
         return self._fused(select, view) or view
 
-    def _passes_with(self, select: Select, inputs: Sequence[Input], view: View) -> Callable[[Sequence[Token]], bool]:
-        """Whether a time of the one input has passed when the column has by which a row of this node is shown."""
+    def _with_ahead(self, select: Select, inputs: Sequence[Input], view: View) -> View:
+        """A view with what its rows wait for because of its window functions."""
+        ahead = looks_ahead(select, self.query, self._passes_with(select, inputs, view), self.text)
+        if ahead is None:
+            return view
+        if not self.tree.settled(view):
+            return replace(view, ahead=FOREVER)
+        if not ahead.rows or ahead.time == FOREVER:
+            return replace(view, ahead=ahead.time)
+        # The query that tells is needed only where rows wait; one more column must change neither groups nor rows.
+        adds = select.group_plain and not select.distinct
+        if not self.tree.waits or view.node not in ("keyed", "whole") or view.clock != "event" or not adds:
+            return replace(view, ahead=FOREVER)
+        hidden = [*self.hidden, (FINAL, self._final(ahead.rows))]
+        final = self._bound([*self._guarded(), *self._with_clause(self.ties), *self.ties, *with_hidden(select, hidden)])
+        return replace(view, ahead=ahead.time, next_rows=max(each.number for each in ahead.rows), final=final)
+
+    def _final(self, rows: Iterable[NextRow]) -> str:
+        """The progress that is past all these rows, in microseconds: the end of the stream while one is not there."""
+        edits = [*self._guarded(), *self.ties]
+        wanted: dict[tuple[str, str, int], int] = {}  # of one order, the furthest row is past the others
+        for each in rows:
+            window = self._bound(edits, each.over)
+            window = window[1:-1] if window.startswith("(") else self._bound(edits, each.definition)
+            time = self._bound(self._guarded(), each.time)  # what breaks ties stands behind it
+            key = without_frame(window), time, each.shift
+            wanted[key] = max(each.number, wanted.get(key, 0))
+        times = [
+            f"coalesce({micros_sql(f'lead({time}, {number}) OVER ({window})')} + {shift}, {END})"
+            for (window, time, shift), number in wanted.items()
+        ]
+        return f"greatest({', '.join(times)})" if len(times) > 1 else times[0]
+
+    def _passes_with(
+        self, select: Select, inputs: Sequence[Input], view: View
+    ) -> Callable[[Sequence[Token]], int | None]:
+        """For times of the one input that have passed when the column has by which a row of this node is shown: what to
+        add to them for the progress that is past them."""
         shown = dict(columns_shown(select, inputs, view.fields)).get(closing_column(view) or "")
         live = [each for each in inputs if not each.static]
 
-        def column(tokens: Sequence[Token]) -> str | None:
+        def column(tokens: Sequence[Token]) -> tuple[str | None, int | None]:
             named = list(chains(tokens))
             if len(named) != 1 or named[0].span != Span(tokens[0].start, tokens[-1].end):
-                return None
+                return None, None
             parts = [part.lower() for part in named[0].parts]
-            return parts[-1] if self._shift(parts, live) is not None else None
+            shift = self._shift(parts, live)
+            return (parts[-1] if shift is not None else None), shift
 
-        closes = column(shown) if shown is not None and len(live) == 1 else None
+        closes = column(shown)[0] if shown is not None and len(live) == 1 else None
         own = live[0].relation.window if live else None
 
-        def passes(tokens: Sequence[Token]) -> bool:
-            found = column(tokens) if closes is not None else None
+        def passes(tokens: Sequence[Token]) -> int | None:
+            found, shift = column(tokens) if closes is not None else (None, None)
             times = (*WINDOW_COLUMNS, (own.time_column or "").lower() if own is not None and own.by_row else None)
-            return found is not None and (found == closes or (closes in WINDOW_COLUMNS and found in times))
+            return shift if found == closes or (closes in WINDOW_COLUMNS and found in times) else None
 
         return passes
 
@@ -379,16 +419,24 @@ class Build:
                 shown = KEY.format(index)
                 hidden.append((shown, quote_name(key.name)))
             names.append(shown)
-        if everything and (hidden or below.hidden):
+        if everything and (hidden or below.hidden or below.final):
             return None
         columns = ", ".join(quote_name(field.name) for field in (*below.fields, *below.hidden))
         inside = f"(SELECT * FROM ({below.text}) AS __rows({columns}))"
-        text = self._bound([*self.edits, *self._with_clause(), *with_hidden(select, hidden)])
+        placeholder, edits = quote_name(f"@v:{below.id}"), [*self.edits, *self._with_clause()]
+        text = self._bound([*edits, *with_hidden(select, hidden)])
+        shows_closing = self._shows_closing(select, view, below)
+        final = ""
+        if below.final and shows_closing:
+            rows = f"(SELECT * FROM ({below.final}) AS __rows({columns}, {FINAL}))"
+            final = self._bound([*edits, *with_hidden(select, [*hidden, (FINAL, FINAL)])]).replace(placeholder, rows)
         self.tree.nodes.remove(below)
         return replace(
             view,
-            text=text.replace(quote_name(f"@v:{below.id}"), inside),
-            spread=text.replace(quote_name(f"@v:{below.id}"), f"({below.spread})") if below.spread else "",
+            text=text.replace(placeholder, inside),
+            final=final,
+            next_rows=below.next_rows if final else 0,
+            spread=text.replace(placeholder, f"({below.spread})") if below.spread else "",
             node=below.node,
             near=below.near,
             nearby=below.nearby,
@@ -397,7 +445,7 @@ class Build:
             sides=below.sides,
             meets=through(view.meets, below.meets),
             ends=self._passed_ends(select, view, below),
-            ahead=below.ahead if below.ahead is None or self._shows_closing(select, view, below) else FOREVER,
+            ahead=below.ahead if below.ahead is None or shows_closing else FOREVER,
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
             narrows=below.narrows,
@@ -763,6 +811,7 @@ class Build:
             lambda ties: self._bound([*self._guarded(), *self._with_clause(ties), *ties]),
             lambda text: self.tree.world.analyze(text, schemas),
         )
+        self.hidden, self.ties = hidden, ties
         typed: dict[str, str] = {each.name: each.type for each in fields}
         if hidden and select is not None:
             extra = [*self._guarded(), *self._with_clause(ties), *ties, *with_hidden(select, hidden)]

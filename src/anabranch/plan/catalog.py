@@ -478,6 +478,8 @@ class View:
     included: tuple[str, ...] = ()  # the ids of views whose queries are part of its own
     ends: Ends | None = None  # when its windows end, where other rows than a row's own make them
     ahead: int | None = None  # how long after its time a row can still change; None: it has no window functions
+    next_rows: int = 0  # and which of the next rows of its partition it waits for; 0: for none
+    final: str = ""  # then the query with one more column, FINAL: the progress at which a row is final
     lacks: int = 0  # how many rows it could not compute; they are in no table of its own
     stopped: str = ""  # why it takes no more rows; then it cannot be read
 

@@ -26,7 +26,8 @@ from anabranch.sql.syntax import Query, WindowSpec
 LEFT_ALONE = ("drop", "archive", "fail")
 UNTIL_THE_END = (
     "emits at the end of its streams: its window functions look at rows that may still come; a frame by event time that"
-    " ends in RANGE ... INTERVAL ... FOLLOWING, or PARTITION BY window_start, window_end, bounds what they see"
+    " ends in ROWS ... n FOLLOWING or RANGE ... INTERVAL ... FOLLOWING, or PARTITION BY window_start, window_end,"
+    " bounds what they see"
 )
 WHEN_READ = "computed when read"
 SETTLED = "it stood above them until they were settled"
@@ -549,6 +550,10 @@ def _emits(view: View) -> str:
         return "emits every change; a read shows the state after the last run"
     if view.closing and view.ahead == FOREVER:
         return UNTIL_THE_END
+    if view.closing and view.final:
+        past = f"{duration_text(view.ahead)} past it and " if view.ahead else ""
+        row = f"the {_ordinal(view.next_rows)}next row of its partition"
+        return f"emits a row when progress is {past}past {row}; {_late(view)}"
     if view.emit == "close":
         later = f", {duration_text(view.ahead)} after it: so far its window functions look" if view.ahead else ""
         return f"{closing_words(view)}{later if view.closing else ''}; {_late(view)}"
@@ -569,6 +574,16 @@ def _emits(view: View) -> str:
         return f"{closing_words(view)}; {_late(view)}"
     said = f"emits {key} {', '.join(fires[:-1])}{' and ' if len(fires) > 1 else ''}{fires[-1]}" if fires else ""
     return f"{said}; {_late(view)}" if triggers.get("watermark") else said
+
+
+def _ordinal(number: int) -> str:
+    """Which one of the next rows, with a space behind it; nothing for the very next.
+
+    >>> [_ordinal(number) for number in (1, 2, 13, 21)]
+    ['', '2nd ', '13th ', '21st ']
+    """
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending} " if number > 1 else ""
 
 
 def _counted(view: View) -> str:

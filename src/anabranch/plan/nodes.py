@@ -16,6 +16,7 @@ from typing import Any
 
 from anabranch.algebra.windows import time_before_end
 from anabranch.errors import NotSupported
+from anabranch.plan.ahead import FOREVER
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, InlineCte, closing_column, items
 from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
@@ -355,11 +356,17 @@ class Tree:
         if emission.watermark and not timed:
             closing = closing_column(view)
             own = isinstance(query.body, Select) and any(each.window is not None for each in query.body.relations)
-            # Windows of its own are waited for here, and what stands below them has none that would close.
+            # Windows of its own are waited for here, and what stands below them has none that would close; nor have the
+            # rows of a stream that window functions look at.
+            own = own or (view.ahead is not None and all(map(self._passes_rows, view.views.values())))
             if emission.mode == "close" and not (own and closing) and self._hand_down(view, emission, query):
-                return view
+                if closing is None or not self._waits_itself(view):
+                    return view
+                # Late rows, and how much a run may show, are then the business of what is below.
+                emission, view = replace(emission, late="correct", budget=None), replace(view, late="correct")
             if emission.mode == "close" and closing is not None:
-                ends = view.ends if view.ends is not None and closing in view.ends.columns and not view.ahead else None
+                ends = view.ends if view.ends is not None and closing in view.ends.columns else None
+                ends = None if view.ahead or view.final else ends
                 times = {**view.times, closing: view.times[closing] + (view.ahead or 0)}
                 self._refuse_late(view, emission, ends)
                 self._refuse_budget(
@@ -425,6 +432,25 @@ class Tree:
             if node.emit == "feed":
                 self.nodes[self.nodes.index(node)] = self._with_emission(node, emission, query)
         return True
+
+    def _waits_itself(self, view: View) -> bool:
+        """Whether window functions of a node look at rows that the nodes below show later than its own."""
+        return bool(view.final) or 0 < (view.ahead or 0) < FOREVER or (view.ahead == FOREVER and not self.settled(view))
+
+    def settled(self, view: View) -> bool:
+        """Whether all that a node reads is final when its own time has passed."""
+        below = [node for id in view.views.values() if isinstance(node := self._below(id), View)]
+        return all(not each.ahead and not each.final and self.settled(each) for each in below)
+
+    def _passes_rows(self, id: str) -> bool:
+        """Whether a node below only filters and shapes rows of a stream: it has nothing to wait for."""
+        node = self._below(id)
+        if not isinstance(node, View) or node.node != "stateless":
+            return False
+        return bool(node.streams) or all(map(self._passes_rows, node.views.values()))
+
+    def _below(self, id: str) -> object:
+        return next((node for node in self.nodes if node.id == id), None) or self.catalog.objects.get(id)
 
     def reads_no_stream(self, view: View) -> bool:
         """Whether all that is below a node or a view are static tables and values."""
