@@ -93,7 +93,7 @@ def _moved(edit: Edit, query: Query) -> Edit:
 def _as_written(text: str, query: Query) -> Query:
     """The query with all its common table expressions, those too that only pass something through."""
     part = query.span.of(text)
-    return parse_query(Cursor(part, tokenize(part)), nested=True)
+    return parse_query(Cursor(part, tokenize(part)), inline=False)
 
 
 class _Places:

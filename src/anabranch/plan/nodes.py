@@ -135,6 +135,9 @@ def _without_static_ctes(text: str, query: Query, catalog: Catalog) -> tuple[str
     """A query whose changes are kept, with common table expressions that never change in the places of their names:
     whatever node reads them."""
 
+    if not any(each.ctes or each.dropped for each in query.queries()):
+        return text, query
+
     def is_static(part: str) -> bool:
         inner = parse_query(Cursor(part, tokenize(part)), nested=True)
         return not any(map(Binder(part, catalog, inner).is_live, inner.relations()))

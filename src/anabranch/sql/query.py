@@ -33,12 +33,15 @@ def at_query(cursor: Cursor) -> bool:
     return word.kind == WORD and word.upper in ("SELECT", "WITH", "VALUES", "FROM")
 
 
-def parse_query(cursor: Cursor, *, nested: bool = False) -> Query:
-    """WITH ... body ORDER BY ... LIMIT ... and an emission clause."""
+def parse_query(cursor: Cursor, *, nested: bool = False, inline: bool = True) -> Query:
+    """WITH ... body ORDER BY ... LIMIT ... and an emission clause.
+
+    Without `inline`, a CTE that only passes a relation through stays a CTE.
+    """
     first = cursor.index
     with cursor.deeper():
         query = _query(cursor, nested)
-    return query if nested else inline_ctes(query, cursor.tokens[first : cursor.index])
+    return inline_ctes(query, cursor.tokens[first : cursor.index]) if inline and not nested else query
 
 
 def _query(cursor: Cursor, nested: bool) -> Query:
