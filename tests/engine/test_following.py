@@ -33,7 +33,7 @@ def folder(tmp_path: Path, view: str) -> str:
     (tmp_path / "in" / "0.csv").write_text("n,ts\n1,2026-01-01 00:00:01\n")
     return (
         "CREATE STREAM s (n INT, ts TIMESTAMP, WATERMARK FOR ts AS ts)"
-        f" FROM files(path => '{tmp_path}/in/*.csv', header => true); CREATE VIEW v AS {view}"
+        f" FROM files(path => '{tmp_path}/in/*.csv', header => true, settle => 0); CREATE VIEW v AS {view}"
     )
 
 

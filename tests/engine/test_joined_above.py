@@ -162,7 +162,7 @@ def test_partials_of_the_stream_are_shared_and_settled_once(home: Harness) -> No
     assert_same_rows(home.emitted("above"), [("x", 1), ("y", 1)])
     home.sql("UPDATE t SET label = 'z' WHERE label = 'x'; REFRESH TABLE t")
     assert _bases(home) == {"s_by_k_label_2": None, "s_by_k_label_3": None}
-    home.sql(f"CREATE VIEW new AS {outer}")
+    home.sql(f"CREATE VIEW new AS {outer} START AT NOW")
     home.insert("s", [("a", 1, _time(1)), ("b", 1, _time(1))])
     assert_same_rows(
         home.table("outside"), [("a", "x", 1), ("a", "y", 2), ("a", "z", 1), (None, None, 1), ("b", None, 2)]
