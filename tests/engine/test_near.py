@@ -267,7 +267,7 @@ def test_a_question_is_analysed_once(home: Harness, monkeypatch: pytest.MonkeyPa
 
 RULES = {
     "marks": ("FROM PUNCTUATION WHERE k = '' OR n > 1", True),
-    "computed": ("AS CASE WHEN n > 0 THEN ts ELSE ts - INTERVAL 3 SECONDS END", True),
+    "computed": ("AS CASE WHEN ts IS NULL THEN ts ELSE ts - INTERVAL 3 SECONDS END", True),
     "text beside a time": ("AS CASE WHEN ts < '2026-01-01 00:00:05' THEN ts ELSE ts - INTERVAL 3 SECONDS END", False),
     "of_spark": ("AS greatest(ts, TIMESTAMP '2026-01-01 00:00:01') - INTERVAL 1 SECOND", False),
     "percentile": ("PERCENTILE 80 OF 5 ROWS EVERY 2 ROWS", True),
