@@ -25,7 +25,7 @@ from law import queries as law
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]  # each query twice, and an analysis for each of its SELECTs
 
 ROWS = """
 INSERT INTO s VALUES
