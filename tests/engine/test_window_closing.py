@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.errors import QueryFailed, SqlError
+from anabranch.errors import AnabranchError, QueryFailed, SqlError
 from anabranch.testing import Harness
 
 pytestmark = pytest.mark.spark
@@ -252,9 +252,12 @@ def test_views_above_follow_what_windows_emit(home: Harness) -> None:
 
 
 def test_a_sum_that_is_too_large_when_its_window_closes_is_told_by_spark(home: Harness) -> None:
-    """The sum of each run fits, and that of all runs does not: nothing is shown or taken in, until it fits again."""
+    """The sum of each run fits, and that of all runs does not: nothing is shown or taken in, until it fits again.
+
+    So it is with ON ERROR FAIL; without it the view stops, and the stream goes on.
+    """
     windows = "HOP(s, ts, INTERVAL 5 SECONDS, INTERVAL 10 SECONDS)"
-    home.sql("CREATE STREAM s (k STRING, n BIGINT, ts TIMESTAMP, WATERMARK FOR ts ORDERED)")
+    home.sql("CREATE STREAM s (k STRING, n BIGINT, ts TIMESTAMP, WATERMARK FOR ts ORDERED) ON ERROR FAIL")
     home.sql(f"CREATE VIEW v AS SELECT sum(n) AS n FROM {windows} GROUP BY window_start, window_end, k"
              " EMIT ON WINDOW CLOSE")  # fmt: skip
     for second in (5, 6, 7):
@@ -269,3 +272,11 @@ def test_a_sum_that_is_too_large_when_its_window_closes_is_told_by_spark(home: H
         home.insert("s", [("a", 2**62, at(8))])  # late, and the sum that was shown is to be corrected
     assert shown(home, "v") == [(2**62,), (2**62,)]
     assert [run["late_rows"] for run in home.runs("s") if run["kind"] == "insert"] == [0] * 5
+    home.sql("CREATE STREAM t (k STRING, n BIGINT, ts TIMESTAMP, WATERMARK FOR ts ORDERED)")
+    home.sql(f"CREATE VIEW w AS SELECT sum(n) AS n FROM {windows.replace('s,', 't,', 1)} GROUP BY window_start,"
+             " window_end EMIT ON WINDOW CLOSE")  # fmt: skip
+    for second in (5, 6, 30):
+        home.insert("t", [("a", 2**62, at(second))])
+    assert home.query("SELECT count(*) FROM t") == [(3,)]
+    with pytest.raises(AnabranchError, match="overflow"):
+        home.table("w")
