@@ -37,10 +37,6 @@ class SortKey:
     expr: Expr
     order: str = ""
 
-    @property
-    def descending(self) -> bool:
-        return self.order.startswith("DESC")
-
 
 @dataclass(frozen=True)
 class Over:
@@ -198,11 +194,6 @@ def _normal(part: Part) -> Part:
     if isinstance(part, Call):
         return part.normal
     return part.lower() if isinstance(part, str) and part[:1] not in "'\"`rRxX" else part
-
-
-def text(words: str, type: SparkType = "") -> Expr:
-    """An expression that reads nothing."""
-    return Expr((words,), type)
 
 
 def of_column(column: Column) -> Expr:

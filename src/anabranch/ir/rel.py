@@ -5,6 +5,7 @@ Each node knows its columns. What does not fit together is refused when a node i
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -23,7 +24,7 @@ class MalformedPlan(Exception):
 
 
 @dataclass(frozen=True)
-class Rel:
+class Rel(ABC):
     """A relation."""
 
     @property
@@ -31,8 +32,9 @@ class Rel:
         return tuple(value for each in fields(self) if isinstance(value := getattr(self, each.name), Rel))
 
     @property
+    @abstractmethod
     def columns(self) -> tuple[Column, ...]:
-        raise NotImplementedError
+        """What it gives, in order."""
 
     def exprs(self) -> Iterator[Expr]:
         """The expressions of this node, not of those below it."""
@@ -233,7 +235,7 @@ class Generate(Rel):
 @dataclass(frozen=True)
 class Aggregate(Rel):
     """Groups by `keys`, with `calls` computed of each. `sets` are the grouping sets, as positions of keys; empty: all
-    keys at once. `filled` groups, of windows without rows, count no row."""
+    keys at once."""
 
     input: Rel
     keys: tuple[Computed, ...]
@@ -346,11 +348,3 @@ class SetOp(Rel):
     @property
     def columns(self) -> tuple[Column, ...]:
         return self.given
-
-
-def with_inputs(rel: Rel, inputs: tuple[Rel, ...]) -> Rel:
-    """The same node over other inputs."""
-    names = [each.name for each in fields(rel) if isinstance(getattr(rel, each.name), Rel)]
-    if all(getattr(rel, name) is made for name, made in zip(names, inputs, strict=True)):
-        return rel
-    return replace(rel, **dict(zip(names, inputs, strict=True)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from anabranch.ir.expr import Call, Column, Expr, Part, SortKey, Subquery
@@ -12,7 +13,7 @@ _TIGHT_BEFORE, _TIGHT_AFTER = frozenset(")],."), frozenset("([.")
 Names = Callable[[Column], str]
 
 
-class Writer:
+class Writer(ABC):
     """Writes text piece by piece. A subclass says how columns and subqueries are written."""
 
     def __init__(self) -> None:
@@ -21,11 +22,13 @@ class Writer:
         self._length = 0
         self._last = ""
 
+    @abstractmethod
     def column(self, column: Column) -> str:
-        raise NotImplementedError
+        """How a column is written."""
 
+    @abstractmethod
     def subquery(self, subquery: Subquery) -> None:
-        raise NotImplementedError
+        """Write a subquery, without the brackets around it."""
 
     @property
     def written(self) -> Spliced:
