@@ -39,6 +39,7 @@ def test_all_well(run_cli: Any, tmp_path: Path) -> None:
         "GiB free",
         "can be made",
         "not started",
+        "kafka(...)",
     ):
         assert word in ended.out
     assert not (tmp_path / "new").exists()
@@ -92,3 +93,10 @@ def test_spark_home_without_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     finding = doctor.check_pyspark()
     assert finding.state == doctor.FAIL
     assert "SPARK_HOME" in finding.advice
+
+
+def test_what_a_source_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
+    found = {finding.name: finding for finding in doctor.check_kinds()}
+    assert found["excel(...)"].state == doctor.WARN and "python_calamine is not installed" in found["excel(...)"].found
+    assert found["excel(...)"].advice == "to use excel(...): pip install 'anabranch[excel]'"

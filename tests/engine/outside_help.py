@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.plan.catalog import Field
-from anabranch.sources.lookup import Comparison, Unreachable, arrow_schema, register
+from anabranch.sources.lookup import ASKING_OPTIONS, Comparison, Unreachable, arrow_schema, check_asking
+from anabranch.sources.registry import Kind, Option, register_source
 
 Rows = list[tuple[Any, ...]]
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -104,7 +105,16 @@ def _open(options: Mapping[str, Any], declared: tuple[Field, ...] | None) -> Fak
     return TABLES[str(options["name"])]
 
 
-register("fake", _open)
+register_source(
+    Kind(
+        name="fake",
+        doc="for tests",
+        example="fake(name => 't')",
+        options=(Option(name="name", doc="which", required=True), *ASKING_OPTIONS),
+        table=_open,
+        check=check_asking,
+    )
+)
 
 
 def fake(name: str, fields: Sequence[tuple[str, str]], rows: Rows, size: int | None = None) -> FakeTable:

@@ -104,6 +104,7 @@ COMPARING = {
 }
 
 
+@pytest.mark.slow
 def test_comparisons_alone_find_what_the_batch_query_finds(home: Harness, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "tariffs.db") as outside:
         outside.execute("CREATE TABLE t (low DECIMAL(9,2), high DECIMAL(9,2), since DATETIME, till DATE, pattern TEXT)")
@@ -372,3 +373,24 @@ def test_it_is_told_how_a_table_is_asked_and_why(home: Harness) -> None:
         assert wrong.value.text is not None and wrong.value.text[wrong.value.start : wrong.value.end] == place
     with pytest.raises(AnabranchError, match="forced is not loaded"):
         home.query("SELECT * FROM forced")
+
+
+def test_a_table_of_a_database_is_read_straight_in_a_query(tmp_path: Path, home: Harness) -> None:
+    base = tmp_path / "people.db"
+    database(base, [("a", 1), ("b", 2)])
+    outside = f"sqlite(path => '{base}', table => 'the people')"
+    home.sql("CREATE STREAM s (who STRING); INSERT INTO s VALUES ('a'), ('a'), ('c')")
+    assert home.query(
+        f"SELECT s.who, count(p.`to`) FROM s LEFT JOIN {outside} p ON p.`who is it` = s.who GROUP BY 1"
+    ) == [("a", 2), ("c", 0)]
+    with pytest.raises(SqlError, match="the people") as caught:
+        home.sql(f"SELECT * FROM {outside.replace('the people', 'the peopel')}")
+    assert "sqlite(" in caught.value.text[caught.value.start : caught.value.end]
+    with pytest.raises(SqlError, match="a view reads streams, views and tables"):
+        home.sql(f"CREATE VIEW v AS SELECT * FROM {outside}")
+
+
+def test_kinds_of_sources_are_listed(home: Harness) -> None:
+    rows = {row[0]: row for row in home.query("SHOW SOURCES")}
+    assert rows["rate"][1:3] == (True, False) and rows["sqlite"][1:3] == (False, True)
+    assert rows["csv"][1:3] == (True, True) and "settle" in rows["csv"][3]

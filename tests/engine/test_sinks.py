@@ -189,7 +189,7 @@ def test_a_version_of_a_delta_table_is_not_written_twice(home: Harness, tmp_path
     home.insert("s", [("a", 2)])
     core = home.session._core
     (sink,) = core.catalog().of(Sink)
-    target = target_of(sink, core.ledger.id)
+    target = target_of(sink, core.ledger)
     position = target.position()
     assert position is not None
     before = delta_rows(tmp_path / "out")

@@ -84,6 +84,7 @@ def check_all(home: Path, *, start_spark: bool, master: str | None, conf: dict[s
     yield pyspark
     for package in ("deltalake", "sqlglot", "pyarrow", "duckdb", "rich", "click"):
         yield check_package(package)
+    yield from check_kinds()
     yield check_disk("disk of the home", home)
     yield check_disk("disk for temporary files", Path(tempfile.gettempdir()))
     yield check_writable(home)
@@ -130,6 +131,19 @@ def check_pyspark() -> Finding:
     if home:
         return Finding("pyspark", WARN, f"{finding.found}, SPARK_HOME={home}", "its version has to be the same")
     return Finding("pyspark", finding.state, finding.found, finding.advice)
+
+
+def check_kinds() -> Iterator[Finding]:
+    """What sources, and the sinks of the same names, need that `pip install anabranch` alone does not bring."""
+    from anabranch.sources import registry
+
+    for name, kind in sorted(registry.kinds().items()):
+        if kind.extra is None:
+            continue
+        missing = kind.missing()
+        found = f"{missing[0]} is not installed" if missing else ", ".join(kind.modules)
+        advice = f"to use {name}(...): pip install 'anabranch[{kind.extra}]'" if missing else ""
+        yield Finding(f"{name}(...)", WARN if missing else OK, found, advice)
 
 
 def check_package(name: str) -> Finding:

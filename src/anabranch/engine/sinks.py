@@ -14,16 +14,20 @@ from anabranch.engine import read
 from anabranch.engine.core import Core
 from anabranch.engine.feed import Feed
 from anabranch.engine.frames import arrow_schema, translate
-from anabranch.ledger import Snapshot
+from anabranch.ledger import Ledger, Snapshot
 from anabranch.plan.catalog import Field, Sink, View
+from anabranch.sinks import kinds
 from anabranch.sinks.base import Owner, Target
 from anabranch.sinks.delta import DeltaChanges, DeltaRows
 from anabranch.sinks.files import ChangeFiles, TableFile
 
 
-def target_of(sink: Sink, home: str) -> Target:
+def target_of(sink: Sink, ledger: Ledger) -> Target:
     """The place a sink writes to."""
-    owner = Owner(home, sink.id)
+    owner = Owner(ledger.id, sink.id, ledger.home / "sinks" / sink.id)
+    kind = kinds.find(sink.into)
+    if kind is not None:
+        return kind.open_sink(sink.options, owner)
     path = Path(str(sink.options["path"]))
     table = sink.options["mode"] == "table"
     if sink.into == "delta":
@@ -60,7 +64,7 @@ class Sinks:
         """The oldest version whose changes a sink may still have to read; None: there is none."""
         found: list[int] = []
         for sink in self.core.catalog().of(Sink):
-            if sink.options["mode"] == "table" and sink.into == "files":
+            if sink.into == "files" and sink.options["mode"] == "table":
                 continue
             # One whose position could not be read yet may need whatever there is.
             position = self._positions.get(sink.id, self.core.ledger.oldest)
@@ -70,7 +74,7 @@ class Sinks:
 
     def position(self, sink: Sink) -> int | None:
         """The last version that a sink has written, as its target says."""
-        return target_of(sink, self.core.ledger.id).position()
+        return target_of(sink, self.core.ledger).position()
 
     def _failed(self, sink: Sink, error: Exception) -> None:
         # What was written may be more than is known here: look again before the next write.
@@ -85,7 +89,7 @@ class Sinks:
         newest = core.snapshot().version
         target = self._targets.get(sink.id)
         if target is None:
-            target = target_of(sink, core.ledger.id)
+            target = target_of(sink, core.ledger)
             target.tidy()
             self._positions[sink.id] = target.position()
             self._targets[sink.id] = target

@@ -64,6 +64,7 @@ class Owner:
 
     home: str
     sink: str
+    folder: Path = Path()  # in the home, for what a sink has to note where nobody can be asked
 
     @property
     def application(self) -> str:

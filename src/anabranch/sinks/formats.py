@@ -49,12 +49,12 @@ def encode(
         names = [json.dumps(name, ensure_ascii=False) for name in table.column_names]
         for batch in table.to_batches():
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                cells = (f"{name}:{_json(value)}" for name, value in zip(names, row, strict=True))
+                cells = (f"{name}:{json_text(value)}" for name, value in zip(names, row, strict=True))
                 out.write(("{" + ",".join(cells) + "}\n").encode())
     return out.getvalue()
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
     """A value as JSON; decimals keep all their digits, times are in UTC, bytes are in base64."""
     if isinstance(value, Decimal):
         return format(value, "f")
@@ -70,9 +70,10 @@ def _json(value: Any) -> str:
     if isinstance(value, bytes):
         return json.dumps(base64.b64encode(value).decode())
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(str(k), ensure_ascii=False)}:{_json(v)}" for k, v in value.items()) + "}"
+        items = (f"{json.dumps(str(key), ensure_ascii=False)}:{json_text(each)}" for key, each in value.items())
+        return "{" + ",".join(items) + "}"
     if isinstance(value, list) and value and all(isinstance(each, tuple) for each in value):  # a map
-        return _json(dict(value))
+        return json_text(dict(value))
     if isinstance(value, list | tuple):
-        return "[" + ",".join(_json(each) for each in value) + "]"
+        return "[" + ",".join(json_text(each) for each in value) + "]"
     return json.dumps(str(value), ensure_ascii=False)

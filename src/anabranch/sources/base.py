@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.errors import DataError, SourceError
-from anabranch.plan.catalog import Field
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +63,8 @@ class Source(Protocol):
     endless: bool
     typed: bool  # whether rows come with types, so that none can fail to parse
     cheap: bool  # whether reading a stretch a second time costs less than keeping it
-    waits: bool  # whether something is there that cannot be read yet, but will be; known after `next`
+    waits: bool  # whether more is there: left for the next stretch, or not to be read yet; known after `next`
+    idles: bool  # whether an endless one has nothing more to give at times: a topic, not a generator
 
     def fields(self) -> tuple[Field, ...]:
         """The columns, found out once when the stream is made without any."""

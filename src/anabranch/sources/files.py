@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
-from anabranch.plan.catalog import Field
 from anabranch.sources import inference, parts, why
 from anabranch.sources.base import BadRow, SourceChanged, Stretch
 from anabranch.sources.parts import Part
 from anabranch.sources.paths import (
     COMPRESSED,
     OWN_OPTIONS,
+    check_file_options,
     check_options,
     check_scheme,
     format_of,
@@ -34,7 +34,9 @@ from anabranch.sources.paths import (
     skips,
 )
 from anabranch.sources.quotes import Dialect, Layout, has_long_number, layout_of
+from anabranch.sources.registry import Kind, Opening, Option
 from anabranch.sql.lexer import quote_name
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +52,8 @@ PATIENCE = 5
 MOST_AT_HAND = 5_000_000
 
 
+#: Encodings in which the byte of a newline is nothing else.
+_ASCII = ("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin1", "windows-1252")
 #: Types that DuckDB reads from Parquet files as they are; of fractions it may take a bound for one that NaN is within.
 AS_THEY_ARE = ("string", "boolean", "date", "timestamp", "tinyint", "smallint", "int", "bigint")
 
@@ -87,6 +91,7 @@ class FilesSource:
     """The files that match a path, in the order in which they were written."""
 
     endless = False
+    idles = True
 
     def __init__(
         self,
@@ -227,6 +232,7 @@ class FilesSource:
             if fresh and (len(fresh) >= MAX_FILES or total + found.size > (MAX_COPIED if self._copying else MAX_BYTES)):
                 break
             if max_rows is not None:
+                found = self._cut(found, max(1, max_rows - rows))
                 rows += self._count_rows(found)
                 if fresh and rows > max_rows:
                     break
@@ -338,6 +344,19 @@ class FilesSource:
         return [
             BadRow(part.name, before + line.number, "a quote is opened and never closed", line.text) for line in lines
         ]
+
+    def _cut(self, part: Part, rows: int) -> Part:
+        """The first rows of a part of lines, if it has more; others are taken as they are."""
+        given = {name.lower(): str(value).lower() for name, value in self.options.items()}
+        encoding = given.get("encoding", given.get("charset", "utf-8"))
+        plain = self.dialect.escape in (self.dialect.quote, "") and encoding in _ASCII and "linesep" not in given
+        if not plain or not self._appendable(part.name):
+            return part
+        titled = part.start == 0 and self.format != "json" and self._header(part.name) is not None
+        end = parts.line_end(part.name, part.start, part.end, rows + titled, self._quote)
+        if end >= part.end:
+            return part
+        return replace(part, end=end, mark=parts.mark_of(part.name, end))
 
     def _count_rows(self, part: Part) -> int:
         try:
@@ -726,3 +745,46 @@ def count_rows(name: str, format: str) -> int:
             return sum(1 for _ in lines)
     except (OSError, ValueError):
         return 0
+
+
+def _open(format: str | None) -> Callable[[Opening], FilesSource]:
+    def opened(opening: Opening) -> FilesSource:
+        options = opening.options if format is None else {**opening.options, "format": format}
+        return FilesSource(
+            options, opening.spark, opening.fields, opening.seen, now=opening.now, scratch=opening.scratch
+        )
+
+    return opened
+
+
+def _kind(name: str, doc: str, format: str | None) -> Kind:
+    formats = () if format else (Option(name="format", doc="csv, tsv, json or parquet; else the name tells"),)
+    return Kind(
+        name=name,
+        doc=doc,
+        example=f"{name}(path => 'in/*.{format or 'csv'}')",
+        options=(
+            Option(name="path", doc="a file, a folder or a glob", required=True),
+            *formats,
+            Option(
+                name="settle",
+                type="duration",
+                doc="a text file is whole when it has not changed for so long; 2 seconds",
+            ),
+            Option(name="bad_rows", doc="'fail' or 'skip', where a query reads the files", default="fail"),
+        ),
+        stream=_open(format),
+        files=True,
+        open_options=True,
+        check=check_file_options,
+        abilities=("cut by rows",) if format != "parquet" else ("cut by files",),
+    )
+
+
+KINDS = (
+    _kind("files", "files of this machine, by their names", None),
+    _kind("csv", "CSV as in RFC 4180; further options are Spark's", "csv"),
+    _kind("tsv", "values separated by tabs; further options are Spark's", "tsv"),
+    _kind("json", "a JSON object a line; further options are Spark's", "json"),
+    _kind("parquet", "Parquet", "parquet"),
+)

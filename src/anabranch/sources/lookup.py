@@ -1,29 +1,40 @@
 """Tables that live outside: asked by key where they are too large to be loaded.
 
-A kind of database is one small class with the methods of `LookupSource`, registered under the name that CREATE TABLE
-calls it by. How keys are put into batches, sent, tried again and remembered is the business of `engine.ask`, whatever
-the database.
+A kind of database is one small class with the methods of `LookupSource`, and an entry in the registry of sources. How
+keys are put into batches, sent, tried again and remembered is the business of `engine.ask`, whatever the database.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.errors import SourceError, did_you_mean
-from anabranch.plan.catalog import Field
+from anabranch.sources.registry import Option, WrongOption, find, of_tables
 from anabranch.sql.durations import duration_text, parse_duration
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 #: A table of more rows than this is asked rather than loaded.
 LARGE_ROWS = 1_000_000
-#: Options of every kind: whether and how a table is asked. The others are the kind's own.
-ASKING_OPTIONS = ("lookup", "batch", "requests", "retries", "cache")
-MODES = ("auto", "always", "never")
+#: Options of every kind of table: whether and how it is asked by key.
+ASKING_OPTIONS = (
+    Option(
+        name="lookup",
+        doc="whether it is asked by key; 'auto' goes by its size",
+        default="auto",
+        choices=("auto", "always", "never"),
+    ),
+    Option(name="batch", doc="keys in one request", type="whole", default=500, low=1, high=10_000),
+    Option(name="requests", doc="requests at once", type="whole", default=4, low=1, high=256),
+    Option(name="retries", doc="how often a request is tried again", type="whole", default=5, low=0, high=100),
+    Option(name="cache", doc="how long an answer holds, as in '10 minutes'"),
+)
+ASKING_NAMES = tuple(option.name for option in ASKING_OPTIONS)
 #: Types by whose values a table can be asked: equal values are equal everywhere.
 KEY_TYPES = ("tinyint", "smallint", "int", "bigint", "string", "boolean", "date", "binary")
 
@@ -91,41 +102,18 @@ class NoColumn(SourceError):
         self.column = column
 
 
-class WrongOption(SourceError):
-    """Something wrong with one option of a source."""
-
-    def __init__(self, option: str, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.option = option
-
-
-Maker = Callable[[Mapping[str, Any], tuple[Field, ...] | None], LookupSource]
-_KINDS: dict[str, Maker] = {}
-
-
-def register(kind: str, make: Maker) -> None:
-    """Let CREATE TABLE know a kind of database: `make(options, declared columns)` opens a table of it."""
-    _KINDS[kind.lower()] = make
-
-
-def kinds() -> tuple[str, ...]:
-    """The kinds of databases that tables can live in."""
-    return ("sqlite", *(kind for kind in _KINDS if kind != "sqlite"))
+def searchable(kind: str, options: Mapping[str, Any]) -> bool:
+    """Whether tables of this kind can be asked by comparisons."""
+    return hasattr(open_source(kind, options), "search")
 
 
 def open_source(kind: str, options: Mapping[str, Any], declared: tuple[Field, ...] | None = None) -> LookupSource:
     """A table outside, by the options of its CREATE TABLE; those of asking are left out."""
-    if kind == "sqlite" and kind not in _KINDS:
-        from anabranch.sources.sqlite import SqliteTable
-
-        register("sqlite", SqliteTable)
-    own = {name: value for name, value in options.items() if name not in ASKING_OPTIONS}
-    return _KINDS[kind](own, declared)
-
-
-def searchable(kind: str, options: Mapping[str, Any]) -> bool:
-    """Whether tables of this kind can be asked by comparisons."""
-    return hasattr(open_source(kind, options), "search")
+    found = find(kind)
+    if found is None or found.table is None:
+        raise SourceError(f"there is no source of tables {kind}", hint=did_you_mean(kind, of_tables()))
+    found.check_options(options)
+    return found.open_table({name: value for name, value in options.items() if name not in ASKING_NAMES}, declared)
 
 
 @dataclass(frozen=True)
@@ -145,16 +133,9 @@ class Asking:
         >>> Asking.of({"path": "x.db", "batch": 100, "cache": "10 minutes"})
         Asking(mode='auto', batch=100, requests=4, retries=5, cache=600000000)
         """
-        mode = options.get("lookup", "auto")
-        if mode not in MODES:
-            hint = "it is 'always', 'never' or 'auto', which goes by the size of the table"
-            raise WrongOption("lookup", f"lookup cannot be {mode}", hint=hint)
-        numbers = {
-            name: _whole(options, name, least, most)
-            for name, least, most in (("batch", 1, 10_000), ("requests", 1, 256), ("retries", 0, 100))
-            if name in options
-        }
-        return cls(mode, cache=_lasting(options.get("cache")), **numbers)
+        check_asking(options)
+        given = {name: options[name] for name in ("batch", "requests", "retries") if name in options}
+        return cls(options.get("lookup", "auto"), cache=_lasting(options.get("cache")), **given)
 
     def words(self) -> str:
         """How a table is asked, for people.
@@ -181,18 +162,12 @@ def why_asked(asking: Asking, size: int | None) -> str:
     return f"it has about {size:,} rows, more than {LARGE_ROWS:,}" if size > LARGE_ROWS else ""
 
 
-def check_own(kind: str, options: Mapping[str, Any], known: Sequence[str], needed: Sequence[str]) -> None:
-    """Whether the options of a kind are those that it has, and are texts."""
-    for name, value in options.items():
-        if name not in known:
-            hint = did_you_mean(name, (*known, *ASKING_OPTIONS))
-            raise WrongOption(name, f"{kind} has no option {name}", hint=hint)
-        if not isinstance(value, str) or not value or "\0" in value:
-            raise WrongOption(name, f"the {name} of {kind} must be a text")
-    missing = [name for name in needed if name not in options]
-    if missing:
-        example = ", ".join(f"{name} => '...'" for name in needed)
-        raise SourceError(f"{kind} needs a {missing[0]}", hint=f"as in {kind}({example})")
+def check_asking(options: Mapping[str, Any]) -> None:
+    """Raise WrongOption where the options of asking do not fit."""
+    for option in ASKING_OPTIONS:
+        if option.name in options:
+            option.check("a table", options[option.name])
+    _lasting(options.get("cache"))
 
 
 def chosen(found: Sequence[Field], declared: Sequence[Field] | None) -> tuple[Field, ...]:
@@ -236,13 +211,6 @@ def _arrow_type(field: Field) -> pa.DataType:
         hint = "declare it as a plain type, such as STRING"
         raise SourceError(f"the column {field.name} of a table outside cannot be {field.type.upper()}", hint=hint)
     return simple[field.type]
-
-
-def _whole(options: Mapping[str, Any], name: str, least: int, most: int) -> int:
-    value = options[name]
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise WrongOption(name, f"{name} must be a whole number from {least} to {most:,}, not {value!r}")
-    return value
 
 
 def _lasting(value: Any) -> int | None:

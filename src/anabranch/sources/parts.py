@@ -28,7 +28,7 @@ SAMPLE = 64 << 10
 _CHUNK = 1 << 20
 _COPIES = "anabranch-parts"
 _COPY = re.compile(rf"/{_COPIES}/\w+/(\d+)-\d+(/.*)$")
-_LATER = re.compile(r"#byte=(\d+)$")
+_LATER = re.compile(r"#(?:byte|offset)=(\d+)$")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def path_of(origin: str) -> str:
 
 
 def file_and_start(origin: str) -> tuple[str, int]:
-    """The file that a part is of, and where the part starts.
+    """The file that a part is of, or the partition of a topic, and where the part or the row starts.
 
     >>> file_and_start("/in/a.csv#byte=120")
     ('/in/a.csv', 120)
@@ -173,6 +173,26 @@ def last_line_end(name: str, start: int, end: int, quote: bytes | None) -> int:
                     found = place + newline + 1
                 place += len(piece)
         return found
+
+
+def line_end(name: str, start: int, end: int, count: int, quote: bytes | None) -> int:
+    """The end of so many lines from `start` on, where a line begins; `end` if there are no more than that."""
+    with open(name, "rb") as file:
+        file.seek(start)
+        place, inside = start, False
+        while place < end and (chunk := file.read(min(_CHUNK, end - place))):
+            for number, piece in enumerate([chunk] if quote is None else chunk.split(quote)):
+                if number:
+                    place, inside = place + 1, not inside
+                lines = 0 if inside else piece.count(b"\n")
+                if lines >= count:
+                    newline = -1
+                    for _ in range(count):
+                        newline = piece.index(b"\n", newline + 1)
+                    return place + newline + 1
+                count -= lines
+                place += len(piece)
+        return end
 
 
 def _last_newline(file: IO[bytes], start: int, end: int) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import glob
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from anabranch.errors import SourceError, did_you_mean
+from anabranch.errors import AnabranchError, SourceError, did_you_mean
+from anabranch.sources.registry import WrongOption
 from anabranch.sql.durations import parse_duration
 
 FORMATS = {
@@ -58,11 +59,18 @@ def format_of(path: str, given: Any = None) -> str:
     if len(found) == 1:
         return found.pop()
     if not matches(path):
-        raise SourceError(f"no file matches {path}", hint=CHECK)
+        raise nothing_at(path)
     raise SourceError(
         f"the format of {path} does not follow from its name",
         hint="say it: csv('...'), json('...') or parquet('...')",
     )
+
+
+def nothing_at(path: str) -> SourceError:
+    """What is told where there is no file to read."""
+    if Path(path).is_dir():
+        return SourceError(f"the folder {path} has no files", hint="put a file there first, or name another folder")
+    return SourceError(f"no file matches {path}", hint=CHECK)
 
 
 def check_options(options: Mapping[str, Any], format: str) -> None:
@@ -72,6 +80,26 @@ def check_options(options: Mapping[str, Any], format: str) -> None:
                 f"{format} files have no option {name}",
                 hint=did_you_mean(name, [*OWN_OPTIONS, *TEXT_OPTIONS]),
             )
+
+
+def check_file_options(options: Mapping[str, Any]) -> None:
+    """Raise WrongOption where the options of files do not fit; nothing is opened."""
+    for name in options:
+        if name.lower() not in TEXT_OPTIONS and name.lower() not in OWN_OPTIONS:
+            hint = did_you_mean(name, (*OWN_OPTIONS, *TEXT_OPTIONS))
+            raise WrongOption(name, f"files has no option {name}", hint=hint)
+    checks: dict[str, Callable[[Any], object]] = {
+        "path": lambda path: check_scheme(str(path)),
+        "format": lambda format: format_of("", format),
+        "settle": settle_of,
+        "bad_rows": skips,
+    }
+    for name, check in checks.items():
+        try:
+            if options.get(name) is not None:
+                check(options[name])
+        except AnabranchError as error:
+            raise WrongOption(name, error.message, hint=error.hint) from error
 
 
 def settle_of(given: Any) -> int:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from anabranch.errors import SourceError
-from anabranch.plan.catalog import Field
 from anabranch.sources.base import Stretch
+from anabranch.sources.registry import Kind, Option
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-OPTIONS = ("rows_per_second", "rows", "partitions")
 FIELDS = (Field("timestamp", "timestamp"), Field("value", "bigint"))
 
 
@@ -21,9 +20,9 @@ class RateSource:
     """Row n has value n and the time `start + n / rows_per_second`."""
 
     def __init__(self, options: Mapping[str, Any], spark: Callable[[], SparkSession], now: Callable[[], int]) -> None:
-        self.speed = _whole(options, "rows_per_second", 10)
-        self.total = _whole(options, "rows", 0) or None
-        self.width = _whole(options, "partitions", 1)
+        self.speed = options.get("rows_per_second", 10)
+        self.total = options.get("rows") or None
+        self.width = options.get("partitions", 1)
         self.spark = spark
         self.now = now
         self.endless = self.total is None
@@ -31,6 +30,7 @@ class RateSource:
     typed = True
     cheap = True
     waits = False
+    idles = False
 
     def fields(self) -> tuple[Field, ...]:
         return FIELDS
@@ -79,8 +79,19 @@ class RateSource:
         )
 
 
-def _whole(options: Mapping[str, Any], name: str, default: int) -> int:
-    value = options.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0 or (value == 0 and name != "rows"):
-        raise SourceError(f"rate: {name} must be a whole number above zero, not {value!r}")
-    return value
+KINDS = (
+    Kind(
+        name="rate",
+        doc="made up: so many rows a second, from the moment when the stream is made",
+        example="rate(rows_per_second => 10)",
+        options=(
+            Option(name="rows_per_second", doc="how many", type="whole", default=10, low=1),
+            Option(name="rows", doc="the stream ends after so many; 0 for none", type="whole", default=0, low=0),
+            Option(name="partitions", doc="parts with progress of their own", type="whole", default=1, low=1),
+        ),
+        stream=lambda opening: RateSource(opening.options, opening.spark, opening.now),
+        columns=FIELDS,
+        live=True,
+        abilities=("cut by rows",),
+    ),
+)

@@ -10,36 +10,35 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime, timezone
-from decimal import Decimal, InvalidOperation
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError, did_you_mean
-from anabranch.plan.catalog import Field
-from anabranch.sources.lookup import Comparison, Unreachable, WrongOption, arrow_schema, check_own, chosen
+from anabranch.sources.database import RowsAsArrow
+from anabranch.sources.lookup import ASKING_OPTIONS, Comparison, Unreachable, check_asking, chosen
+from anabranch.sources.registry import Kind, Option, WrongOption
 from anabranch.sources.sqlite_conditions import INTEGERS, NUMBERS, affinity, condition
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OPTIONS = ("path", "table")
 #: SQLite takes so many parameters a statement, however it was built.
 MOST_PARAMETERS = 900
 #: How long a request waits for somebody who writes.
 PATIENCE = 5.0
-#: Texts that SQLite takes for numbers, and those that begin with a day.
-_NUMBER = re.compile(r"[ \t\n\f\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\f\r]*")
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
-class SqliteTable:
+class SqliteTable(RowsAsArrow):
     """A table or view of a database file."""
 
+    kind = "sqlite"
+
     def __init__(self, options: Mapping[str, Any], declared: tuple[Field, ...] | None = None) -> None:
-        check_own("sqlite", options, OPTIONS, OPTIONS)
         self.path = str(options["path"])
         self.table = str(options["table"])
+        self.place, self.called = self.path, self.table
         self._declared = declared
         self._fields: tuple[Field, ...] | None = None
         self._outside: dict[str, str] = {}  # the types that columns were declared as there
@@ -81,7 +80,7 @@ class SqliteTable:
                     f" WHERE ({names}) IN (VALUES {', '.join([marks] * len(some))})"
                 )
                 rows += database.execute(text, [parameter(value) for key in some for value in key]).fetchall()
-        return self._table(columns, rows)
+        return self.arrow(columns, rows)
 
     def search(
         self, columns: tuple[str, ...], comparisons: tuple[Comparison, ...], keys: Sequence[tuple[Any, ...]]
@@ -111,13 +110,13 @@ class SqliteTable:
                         given += made(value)
                 text = f"WITH k({', '.join(names)}) AS (VALUES {', '.join([marks] * len(some))}) {question}"
                 rows += database.execute(text, given).fetchall()
-        return self._table(columns, [row[1:] for row in rows]), [row[0] for row in rows]
+        return self.arrow(columns, [row[1:] for row in rows]), [row[0] for row in rows]
 
     def read(self) -> pa.Table:
         names = tuple(field.name for field in self.fields())
         with self._open() as database:
             text = f"SELECT {', '.join(map(quoted, names))} FROM {quoted(self.table)}"
-            return self._table(names, database.execute(text).fetchall())
+            return self.arrow(names, database.execute(text).fetchall())
 
     def _kept_as_it_is(self, field: Field) -> bool:
         """Whether equal values of a column are equal in SQLite: they have the type that it was declared as there."""
@@ -143,24 +142,6 @@ class SqliteTable:
             raise Unreachable(f"{self.path}: {error}") from error
         except sqlite3.Error as error:
             raise SourceError(f"{self.path}: {error}") from error
-
-    def _table(self, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-        import pyarrow as pa
-
-        types = {field.name: field for field in self.fields()}
-        fields = [types[name] for name in columns]
-        schema = arrow_schema(fields)
-        arrays = []
-        for index, field in enumerate(fields):
-            try:
-                values = [value_of(row[index], field.type) for row in rows]
-                arrays.append(pa.array(values, type=schema.field(index).type))
-            except (ValueError, TypeError, InvalidOperation, OverflowError, pa.ArrowException) as error:
-                raise SourceError(
-                    f"{self.path}: a value of {self.table}.{field.name} is no {field.type.upper()}: {error}",
-                    hint=f"give the column another type: CREATE TABLE t ({field.name} STRING, ...) FROM sqlite(...)",
-                ) from error
-        return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def quoted(name: str) -> str:
@@ -197,44 +178,18 @@ def spark_type(declared: str) -> str:
     return "string"
 
 
-def value_of(value: Any, type: str) -> Any:
-    """A value that SQLite keeps as one of a column's type.
-
-    >>> value_of("2026-01-02 03:04", "date"), value_of(" 12", "int"), value_of(7, "string")
-    (datetime.date(2026, 1, 2), 12, '7')
-    """
-    if value is None:
-        return None
-    if type == "string":
-        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    if type == "binary":
-        return value if isinstance(value, bytes) else str(value).encode()
-    if type == "boolean":
-        return bool(int(value))
-    if type == "date":
-        return date.fromisoformat(_day(value)[:10])
-    if type == "timestamp":
-        return _moment(value)
-    if not isinstance(value, int | float) and not _NUMBER.fullmatch(str(value)):
-        raise ValueError(f"{value!r} is no number")
-    if type.startswith("decimal"):
-        return Decimal(str(value)).quantize(Decimal(1).scaleb(-int(type.rstrip(")").split(",")[1])))
-    if type in ("float", "double"):
-        return float(value)
-    if isinstance(value, float) and not value.is_integer():
-        raise ValueError(f"{value} is not whole")
-    return int(value)
-
-
-def _moment(value: Any) -> datetime:
-    """A time as SQLite's own functions write it: a text in UTC unless it says otherwise, or seconds since 1970."""
-    if isinstance(value, int | float):
-        return datetime.fromtimestamp(value, timezone.utc)
-    found = datetime.fromisoformat(_day(value).replace("Z", "+00:00"))
-    return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
-
-
-def _day(value: Any) -> str:
-    if not isinstance(value, str) or not _DAY.match(value):
-        raise ValueError(f"{value!r} does not begin with a day, such as 2026-01-31")
-    return value
+KINDS = (
+    Kind(
+        name="sqlite",
+        doc="a table or view of an SQLite file",
+        example="sqlite(path => 'crm.db', table => 'customers')",
+        options=(
+            Option(name="path", doc="the database file", required=True),
+            Option(name="table", doc="a table or view in it", required=True),
+            *ASKING_OPTIONS,
+        ),
+        table=SqliteTable,
+        check=check_asking,
+        abilities=("read by key", "read by comparison"),
+    ),
+)

@@ -1,7 +1,7 @@
 """How columns of SQLite are compared with values so that nothing is missed that Spark's comparison would find.
 
 SQLite keeps whatever it is given, in any column: a number as a text, a time in several spellings. A condition here is
-true of every row whose value, as `sqlite.value_of` reads it, compares as it should; it may be true of others.
+true of every row whose value, as `values.value_of` reads it, compares as it should; it may be true of others.
 """
 
 from __future__ import annotations

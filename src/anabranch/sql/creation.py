@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from anabranch.errors import NotSupported, SyntaxProblem
+from anabranch.errors import NotSupported, SyntaxProblem, did_you_mean
+from anabranch.sources import registry
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.lexer import STRING, Span
 from anabranch.sql.query import at_query, parse_query
@@ -17,12 +18,13 @@ from anabranch.sql.syntax import (
     CreateTable,
     CreateView,
     Name,
+    OptionValue,
     Query,
     SourceSpec,
     Statement,
     Watermark,
 )
-from anabranch.sql.terms import take_arguments
+from anabranch.sql.terms import option_value, take_arguments
 from anabranch.sql.types import TYPES, column_type
 from anabranch.sql.watermarks import take_watermark
 
@@ -161,6 +163,7 @@ def _create_table(
         query = parse_query(cursor)
     elif not columns:
         raise cursor.problem("expected columns, FROM source(...) or AS SELECT")
+    _check_names(cursor, columns, None)
     return CreateTable(cursor.text, whole, name, columns, source, query, if_not_exists, or_replace, every_run)
 
 
@@ -193,6 +196,7 @@ def _create_stream(
             raise cursor.problem("expected FROM, WATERMARK, KEEP or ON ERROR", known=("FROM", "WATERMARK", "KEEP"))
     if source is None and not columns:
         raise cursor.problem("a stream needs columns or FROM source(...)")
+    _check_names(cursor, columns, source)
     return CreateStream(
         cursor.text,
         cursor.whole,
@@ -205,6 +209,21 @@ def _create_stream(
         if_not_exists,
         or_replace,
     )
+
+
+def _check_names(cursor: Cursor, columns: tuple[ColumnDefinition, ...], source: SourceSpec | None) -> None:
+    """A name with a leading underscore is that of something which the source knows of each row."""
+    kind = registry.find(source.kind) if source is not None else None
+    hidden = [field.name for field in kind.hidden] if kind is not None else []
+    for column in columns:
+        if column.name.startswith("_") and column.name.lower() not in hidden:
+            raise SyntaxProblem(
+                f"the name {column.name} is taken: a leading underscore marks Anabranch's own columns",
+                text=cursor.text,
+                start=column.span.start,
+                end=column.span.start + len(column.name),
+                hint=did_you_mean(column.name, hidden) if hidden else None,
+            )
 
 
 def _keep(cursor: Cursor) -> Literal["all", "nothing"]:
@@ -240,13 +259,6 @@ def _column(cursor: Cursor, before: list[ColumnDefinition]) -> ColumnDefinition:
     token = cursor.expect_name("a column name")
     if any(column.name.lower() == token.name.lower() for column in before):
         raise SyntaxProblem(f"there are two columns {token.name}", text=cursor.text, start=token.start, end=token.end)
-    if token.name.startswith("_"):
-        raise SyntaxProblem(
-            f"the name {token.name} is taken: a leading underscore marks Anabranch's own columns",
-            text=cursor.text,
-            start=token.start,
-            end=token.end,
-        )
     type = _type(cursor, f"expected the type of {token.name}")
     span = Span(token.start, cursor.previous.end)
     cursor.take("NOT", "NULL")
@@ -274,7 +286,7 @@ def _type(cursor: Cursor, expected: str) -> str:
 def _source(cursor: Cursor) -> SourceSpec:
     if cursor.current.kind == STRING:  # FROM 'path' is FROM files(path => 'path')
         token = cursor.advance()
-        return SourceSpec("files", {"path": token.value}, token.span, {"path": token.span})
+        return SourceSpec(registry.of_path(token.value), {"path": token.value}, token.span, {"path": token.span})
     return _call(cursor, "a source, as in files(path => 'in/*.csv')")
 
 
@@ -282,18 +294,17 @@ def _call(cursor: Cursor, expected: str) -> SourceSpec:
     """kind(name => value, ...); an argument without a name is the path."""
     kind = cursor.expect_name(expected)
     arguments = take_arguments(cursor)
-    options: dict[str, str | int | float | bool] = {}
+    options: dict[str, OptionValue] = {}
     spans: dict[str, Span] = {}
     for argument in arguments:
-        name, value = argument.name or "path", argument.value
-        if value is None and argument.tokens[0].upper == "INTERVAL":
-            value = " ".join(str(token.value if token.kind == STRING else token.text) for token in argument.tokens[1:])
+        name, value = argument.name or "path", option_value(argument)
         if value is None:
             raise SyntaxProblem(
                 f"the option {name} must be a literal",
                 text=cursor.text,
                 start=argument.span.start,
                 end=argument.span.end,
+                hint="or env('NAME') for a variable of the environment, secret('name') for a line of the secrets file",
             )
         options[name] = value
         spans[name] = argument.span

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from anabranch.errors import AnabranchError, NotSupported, SourceError, SqlError, UnknownName, WrongType, did_you_mean
+from anabranch.errors import NotSupported, SourceError, SqlError, UnknownName, WrongType, did_you_mean
+from anabranch.sources import registry
 from anabranch.sql import syntax
 from anabranch.sql.calls import clock_calls, volatile_calls
 from anabranch.sql.columns import Columns, Resolver, Scope
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 #: Types whose values are the same text for everybody who writes them.
 KEY_TYPES = words("string varchar char tinyint byte smallint short int integer bigint long boolean date")
-FILE_KINDS = ("files", "csv", "tsv", "json", "parquet")
 
 
 def wrong(statement: Statement, span: Span, message: str, hint: str | None = None) -> SqlError:
@@ -46,14 +46,16 @@ def check_watermark(statement: Statement, mark: syntax.Watermark, columns: Colum
     if mark.key is not None:
         _check_key(statement, mark.key, columns)
     if mark.lull is not None and not (
-        isinstance(statement, syntax.CreateStream) and statement.source is not None and statement.source.kind == "rate"
+        isinstance(statement, syntax.CreateStream)
+        and statement.source is not None
+        and registry.is_live(statement.source.kind)
     ):
         raise NotSupported(
             "the clock says nothing about the times of rows that do not come as they happen",
             text=statement.text,
             start=mark.lull.start,
             end=mark.lull.end,
-            hint="THEN BY CLOCK is for live sources (rate); elsewhere progress moves by ADVANCE STREAM s TO ...",
+            hint="THEN BY CLOCK is for live sources (rate, kafka); elsewhere progress moves by ADVANCE STREAM s TO ...",
         )
     return time
 
@@ -92,51 +94,49 @@ def _event_time(statement: Statement, mark: syntax.Watermark, columns: Columns) 
     return found
 
 
-def check_source(statement: Statement, source: SourceSpec, kinds: tuple[str, ...]) -> None:
-    if source.kind not in kinds:
+def check_source(statement: Statement, source: SourceSpec, kinds: Iterable[str]) -> None:
+    """Whether there is a source of this kind with these options; opens nothing."""
+    kind = registry.find(source.kind)
+    if kind is None or kind.name not in kinds:
         raise UnknownName(
             f"there is no source {source.kind}",
             text=statement.text,
             start=source.span.start,
             end=source.span.start + len(source.kind),
-            hint=did_you_mean(source.kind, ("files", "rate") if "rate" in kinds else ("files", *kinds)),
+            hint=did_you_mean(source.kind, kinds),
         )
-    if source.kind in FILE_KINDS:
-        if "path" not in source.options:
-            raise wrong(statement, source.span, f"{source.kind} needs a path", "as in files(path => 'in/*.csv')")
-        check_file_options(statement, source.options, source.spans, source.span)
-        return
-    from anabranch.sources import lookup, rate
+    check_options(statement, kind, source.options, source.spans, source.span)
 
-    if source.kind in lookup.kinds():
-        try:
-            lookup.Asking.of(source.options)
-            lookup.open_source(source.kind, source.options)
-        except SourceError as error:
-            place = source.spans.get(error.option) if isinstance(error, lookup.WrongOption) else None
-            raise wrong(statement, place or source.span, error.message, error.hint) from error
-        return
-    for name in source.options:
-        if name not in rate.OPTIONS:
-            raise _no_option(statement, "rate", name, source.spans.get(name, source.span), rate.OPTIONS)
+
+def check_options(
+    statement: Statement, kind: registry.Kind, options: Mapping[str, Any], spans: Mapping[str, Span], place: Span
+) -> None:
+    """Whether a kind of source takes these options."""
     try:
-        rate.RateSource(source.options, _no_spark, lambda: 0)
+        kind.check_options(options)
     except SourceError as error:
-        raise wrong(statement, source.span, error.message, error.hint) from error
+        span = spans.get(error.option, place) if isinstance(error, registry.WrongOption) else place
+        found = UnknownName if "has no option" in error.message else SqlError
+        raise found(error.message, text=statement.text, start=span.start, end=span.end, hint=error.hint) from error
 
 
-def check_sink(statement: syntax.CreateSink) -> dict[str, str]:
+def check_sink(statement: syntax.CreateSink) -> dict[str, Any]:
     """The options of a sink, those included that were not given; the path as it is written."""
+    from anabranch.sinks import kinds
     from anabranch.sinks.base import CHOICES, OPTIONS
 
     into = statement.into
+    kind = kinds.find(into.kind)
+    if kind is not None:
+        check_options(statement, kind, into.options, into.spans, into.span)
+        return dict(into.options)
     if into.kind not in OPTIONS:
         raise UnknownName(
             f"there is no sink {into.kind}",
             text=statement.text,
             start=into.span.start,
             end=into.span.start + len(into.kind),
-            hint=did_you_mean(into.kind, OPTIONS),
+            hint=did_you_mean(into.kind, kinds.names()),
         )
     known = OPTIONS[into.kind]
     for name in into.options:
@@ -151,7 +151,7 @@ def check_sink(statement: syntax.CreateSink) -> dict[str, str]:
         raise wrong(
             statement, into.spans["path"], f"a sink writes to a local folder, not to {path}", "a mounted one will do"
         )
-    options = {"path": path}
+    options: dict[str, Any] = {"path": path}
     for name in known:
         if name in CHOICES:
             given = into.options.get(name, CHOICES[name][0])
@@ -201,33 +201,6 @@ def check_export(statement: syntax.CopyTo) -> Export:
     overwrite = options.get("overwrite") is True
     target = Path(path.removeprefix("file://"))
     return Export(str(format), target, overwrite, options.get("header", True) is True, separator)
-
-
-def _no_spark() -> Any:
-    raise AssertionError("a source that is only looked at starts no Spark")
-
-
-def check_file_options(
-    statement: Statement, options: Mapping[str, object], spans: Mapping[str, Span], place: Span
-) -> None:
-    from anabranch.sources.paths import OWN_OPTIONS, TEXT_OPTIONS, check_scheme, format_of, settle_of, skips
-
-    for name in options:
-        if name.lower() not in TEXT_OPTIONS and name.lower() not in OWN_OPTIONS:
-            known = (*OWN_OPTIONS, *TEXT_OPTIONS)
-            raise _no_option(statement, "files", name, spans.get(name, place), known)
-    checks: dict[str, Callable[[Any], object]] = {
-        "path": lambda path: check_scheme(str(path)),
-        "format": lambda format: format_of("", format),
-        "settle": settle_of,
-        "bad_rows": skips,
-    }
-    for name, check in checks.items():
-        try:
-            if options.get(name) is not None:
-                check(options[name])
-        except AnabranchError as error:
-            raise wrong(statement, spans.get(name, place), error.message, error.hint) from error
 
 
 def _no_option(statement: Statement, source: str, name: str, span: Span, known: tuple[str, ...]) -> UnknownName:

@@ -1,0 +1,271 @@
+"""What a query wants of tables outside, read off the plan that Spark's optimiser made of it.
+
+The optimiser has moved conditions down to the tables, dropped columns and computed constants. So what stands above a
+stand-in for a table, in a plan as JSON, is what can go to the database: it needs no Spark to find it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+from anabranch.sources.wanted import EVERYTHING, All, Condition, Not, Order, Some, Test, Wanted
+
+_SIGNS = {"EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}
+_TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_WHOLE = ("byte", "short", "integer", "long")
+
+
+def mark(reference: int, column: int) -> str:
+    """The name of a column of a stand-in."""
+    return f"__outside{reference}_{column}"
+
+
+@dataclass
+class _Node:
+    """A node of a plan or an expression."""
+
+    kind: str
+    told: Mapping[str, Any]
+    children: list[_Node] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """A stand-in in a plan: which one it is, and what stands above it, the nearest first."""
+
+    reference: int
+    above: tuple[_Node, ...]
+
+
+def wanted(plan: str, columns: Mapping[int, Sequence[str]], *, utc: bool) -> dict[int, Wanted]:
+    """What a plan wants of each stand-in, whose columns are given by its number.
+
+    Times are read only where the session has them in UTC.
+    """
+    reader = _Reader(columns, utc)
+    found: dict[int, list[Wanted]] = {}
+    for scan in reader.scans(json.loads(plan)):
+        found.setdefault(scan.reference, []).append(reader.wanted(scan))
+    return {number: _together(each) for number, each in found.items()}
+
+
+def _together(uses: Sequence[Wanted]) -> Wanted:
+    """What serves several uses of the same table."""
+    if len(uses) == 1:
+        return uses[0]
+    conditions = [use.condition for use in uses if use.condition is not None]
+    condition = Some(tuple(conditions)) if len(conditions) == len(uses) else None
+    if any(use.columns is None for use in uses):
+        return Wanted(None, condition)
+    return Wanted(tuple(dict.fromkeys(name for use in uses for name in use.columns or ())), condition)
+
+
+class _Reader:
+    def __init__(self, columns: Mapping[int, Sequence[str]], utc: bool) -> None:
+        self.utc = utc
+        self.numbers = {
+            mark(number, place): (number, name) for number, names in columns.items() for place, name in enumerate(names)
+        }
+        self.columns = columns
+
+    # ---- the plan
+
+    def scans(self, told: Any) -> Iterator[_Scan]:
+        """Every stand-in, those in the plans of subqueries too."""
+        if isinstance(told, list) and told and isinstance(told[0], dict) and "num-children" in told[0]:
+            yield from self._scans(_tree(told), ())
+        elif isinstance(told, list | dict):
+            for each in told if isinstance(told, list) else told.values():
+                yield from self.scans(each)
+
+    def _scans(self, node: _Node, above: tuple[_Node, ...]) -> Iterator[_Scan]:
+        if node.kind == "LogicalRDD":
+            names = [each[0].get("name") for each in node.told["output"]]
+            if names and names[0] in self.numbers:
+                yield _Scan(self.numbers[names[0]][0], above)
+                return
+        yield from self.scans(list(node.told.values()))
+        for child in node.children:
+            yield from self._scans(child, (node, *above))
+
+    def wanted(self, scan: _Scan) -> Wanted:
+        names = self.columns[scan.reference]
+        conditions: list[Condition] = []
+        whole, read = True, list(scan.above)
+        used: set[str] = set()
+        while read and read[0].kind == "Filter":
+            used |= self._names(read[0].told)
+            for each in _conjuncts(_tree(read[0].told["condition"])):
+                said = self._condition(each)
+                whole &= said is not None
+                conditions += [said] if said is not None else []
+            read = read[1:]
+        condition = All(tuple(conditions)) if len(conditions) > 1 else conditions[0] if conditions else None
+        if not read or read[0].kind not in ("Project", "Aggregate"):
+            return Wanted(None, condition)
+        used |= self._names(read[0].told)
+        columns = tuple(name for name in names if name in used) or tuple(names[:1])
+        order, limit = self._limit(read) if whole else ((), None)
+        return Wanted(columns, condition, order, limit)
+
+    def _limit(self, above: Sequence[_Node]) -> tuple[tuple[Order, ...], int | None]:
+        """How many rows are wanted, and of which order the first, if nothing else is done with them."""
+        known = {key: name for key, (_, name) in self.numbers.items()}  # what a column is called, by its name or id
+        order: tuple[Order, ...] = ()
+        for node in above:
+            if node.kind == "Project":
+                known = dict(_passed(node, known))
+            elif node.kind == "Sort" and node.told.get("global") and not order:
+                found = [_order(_tree(each), known) for each in node.told["order"]]
+                if None in found:
+                    return (), None
+                order = tuple(each for each in found if each is not None)
+            elif node.kind == "LocalLimit":
+                number = _tree(node.told["limitExpr"])
+                return (order, int(number.told["value"])) if number.kind == "Literal" else ((), None)
+            else:
+                break
+        return (), None
+
+    def _names(self, told: Any) -> set[str]:
+        """The columns of stand-ins that something reads."""
+        if isinstance(told, list):
+            return {name for each in told for name in self._names(each)}
+        if not isinstance(told, dict):
+            return set()
+        own = (
+            {self.numbers[told["name"]][1]}
+            if _kind(told) == "AttributeReference" and told["name"] in self.numbers
+            else set()
+        )
+        return own | {name for each in told.values() for name in self._names(each)}
+
+    # ---- conditions
+
+    def _condition(self, node: _Node) -> Condition | None:
+        """A condition, if it can be said in other words; None if not."""
+        if node.kind in ("And", "Or"):
+            parts = [self._condition(child) for child in node.children]
+            if node.kind == "And" or None not in parts:
+                said = tuple(part for part in parts if part is not None)
+                if len(said) == len(parts):
+                    return All(said) if node.kind == "And" else Some(said)
+            return None
+        if node.kind == "Not":
+            part = self._condition(node.children[0])
+            return None if part is None else Not(part)
+        first = self._column(node.children[0]) if node.children else self._column(node)
+        if node.kind == "AttributeReference":
+            return Test(first[0], "IS TRUE") if first is not None and first[1] == "boolean" else None
+        if node.kind in ("IsNull", "IsNotNull"):
+            return None if first is None else Test(first[0], "IS NULL" if node.kind == "IsNull" else "IS NOT NULL")
+        if node.kind == "In":
+            values = [self._value(child, first[1]) for child in node.children[1:]] if first is not None else [None]
+            return None if first is None or None in values else Test(first[0], "IN", tuple(values))
+        if node.kind not in (*_SIGNS, "EqualNullSafe", "StartsWith"):
+            return None
+        left, right = node.children
+        sign = _SIGNS.get(node.kind, "=")
+        if first is None and node.kind != "StartsWith":
+            left, right, sign, first = right, left, _TURNED[sign], self._column(right)
+        value = self._value(right, first[1]) if first is not None else None
+        if first is None or value is None:
+            return None
+        if node.kind == "EqualNullSafe":
+            return All((Test(first[0], "IS NOT NULL"), Test(first[0], "=", (value,))))
+        return Test(first[0], "STARTS WITH" if node.kind == "StartsWith" else sign, (value,))
+
+    def _column(self, node: _Node) -> tuple[str, str] | None:
+        """The name and type of a column of a stand-in."""
+        if node.kind != "AttributeReference" or node.told["name"] not in self.numbers:
+            return None
+        return self.numbers[node.told["name"]][1], str(node.told["dataType"])
+
+    def _value(self, node: _Node, type: str) -> Any:
+        """A constant of the same type as the column that it is compared with; None for any other."""
+        if node.kind != "Literal" or node.told["dataType"] != type or node.told["value"] is None:
+            return None
+        text = str(node.told["value"])
+        try:
+            if type in _WHOLE:
+                return int(text)
+            if type.startswith("decimal"):
+                return Decimal(text)
+            if type == "date":
+                return date.fromisoformat(text) if len(text) == 10 else None
+            if type == "timestamp" and self.utc:
+                return datetime.fromisoformat(_six_places(text)).replace(tzinfo=timezone.utc)
+        except ValueError:
+            return None
+        return {"string": text, "boolean": text == "true", "double": float(text) if type == "double" else None}.get(
+            type
+        )
+
+
+def _six_places(text: str) -> str:
+    """A time with its fraction in full: not every Python reads other ones.
+
+    >>> _six_places("2026-01-01 00:00:00.5")
+    '2026-01-01 00:00:00.500000'
+    """
+    whole, dot, fraction = text.partition(".")
+    return f"{whole}.{fraction:0<6}" if dot else text
+
+
+def _kind(told: Mapping[str, Any]) -> str:
+    return str(told.get("class", "")).rpartition(".")[2]
+
+
+def _tree(told: Sequence[Mapping[str, Any]]) -> _Node:
+    """The first node of a list that has parents before their children."""
+    at = iter(told)
+
+    def take() -> _Node:
+        each = next(at)
+        node = _Node(_kind(each), each)
+        node.children = [take() for _ in range(int(each["num-children"]))]
+        return node
+
+    return take()
+
+
+def _conjuncts(node: _Node) -> Iterator[_Node]:
+    if node.kind == "And":
+        for child in node.children:
+            yield from _conjuncts(child)
+    else:
+        yield node
+
+
+def _passed(project: _Node, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The columns that go through a projection under ids of their own."""
+    for item in project.told["projectList"]:
+        node = _tree(item)
+        inner = node.children[0] if node.kind == "Alias" else node
+        if inner.kind == "AttributeReference":
+            name = known.get(_id(inner)) or known.get(str(inner.told["name"]))
+            if name is not None:
+                yield _id(node), name
+
+
+def _id(node: _Node) -> str:
+    return f"#{node.told['exprId']['id']}"
+
+
+def _order(node: _Node, known: Mapping[str, str]) -> Order | None:
+    inner = node.children[0]
+    if inner.kind != "AttributeReference":
+        return None
+    name = known.get(_id(inner))
+    if name is None:
+        return None
+    down = "Descending" in node.told["direction"]["object"]
+    return Order(name, down, "NullsFirst" in node.told["nullOrdering"]["object"])
+
+
+__all__ = ["EVERYTHING", "mark", "wanted"]

@@ -1,0 +1,485 @@
+"""What tables of databases have in common: statements with quoted names and bound values, and rows as Arrow.
+
+A kind of database says how it connects, which columns a table has, and how its SQL compares with values of Spark's.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from anabranch.errors import SourceError, did_you_mean
+from anabranch.sources.lookup import LARGE_ROWS, Comparison, arrow_schema, chosen
+from anabranch.sources.registry import Option, WrongOption
+from anabranch.sources.wanted import EVERYTHING, All, Condition, Not, Order, Some, Test, Wanted
+from anabranch.types import Field
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+Row: TypeAlias = tuple[Any, ...]
+#: A piece of SQL and the values of its marks.
+Sql: TypeAlias = tuple[str, list[Any]]
+#: Rows that are sent at once, and that a task reads of a large table.
+BATCH_ROWS, PIECE_ROWS = 10_000, 250_000
+MOST_PIECES = 64
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+#: Texts that are numbers, and those that begin with a day.
+_NUMBER = re.compile(r"[ \t\n\f\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\f\r]*")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_NAME = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+
+#: Options of every database that is asked over the network.
+SERVER_OPTIONS = (
+    Option(name="host", doc="where the server is", default="localhost"),
+    Option(name="database", doc="which one of it", required=True),
+    Option(name="user", doc="who asks", required=True),
+    Option(name="password", doc="of the user, as env('NAME') or secret('name')", secret=True),
+    Option(
+        name="tls",
+        doc="whether the connection is encrypted",
+        default="prefer",
+        choices=("disable", "prefer", "require", "verify-full"),
+    ),
+)
+READING_OPTIONS = (
+    Option(name="table", doc="a table or view, with its schema if need be: 'sales.orders'"),
+    Option(name="query", doc="a query in the words of the database, in the place of a table"),
+    Option(name="key", doc="a column that only grows: streams go by it, and reads of large tables are cut by it"),
+    Option(name="lag", doc="of a stream: so many keys, or so long, it stays behind, for rows that are committed late"),
+)
+
+
+@dataclass(frozen=True)
+class RemoteColumn:
+    """A column outside: its type in Spark, the SQL that reads it, and whether SQL compares it as Spark does."""
+
+    name: str
+    type: str
+    read: str
+    outside: str = ""  # the type there, where it matters
+    comparable: bool = True
+
+
+class Cursor(Protocol):
+    """What the cursors of all drivers have in common."""
+
+    def execute(self, text: Any, values: Any = ..., /) -> Any: ...
+    def fetchall(self) -> Any: ...
+    def fetchmany(self, size: int, /) -> Any: ...
+
+
+class RowsAsArrow(ABC):
+    """Rows of a driver as Arrow, by the types of the columns."""
+
+    kind: str
+    place: str  # where the table is, for messages
+    called: str  # what it is called, for messages
+
+    @abstractmethod
+    def fields(self) -> tuple[Field, ...]: ...
+
+    def arrow(self, columns: Sequence[str], rows: Sequence[Row]) -> pa.Table:
+        import pyarrow as pa
+
+        types = {field.name: field for field in self.fields()}
+        fields = [types[name] for name in columns]
+        schema = arrow_schema(fields)
+        arrays = []
+        for index, field in enumerate(fields):
+            try:
+                values = [self.value(row[index], field) for row in rows]
+                arrays.append(pa.array(values, type=schema.field(index).type))
+            except (ValueError, TypeError, InvalidOperation, OverflowError, pa.ArrowException) as error:
+                hint = f"give the column another type: CREATE TABLE t ({field.name} STRING, ...) FROM {self.kind}(...)"
+                raise SourceError(
+                    f"{self.place}: a value of {self.called}.{field.name} is no {field.type.upper()}: {error}",
+                    hint=hint,
+                ) from error
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def value(self, value: Any, field: Field) -> Any:
+        """A value as one of a column's type."""
+        return value_of(value, field.type)
+
+
+class DatabaseTable(RowsAsArrow, ABC):
+    """A table, view or query of a database on the network."""
+
+    quote: str
+    most_parameters: int
+
+    def __init__(self, options: Mapping[str, Any], declared: tuple[Field, ...] | None = None) -> None:
+        self.options = dict(options)
+        self.password = str(options.get("password", ""))
+        self.place = f"{options.get('host', 'localhost')}:{self.port}/{options['database']}"
+        self.called = str(options.get("table", "the query"))
+        self._declared = declared
+        self._columns: dict[str, RemoteColumn] = {}
+
+    # ---- what a kind of database says
+
+    @property
+    @abstractmethod
+    def port(self) -> int: ...
+
+    @abstractmethod
+    def open(self, *, streaming: bool = False) -> AbstractContextManager[Cursor]:
+        """A cursor of a connection of its own, which can only read; errors are told as ours."""
+
+    @abstractmethod
+    def natural_columns(self) -> list[RemoteColumn]:
+        """The columns with the types that are theirs by nature."""
+
+    @abstractmethod
+    def as_text(self, column: RemoteColumn) -> str:
+        """The SQL that reads a column as a text."""
+
+    @abstractmethod
+    def estimate(self, cursor: Cursor) -> int | None:
+        """How many rows the server thinks there are, without counting."""
+
+    @abstractmethod
+    def primary_key(self) -> str | None:
+        """The column that is the primary key, if it is one."""
+
+    @abstractmethod
+    def mark(self, column: RemoteColumn) -> str:
+        """What stands for a value of this column in a statement."""
+
+    @abstractmethod
+    def test(self, column: RemoteColumn, test: Test, *, exact: bool) -> Sql | None:
+        """A comparison; `exact`, or true of rows too many. None if it cannot be said."""
+
+    @abstractmethod
+    def order_sql(self, column: RemoteColumn, order: Order) -> str | None: ...
+
+    @abstractmethod
+    def search_sql(self, comparisons: Sequence[tuple[RemoteColumn, str]], keys: Sequence[tuple[int, Row]]) -> Sql:
+        """FROM and WHERE with the keys as `k`, whose places are `k.k0`, and the table as `t`."""
+
+    # ---- names
+
+    def quoted(self, name: str) -> str:
+        """A name as a name and nothing else; per cent signs are for drivers, which see marks in them."""
+        return (self.quote + name.replace(self.quote, self.quote * 2) + self.quote).replace("%", "%%")
+
+    @property
+    def relation(self) -> str:
+        """What stands behind FROM."""
+        if "query" in self.options:
+            query = str(self.options["query"]).strip().removesuffix(";").replace("%", "%%")
+            return f"({query}\n) AS t"
+        return f"{'.'.join(map(self.quoted, name_parts(self.called)))} AS t"
+
+    def columns(self) -> dict[str, RemoteColumn]:
+        if not self._columns:
+            natural = {column.name: column for column in self.natural_columns()}
+            found = chosen([Field(column.name, column.type) for column in natural.values()], self._declared)
+            self._columns = {field.name: self._as(natural[field.name], field.type) for field in found}
+        return self._columns
+
+    def _as(self, column: RemoteColumn, type: str) -> RemoteColumn:
+        if type == column.type:
+            return column
+        read = self.as_text(column) if type == "string" else column.read
+        return RemoteColumn(column.name, type, read, "", comparable=False)
+
+    # ---- the protocol of tables outside
+
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(Field(column.name, column.type) for column in self.columns().values())
+
+    def size(self) -> int | None:
+        with self.open() as cursor:
+            guess = None if "query" in self.options else self.estimate(cursor)
+            if guess is not None and guess > LARGE_ROWS:
+                return guess
+            text = f"SELECT count(*) FROM (SELECT 1 FROM {self.relation} LIMIT {LARGE_ROWS + 1}) AS c"
+            cursor.execute(text, ())
+            return int(cursor.fetchall()[0][0])
+
+    def fetch(self, columns: tuple[str, ...], by: tuple[str, ...], keys: Sequence[Row]) -> pa.Table:
+        known = self.columns()
+        if not all(known[name].comparable for name in by):
+            wide, places = self.search((*columns, *by), tuple(Comparison(name, "=") for name in by), keys)
+            found = zip(*(wide.column(len(columns) + index).to_pylist() for index in range(len(by))), strict=True)
+            own = [row for row, (key, place) in enumerate(zip(found, places, strict=True)) if key == keys[place]]
+            return wide.select(list(range(len(columns)))).take(own)
+        keys = [key for key in keys if all(map(self.can_equal, (known[name] for name in by), key))]
+        rows: list[Row] = []
+        marks = ", ".join(self.mark(known[name]) for name in by)
+        names = ", ".join(self.key_sql(known[name], [key[at] for key in keys]) for at, name in enumerate(by))
+        at_once = max(1, self.most_parameters // len(by))
+        with self.open() as cursor:
+            for start in range(0, len(keys), at_once):
+                some = keys[start : start + at_once]
+                given = ", ".join([marks if len(by) == 1 else f"({marks})"] * len(some))
+                text = f"{self._select(columns)} WHERE {self.among(names, given, len(by))}"
+                cursor.execute(
+                    text, [self.parameter(known[n], v) for key in some for n, v in zip(by, key, strict=True)]
+                )
+                rows += cursor.fetchall()
+        return self.arrow(columns, rows)
+
+    def search(
+        self, columns: tuple[str, ...], comparisons: tuple[Comparison, ...], keys: Sequence[Row]
+    ) -> tuple[pa.Table, list[int]]:
+        known = self.columns()
+        shown = ", ".join(["k.k0", *(known[name].read for name in columns)])
+        pairs = [(known[each.column], each.sign) for each in comparisons]
+        at_once = max(1, self.most_parameters // (len(pairs) + 1))
+        rows: list[Row] = []
+        with self.open() as cursor:
+            for start in range(0, len(keys), at_once):
+                text, values = self.search_sql(pairs, [*enumerate(keys[start : start + at_once], start)])
+                cursor.execute(f"SELECT {shown} {text}", values)
+                rows += cursor.fetchall()
+        return self.arrow(columns, [row[1:] for row in rows]), [int(row[0]) for row in rows]
+
+    def read(self, wanted: Wanted = EVERYTHING) -> pa.Table:
+        text, values = self.question(wanted)
+        return self.arrow(self.wanted_columns(wanted), self._all(text, values))
+
+    # ---- values, where the kind of database does not say otherwise
+
+    def value(self, value: Any, field: Field) -> Any:
+        return value if self.columns()[field.name].comparable else super().value(value, field)
+
+    def can_equal(self, column: RemoteColumn, value: Any) -> bool:
+        """Whether a value can be one of a column: one that cannot be sent equals nothing."""
+        return True
+
+    def parameter(self, column: RemoteColumn, value: Any) -> Any:
+        return value
+
+    def key_sql(self, column: RemoteColumn, values: Sequence[Any]) -> str:
+        """A column as it is compared with these values."""
+        return column.read
+
+    def among(self, names: str, given: str, width: int) -> str:
+        return f"{names} IN ({given})" if width == 1 else f"({names}) IN ({given})"
+
+    # ---- what is asked
+
+    def question(self, wanted: Wanted, also: str = "") -> Sql:
+        """The statement that gives what is wanted, of the rows of which `also` holds, and its values."""
+        where, values = self._where(wanted.condition) or ("", [])
+        order, limit = "", ""
+        if wanted.limit is not None:
+            found = [self.order_sql(self.columns()[each.column], each) for each in wanted.order]
+            exact = None if wanted.condition is None else self._said(wanted.condition, exact=True)
+            if None not in found and (exact is not None or wanted.condition is None):
+                where, values = exact or ("", [])
+                order = f" ORDER BY {', '.join(map(str, found))}" if found else ""
+                limit = f" LIMIT {int(wanted.limit)}"
+        where = f"({where}) AND {also}" if where and also else where or also
+        return f"{self._select(self.wanted_columns(wanted))}{f' WHERE {where}' if where else ''}{order}{limit}", values
+
+    def count(self, wanted: Wanted) -> int:
+        """About how many rows are wanted; of more than are loaded at once, whether there are more."""
+        if wanted.limit is not None or wanted.condition is None:
+            size = self.size() or 0
+            return size if wanted.limit is None else min(size, wanted.limit)
+        text, values = self.question(Wanted(tuple(self.columns())[:1], wanted.condition))
+        found = self._all(f"SELECT count(*) FROM ({text} LIMIT {LARGE_ROWS + 1}) AS c", values)[0][0]
+        return int(found) if found <= LARGE_ROWS else max(self.size() or 0, LARGE_ROWS + 1)
+
+    def shown(self, wanted: Wanted) -> str:
+        """What is asked, for people: the statement and its values."""
+        text, values = self.question(wanted)
+        told = ", ".join(map(_shown, values))
+        return f"{text.replace('%%', '%')}{f' with {told}' if told else ''}"
+
+    def pieces(self, wanted: Wanted, rows: int) -> list[Sql]:
+        """What is wanted, cut by the key so that several can read at once; one piece where that cannot be."""
+        key = self._cutting_column()
+        if key is None or wanted.limit is not None:
+            return [self.question(wanted)]
+        low, high = self._all(f"SELECT min({key.read}), max({key.read}) FROM {self.relation}")[0]
+        if low is None:
+            return [self.question(wanted)]
+        count = max(1, min(MOST_PIECES, -(-rows // PIECE_ROWS), high - low + 1))
+        found: list[Sql] = []
+        for index in range(count):
+            first = None if index == 0 else low + (high - low + 1) * index // count
+            last = None if index == count - 1 else low + (high - low + 1) * (index + 1) // count
+            tests = [] if first is None else [f"{key.read} >= {int(first)}"]
+            tests += [] if last is None else [f"{key.read} < {int(last)}"]
+            # Where the key is NULL a row is in the first piece.
+            own = " AND ".join(tests) or "TRUE"
+            own = f"({own} OR {key.read} IS NULL)" if first is None else own
+            found.append(self.question(wanted, own))
+        return found
+
+    def batches(self, asked: Sql, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a statement, some at a time."""
+        with self.open(streaming=True) as cursor:
+            cursor.execute(*asked)
+            while rows := cursor.fetchmany(BATCH_ROWS):
+                yield from self.arrow(columns, rows).to_batches()
+
+    def _cutting_column(self) -> RemoteColumn | None:
+        name = self.options.get("key") or self.primary_key()
+        column = self.columns().get(str(name)) if name else None
+        return column if column is not None and column.comparable and column.type in INTEGERS else None
+
+    def wanted_columns(self, wanted: Wanted) -> tuple[str, ...]:
+        return tuple(self.columns()) if wanted.columns is None else wanted.columns
+
+    def _select(self, columns: Iterable[str]) -> str:
+        known = self.columns()
+        return f"SELECT {', '.join(known[name].read for name in columns) or '1'} FROM {self.relation}"
+
+    def _where(self, condition: Condition | None) -> Sql | None:
+        return None if condition is None else self._said(condition, exact=False)
+
+    def _said(self, condition: Condition, *, exact: bool) -> Sql | None:
+        if isinstance(condition, Not):
+            inner = self._said(condition.part, exact=True)
+            return None if inner is None else (f"NOT ({inner[0]})", inner[1])
+        if isinstance(condition, All | Some):
+            parts = [self._said(part, exact=exact) for part in condition.parts]
+            if None in parts and (exact or isinstance(condition, Some)):
+                return None
+            said = [part for part in parts if part is not None]
+            word = " AND " if isinstance(condition, All) else " OR "
+            text = word.join(f"({text})" if len(said) > 1 else text for text, _ in said)
+            return (text, [value for _, values in said for value in values]) if said else None
+        column = self.columns()[condition.column]
+        if condition.sign in ("IS NULL", "IS NOT NULL"):
+            return f"{column.read} {condition.sign}", []
+        return self.test(column, condition, exact=exact) if column.comparable else None
+
+    def _all(self, text: str, values: Sequence[Any] = ()) -> list[Row]:
+        with self.open() as cursor:
+            cursor.execute(text, values)
+            return list(cursor.fetchall())
+
+    # ---- messages
+
+    def told(self, error: object) -> str:
+        """What went wrong, without the password."""
+        text = " ".join(str(error).split())
+        return f"{self.place}: {text.replace(self.password, '***') if self.password else text}"
+
+    def no_table(self, tables: Iterable[str]) -> WrongOption:
+        hint = did_you_mean(self.called, tables)
+        return WrongOption("table", f"{self.place} has no table {self.called}", hint=hint)
+
+
+def read_pieces(
+    spark: SparkSession, source: DatabaseTable, pieces: Sequence[Sql], columns: Sequence[str], folder: Path
+) -> list[str]:
+    """Parquet files with the rows of statements, each read by a task."""
+
+    def read(number: int) -> str:
+        import pyarrow.parquet as parquet
+
+        path = str(folder / f"outside-{uuid.uuid4().hex}.parquet")
+        with parquet.ParquetWriter(path, source.arrow(columns, []).schema) as writer:
+            for batch in source.batches(pieces[number], columns):
+                writer.write_batch(batch)
+        return path
+
+    found: list[str] = spark.sparkContext.parallelize(range(len(pieces)), len(pieces)).map(read).collect()
+    return found
+
+
+def check_relation(options: Mapping[str, Any]) -> None:
+    """Raise unless the options name a table or a query, and one of the two."""
+    if ("table" in options) == ("query" in options):
+        raise SourceError("give a table => '...' or a query => '...'", hint="one of the two")
+    if "table" in options:
+        name_parts(str(options["table"]))
+
+
+def name_parts(name: str) -> list[str]:
+    """The parts of a name with dots; what is in double quotes is one part.
+
+    >>> name_parts('sales.orders'), name_parts('"a.b"')
+    (['sales', 'orders'], ['a.b'])
+    """
+    found, at = [], 0
+    while True:
+        match = _NAME.match(name, at)
+        if match is None:
+            raise WrongOption("table", f"{name} is no name of a table", hint="as in 'orders' or 'sales.orders'")
+        found.append(match.group(1).replace('""', '"') if match.group(1) else match.group(2))
+        if match.end() == len(name):
+            return found
+        if name[match.end()] != ".":
+            raise WrongOption("table", f"{name} is no name of a table", hint="as in 'orders' or 'sales.orders'")
+        at = match.end() + 1
+
+
+def decimal_type(precision: int, scale: int) -> str | None:
+    """Spark's type for a decimal that is declared elsewhere; None where Spark has none so wide.
+
+    >>> decimal_type(10, 2), decimal_type(3, -2), decimal_type(2, 4), decimal_type(60, 0)
+    ('decimal(10,2)', 'decimal(5,0)', 'decimal(4,4)', None)
+    """
+    whole, places = max(precision - scale, 0), max(scale, 0)
+    return f"decimal({whole + places},{places})" if 0 < whole + places <= 38 else None
+
+
+def value_of(value: Any, type: str) -> Any:
+    """A value of a driver as one of a column's type.
+
+    >>> value_of("2026-01-02 03:04", "date"), value_of(" 12", "int"), value_of(7, "string")
+    (datetime.date(2026, 1, 2), 12, '7')
+    """
+    if value is None:
+        return None
+    if type == "string":
+        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    if type == "binary":
+        return value if isinstance(value, bytes) else str(value).encode()
+    if type == "boolean":
+        return bool(int(value))
+    if type == "date":
+        if isinstance(value, date):
+            return value.date() if isinstance(value, datetime) else value
+        return date.fromisoformat(_day(value)[:10])
+    if type == "timestamp":
+        return _moment(value)
+    if not isinstance(value, int | float | Decimal) and not _NUMBER.fullmatch(str(value)):
+        raise ValueError(f"{value!r} is no number")
+    if type.startswith("decimal"):
+        return Decimal(str(value)).quantize(Decimal(1).scaleb(-int(type.rstrip(")").split(",")[1])))
+    if type in ("float", "double"):
+        return float(value)
+    if isinstance(value, float | Decimal) and value != int(value):
+        raise ValueError(f"{value} is not whole")
+    return int(value)
+
+
+def _moment(value: Any) -> datetime:
+    """A time: a text in UTC unless it says otherwise, or seconds since 1970."""
+    if isinstance(value, int | float):
+        return datetime.fromtimestamp(value, timezone.utc)
+    found = value if isinstance(value, datetime) else datetime.fromisoformat(_day(value).replace("Z", "+00:00"))
+    return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+
+
+def _day(value: Any) -> str:
+    if isinstance(value, date):
+        return value.isoformat()
+    if not isinstance(value, str) or not _DAY.match(value):
+        raise ValueError(f"{value!r} does not begin with a day, such as 2026-01-31")
+    return value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str | bytes):
+        return repr(value)
+    return str(value)

@@ -1,0 +1,225 @@
+"""A table of a database as a stream, by a key that only grows: the position is the last key that was taken.
+
+A stretch never ends among rows with the same key, so a key may come more than once. What must not happen is that a row
+appears with a key that was passed: rows that are committed late need `lag`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from datetime import datetime, timedelta, timezone
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.errors import SourceError, did_you_mean
+from anabranch.sources import secrets
+from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, Stretch
+from anabranch.sources.database import INTEGERS, MOST_PIECES, Cursor, DatabaseTable, RemoteColumn, read_pieces
+from anabranch.sources.registry import Opening, WrongOption
+from anabranch.sources.wanted import EVERYTHING, Wanted
+from anabranch.sql.durations import parse_duration
+from anabranch.sql.lexer import quote_name
+from anabranch.types import Field
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+#: What a run takes at the most where nobody says so, and what is read on the driver.
+MOST_ROWS, NEAR_ROWS = 1_000_000, 200_000
+#: What a row is taken to weigh, in bytes for each column.
+_WEIGHT = 12
+
+
+class KeyedSource:
+    """The rows of a table, in the order of a key."""
+
+    endless = False
+    idles = True
+    typed = True
+    cheap = False
+    waits = False
+
+    def __init__(
+        self,
+        table: DatabaseTable,
+        whole: DatabaseTable,
+        spark: Callable[[], SparkSession],
+        scratch: Callable[[], Path],
+    ) -> None:
+        self.table = table
+        self.whole = whole  # with all columns: the key need not be among those of the stream
+        self.spark = spark
+        self.scratch = scratch
+        self._key: RemoteColumn | None = None
+        self._read: tuple[Any, pa.Table] | None = None  # the rows of the last stretch
+        self._session: tuple[ExitStack, Cursor] | None = None
+
+    # ---- the key
+
+    @property
+    def key(self) -> RemoteColumn:
+        if self._key is None:
+            columns = self.whole.columns()
+            name = self.whole.options.get("key") or self.whole.primary_key()
+            if name is None:
+                raise SourceError(
+                    f"a stream goes by a key, and {self.whole.called} has no primary key of one column",
+                    hint="key => 'id' names a column that only grows",
+                )
+            if name not in columns:
+                hint = did_you_mean(str(name), columns)
+                raise WrongOption("key", f"{self.whole.called} has no column {name}", hint=hint)
+            if columns[name].type not in (*INTEGERS, "timestamp"):
+                raise WrongOption("key", f"{name} is a {columns[name].type.upper()}", hint="a whole number or a time")
+            self._key = columns[name]
+        return self._key
+
+    def _lag(self) -> Any:
+        """The last key that may be taken now, as SQL; None if any may."""
+        given = self.whole.options.get("lag")
+        if given is None:
+            return None
+        if self.key.type == "timestamp":
+            length = parse_duration(str(given))
+            if length is None:
+                raise WrongOption("lag", f"lag must be a length of time, not {given!r}", hint="as in '5 seconds'")
+            return datetime.now(timezone.utc) - timedelta(microseconds=length)
+        if not str(given).isdigit():
+            raise WrongOption("lag", f"lag must be a number of keys, not {given!r}", hint="as in '100'")
+        newest = self._ask(f"SELECT max({self.key.read}) FROM {self.whole.relation}", [])[0][0]
+        return None if newest is None else newest - int(given)
+
+    def _from_json(self, value: Any) -> Any:
+        if value is None or self.key.type != "timestamp":
+            return value
+        return datetime.fromisoformat(value)
+
+    def _to_json(self, value: Any) -> Any:
+        if not isinstance(value, datetime):
+            return int(value)
+        zoned = value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
+        return zoned.astimezone(timezone.utc).isoformat()
+
+    # ---- the protocol of sources
+
+    def fields(self) -> tuple[Field, ...]:
+        _ = self.key
+        return self.table.fields()
+
+    def partitions(self) -> list[str]:
+        return [""]
+
+    def next(self, position: Any, max_rows: int | None) -> Stretch | None:
+        low = None if position is None else position["key"]
+        tests, values = self._between(low, None)
+        newest = self._lag()
+        if newest is not None:
+            tests.append(f"{self.key.read} <= {self.table.mark(self.key)}")
+            values.append(self.table.parameter(self.key, newest))
+        where = f" WHERE {' AND '.join(tests)}" if tests else ""
+        some = (
+            f"SELECT {self.key.read} AS k FROM {self.whole.relation}{where or f' WHERE {self.key.read} IS NOT NULL'}"
+            f" ORDER BY {self.key.read} LIMIT {int(max_rows or MOST_ROWS)}"
+        )
+        high, count = self._ask(f"SELECT max(k), count(*) FROM ({some}) AS s", values)[0]
+        if not count:
+            return None
+        ends = [low, self._to_json(high), int(count)]
+        return Stretch({"key": ends[1]}, ends, int(count) * _WEIGHT * len(self.table.fields()))
+
+    def files_of(self, captured: Any) -> tuple[str, ...]:
+        return ()
+
+    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
+        if captured[2] > NEAR_ROWS:
+            return None
+        rows = self._rows(captured)
+        return rows if columns is None else rows.select([name for name in rows.column_names if name in columns])
+
+    def read(self, captured: list[Any]) -> DataFrame:
+        frames = [self._frame(each) for each in captured]
+        whole = frames[0] if frames else self.spark().createDataFrame([], self._schema())
+        for frame in frames[1:]:
+            whole = whole.unionAll(frame)
+        origin = f"{self.table.place}.{self.table.called}".replace("\\", "\\\\").replace("'", "\\'")
+        return whole.selectExpr(
+            "*", f"CAST(NULL AS STRING) AS {CORRUPT}", f"'{origin}' AS {ORIGIN}", f"'' AS {PARTITION}"
+        )
+
+    def verify(self, captured: list[Any]) -> None:
+        """A stretch is read once."""
+
+    def committed(self, stretch: Stretch) -> None:
+        self._read = None
+
+    # ---- rows
+
+    def _frame(self, captured: Any) -> DataFrame:
+        if captured[2] <= NEAR_ROWS:
+            return self.spark().createDataFrame(self._rows(captured))
+        columns = [field.name for field in self.table.fields()]
+        pieces = []
+        for low, high in self._cuts(captured):
+            tests, values = self._between(low, high)
+            text, _ = self.table.question(EVERYTHING, " AND ".join(tests))
+            pieces.append((text, values))
+        paths = read_pieces(self.spark(), self.table, pieces, columns, self.scratch())
+        return self.spark().read.schema(self._schema()).parquet(*paths)
+
+    def _schema(self) -> str:
+        return ", ".join(f"{quote_name(field.name)} {field.type}" for field in self.table.fields())
+
+    def _rows(self, captured: Any) -> pa.Table:
+        if self._read is None or self._read[0] != captured:
+            tests, values = self._between(captured[0], captured[1])
+            text, _ = self.table.question(Wanted(), " AND ".join(tests))
+            found = self._ask(f"{text} ORDER BY {self.key.read}", values)
+            self._read = captured, self.table.arrow([field.name for field in self.table.fields()], found)
+        return self._read[1]
+
+    def _cuts(self, captured: Any) -> Sequence[tuple[Any, Any]]:
+        """A large stretch in pieces that tasks read at the same time."""
+        low, high, count = captured
+        if self.key.type == "timestamp":
+            return [(low, high)]
+        if low is None:
+            low = self._ask(f"SELECT min({self.key.read}) FROM {self.whole.relation}", ())[0][0] - 1
+        parts = max(1, min(MOST_PIECES, count // NEAR_ROWS))
+        ends = [*(low + (high - low) * part // parts for part in range(parts)), high]
+        return list(pairwise(ends))
+
+    def _between(self, low: Any, high: Any) -> tuple[list[str], list[Any]]:
+        """Keys above the one and up to the other, both as in a position."""
+        tests, values = [], []
+        for sign, end in ((">", low), ("<=", high)):
+            if end is not None:
+                tests.append(f"{self.key.read} {sign} {self.table.mark(self.key)}")
+                values.append(self.table.parameter(self.key, self._from_json(end)))
+        return tests, values
+
+    def _ask(self, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Rows by a connection that stays: a stream is asked again and again."""
+        if self._session is None:
+            stack = ExitStack()
+            self._session = stack, stack.enter_context(self.table.open())
+        stack, cursor = self._session
+        try:
+            cursor.execute(text, values)
+            return list(cursor.fetchall())
+        except BaseException as error:
+            self._session = None
+            stack.__exit__(type(error), error, error.__traceback__)  # tells it as one of ours
+            raise
+
+
+def keyed_stream(kind: type[DatabaseTable]) -> Callable[[Opening], KeyedSource]:
+    """How a stream over tables of this kind is opened."""
+
+    def opened(opening: Opening) -> KeyedSource:
+        options = secrets.resolve(opening.options)
+        return KeyedSource(kind(options, opening.fields), kind(options), opening.spark, opening.scratch)
+
+    return opened

@@ -1,0 +1,110 @@
+"""A MariaDB server for tests: a data folder of its own in a temporary folder, on loopback, gone at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sources.postgres_server import _options, free_port
+
+USER, PASSWORD, DATABASE = "clerk", "my-Secret-4712", "shop"
+#: Where the environment has the password while a server runs.
+VARIABLE = "ANABRANCH_TEST_MYSQL_PASSWORD"
+
+
+@dataclass(frozen=True)
+class MysqlServer:
+    port: int
+    folder: Path
+
+    def connect(self, **more: Any) -> Any:
+        import pymysql
+
+        return pymysql.connect(
+            host="127.0.0.1", port=self.port, database=DATABASE, user=USER, password=PASSWORD, autocommit=True, **more
+        )
+
+    def run(self, *statements: str) -> None:
+        with self.connect() as database, database.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with self.connect() as database, database.cursor() as cursor:
+            cursor.execute(query)
+            return list(cursor.fetchall())
+
+    def source(self, **options: Any) -> str:
+        """The source as SQL."""
+        given = {"host": "127.0.0.1", "port": self.port, "database": DATABASE, "user": USER, **options}
+        return f"mysql({_options(given)}, password => env('{VARIABLE}'))"
+
+    def options(self, **options: Any) -> dict[str, Any]:
+        own = {"host": "127.0.0.1", "port": self.port, "database": DATABASE, "user": USER}
+        return {**own, "password": {"env": VARIABLE}, **options}
+
+
+@contextlib.contextmanager
+def mysql_server() -> Iterator[MysqlServer]:
+    """A server; the test is skipped, and says so, where none is installed."""
+    pytest.importorskip("pymysql", reason="NO MYSQL TESTS: pip install 'anabranch[mysql]'")
+    program = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
+    install = shutil.which("mariadb-install-db")
+    if program is None or install is None:
+        pytest.skip("NO MYSQL TESTS: there is no server here; apt-get install mariadb-server")
+    as_user = ["--user=mysql"] if os.getuid() == 0 else []
+    folder = Path(tempfile.mkdtemp(prefix="anabranch-mysql-"))
+    try:
+        if as_user:
+            shutil.chown(folder, "mysql")
+        data, port = folder / "data", free_port()
+        subprocess.run(
+            [install, "--no-defaults", f"--datadir={data}", "--skip-test-db", *as_user], check=True, capture_output=True
+        )
+        start = folder / "start.sql"
+        start.write_text(
+            f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4;\n"
+            f"CREATE USER {USER}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n"
+            f"GRANT ALL ON *.* TO {USER}@'127.0.0.1';\n"
+        )
+        start.chmod(0o644)
+        command = [program, "--no-defaults", f"--datadir={data}", *as_user, f"--port={port}", "--skip-name-resolve"]
+        command += ["--bind-address=127.0.0.1", f"--socket={folder}/s", f"--pid-file={folder}/pid", "--skip-log-bin"]
+        command += ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M", f"--init-file={start}"]
+        with open(folder / "log", "wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+        try:
+            server = MysqlServer(port, folder)
+            _wait(server, process, folder / "log")
+            yield server
+        finally:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            process.kill()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait(server: MysqlServer, process: subprocess.Popen[bytes], log: Path) -> None:
+    import pymysql
+
+    end = time.monotonic() + 60
+    while True:
+        try:
+            server.rows("SELECT 1")
+            return
+        except pymysql.Error as error:
+            if process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(log.read_text()) from error
+            time.sleep(0.05)
