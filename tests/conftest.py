@@ -35,6 +35,34 @@ hypothesis_settings.register_profile(
 )
 
 
+# An example that takes long on a busy machine is no failure.
+hypothesis_settings.register_profile("unhurried", deadline=None)
+hypothesis_settings.load_profile("unhurried")
+
+#: Folders whose tests start processes of their own.
+_PROCESSES = ("bench", "cli", "crash", "demo", "docs", "sinks")
+#: Fixtures that start Spark or a server.
+_STARTS = {"spark", "home", "postgres", "mysql", "broker", "server"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--pure", action="store_true", help="only tests that start neither Spark nor a server")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--pure"):
+        return
+    root = Path(__file__).parent
+    pure = [
+        item
+        for item in items
+        if item.path.relative_to(root).parts[0] not in _PROCESSES
+        and not _STARTS & set(getattr(item, "fixturenames", ()))
+    ]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(pure)])
+    items[:] = pure
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The Spark session of the process."""

@@ -25,20 +25,16 @@ SPARK_FUNCTIONS = {
     "unix_micros(a)": "epoch_us(a)",
     "timestamp_micros(a)": "make_timestamptz(a)",
     "pmod(a, b)": "a - CASE WHEN a >= 0 THEN a ELSE a - (b - 1) END // b * b",
+    "__floor_divide(a, b)": "CASE WHEN a >= 0 THEN a ELSE a - (b - 1) END // b",
+    "__not_zero(a)": "CASE WHEN a = 0 THEN error('a division by zero') ELSE a END",
 }
+#: What DuckDB says where a node is better left to Spark from then on.
+LEFT_TO_SPARK = "this is left to Spark"
+#: Texts of plain ASCII: of others, Spark knows more about upper case and the order of letters.
+ASCII = {"__ascii(a)": f"CASE WHEN strlen(a) <> length(a) THEN error({LEFT_TO_SPARK!r}) ELSE a END"}
 
 #: DuckDB's types of whole numbers that Spark has too, and the one that sums of them have.
 WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-#: Values of a type, told while a statement is planned; of any other type, the statement fails with these words.
-ANOTHER_TYPE = "a value of another type"
-TYPED_VALUES = {
-    f"__{name}": f"CASE WHEN typeof(a) {check} THEN a ELSE error({ANOTHER_TYPE!r}) END"
-    for name, check in {
-        "whole(a)": f"IN {WHOLE}",
-        "scaled(a, s)": "LIKE 'DECIMAL(%,' || s || ')'",
-        "same(a, b)": "= typeof(b)",
-    }.items()
-}
 #: A sum of whole numbers, where it is a BIGINT as in Spark.
 TOTAL = {
     "__total(a)": "CASE WHEN typeof(a) = 'HUGEINT' AND a IS NOT NULL AND TRY_CAST(a AS BIGINT) IS NULL"
@@ -62,7 +58,7 @@ def connect(spill: Path | None = None, memory: str = MEMORY) -> duckdb.DuckDBPyC
         f"temp_directory = {quoted_text(str(spill))}",
     ):
         duck.execute(f"SET {setting}")
-    for name, text in (SPARK_FUNCTIONS | TYPED_VALUES | TOTAL).items():
+    for name, text in (SPARK_FUNCTIONS | ASCII | TOTAL).items():
         duck.execute(f"CREATE MACRO {name} AS {text}")
     return duck
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pyspark.sql import SparkSession
 
 import anabranch
+from anabranch.engine.place import Backend, Place
 from anabranch.errors import AnabranchError, UsageError
-from anabranch.plan.local import local_text
+from anabranch.render.duckdb import driver_sql
 from anabranch.testing import Harness
-from plan.driver_help import FIELDS, Expressions, table
+from render.driver_help import FIELDS, Expressions, table
 
 STREAMS = """
 CREATE STREAM s (k STRING, n INT, d DECIMAL(10,2), ts TIMESTAMP, WATERMARK FOR ts AS ts);
@@ -37,7 +38,7 @@ T = [("a", 2, "2024-01-01 00:00:01"), ("b", 9, "2024-01-01 00:00:02"), (None, 1,
 def test_the_same_answers_with_and_without_the_driver(tmp_path: Path, spark: SparkSession) -> None:
     """Every view shows the same with both, and what Spark gives for its query over all rows."""
     found: dict[str, dict[str, Any]] = {}
-    for backend in ("auto", "spark"):
+    for backend in get_args(Backend):
         with Harness(tmp_path / backend, spark, backend=backend) as home:
             home.sql(STREAMS + "".join(f"CREATE VIEW {name} AS {query};" for name, query in VIEWS.items()))
             home.insert("s", S[:4])
@@ -49,8 +50,7 @@ def test_the_same_answers_with_and_without_the_driver(tmp_path: Path, spark: Spa
             if backend == "auto":
                 plain = {name: query.partition(" EMIT")[0] for name, query in VIEWS.items()}
                 wanted = {name: home.batch(query, s=S, t=T) for name, query in plain.items()}
-    assert found["auto"] == wanted
-    assert found["spark"] == wanted
+    assert found == dict.fromkeys(get_args(Backend), wanted)
     assert [row[0] for row in wanted["means"]] == ["a"]
 
 
@@ -65,8 +65,34 @@ def test_what_spark_refuses_is_refused(home: Harness) -> None:
 
 
 def test_an_unknown_backend() -> None:
-    with pytest.raises(UsageError, match="a backend is 'auto' or 'spark', not 'sparc'"):
+    with pytest.raises(UsageError, match="a backend is 'auto' or 'spark' or 'driver', not 'sparc'"):
         anabranch.connect(backend="sparc")  # type: ignore[arg-type]
+
+
+def test_a_session_changes_where_work_runs(home: Harness) -> None:
+    assert home.session.sql("SET anabranch.backend = 'spark'").message == "anabranch.backend is spark"
+    home.sql(STREAMS)
+    home.sql("CREATE VIEW live AS " + VIEWS["live"])
+    home.insert("s", S[:2])
+    home.sql("SET anabranch.backend = driver")
+    home.insert("s", S[2:])
+    assert home.table("live") == [(None, 1, 5), ("a", 3, 6), ("b", 2, 7)]
+    with pytest.raises(UsageError, match="a backend is"):
+        home.sql("SET anabranch.backend = 'sparc'")
+
+
+def test_limits_decide_where_work_runs() -> None:
+    for backend, single, run, changes, answer in (
+        ("auto", True, True, True, True),
+        ("auto", False, False, False, False),
+        ("spark", True, False, False, False),
+        ("driver", False, True, True, True),
+    ):
+        place = Place(backend, lambda single=single: single)  # type: ignore[arg-type, misc]
+        assert place.takes_run(10 << 20) is run and place.takes_changes(1_000_000, 0) is changes
+        assert place.takes_answer(1000) is answer and place.takes_little(1) is (backend != "spark")
+    assert not Place("auto", lambda: True).takes_changes(0, 200_000_000)
+    assert Place("driver", lambda: True).takes_changes(0, 200_000_000)
 
 
 def _check_random(home: Harness, seed: int, views: int) -> None:
@@ -83,11 +109,11 @@ def _check_random(home: Harness, seed: int, views: int) -> None:
         if len(queries) % 3 < 2:
             condition, value = alone.condition(1), alone.column(*alone.same())
             query = f"SELECT {value} AS z, count(*) AS c, max(k) AS m FROM r WHERE {condition} GROUP BY {value}"
-            fits = local_text(condition, lambda _: None, FIELDS)
+            fits = driver_sql(condition, lambda _: None, FIELDS)
         else:
             condition = joined.condition(0)
             query = f"SELECT p.id AS a, q.id AS b FROM r AS p JOIN r AS q ON p.k = q.k AND ({condition})"
-            fits = local_text(condition, lambda _: None, FIELDS)
+            fits = driver_sql(condition, lambda _: None, FIELDS)
         try:
             spark.sql(query.replace("FROM r", "FROM __raw").replace("JOIN r", "JOIN __raw")).toArrow()
         except Exception:  # Spark refuses it: see above

@@ -11,24 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.reach import Range
-from anabranch.duck import ANOTHER_TYPE, WHOLE, counting_all, quoted, timestamp
+from anabranch.duck import LEFT_TO_SPARK, WHOLE, counting_all, quoted, timestamp
 from anabranch.engine.emit import copy_to_table, pane_source, window_rows
 from anabranch.engine.left_out import input_fields, without_sql
+from anabranch.engine.place import BESIDE_OTHERS
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Stream, Table, View
 from anabranch.plan.keys import INTEGERS
-from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
+from anabranch.render.duckdb import driver_sql
 
 if TYPE_CHECKING:
     from anabranch.engine.maintain import Maintainer
-
-#: More rows than this are Spark's, on every core there is; where it has no other machine, many more.
-MOST_ROWS, MOST_ROWS_ALONE = 200_000, 5_000_000
-MOST_STATE, MOST_STATE_ALONE = 20_000_000, 100_000_000
-
 
 #: The changes of a node, before they are in a file.
 CHANGES = "__changes"
@@ -62,11 +58,11 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     """The changes of a node for a commit; None if they are Spark's to compute."""
     import duckdb
 
-    if not maintainer.core.uses_driver or not maintainer.core.local.fits(maintainer, view):
+    if not maintainer.core.place.driver or not maintainer.core.local.fits(maintainer, view):
         return None
     query = _Query(maintainer, view)
     rows = maintainer.new_rows(view)
-    if not small_enough(maintainer, rows, query.state_rows()):
+    if not maintainer.core.place.takes_changes(rows, query.state_rows()):
         return None
     try:
         warm = maintainer.core.warm
@@ -74,20 +70,13 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
         text = query.text()
         if text is None:
             return ()
-        if view.row_by_row or view.nearby or rows > MOST_ROWS:
+        if view.row_by_row or view.nearby or rows > BESIDE_OTHERS.rows:
             return copy_to_table(maintainer.core, warm.duck, text, view.changes_table, view.time or None)
         return kept(maintainer, view, text)
     except (Unfit, duckdb.Error) as error:
-        if ANOTHER_TYPE in str(error):
+        if LEFT_TO_SPARK in str(error):
             maintainer.core.local.leave(view)
         return None  # an overflow, say: Spark tells of it in its own words
-
-
-def small_enough(maintainer: Maintainer, rows: int, state: int) -> bool:
-    """Whether so many new rows, beside so many that are kept, are not better left to Spark."""
-    if rows <= MOST_ROWS and state <= MOST_STATE:
-        return True
-    return maintainer.core.alone and rows <= MOST_ROWS_ALONE and state <= MOST_STATE_ALONE
 
 
 def kept(maintainer: Maintainer, view: View, text: str) -> tuple[DataFile, ...]:
@@ -169,7 +158,7 @@ class _Query:
         if any(duckdb_type(field.type) is None for field in fields):
             return False
         empty, *touches = (
-            local_text(text, lambda placeholder: self.empty(view, placeholder), self.fields_read(view))
+            driver_sql(text, lambda placeholder: self.empty(view, placeholder), self.fields_read(view))
             for text in (view.text, *(touch.text for touch in view.touches))
         )
         if empty is None or any(touch is None for touch in touches):
@@ -281,7 +270,7 @@ class _Query:
             passed = within if placeholder in {**view.through, **view.timed} else None
             by = kept_by or (view, placeholder)
             read = self.fields_read(below)
-            inner = local_text(below.text, lambda each: self.relation(below, each, snapshot, passed, by), read)
+            inner = driver_sql(below.text, lambda each: self.relation(below, each, snapshot, passed, by), read)
             return None if inner is None else f"(SELECT {_columns(below.fields)} FROM ({inner}))"
         if below.emit == "read" or below.stream:
             return None
@@ -340,7 +329,7 @@ class _Query:
                 at = self.maintainer.after if place < index else self.maintainer.before
                 return self.relation(view, each, at, within.get(each))
 
-            part = local_text(view.text, relation, self.fields_read(view))
+            part = driver_sql(view.text, relation, self.fields_read(view))
             if part is None:
                 raise Unfit
             parts.append(part)
@@ -376,7 +365,7 @@ class _Query:
 
         def answer(at: Snapshot) -> str | None:
             read = self.fields_read(view)
-            return local_text(view.text, lambda each: self.narrowed(each, at, within.get(each)), read)
+            return driver_sql(view.text, lambda each: self.narrowed(each, at, within.get(each)), read)
 
         before = answer(self.maintainer.before) if within else None
         return self.difference(answer(self.maintainer.after), before)
@@ -441,7 +430,7 @@ class _Query:
     def _touching(self, text: str, placeholder: str, new: str) -> str:
         view, before = self.view, self.maintainer.before
         read = self.fields_read(view)
-        found = local_text(text, lambda each: new if each == placeholder else self.relation(view, each, before), read)
+        found = driver_sql(text, lambda each: new if each == placeholder else self.relation(view, each, before), read)
         assert found is not None
         return found
 

@@ -16,8 +16,8 @@ from anabranch.engine.tables import net_sql
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ASKED, Ask, Field, View
-from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
+from anabranch.render.duckdb import driver_sql
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     tables = maintainer.catalog.tables_read(view)
     read = maintainer.after.files if maintainer.filling else {}
     rows = sum(file.rows for table in tables for file in read.get(table, {}).values()) or maintainer.new_rows(view)
-    if not maintainer.core.uses_driver:
+    if not maintainer.core.place.takes_changes(rows, 0):
         return None
     query = local.query_of(maintainer, view)
-    if rows > local.MOST_ROWS or any(duckdb_type(field.type) is None for field in query.all_fields(view)):
+    if any(duckdb_type(field.type) is None for field in query.all_fields(view)):
         return None
     warm = maintainer.core.warm
     try:
@@ -94,7 +94,7 @@ def _new_text(maintainer: Maintainer, view: View) -> str | None:
             keys.append(f"{key_sql(ask, quoted(name), type, own)} AS {quoted(name)}")
     given = ", ".join(quote_name(field.name) for field in inputs_of(view))
     asking = f"SELECT {given}, `_diff`, {', '.join(wanted)} FROM `@rows` AS {quote_name(view.asks[0].of)}"
-    text = local_text(asking, lambda _: f"({both})", inputs_of(view))
+    text = driver_sql(asking, lambda _: f"({both})", inputs_of(view))
     return None if text is None else f"SELECT {columns}, _diff, {', '.join(keys)} FROM ({text})"
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable
 from typing import Any
 
-import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.duck import connect
-from anabranch.plan.driver_types import fits_driver
-from anabranch.plan.local import local_text
-from plan.driver_help import FIELDS, Expressions, table
+from anabranch.render.duckdb import driver_sql
+from render.driver_help import FIELDS, Engines, Expressions, Form
+
+
+def sql(text: str, **around: str) -> str | None:
+    return driver_sql(text, lambda name: name, FIELDS, **around)
 
 
 @pytest.mark.parametrize(
@@ -41,10 +40,13 @@ from plan.driver_help import FIELDS, Expressions, table
         "SELECT max(z) FROM (SELECT i + j AS z FROM r)",
         "SELECT k FROM r UNION ALL SELECT n FROM r",
         "SELECT * FROM r UNION ALL SELECT * FROM q",
+        "SELECT f, k FROM r",
+        "upper(s) LIKE 'A%' AND n % 2 = 1",
+        "date_trunc('day', m) = o AND year(a) = 2024",
     ],
 )
 def test_what_means_the_same(text: str) -> None:
-    assert fits_driver(text, FIELDS)
+    assert sql(text) is not None
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_what_means_the_same(text: str) -> None:
         "b = 'true'",
         "d = x",
         "f > 0",
-        "SELECT f, k FROM r",
+        "f + 1",
         "i + 1 > 5",
         "i + j > n",
         "n IN (1, '2')",
@@ -95,49 +97,39 @@ def test_what_means_the_same(text: str) -> None:
     ],
 )
 def test_what_is_left_to_spark(text: str) -> None:
-    assert not fits_driver(text, FIELDS)
+    assert sql(text) is None
 
 
 def test_a_part_of_a_query_is_asked_about_with_the_rest_of_it() -> None:
     """A name is what the query around makes of it."""
     inside = " FROM (SELECT s AS n, n AS s FROM r) AS q"
-    assert fits_driver("n > 5", FIELDS)
-    assert not fits_driver("n > 5", FIELDS, before="SELECT ", behind=inside)
-    assert fits_driver("sum(f)", FIELDS, before="SELECT ", behind=" FROM r")
+    assert sql("n > 5") is not None
+    assert sql("n > 5", before="SELECT ", behind=inside) is None
+    assert sql("sum(f)", before="SELECT ", behind=" FROM r") == 'sum("f")'
+    assert sql("(SELECT k FROM r) AS q", before="SELECT * FROM ") == '(SELECT "k" FROM "r") AS "q"'
 
 
 # ------------------------------------------------------------------------------------- both engines, the same rows
 
 
-@dataclass(frozen=True)
-class _Form:
-    """A place of an expression in a query. Spark has many of them in one query, each as a column."""
-
-    make: Callable[[Expressions], str]
-    driver: str
-    spark: str
-    condition: bool = False
-    sides: tuple[str, ...] = ("",)
-
-
 _FEW = "p.id < 25 AND q.id < 25"
 FORMS = {
-    "WHERE": _Form(lambda g: g.condition(), "SELECT id FROM `@r` WHERE {}", "SELECT id, {} FROM r", True),
-    "SELECT": _Form(lambda g: g.value(g.same()), "SELECT id, {} FROM `@r`", "SELECT id, {} FROM r"),
-    "GROUP BY": _Form(
+    "WHERE": Form(lambda g: g.condition(), "SELECT id FROM `@r` WHERE {}", "SELECT id, {} FROM r", True),
+    "SELECT": Form(lambda g: g.value(g.same()), "SELECT id, {} FROM `@r`", "SELECT id, {} FROM r"),
+    "GROUP BY": Form(
         lambda g: g.aggregate(), "SELECT k, {} FROM `@r` GROUP BY k", "SELECT k AS id, {} FROM r GROUP BY k"
     ),
-    "HAVING": _Form(
+    "HAVING": Form(
         lambda g: g.having(), "SELECT k FROM `@r` GROUP BY k HAVING {}", "SELECT k AS id, {} FROM r GROUP BY k", True
     ),
-    "JOIN": _Form(
+    "JOIN": Form(
         lambda g: g.condition(1),
         f"SELECT p.id * 100 + q.id FROM (SELECT * FROM `@r`) AS p JOIN `@r` AS q ON ({{}}) AND {_FEW}",
         f"SELECT p.id * 100 + q.id AS id, {{}} FROM r AS p CROSS JOIN r AS q WHERE {_FEW}",
         True,
         ("p.", "q."),
     ),
-    "OVER": _Form(
+    "OVER": Form(
         lambda g: (
             f"row_number() OVER (PARTITION BY {g.value(g.same(), 0)} ORDER BY {g.value(g.same(), 1)}"
             f" {g.chance.choice(['', 'DESC'])}, id)"
@@ -148,58 +140,11 @@ FORMS = {
 }
 
 
-class _Engines:
-    """The same rows in both engines."""
-
-    def __init__(self, spark: SparkSession, duck: duckdb.DuckDBPyConnection, seed: int) -> None:
-        self.spark, self.duck = spark, duck
-        rows = table(40, seed)
-        duck.register("given", rows)
-        duck.execute("CREATE OR REPLACE TABLE r AS SELECT * FROM given")
-        spark.createDataFrame(rows).coalesce(1).createOrReplaceTempView("r")
-
-    def driver(self, text: str) -> Counter[Any] | None:
-        try:
-            return _bag(self.duck.sql(text).fetchall())
-        except duckdb.Error:
-            return None
-
-    def answers(self, form: _Form, texts: Sequence[str]) -> Iterator[Counter[Any] | None]:
-        """What Spark gives for each; None where it refuses. One that it refuses is found by halves."""
-        items = ", ".join(f"({text}) AS c{index}" for index, text in enumerate(texts))
-        try:
-            found = self.spark.sql(form.spark.format(items)).toArrow().to_pylist()
-        except Exception:
-            if len(texts) == 1:
-                yield None
-                return
-            half = len(texts) // 2
-            yield from self.answers(form, texts[:half])
-            yield from self.answers(form, texts[half:])
-            return
-        for index in range(len(texts)):
-            if form.condition:
-                yield _bag((row["id"],) for row in found if row[f"c{index}"])
-            else:
-                yield _bag((row["id"], row[f"c{index}"]) for row in found)
-
-
-def _bag(rows: Iterable[Sequence[Any]]) -> Counter[Any]:
-    return Counter(tuple(map(_plain, row)) for row in rows)
-
-
-def _plain(value: Any) -> Any:
-    """Values that count as the same: doubles but for their last bits, and both zeros."""
-    if isinstance(value, float):
-        return "NaN" if math.isnan(value) else float(f"{value:.13g}") + 0.0
-    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
-
-
-def _differences(engines: _Engines, form: _Form, seed: int, expressions: int) -> tuple[int, list[str]]:
+def _differences(engines: Engines, form: Form, seed: int, expressions: int) -> tuple[int, list[str]]:
     """How many expressions the driver has an answer for, and those for which it is not Spark's."""
     given = Expressions(seed, form.sides)
     texts = [form.make(given) for _ in range(expressions)]
-    asked = [(text, local_text(form.driver.format(text), lambda _: "r", FIELDS)) for text in texts]
+    asked = [(text, driver_sql(form.driver.format(text), lambda _: "r", FIELDS)) for text in texts]
     found = [(text, engines.driver(query)) for text, query in asked if query is not None]
     # An error, an overflow say, is Spark's to tell of.
     answered = [(text, rows) for text, rows in found if rows is not None]
@@ -218,7 +163,7 @@ def _differences(engines: _Engines, form: _Form, seed: int, expressions: int) ->
 def _check(spark: SparkSession, seeds: Iterable[int], expressions: int) -> None:
     with connect() as duck:
         for seed in seeds:
-            engines = _Engines(spark, duck, seed)
+            engines = Engines(spark, duck, seed)
             for name, form in FORMS.items():
                 answered, different = _differences(engines, form, seed, expressions)
                 assert different == [], f"{name}, seed {seed}"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
+import duckdb
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from anabranch.plan.catalog import Field
 
@@ -42,7 +48,7 @@ COLUMNS: dict[str, tuple[str, Any, list[Any]]] = {
         ["", " ", "a", "A", "ä", "a\u0308", "10", "2.5", "\uffff", "\U0001f600", "true", None],
     ),
     "u": ("string", pa.string(), ["", "a", "b", "a ", "ß", "10", "9", "%", "1970-01-01", "\x00", "\U0001f600", None]),
-    "a": ("date", pa.date32(), [date(1, 1, 1), date(1970, 1, 1), date(2024, 2, 29), date(9999, 12, 31), None]),
+    "a": ("date", pa.date32(), [date(1, 1, 1), date(1970, 1, 1), date(2024, 2, 29), date(9998, 12, 31), None]),
     "m": (
         "timestamp",
         pa.timestamp("us", "UTC"),
@@ -162,3 +168,73 @@ class Expressions:
     def having(self) -> str:
         other = self.chance.choice([self.aggregate(), self.literal(("int",)), self.literal(("int",)), "count(*)"])
         return f"{self.aggregate()} {self.chance.choice(['<', '<=', '>', '>=', '=', '<>'])} {other}"
+
+
+# ---- both engines, the same rows
+
+
+@dataclass(frozen=True)
+class Form:
+    """A place of an expression in a query. Spark has many of them in one query, each as a column."""
+
+    make: Callable[[Expressions], str]
+    driver: str
+    spark: str
+    condition: bool = False
+    sides: tuple[str, ...] = ("",)
+
+
+class Engines:
+    """The same rows in both engines."""
+
+    def __init__(self, spark: SparkSession, duck: duckdb.DuckDBPyConnection, seed: int, where: str = "true") -> None:
+        """Rows at random; with a condition, those of many that meet it."""
+        self.spark, self.duck = spark, duck
+        frame = spark.createDataFrame(table(40 if where == "true" else 400, seed)).coalesce(1).where(where)
+        duck.register("given", frame.toArrow())
+        duck.execute("CREATE OR REPLACE TABLE r AS SELECT * FROM given")
+        frame.createOrReplaceTempView("r")
+
+    def driver(self, text: str) -> Counter[Any] | None:
+        try:
+            return _bag(zip(*map(_values, self.duck.sql(text).to_arrow_table().columns), strict=True))
+        except duckdb.Error:
+            return None
+
+    def answers(self, form: Form, texts: Sequence[str]) -> Iterator[Counter[Any] | None]:
+        """What Spark gives for each; None where it refuses. One that it refuses is found by halves."""
+        items = ", ".join(f"({text}) AS c{index}" for index, text in enumerate(texts))
+        try:
+            found = self.spark.sql(form.spark.format(items)).toArrow()
+        except Exception:
+            if len(texts) == 1:
+                yield None
+                return
+            half = len(texts) // 2
+            yield from self.answers(form, texts[:half])
+            yield from self.answers(form, texts[half:])
+            return
+        ids = found.column("id").to_pylist()
+        for index in range(len(texts)):
+            rows = list(zip(ids, _values(found.column(f"c{index}")), strict=True))
+            yield _bag((id,) for id, value in rows if value) if form.condition else _bag(rows)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column; days and times as numbers, for Python knows none after the year 9999."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    elif pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _bag(rows: Iterable[Sequence[Any]]) -> Counter[Any]:
+    return Counter(tuple(map(_plain, row)) for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    """Values that count as the same: doubles but for their last bits, and both zeros."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else float(f"{value:.13g}") + 0.0
+    return value
