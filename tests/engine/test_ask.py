@@ -15,7 +15,8 @@ import pytest
 from anabranch.engine.ask import Asker, Question
 from anabranch.errors import SourceError
 from anabranch.plan.catalog import Field
-from anabranch.sources.lookup import Asking, NoColumn, WrongOption, open_source, why_asked
+from anabranch.sources.lookup import Asking, NoColumn, open_source, why_asked
+from anabranch.sources.registry import WrongOption
 from anabranch.sources.sqlite import SqliteTable
 from engine.outside_help import FakeTable
 

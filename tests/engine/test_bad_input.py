@@ -146,6 +146,25 @@ def test_inserts_that_do_not_fit_are_refused(home: Harness) -> None:
     assert home.table("v") == [(1,)]
 
 
+def test_a_query_over_what_is_no_file_of_rows_says_so(home: Harness, folder: Path) -> None:
+    (folder / "none").mkdir()
+    (folder / "half.parquet").write_bytes(b"PAR1" + b"x" * 50)
+    (folder / "empty.csv").write_text("")
+    for query, words, hint in [
+        (f"FROM '{folder}/none'", "the folder .*none has no files", "put a file there first"),
+        (f"FROM '{folder}/half.parquet'", "half.parquet is not a whole Parquet file", "wait until it is written"),
+        (f"FROM '{folder}/empty.csv'", "empty.csv has no columns: there is no row in it", ""),
+        (f"FROM read_csv('{folder}/half.csv')", "there is no function read_csv in FROM", "its name in quotes"),
+        ("FROM stdin", "there is no stream, view or table stdin", "stdin.csv"),
+    ]:
+        with pytest.raises(AnabranchError, match=words) as error:
+            home.query(f"SELECT * {query}")
+        assert hint in (error.value.hint or "")
+    with pytest.raises(AnabranchError, match="no file matches") as error:
+        home.query(f"DESCRIBE '{folder}/nope.csv'")
+    assert "line 1: DESCRIBE" in str(error.value)
+
+
 def test_copy_takes_a_file_in_as_one_run(home: Harness, folder: Path) -> None:
     (folder / "x.csv").write_text(f"{GOOD}c,many,2026-01-01 00:00:03\n")
     home.sql(f"CREATE STREAM s {COLUMNS}; COPY s FROM '{folder / 'x.csv'}'")

@@ -175,8 +175,8 @@ def play(home: Harness, chance: random.Random, events: Events) -> None:
     ("names", "seed"),
     [
         (("band", "twice", "union"), 324),
-        (("three", "mixed", "everything"), 332),
-        (("overlapping", "through", "static"), 360),
+        pytest.param(("three", "mixed", "everything"), 332, marks=pytest.mark.slow),
+        pytest.param(("overlapping", "through", "static"), 360, marks=pytest.mark.slow),
     ],
 )
 def test_records_of_joins_and_unions_are_counted_one_by_one(home: Harness, names: tuple[str, ...], seed: int) -> None:

@@ -220,7 +220,8 @@ def test_an_aggregate_that_shares_partials_of_the_past_goes_on_with_them(home: H
     assert home.table("v") == home.emitted("v") == [("a", 2, 7), ("b", 2, 2)]
 
 
-@pytest.mark.parametrize("memory", [pytest.param("100MB", marks=pytest.mark.slow), "10MB"])
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", ["100MB", "10MB"])
 def test_groups_that_do_not_fit_into_memory_go_to_disk_and_come_back(
     home: Harness, monkeypatch: pytest.MonkeyPatch, memory: str
 ) -> None:

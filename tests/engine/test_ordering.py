@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from anabranch.engine import local
 from anabranch.testing import Harness, assert_same_rows, shuffled
 
 pytestmark = pytest.mark.spark
@@ -61,7 +60,7 @@ def test_winners_of_ties_depend_on_the_rows_alone(home: Harness, monkeypatch: py
     home.insert_runs("one", [rows[:30], rows[30:]])
     mixed = shuffled(rows, chance)
     home.insert_runs("two", [mixed[:3], mixed[3:4], mixed[4:25], mixed[25:]])
-    monkeypatch.setattr(local, "MOST_ROWS", -1)  # DuckDB is never asked
+    home.sql("SET anabranch.backend = spark")
     mixed = shuffled(rows, chance)
     home.insert_runs("three", [mixed[:20], mixed[20:]])
     for name in TIED:

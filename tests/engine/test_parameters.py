@@ -76,7 +76,7 @@ def test_paths_and_options_are_values_too(home: Harness, tmp_path: Path) -> None
         "n": 1,
     }
     for value in (2.5, -3):
-        with pytest.raises(SqlError, match=f"whole number above zero, not {value}"):
+        with pytest.raises(SqlError, match=f"a whole number of at least 1, not {value}"):
             ab.sql("CREATE STREAM r FROM rate(rows_per_second => ?)", value)
     ab.sql("CREATE STREAM r FROM rate(rows_per_second => ?)", 3)
 

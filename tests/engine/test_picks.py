@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine import local
 from anabranch.testing import Harness, assert_same_rows, shuffled
 
 pytestmark = pytest.mark.spark
@@ -97,7 +96,7 @@ TIES = {
 }
 
 
-def test_winners_of_ties_are_the_same_in_any_order(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_winners_of_ties_are_the_same_in_any_order(home: Harness) -> None:
     """Three orders and cuts, read and emitted, by DuckDB and by Spark; rows without an order never win."""
     rows = [(1, 5, "b"), (1, 5, "a"), (1, 7, "c"), (1, 7, "d"), (1, None, "z"), (2, None, "y")]
     chance = random.Random(3)
@@ -106,7 +105,7 @@ def test_winners_of_ties_are_the_same_in_any_order(home: Harness, monkeypatch: p
         for name, query in TIES.items():
             home.sql(f"CREATE VIEW {stream}_{name} AS {query.format(stream)}{clause}")
         if stream == "three":
-            monkeypatch.setattr(local, "MOST_ROWS", -1)
+            home.sql("SET anabranch.backend = spark")
         mixed = shuffled(rows, chance)
         home.insert_runs(stream, [mixed[:2], mixed[2:3], mixed[3:]] if stream != "one" else [mixed])
     assert sorted(home.table("one_by")) == [(1, "a", "c", 5, "a"), (2, None, None, None, "y")]

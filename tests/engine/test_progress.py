@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from anabranch.engine import core
+from anabranch.sources import rate
 from anabranch.sources.base import Stretch
 from anabranch.sources.rate import RateSource
 from anabranch.testing import FakeClock, Harness, assert_same_rows
@@ -132,7 +132,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
                 "CAST(NULL AS STRING) AS _corrupt", "'told' AS _origin", "'0' AS _partition",
             )  # fmt: skip
 
-    monkeypatch.setattr(core, "RateSource", Told)
+    monkeypatch.setattr(rate, "RateSource", Told)
     return told
 
 

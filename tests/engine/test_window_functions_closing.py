@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.errors import NotSupported
 from anabranch.testing import Harness, assert_same_rows
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ MICROSECOND = timedelta(microseconds=1)
 BY = "PARTITION BY k ORDER BY ts"
 #: For Spark, what ties are broken by.
 TIES = "{then}"
+GROUPS = "SELECT k, max(v) AS v, count(*) AS n, window_end FROM {rows} GROUP BY k, window_end"
 ENDS = "timestamp_seconds(10 * (unix_seconds(ts) div 10 + 1))"
 
 Row = tuple[str, int, datetime]
@@ -113,9 +115,28 @@ QUERIES: dict[str, tuple[str, list[Waits]]] = {
         [next_group],
     ),
     "over_groups": (
-        "SELECT k, v, window_end, lead(n) OVER (PARTITION BY k ORDER BY window_end) AS x FROM"
-        " (SELECT k, max(v) AS v, count(*) AS n, window_end FROM {rows} GROUP BY k, window_end)",
+        f"SELECT k, v, window_end, lead(n) OVER (PARTITION BY k ORDER BY window_end) AS x FROM ({GROUPS})",
         [next_group],
+    ),
+    "over_window": (
+        f"WITH g AS ({GROUPS}) SELECT k, v, window_end, ntile(2) OVER (PARTITION BY window_end ORDER BY v) AS x FROM g",
+        [window_end],
+    ),
+    "best_of_window": (
+        "SELECT k, v FROM (SELECT k, v, row_number() OVER (PARTITION BY window_end ORDER BY v DESC) AS x"
+        f" FROM ({GROUPS})) WHERE x = 1",
+        [window_end],
+    ),
+    "over_key": (f"SELECT k, v, window_end, count(*) OVER (PARTITION BY k) AS x FROM ({GROUPS})", [never]),
+    "over_all": (
+        f"WITH g AS ({GROUPS}) SELECT k, v, window_end, sum(n) OVER () AS x, percent_rank() OVER (PARTITION BY k ORDER"
+        " BY v) AS y FROM g",
+        [never],
+    ),
+    "best_of_key": (
+        "SELECT k, v, window_end FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY v DESC) AS x"
+        f" FROM ({GROUPS})) WHERE x = 1",
+        [never],
     ),
     "over_some": (
         f"SELECT k, v, ts, lead(v) OVER ({BY}{TIES}) AS x FROM (SELECT k, v, ts FROM s WHERE v % 4 > 0)",
@@ -132,7 +153,7 @@ QUERIES: dict[str, tuple[str, list[Waits]]] = {
 @engine
 @given(st.integers(0, 10**6))
 def test_a_row_is_shown_once_and_as_soon_as_it_is_final(spark: SparkSession, seed: int) -> None:
-    check_rows_are_shown_when_final(spark, seed, ["in_window", "next", "mixed", "rising"], smallest=4)
+    check_rows_are_shown_when_final(spark, seed, ["in_window", "next", "mixed", "rising", "over_all"], smallest=4)
 
 
 @pytest.mark.slow
@@ -203,6 +224,15 @@ def test_what_rows_wait_for_is_said(home: Harness) -> None:
         f"lead(v, 2) OVER ({BY}) + sum(v) OVER ({BY} RANGE BETWEEN CURRENT ROW AND INTERVAL 5 SECONDS FOLLOWING)",
         "emits a row when progress is 5 seconds past it and past the 2nd next row of its partition; late rows",
     )
+
+
+def test_rows_that_wait_show_what_they_wait_for(home: Harness) -> None:
+    """Without it nothing tells which rows of an answer are final."""
+    home.sql("CREATE STREAM s (k STRING, v INT, ts TIMESTAMP, WATERMARK FOR ts AS ts)")
+    groups = GROUPS.format(rows="TUMBLE(s, ts, INTERVAL 10 SECONDS)")
+    for call in ("count(*) OVER (PARTITION BY k)", "lead(n) OVER (PARTITION BY k ORDER BY window_end)"):
+        with pytest.raises(NotSupported, match="look at rows that may still come, and no column that is shown tells"):
+            home.sql(f"CREATE VIEW v AS SELECT k, {call} AS x FROM ({groups}) EMIT ON WINDOW CLOSE")
 
 
 def test_a_late_row_corrects_what_was_final(home: Harness) -> None:

@@ -90,9 +90,10 @@ def test_the_time_of_a_short_window_lies_in_it(home: Harness) -> None:
     assert home.table("outer_one") == sorted((c, START + timedelta(microseconds=at)) for c, at in wanted)
 
 
-@pytest.mark.parametrize(
-    "call", ["LANDMARK(s, ts, INTERVAL 1 SECOND)", "TUMBLE(s, ts, INTERVAL 1 SECOND, FILLED => true)"]
-)
+CENTURY = ["LANDMARK(s, ts, INTERVAL 1 SECOND)", "TUMBLE(s, ts, INTERVAL 1 SECOND, FILLED => true)"]
+
+
+@pytest.mark.parametrize("call", CENTURY)
 def test_one_row_of_another_century_is_told_and_does_no_harm(home: Harness, call: str) -> None:
     home.sql("CREATE STREAM s (x INT, ts TIMESTAMP) ON ERROR FAIL")
     home.sql(f"CREATE VIEW v AS {_counted(call)} EMIT CHANGES")
@@ -102,3 +103,19 @@ def test_one_row_of_another_century_is_told_and_does_no_harm(home: Harness, call
     home.insert("s", [(4, START + timedelta(seconds=3))])
     right = [1, 2, 2, 3] if call.startswith("LANDMARK") else [0, 1, 1, 1]
     assert sorted(c for c, *_ in home.query("SELECT c FROM v")) == right
+
+
+@pytest.mark.filterwarnings("ignore:view v is stopped")
+@pytest.mark.parametrize("call", CENTURY)
+def test_one_row_of_another_century_stops_the_view_alone(home: Harness, call: str) -> None:
+    home.sql("CREATE STREAM s (x INT, ts TIMESTAMP)")
+    home.sql(f"CREATE VIEW v AS {_counted(call)} EMIT CHANGES")
+    home.sql("CREATE VIEW n AS SELECT count(*) AS n FROM s EMIT CHANGES")
+    home.insert("s", [(1, START), (2, START + timedelta(seconds=1))])
+    home.insert("s", [(3, datetime(1907, 5, 1))])
+    home.insert("s", [(4, START + timedelta(seconds=3))])
+    assert home.query("SELECT * FROM n") == [(4,)]
+    ((reason,),) = home.query("SELECT stopped FROM sys.views WHERE name = 'v'")
+    assert "more than 5,000,000 windows" in reason
+    with pytest.raises(AnabranchError, match="view v is stopped"):
+        home.query("SELECT * FROM v")

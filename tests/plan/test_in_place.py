@@ -1,5 +1,4 @@
-"""Common table expressions in their places, and columns by their names: pairs of a query and the same in other
-words."""
+"""Common table expressions in their places: pairs of a query and the same in other words."""
 
 from __future__ import annotations
 
@@ -7,10 +6,8 @@ import pytest
 
 from anabranch.plan.in_place import query_in_place
 from anabranch.plan.scope import Unfit
-from anabranch.plan.spelled import spelled_out
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import Query, SelectStatement
-from plan.test_histories import CATALOG
 
 
 def parsed(text: str) -> tuple[str, Query]:
@@ -47,33 +44,3 @@ def test_common_table_expressions_go_where_their_names_are(written: str, read: s
 def test_what_reads_itself_stays() -> None:
     with pytest.raises(Unfit, match="RECURSIVE"):
         query_in_place(*parsed("WITH RECURSIVE x AS (SELECT k FROM a) SELECT k FROM x"))
-
-
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        (
-            "SELECT * FROM a NATURAL LEFT JOIN t",
-            "SELECT `id`, `a`.`k`, `a`.`v`, `a`.`ts`, `t`.`label` FROM a  LEFT JOIN t USING (`id`)",
-        ),
-        ("SELECT k FROM a NATURAL JOIN (SELECT 1 AS one)", "SELECT k FROM a  JOIN (SELECT 1 AS one) ON true"),
-        (
-            "SELECT * EXCEPT (ts), t.* FROM a JOIN t USING (id)",
-            "SELECT `id`, `a`.`k`, `a`.`v`, `t`.`label`, `t`.`id` AS `__u4`, `t`.`label` AS `__u5` FROM a JOIN t"
-            " USING (id)",
-        ),
-        ("SELECT k, v + 1, k AS K FROM a", "SELECT k, v + 1 AS `__u1`, k AS `__u2` FROM a"),
-        (
-            "SELECT p FROM t AS x(o, p) LATERAL VIEW posexplode(array(o)) e",
-            "SELECT p FROM (SELECT `id` AS `o`, `label` AS `p` FROM t AS `x`) AS `x` LATERAL VIEW"
-            " posexplode(array(o)) e",
-        ),
-        (
-            "SELECT * FROM t LATERAL VIEW explode(array(id)) e AS y",
-            "SELECT `t`.`id`, `t`.`label`, `e`.`y` FROM t LATERAL VIEW explode(array(id)) e AS y",
-        ),
-    ],
-)  # fmt: skip
-def test_columns_are_spelled_out(written: str, read: str) -> None:
-    text, query = parsed(written)
-    assert spelled_out(text, query, CATALOG, lambda each: each.span)[0] == read

@@ -19,8 +19,8 @@ from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import Catalog, Field, Panes, Table
-from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
+from anabranch.render.duckdb import driver_sql
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _text(
 
     def said(text: str) -> str | None:
         behind = f" FROM {above.from_text}"
-        return text if spark else local_text(text, (relations or {}).get, fields, before="SELECT ", behind=behind)
+        return text if spark else driver_sql(text, (relations or {}).get, fields, before="SELECT ", behind=behind)
 
     inside = [f"{quote(key)} AS {quote(name)}" for name, key in above.names.items()]
     inside += [f"{quote(key)} AS {quote(f'__k{index}')}" for index, key in enumerate(above.places)]
@@ -93,7 +93,7 @@ def _text(
         source: str | None = above.from_text.replace(STREAM, rows)
     else:
         given = {**(relations or {}), "@stream": rows}
-        source = local_text(above.from_text, given.get, fields, before="SELECT * FROM ")
+        source = driver_sql(above.from_text, given.get, fields, before="SELECT * FROM ")
     keys = [said(above.keys[key.name]) for key in panes.keys]
     where = said(above.where) if above.where is not None else "true"
     if source is None or where is None or None in keys:

@@ -181,7 +181,7 @@ class _Begins:
             return None
         if isinstance(each, Stream) or (isinstance(each, Panes) and each.numbered and first == 0):
             return numbering.past_rows(self.core, stream, self.snapshot)
-        source = self.core.source(stream)
+        source = self.core.past_source(stream)
         if source is None and stream.id in self.begins:
             return backfill.rows_since(self.core, stream, self.snapshot, self.begins[stream.id])
         if source is None or first == 0:

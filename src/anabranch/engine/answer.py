@@ -15,13 +15,13 @@ from anabranch.engine.above import local_relation
 from anabranch.engine.core import Core
 from anabranch.engine.emit import connection, pane_source, window_rows, windows_shown
 from anabranch.engine.frames import arrow_schema
-from anabranch.engine.local import MOST_STATE_ALONE, alike
+from anabranch.engine.local import alike
 from anabranch.engine.warm import file_rows
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound
 from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Table, View
-from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
+from anabranch.render.duckdb import driver_sql
 from anabranch.sql.syntax import Query, Select
 
 #: Partials that are put into windows one by one, each as often as it is in some.
@@ -40,18 +40,15 @@ def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], sna
     """A question as DuckDB is asked it, if it means the same there; None if the answer is Spark's to give."""
     catalog = core.catalog(snapshot)
     view = _asked(query, bound, catalog)
-    if (
-        view is None
-        or not core.uses_driver
-        or not core.alone
-        or any(duckdb_type(field.type) is None for field in fields)
-    ):
+    if view is None or not core.place.driver or any(duckdb_type(field.type) is None for field in fields):
         return None
     tables = [catalog.kept_panes(use.panes) for use in view.blocks]
-    if sum(file.rows for table in tables for file in snapshot.files.get(table, {}).values()) > MOST_STATE_ALONE:
+    if not core.place.takes_answer(
+        sum(file.rows for table in tables for file in snapshot.files.get(table, {}).values())
+    ):
         return None
     source = _view(core, catalog, view, snapshot)
-    text = local_text(bound.text.text, lambda _: source, view.shown_fields) if source is not None else None
+    text = driver_sql(bound.text.text, lambda _: source, view.shown_fields) if source is not None else None
     placed = sum(_placed(use, table, snapshot) for use, table in zip(view.blocks, tables, strict=True))
     return Asked(text, placed) if text is not None else None
 
@@ -110,7 +107,7 @@ def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str |
         if source is None:
             return None
         relations[use.placeholder] = window_rows(panes, use, source)
-    text = local_text(view.text, relations.get, fields)
+    text = driver_sql(view.text, relations.get, fields)
     if text is None or any(duckdb_type(field.type) is None for field in view.fields):
         return None
     if len(view.blocks) == 1:

@@ -263,7 +263,7 @@ def _history(
     state = snapshot.streams.get(stream.id)
     if state is None or state.runs <= (begin[0] if begin is not None else 0):
         return None
-    source = core.source(stream)
+    source = core.past_source(stream)
     if begin is None:
         if source is None and stream.kept_since is None:
             return None

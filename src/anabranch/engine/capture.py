@@ -87,7 +87,7 @@ class Capture:
             stretch.files,
             lambda columns: source.at_hand(stretch.captured, columns),
             partial(source.lying, stretch.captured) if isinstance(source, FilesSource) else lambda _, __: None,
-            source.explain if isinstance(source, FilesSource) else None,
+            getattr(source, "explain", None),
         )
         record = self.runner.run(stream.id, incoming)
         source.committed(stretch)
@@ -121,7 +121,7 @@ class Capture:
                     continue
                 if record is None:
                     self.tick(stream)
-                if record is None or (source.endless and steps >= 2):
+                if record is None or (source.endless and not source.waits and steps >= 2):
                     break
                 if on_run is not None:
                     on_run(self.report(stream, record))
@@ -170,7 +170,7 @@ class Capture:
                             on_run(self.report(stream, record))
                         continue
                     source = self.core.source(stream)
-                    if until_idle and (source is None or not (source.endless or source.waits)):
+                    if until_idle and (source is None or not (source.waits or (source.endless and not source.idles))):
                         return
                     self.tick(stream)
                     self.fire_due()

@@ -170,8 +170,8 @@ class Changer:
         for row in rows[:MOST_TOLD]:
             bad = BadRow(row["source"], row["offset"], row["reason"], row["raw"])
             told = f"left out of view {row['view']}" if row["view"] is not None else "left out"
-            failed = f" in {row['expression']}" if row["expression"] else ""
-            lines.append(f"{told} ({where(bad)}): {row['reason']}{failed}")
+            failed = f"{row['expression']}: " if row["expression"] else ""
+            lines.append(f"{told} ({where(bad)}): {failed}{row['reason']}")
         if len(rows) > MOST_TOLD:
             lines.append(f"and {len(rows) - MOST_TOLD:,} more, which sys.bad_rows lists")
         return lines

@@ -13,20 +13,21 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import ProgressState
 from anabranch.engine import spark as spark_sessions
 from anabranch.engine.frames import Frames
+from anabranch.engine.place import Backend, Place
 from anabranch.engine.stopping import Stop
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.ledger import Ledger, Snapshot
 from anabranch.plan.bind import STDIN
 from anabranch.plan.catalog import Catalog, Field, Stream, Table
+from anabranch.sources import registry
 from anabranch.sources.base import Source
 from anabranch.sources.files import FilesSource
 from anabranch.sources.paths import is_pipe
-from anabranch.sources.rate import RateSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,9 +41,7 @@ if TYPE_CHECKING:
     from anabranch.engine.trigger import Timers
     from anabranch.engine.warm import Warm
 
-SOURCES = ("files", "rate")
 #: Where expressions are computed: where it is sooner done, or by Spark alone.
-Backend = Literal["auto", "spark"]
 #: How long to wait before looking again for new rows.
 PAUSE = 0.2
 #: How often a stretch is read again because its source changed under it.
@@ -71,8 +70,7 @@ class Core:
         backend: Backend = "auto",
     ) -> None:
         self.ledger = ledger
-        #: Whether expressions may be computed on the driver, where that is sooner done and means the same.
-        self.uses_driver = backend != "spark"
+        self.place = Place(backend, lambda: self.frames.is_single_machine)
         self.run_rows = run_rows
         self.stop = Stop()
         self._given = spark
@@ -136,11 +134,6 @@ class Core:
     def started(self) -> bool:
         """Whether Spark has been needed so far."""
         return self._frames is not None
-
-    @property
-    def alone(self) -> bool:
-        """Whether Spark has this machine and no other: then DuckDB has as many cores as it, and less to prepare."""
-        return self.frames.alone
 
     def cancel(self) -> None:
         """Have Spark give up the jobs that are under way, if it is started and ours."""
@@ -269,9 +262,13 @@ class Core:
             return None
         if stream.id not in self._sources:
             self._sources[stream.id] = self.make_source(
-                stream.source, stream.options, stream.fields, lambda: list(self.ledger.captured(stream.id))
+                stream.source, stream.options, stream.fields, lambda: list(self.ledger.captured(stream.id)), stream.id
             )
         return self._sources[stream.id]
+
+    def past_source(self, stream: Stream) -> Source | None:
+        """The source of a stream, if the rows of its past can be read from there."""
+        return self.source(stream) if stream.rereadable else None
 
     def asker(self, table: Table) -> Asker:
         """What asks a table outside, made once: it remembers answers where the table says so."""
@@ -283,8 +280,15 @@ class Core:
             self.askers[table.id] = Asker(table.name, source, Asking.of(table.options), self.now, self.stop.wait)
         return self.askers[table.id]
 
+    def source_folder(self, id: str) -> Path:
+        """What the source of a stream keeps for itself, for as long as the stream is there."""
+        folder = self.ledger.home / "sources" / id
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def forget_source(self, id: str) -> None:
         self._sources.pop(id, None)
+        shutil.rmtree(self.ledger.home / "sources" / id, ignore_errors=True)
         self.askers.pop(id, None)
 
     def make_source(
@@ -293,14 +297,23 @@ class Core:
         options: Mapping[str, Any],
         fields: tuple[Field, ...] | None = None,
         seen: Callable[[], list[Any]] = list,
+        id: str | None = None,
     ) -> Source:
-        if kind == "files":
-            return self.files(options, fields, seen)
-        if kind in ("csv", "tsv", "json", "parquet"):
-            return self.files({**options, "format": kind}, fields, seen)
-        if kind == "rate":
-            return RateSource(options, lambda: self.spark, self.now)
-        raise SourceError(f"there is no source {kind}", hint=did_you_mean(kind, SOURCES))
+        found = registry.find(kind)
+        if found is None or found.stream is None:
+            raise SourceError(f"there is no source {kind}", hint=did_you_mean(kind, registry.of_streams()))
+        found.check_options(options)
+        return found.open_stream(
+            registry.Opening(
+                options=options,
+                fields=fields,
+                spark=lambda: self.spark,
+                now=self.now,
+                scratch=self.scratch,
+                folder=lambda: self.scratch() if id is None else self.source_folder(id),
+                seen=seen,
+            )
+        )
 
     def files(
         self,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import backfill, queries, read
+from anabranch.engine import backfill, queries, read, remote
 from anabranch.engine.above import settle
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, fields_of, is_data_error, struct, translate
@@ -37,14 +37,15 @@ from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Ta
 from anabranch.plan.describe import because, waiting
 from anabranch.plan.explain import unbounded_joins
 from anabranch.plan.hints import with_hints
-from anabranch.plan.nodes import plan, told_by
+from anabranch.plan.nodes import plan
 from anabranch.plan.outside import asks
 from anabranch.plan.strategy import Load
 from anabranch.plan.views import Planned, Surroundings
+from anabranch.sinks import kinds
 from anabranch.sinks.base import CHANGE_COLUMNS
-from anabranch.sources import lookup
+from anabranch.sources import lookup, registry
 from anabranch.sources.paths import absolute, check_path, format_of, is_pipe
-from anabranch.sql.definitions import FILE_KINDS, check_sink, check_watermark
+from anabranch.sql.definitions import check_sink, check_watermark
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
@@ -89,7 +90,7 @@ class Definer:
         kind = statement.source.kind if statement.source is not None else None
         fields = tuple(self._declared(statement))
         try:
-            if kind in FILE_KINDS:
+            if registry.is_files(kind):
                 check_path(str(options.get("path", "")))
                 if is_pipe(str(options.get("path", ""))):
                     hint = "make it without FROM, and COPY from the pipe"
@@ -99,10 +100,16 @@ class Definer:
                     raise SourceError("a stream sets bad rows aside, in sys.bad_rows", hint=hint)
             if kind is not None:
                 source = self.core.make_source(kind, options, fields or None)
-                if kind in ("csv", "tsv", "json", "parquet"):
+                if kind != "files" and registry.is_files(kind):
                     kind, options = "files", {**options, "format": kind}
                 options = self._with_header(options, fields) if kind == "files" else options
                 fields = fields or _unreserved(source.fields())
+                found = registry.find(kind)
+                if found is not None and found.stored is not None:
+                    kind, options = found.stored[0], {**found.stored[1], **options}
+                if statement.keep == "nothing" and registry.reads_once(kind):
+                    hint = "leave KEEP NOTHING out: the stream keeps its rows"
+                    raise SourceError("what this source gives cannot be read again", hint=hint)
         except AnabranchError as error:
             if statement.source is not None and not isinstance(error, SqlError):
                 raise _at(statement, statement.source.span, error) from error
@@ -110,7 +117,7 @@ class Definer:
         if kind == "files" and "path" in options:
             options["path"] = absolute(str(options["path"]))
         time = self._event_time(statement, fields)
-        keep = statement.keep or ("all" if kind is None else "nothing")
+        keep = statement.keep or ("all" if kind is None or registry.reads_once(kind) else "nothing")
         mark = statement.watermark
         stream = Stream(
             self._new_id(statement.name.last),
@@ -183,7 +190,7 @@ class Definer:
     def _idle(self, statement: CreateStream, kind: str | None) -> int | None:
         """How long a silent part holds progress. By key it is said by the stream, or follows from the clock."""
         mark = statement.watermark
-        if mark is None or mark.key is None or kind == "rate":
+        if mark is None or mark.key is None or registry.is_live(kind):
             return (mark.idle if mark is not None else None) or DEFAULT_IDLE
         return mark.idle
 
@@ -206,9 +213,9 @@ class Definer:
         frame: DataFrame | None = None
         if statement.source is not None:
             options = dict(statement.source.options)
-            if statement.source.kind in lookup.kinds():
+            if registry.is_table(statement.source.kind):
                 return self._create_outside(statement, statement.source, id, declared)
-            if statement.source.kind not in ("files", "csv", "tsv", "json", "parquet"):
+            if not registry.is_files(statement.source.kind):
                 raise NotSupported(
                     f"a table cannot come from {statement.source.kind}",
                     text=statement.text,
@@ -248,8 +255,8 @@ class Definer:
             fields = opened.fields()
             lookup.arrow_schema(fields)
             why = lookup.why_asked(asking, opened.size() if asking.mode == "auto" else None)
-            rows = None if why else opened.read()
-        except lookup.WrongOption as error:
+            rows = None if why else remote.frame(self.core, opened)
+        except registry.WrongOption as error:
             raise _at(statement, source.spans.get(error.option, source.span), error) from error
         except lookup.NoColumn as error:
             column = next(each for each in statement.columns if each.name == error.column)
@@ -259,7 +266,7 @@ class Definer:
         every_run = statement.every_run and not why  # what is asked by key is asked in every run
         table = Table(id, statement.name.last, statement.sql, fields, source.kind, options, None, every_run, why)
         if rows is not None:
-            return self._fill_table(statement, table, self.core.spark.createDataFrame(rows))
+            return self._fill_table(statement, table, rows)
         self._fill_table(statement, table, None)
         return f"table {table.name} created; it is asked by key, because {because(why)}"
 
@@ -325,9 +332,8 @@ class Definer:
             snapshot = self.core.snapshot()
             staged: list[Path] = []
             tables: dict[str, TableChange] = {}
-            if table.source in lookup.kinds():
-                loaded = lookup.open_source(table.source, table.options, table.fields).read()
-                frame = self.core.spark.createDataFrame(loaded)
+            if table.source is not None and registry.is_table(table.source):
+                frame = remote.frame(self.core, lookup.open_source(table.source, table.options, table.fields))
             elif table.source is not None:
                 frame = self._load(None, dict(table.options), (), None)
             elif table.query is not None:
@@ -582,16 +588,18 @@ class Definer:
         if name is None:
             return f"sink {statement.name} is there already"
         options = check_sink(statement)
-        options["path"] = os.path.abspath(options["path"].removeprefix("file://"))
+        if "path" in options:
+            options["path"] = os.path.abspath(options["path"].removeprefix("file://"))
         view = self.find(statement, statement.view, View)
         # Folders say whose they are, so an id is not given again when a sink is made anew under its old name.
         id = self._new_id(f"{name[:31]}_{uuid.uuid4().hex[:8]}")
         sink = Sink(id, name, statement.sql, view.id, statement.into.kind, options)
         try:
             self._check_columns(view)
-            self._check_place(Path(options["path"]))
-            target_of(sink, core.ledger.id).check(view.fields)
-        except SinkError as error:
+            if "path" in options:
+                self._check_place(Path(options["path"]))
+            target_of(sink, core.ledger).check(view.fields)
+        except (SinkError, SourceError) as error:
             raise _at(statement, statement.into.span, error) from error
         self.keep_changes(view)
         with core.ledger.commit_lock:
@@ -612,7 +620,8 @@ class Definer:
         core = self.core
         taken = {core.ledger.home: f"the home {core.ledger.home}"}
         for other in core.catalog().of(Sink):
-            taken[Path(str(other.options["path"]))] = f"the folder of sink {other.name}"
+            if "path" in other.options:
+                taken[Path(str(other.options["path"]))] = f"the folder of sink {other.name}"
         for folder, what in taken.items():
             inside = path.resolve().is_relative_to(folder.resolve())
             if inside or folder.resolve().is_relative_to(path.resolve()):
@@ -643,7 +652,7 @@ class Definer:
         streams = catalog.sources_of(found) if isinstance(found, View) else {s.id for s in catalog.of(Stream)}
         if isinstance(found, Sink):
             self.core.ledger.commit(self.drop_draft(catalog, found))
-            return f"sink {found.name} dropped; what it wrote stays in {found.options['path']}"
+            return f"sink {found.name} dropped; what it wrote stays in {kinds.place_of(found.into, found.options)}"
         with stream_locks(self.core, streams), self.core.ledger.commit_lock:
             self.core.ledger.commit(self.drop_draft(self.core.catalog(), found))
         self.core.forget_source(found.id)
@@ -716,8 +725,10 @@ class Definer:
                     tables={**gone.tables, **draft.tables},
                     catalog={**gone.catalog, **draft.catalog},
                 )
+            record = self.core.ledger.commit(draft)
+            if found is not None:
                 self.core.forget_source(found.id)
-            return self.core.ledger.commit(draft)
+            return record
 
     # ---- names
 
@@ -920,7 +931,7 @@ def _check_start(stream: Stream, snapshot: Snapshot, start: str | int, run: int)
     """Refuse to start with rows of the past that are gone."""
     state = snapshot.streams.get(stream.id)
     kept = stream.kept_since is not None and stream.kept_since <= run
-    if state is not None and state.runs > run and stream.source is None and not kept:
+    if state is not None and state.runs > run and not stream.rereadable and not kept:
         raise NotSupported(
             f"START AT VERSION {start} needs the rows that stream {stream.name} has had since, and it keeps them"
             + (" not" if stream.kept_since is None else f" from run {stream.kept_since} on, not from run {run}"),
@@ -941,8 +952,7 @@ def _refuse_gone(
     needed: dict[str, str] = {}  # stream -> what needs its rows
     for each in (*planned.objects, planned.view):
         if isinstance(each, View):
-            streams = {*each.streams.values(), *told_by(each, catalog)}
-            needed |= dict.fromkeys(streams - known, "each row")
+            needed |= dict.fromkeys(set(each.streams.values()) - known, "each row")
         elif isinstance(each, Rows) and each.id in planned.fill_rows:
             needed[each.stream] = "each row"
     for id, columns in planned.fill_columns.items():

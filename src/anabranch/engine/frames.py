@@ -40,14 +40,24 @@ class Frames:
     def __init__(self, spark: SparkSession, moment: Callable[[], int | None] = lambda: None) -> None:
         self.spark = spark
         self.moment = moment  # the time in microseconds, where it is not for the machine to say
-        self.alone = (spark.conf.get("spark.master", "") or "").startswith("local")
+        self.is_single_machine = re.fullmatch(r"local(\[.*\])?", spark.conf.get("spark.master", "") or "") is not None
         #: Has Spark given a function that it lacks; False if there is none, or it has it already.
         self.provide: Callable[[str], bool] = lambda name: False
         self._numbers = itertools.count()
         self._empty: dict[tuple[Field, ...], DataFrame] = {}
 
-    def sql(self, text: str | Spliced, relations: Mapping[str, DataFrame], *, source: str | None = None) -> DataFrame:
-        """Analyse a text with a frame behind each placeholder. `source` is the user's text, for error messages."""
+    def sql(
+        self,
+        text: str | Spliced,
+        relations: Mapping[str, DataFrame],
+        *,
+        source: str | None = None,
+        moment: int | None = None,
+    ) -> DataFrame:
+        """Analyse a text with a frame behind each placeholder. `source` is the user's text, for error messages.
+
+        `moment` is the time that functions of the clock give; without it, the clock says it.
+        """
         spliced = text if isinstance(text, Spliced) else Spliced(text, ((0, len(text), 0, len(text)),))
         names: dict[str, str] = {}
         edits: list[Edit] = []
@@ -56,7 +66,7 @@ class Frames:
             if placeholder in relations:
                 names.setdefault(placeholder, f"__anabranch_{next(self._numbers)}")
                 edits.append(Edit(Span(*match.span()), quote_name(names[placeholder])))
-        edits += self._times(spliced.text)
+        edits += self._times(spliced.text, moment)
         final = splice(spliced.text, Span(0, len(spliced.text)), edits)
         for placeholder, name in names.items():
             relations[placeholder].createOrReplaceTempView(name)
@@ -72,9 +82,9 @@ class Frames:
             for name in names.values():
                 self.spark.catalog.dropTempView(name)
 
-    def _times(self, text: str) -> Iterator[Edit]:
+    def _times(self, text: str, moment: int | None) -> Iterator[Edit]:
         """What functions of the clock give, where the clock stands still."""
-        micros = self.moment()
+        micros = self.moment() if moment is None else moment
         if micros is None:
             return
         for name, span in clock_calls(tokenize(text)):
@@ -225,8 +235,11 @@ def translate(
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
-    if isinstance(error, Py4JJavaError):  # of a thread that Spark itself waits for
-        return QueryFailed(readable(error))
+    if isinstance(error, Py4JJavaError):
+        cause = _data_error(error)
+        if cause is None:
+            return QueryFailed(readable(error))
+        error = cause
     if isinstance(error, AnabranchError) or not isinstance(error, PySparkException):
         return error
     condition = error.getCondition() or "" if hasattr(error, "getCondition") else ""
@@ -260,10 +273,24 @@ _OF_DATA = ("22", "23505", "P0001")
 
 def is_data_error(error: BaseException) -> bool:
     """Whether rows are to blame that a query was put to, and neither the query nor the machine."""
-    if isinstance(error, DataError):
+    if isinstance(error, DataError) or _data_error(error) is not None:
         return True
     state = error.getSqlState() if hasattr(error, "getSqlState") else None
     return state is not None and state.startswith(_OF_DATA)
+
+
+def _data_error(error: BaseException) -> Exception | None:
+    """What is wrong with rows, behind an error of a thread that Spark itself waits for: one side of a join is read in
+    such a thread."""
+    cause = getattr(error, "java_exception", None)
+    while cause is not None:
+        from pyspark.errors.exceptions.captured import convert_exception
+
+        found: Exception = convert_exception(cause)
+        if is_data_error(found):
+            return found
+        cause = cause.getCause()
+    return None
 
 
 def _plain_words(message: str) -> str:
@@ -372,6 +399,10 @@ def _unresolved(error: Any, condition: str, message: str) -> tuple[str, str | No
     if condition.startswith("UNRESOLVED_ROUTINE"):
         name = _routine(error)
         return f"there is no function {name}", _nearest_function(name)
+    if condition == "UNRESOLVABLE_TABLE_VALUED_FUNCTION":
+        name = parameters.get("name", "").replace("`", "")
+        files = "a file is read by its name in quotes, 'x.csv', or by its format: csv('x.csv')"
+        return f"there is no function {name} in FROM", files
     if condition.startswith("MISSING_AGGREGATION") and _ungrouped(parameters):
         name = _ungrouped(parameters)
         return (

@@ -100,7 +100,7 @@ def frame(core: Core, snapshot: Snapshot) -> DataFrame:
     kept = core.table_frame(LATE_ROWS, LATE_ROW_FIELDS, snapshot)
     catalog = core.catalog(snapshot)
     streams = {view.name: _stream(catalog, view) for view in catalog.of(View)}
-    again = {name for name, stream in streams.items() if stream is not None and stream.source is not None}
+    again = {name for name, stream in streams.items() if stream is not None and stream.rereadable}
     if not again or LATE_ROWS not in snapshot.files:
         return kept
     import pyarrow as pa
@@ -157,7 +157,7 @@ def _read_again(core: Core, stream: Stream, windows: Windows, version: int) -> l
     from anabranch.engine.read import good_rows
     from anabranch.sources.base import CORRUPT
 
-    source, span = core.source(stream), _span(windows)
+    source, span = core.past_source(stream), _span(windows)
     before = len(list(core.ledger.captured(stream.id, version - 1)))
     captured = [each for each in list(core.ledger.captured(stream.id, version))[before:] if each]
     if source is None or span is None or not captured or stream.time is None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
-from anabranch.engine import closing, counting, left_out, local, outside, outside_local, read, sessions
+from anabranch.engine import closing, left_out, local, outside, outside_local, read, sessions
 from anabranch.engine.core import Core
 from anabranch.engine.frames import hashable, table_of
 from anabranch.engine.late import LateRows, rows_before
@@ -43,7 +43,7 @@ from anabranch.engine.moves import (
     shown_before,
     state_of,
 )
-from anabranch.engine.numbering import PLACES, in_order, placed, shift_of_new, with_places
+from anabranch.engine.numbering import PLACES, with_places
 from anabranch.engine.sessions import Spans
 from anabranch.engine.set_aside import Checking, computable, of_one_row, placed_anyhow
 from anabranch.engine.stream_part import STREAM_ROWS, StreamPart
@@ -51,11 +51,9 @@ from anabranch.engine.tables import DIFF, change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records
 from anabranch.engine.writing import SMALL_ROWS, without_time, write_frame
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.build import LEFT, PLACE
-from anabranch.plan.catalog import CAME, NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
+from anabranch.plan.build import PLACE
+from anabranch.plan.catalog import NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
 from anabranch.plan.describe import append_only, waits_for_windows
-from anabranch.plan.histories import moved_only
-from anabranch.plan.intervals import FROM, MOVED, TO
 from anabranch.plan.parts import order_sql, parts_of
 from anabranch.plan.windows import changes_sql
 from anabranch.plan.winners import orderable
@@ -112,8 +110,6 @@ class Maintainer:
         self.late: list[LateRows] = []
         #: Of views that look at one row at a time, the rows that they can compute, where some they cannot.
         self.computable: dict[str, str] = {}
-        #: What came and went below views that count, as Arrow tables.
-        self.moved: dict[str, Any] = {}
         self.catalog = catalog
         self.before = snapshot
         self.added = added  # grows: the changes of a node are new rows for those above
@@ -226,7 +222,7 @@ class Maintainer:
         """
         import duckdb
 
-        if not self.core.uses_driver or self.core.hot.left(view):
+        if not self.core.place.driver or self.core.hot.left(view):
             return self._by_spark(view)
         panes = self.catalog.panes(view.blocks[0].panes)
         closed = progress(self.core, self.catalog, view, self.before, self.moves, 1)
@@ -287,10 +283,6 @@ class Maintainer:
             self.waits[view.id] = self.waits[view.id][0], self.core.timers.earliest(view)
         if not fired.keys:
             return ()
-        files = counting.changes(self, view, fired, self._moved(view)) if view.history else None
-        if files is not None:
-            self.added[view.changes_table] = files
-            return files
         names = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keys))
         if not names:
             return self.minus_shown(view, self._limited(view, fired, None), None)
@@ -361,8 +353,7 @@ class Maintainer:
         found: dict[Key, Records] = {}
         width = len(view.keys)
         for touch in view.touches:
-            rows = counting.records(self, view, touch, self._moved(view)) if view.history else None
-            rows = self._records_of(view, touch) if rows is None else rows
+            rows = self._records_of(view, touch)
             if rows is None:
                 continue
             for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
@@ -370,6 +361,7 @@ class Maintainer:
                 records.count += row[width] if view.counted is None else 1
                 if view.counted is not None:
                     records.places.append(row[width])
+        found = {key: records for key, records in found.items() if records.count}
         for records in found.values():
             records.places.sort()
         if not view.touches and self.touches(view):
@@ -379,17 +371,19 @@ class Maintainer:
     def _records_of(self, view: View, touch: Touch) -> Any:
         """The keys of the records that this commit brings to an input, with their places or how many they are, as an
         Arrow table; None for none."""
-        new = self.delta(view, touch.input)
+        new = self._changed(view, touch.input) if view.counts_by_run else self.delta(view, touch.input)
         if new is None:
             return None
         text = touch.text.replace("SELECT DISTINCT", "SELECT", 1)
-        if view.history:  # what goes is a record, too
-            gone = new.where(f"{LEFT} IS NOT NULL").withColumn(PLACE, new[LEFT])
-            new = new.where(f"{PLACE} IS NOT NULL").unionAll(gone)
         rows = self._keyed(view, self._touching(view, touch, text, new), PLACE)
-        if view.counted is None and view.keys:
+        if view.counted is None:
             rows = rows.groupBy(*(f"k{index}" for index in range(len(view.keys)))).count()
         return rows.toArrow()
+
+    def _changed(self, view: View, placeholder: str) -> DataFrame | None:
+        """The rows behind a placeholder that this commit gives or takes back, each as often as it does."""
+        parts = [rows for _, rows in self._split(view, placeholder)]
+        return reduce(lambda one, other: one.unionAll(other), parts) if parts else None
 
     def _limited(self, view: View, fired: Fired, touched: DataFrame | None) -> DataFrame:
         """What the keys that fired show; of this commit, only the rows up to the one that fired."""
@@ -399,10 +393,9 @@ class Maintainer:
         takes = self.core.spark.createDataFrame(table_of(read.take_fields(view), rows))
         new = self.delta(view, view.counted)
         assert new is not None
-        if self.whole(view):
+        if self.filling:
             return self.fresh(view, touched, takes, new)
-        none = (f"CAST(NULL AS BIGINT) AS {name}" for name in (PLACE, LEFT))
-        both = self._counted_before(view, view.counted).selectExpr("*", *none)
+        both = self._counted_before(view, view.counted).selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
         return self.fresh(view, touched, takes, both.unionByName(new))
 
     def _counted_before(self, view: View, placeholder: str) -> DataFrame:
@@ -411,22 +404,8 @@ class Maintainer:
             stream = self.catalog.stream(view.streams[placeholder])
             return read.kept_rows(self.core, view, stream, stream.seen_as(placeholder), self.before)
         below = self.catalog.view(view.views[placeholder])
-        if view.history:
-            return self._not_gone(view, below)
         rows = read.view_frame(self.core, self.catalog, below, self.after, emitted=True)
         return rows.where(f"NOT ({self._is_new(below)})")
-
-    def _not_gone(self, view: View, below: View) -> DataFrame:
-        """The rows below a counting view that were there before this commit, and did not go with it."""
-        columns = ", ".join(self._names(below))
-        there = read.view_frame(self.core, self.catalog, below, self.before, emitted=True)
-        moved = self._come_and_gone(view)
-        if moved is None:
-            return there
-        gone = f"SELECT {columns}, -1 AS _diff FROM `@moved` WHERE {PLACE} IS NULL"
-        net = net_sql(columns, f"(SELECT {columns}, 1 AS _diff FROM `@there` UNION ALL {gone})")
-        copied = "LATERAL VIEW explode(array_repeat(1, CAST(_diff AS INT))) __copies AS __copy"
-        return self.core.frames.sql(f"SELECT {columns} FROM ({net}) {copied}", {"@there": there, "@moved": moved})
 
     def _late(self, view: View, end: int, count: int) -> None:
         size = max((shift for name, shift in view.times.items() if name in {key.name for key in view.keys}), default=0)
@@ -511,7 +490,7 @@ class Maintainer:
         below = self.catalog.view(view.views[placeholder])
         if placeholder != view.counted:
             return self.delta_of(below)
-        return self._come_and_gone(view) if view.history else self._in_order(below)
+        return self._in_order(below)
 
     def _rows(self, view: View, stream: Stream, fields: tuple[Field, ...], paths: list[str]) -> DataFrame:
         """New rows of a stream; a view that is being filled starts with one of them, maybe."""
@@ -545,7 +524,7 @@ class Maintainer:
         """Rows with their places in the order in which they came. Rows of homes that numbered none are all in one."""
         columns = [quote_name(field.name) for field in stream.seen_as(placeholder)]
         rows = self._rows(view, stream, stream.row_fields, paths)
-        return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}", f"CAST(NULL AS BIGINT) AS {LEFT}")
+        return rows.selectExpr(*columns, f"coalesce({ROW_NUM}, 0) AS {PLACE}")
 
     def _in_order(self, view: View) -> DataFrame | None:
         """The new records of a node with their places in the order in which they came. Records that one row brings with
@@ -569,73 +548,7 @@ class Maintainer:
         others = [quote_name(each.name) for each in view.fields if each.name not in parts and orderable(each.type)]
         order = ", ".join([*order_sql(list(parts), places or ["CAST(NULL AS BIGINT)"]), *others])
         place = f"CAST(row_number() OVER (ORDER BY {order}) AS BIGINT) AS {PLACE}"
-        return rows.selectExpr(*map(quote_name, names), place, f"CAST(NULL AS BIGINT) AS {LEFT}")
-
-    def _come_and_gone(self, view: View) -> DataFrame | None:
-        """The rows below a counting view that came or went with this commit, with their places among all that did."""
-        moved = self._moved(view)
-        return self.core.spark.createDataFrame(moved) if moved.num_rows else None
-
-    def _moved(self, view: View) -> Any:
-        """These rows as an Arrow table."""
-        if view.id not in self.moved:
-            found = counting.moved(self, view)
-            self.moved[view.id] = self._history(view) if found is None else found
-        return self.moved[view.id]
-
-    def whole(self, view: View) -> bool:
-        """Whether these rows are all that there are: of a view that is being filled, and where those that were kept
-        would not be found again by their values."""
-        return self.filling or view.rounds
-
-    def _history(self, view: View) -> Any:
-        """These rows by Spark. Rows of streams that were there before are there from the beginning; those of this
-        commit, from their places on.
-
-        What comes and goes with one row of a stream does so in this order: first what goes, then what comes, each in
-        the order of its columns.
-        """
-        below = self.catalog.view(view.views[view.counted or ""])
-        narrows = {each.input: each.columns for each in below.narrows if each.input in below.streams}
-        touched = None
-        if below.node == "keyed" and narrows and not self.whole(view) and set(below.inputs) <= set(below.streams):
-            touched = self.touched(below)
-        relations = read.static_frames(self.core, self.catalog, view)
-        for placeholder, id in view.told.items():
-            told = self.catalog[id]
-            rows = self._with_places(view, told) if isinstance(told, Stream) else self._met_at(self.catalog.view(id))
-            columns = narrows.get(f"@s:{id}") if touched is not None else None
-            pairs = [(name, f"k{index}") for index, name in enumerate(columns or ()) if name is not None]
-            relations[placeholder] = rows if touched is None else self._semi(rows, touched, pairs)
-        text = view.history if self.whole(view) else moved_only(view.history)
-        found = self.core.frames.sql(text, relations).toDF(*(each.name for each in below.fields), FROM, TO)
-        there = found if self.whole(view) else found.where(MOVED)
-        return placed(there.toArrow(), [each.name for each in below.fields])
-
-    def _with_places(self, view: View, stream: Stream) -> DataFrame:
-        """The rows of a stream with their places among all, those from before this commit at the very first."""
-        columns = [quote_name(field.name) for field in stream.row_fields]
-        new = self.paths(stream.rows_table)
-        rows = self._rows(view, stream, stream.row_fields, new) if new else self.core.frames.empty(stream.row_fields)
-        if self.filling:
-            return in_order(self.core, rows, stream, self.before)
-        place = f"coalesce({ROW_NUM} + {shift_of_new(self.before, stream.id)}, 0) AS {CAME}"
-        old = read.kept_rows(self.core, view, stream, stream.row_fields, self.before)
-        return old.selectExpr(*columns, f"CAST(-1 AS BIGINT) AS {CAME}").unionAll(rows.selectExpr(*columns, place))
-
-    def _met_at(self, view: View) -> DataFrame:
-        """The same for rows that have met static tables: each came with the row of a stream that it is made of."""
-        new = None if self.filling else self.delta_of(view)
-        rows = read.view_frame(self.core, self.catalog, view, self.after if self.filling else self.before, emitted=True)
-        parts = parts_of([field.name for field in view.fields])
-        found = [] if self.filling else [rows.selectExpr("*", f"CAST(-1 AS BIGINT) AS {CAME}")]
-        if self.filling or new is not None:
-            added = rows if new is None else self._copies(view, new, 1)
-            places = ", ".join(PLACES.format(index) for index in range(len(parts)))
-            placed = with_places(self.core, added, parts, self.before)
-            last = f"coalesce(array_max(array({places})), 0) AS {CAME}"
-            found.append(placed.selectExpr(*self._names(view), last))
-        return reduce(lambda one, other: one.unionByName(other), found)
+        return rows.selectExpr(*map(quote_name, names), place)
 
     def _is_new(self, view: View) -> str:
         """What holds for records that this commit brings: one of the rows that they are made of is new."""

@@ -26,9 +26,9 @@ from anabranch.engine.tables import PANE
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Panes, Rows, Stream
 from anabranch.plan.keys import INTEGERS
-from anabranch.plan.local import local_text
 from anabranch.plan.views import duckdb_type
 from anabranch.plan.windows import micros_sql
+from anabranch.render.duckdb import driver_sql
 from anabranch.sources.files import InFiles
 from anabranch.sql.lexer import quote_name
 
@@ -215,10 +215,9 @@ def _found(made: Any, fields: tuple[Field, ...]) -> Any:
 def value_text(stream: Stream) -> str | None:
     """What the rule of a stream has computed of each row, as DuckDB is asked for it; nothing, or None if Spark must."""
     if isinstance(stream.rule, Computed):
-        text = local_text(stream.rule.expression, _nothing, stream.row_fields)
-        return None if text is None else f"__same({text}, {timestamp('0')})"
+        return driver_sql(f"CAST({stream.rule.expression} AS TIMESTAMP)", _nothing, stream.row_fields)
     marks = punctuation_sql(stream)
-    return "" if marks is None else local_text(marks, _nothing, stream.row_fields)
+    return "" if marks is None else driver_sql(marks, _nothing, stream.row_fields)
 
 
 def _type_of_key(stream: Stream) -> str:
@@ -299,7 +298,7 @@ def partials_text(
     """
 
     def said(text: str) -> str | None:
-        return local_text(text, _nothing, stream.row_fields, before="SELECT ", behind=f" FROM {panes.from_text}")
+        return driver_sql(text, _nothing, stream.row_fields, before="SELECT ", behind=f" FROM {panes.from_text}")
 
     keys = [said(key.expression) for key in panes.keys]
     along = _along(stream, panes)
@@ -362,7 +361,7 @@ def _plain(columns: Sequence[str]) -> str:
 
 
 def _over(stream: Stream, text: str, rows: str, before: str = "") -> str | None:
-    return local_text(text, lambda each: rows if quote_name(each) == STREAM else None, stream.row_fields, before=before)
+    return driver_sql(text, lambda each: rows if quote_name(each) == STREAM else None, stream.row_fields, before=before)
 
 
 def _along(stream: Stream, panes: Panes) -> str | None:

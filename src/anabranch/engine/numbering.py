@@ -12,14 +12,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from anabranch.duck import quoted
 from anabranch.engine.core import Core
 from anabranch.engine.frames import table_of
 from anabranch.engine.read import good_rows
 from anabranch.ledger import Ledger, Snapshot
-from anabranch.plan.build import LEFT, PLACE
-from anabranch.plan.catalog import ARRIVAL_TS, CAME, ROW_NUM, Field, Stream
-from anabranch.plan.intervals import FROM, TO
+from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Stream
 from anabranch.sources.base import CORRUPT, ORIGIN
 from anabranch.sources.parts import path_of
 from anabranch.sql.lexer import quote_name
@@ -80,7 +77,7 @@ def past_rows(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame | Non
     if stream.kept_since is not None:
         return core.table_frame(stream.rows_table, stream.row_fields, snapshot)
     stretches = [each for each in core.ledger.captured(stream.id, snapshot.version) if each]
-    source = core.source(stream)
+    source = core.past_source(stream)
     if source is None or not stretches:
         return None
     runs = _runs(core, stream, snapshot)[-len(stretches) :]
@@ -129,12 +126,6 @@ def place_of_first(version: int) -> int:
     return version << 32
 
 
-def shift_of_new(snapshot: Snapshot, stream: str) -> int:
-    """What to add to the number of a row of a stream for its place, if the run on its way brings it."""
-    state = snapshot.streams.get(stream)
-    return place_of_first(snapshot.version + 1) - (state.rows if state is not None else 0)
-
-
 def with_places(core: Core, records: DataFrame, parts: Mapping[str, str], snapshot: Snapshot) -> DataFrame:
     """Records with the places of the rows they are made of, `PLACES` for each part: the column with the numbers of
     rows of a stream.
@@ -171,42 +162,6 @@ def with_places(core: Core, records: DataFrame, parts: Mapping[str, str], snapsh
     )
     text = f"SELECT __r.*{places} FROM `@records` AS __r{joins}"
     return core.frames.sql(text, {"@records": records, "@runs": F.broadcast(small)})
-
-
-def in_order(core: Core, rows: DataFrame, stream: Stream, snapshot: Snapshot) -> DataFrame:
-    """Numbered rows of a stream with their places among all rows that came. Rows that have no number came first."""
-    placed = with_places(core, rows, {ROW_NUM: stream.id}, snapshot)
-    columns = [quote_name(field.name) for field in stream.row_fields]
-    return placed.selectExpr(*columns, f"coalesce({PLACES.format(0)}, 0) AS {CAME}")
-
-
-def placed(moved: Any, names: Sequence[str]) -> Any:
-    """Rows that came and went, an Arrow table, with the places of both among all that did: `PLACE` and `LEFT`.
-
-    With one row of a stream, first what goes does so, then what comes, each in the order of its columns.
-    """
-    import pyarrow as pa
-
-    from anabranch.engine.emit import connection
-
-    duck = connection()
-    columns = ", ".join(map(quoted, names))
-    order = ", ".join(f"{quoted(name)} NULLS FIRST" for name in (*names, FROM, TO))
-    duck.register("__moved", moved)
-    try:
-        found = duck.sql(
-            f"WITH known AS (SELECT *, row_number() OVER (ORDER BY {order}) AS __id FROM __moved),"
-            f" moves AS (SELECT __id, {TO} AS __at, false AS __comes FROM known WHERE {TO} IS NOT NULL"
-            f" UNION ALL SELECT __id, {FROM}, true FROM known WHERE {FROM} >= 0),"
-            " numbered AS (SELECT *, row_number() OVER (ORDER BY __at, __comes, __id) AS __place FROM moves),"
-            f" ends AS (SELECT __id, max(__place) FILTER (__comes) AS {PLACE},"
-            f" max(__place) FILTER (NOT __comes) AS {LEFT} FROM numbered GROUP BY __id)"
-            f" SELECT {columns}, {PLACE}, {LEFT} FROM known LEFT JOIN ends USING (__id)"
-        ).to_arrow_table()
-    finally:
-        duck.unregister("__moved")
-    kinds = [(name, moved.schema.field(name).type) for name in names]
-    return found.cast(pa.schema([*kinds, (PLACE, pa.int64()), (LEFT, pa.int64())]))
 
 
 def _runs(core: Core, stream: Stream, snapshot: Snapshot) -> list[tuple[int, int]]:

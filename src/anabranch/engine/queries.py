@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine import read
+from anabranch.engine import read, remote
 from anabranch.engine.core import Core
 from anabranch.engine.frames import fields_of, in_text, named, translate
 from anabranch.engine.set_aside import lacking
 from anabranch.engine.tables import FINAL
-from anabranch.errors import AnabranchError, DataError, QueryFailed, SqlError
+from anabranch.errors import AnabranchError, DataError, QueryFailed, SourceError, SqlError
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound, Reference
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View
-from anabranch.plan.local import shares_words
 from anabranch.plan.ties import settle_versions
+from anabranch.sql.functions import calls
+from anabranch.sql.lexer import tokenize, words
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 #: Kinds of references to what is not in the home.
-_OUTSIDE = ("file", "temporary")
+_OUTSIDE = ("file", "outside", "temporary")
+#: Functions, and words before a bracket, that mean what they always do.
+_PLAIN = words(
+    """count sum avg min max coalesce row_number rank dense_rank lead lag cast unix_micros timestamp_micros pmod
+    explode sequence from join on where and or not in over using select exists as values filter union all between
+    when then else by having distinct"""
+)
 #: Settings of Spark's that say what columns a query has, or that it has none.
 _SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 
@@ -32,14 +41,18 @@ def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field
 
     A question that is asked again is not analysed again, if it has no function in it that somebody may have changed.
     """
-    files = {each: _outside(core, found, text) for each, found in bound.references.items() if found.kind in _OUTSIDE}
+    files = {
+        each: _outside(core, found, text, columns_only=True)
+        for each, found in bound.references.items()
+        if found.kind in _OUTSIDE
+    }
     schemas = {
         placeholder: _columns(catalog, reference)
         for placeholder, reference in bound.references.items()
         if placeholder not in files
     }
     known: list[list[Field]] = []
-    if not files and shares_words(bound.text.text):
+    if not files and not _calls_others(bound.text.text):
         settings = tuple(core.spark.conf.get(name) for name in _SETTINGS)
         known = _known(bound.text.text, tuple(schemas.items()), settings)
     if known:
@@ -47,6 +60,12 @@ def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field
     relations = files | {placeholder: core.frames.empty(fields) for placeholder, fields in schemas.items()}
     known.append(fields_of(core.frames.sql(bound.text, relations, source=text)))
     return list(known[0])
+
+
+@lru_cache(maxsize=1024)
+def _calls_others(text: str) -> bool:
+    """Whether a text calls a function that somebody may have registered in place of Spark's."""
+    return any(token.name.lower() not in _PLAIN for _, token in calls(tokenize(text)))
 
 
 @lru_cache(maxsize=1024)
@@ -70,9 +89,11 @@ def _columns(catalog: Catalog, reference: Reference) -> tuple[Field, ...]:
     return target.shown_fields if isinstance(target, View) else target.fields
 
 
-def _outside(core: Core, reference: Any, text: str) -> DataFrame:
-    """A file or a temporary view."""
+def _outside(core: Core, reference: Any, text: str, *, columns_only: bool = False) -> DataFrame:
+    """A file, a table outside or a temporary view."""
     try:
+        if columns_only and reference.kind == "outside":
+            return core.frames.empty(remote.opened(reference).fields())
         return read.relation(core, reference, core.ledger.snapshot())
     except SqlError:
         raise
@@ -119,17 +140,60 @@ def located(core: Core, bound: Bound, snapshot: Snapshot, text: str, error: Exce
 
 
 def frame(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:
-    """A bound query over what its relations hold at a version."""
+    """A bound query over what its relations hold at a version; tables of databases give what it wants of them."""
+    with _placed(bound, text):
+        sources = remote.sources(core, bound, snapshot)
     relations: dict[str, DataFrame] = {}
     for placeholder, reference in bound.references.items():
+        if placeholder in sources:
+            continue
         if reference.kind in _OUTSIDE:
             relations[placeholder] = _outside(core, reference, text)
         else:
             relations[placeholder] = read.relation(core, reference, snapshot)
-    return over(core, bound, relations, text)
+    if not sources:
+        return over(core, bound, relations, text)
+    # The clock stands still: what a database is asked by a time is computed with the same one.
+    moment = core.now()
+    with _placed(bound, text):
+        asked = remote.wanted(core, sources, lambda found: over(core, bound, {**relations, **found}, text, moment))
+        relations |= {each: remote.frame(core, source, asked[each]) for each, source in sources.items()}
+    return over(core, bound, relations, text, moment)
 
 
-def over(core: Core, bound: Bound, relations: dict[str, DataFrame], text: str) -> DataFrame:
+def asked_outside(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> list[str]:
+    """What a query asks of databases, for people."""
+    with _placed(bound, text):
+        sources = remote.sources(core, bound, snapshot)
+        if not sources:
+            return []
+        catalog, moment = core.catalog(snapshot), core.now()
+        empty = {
+            each: _outside(core, reference, text, columns_only=True)
+            if reference.kind in _OUTSIDE
+            else core.frames.empty(_columns(catalog, reference))
+            for each, reference in bound.references.items()
+            if each not in sources
+        }
+        asked = remote.wanted(core, sources, lambda found: over(core, bound, {**empty, **found}, text, moment))
+        return [f"asks {source.place}: {source.shown(asked[each])}" for each, source in sources.items()]
+
+
+@contextmanager
+def _placed(bound: Bound, text: str) -> Iterator[None]:
+    """Errors of tables outside at the place where one is named, if there is but one."""
+    try:
+        yield
+    except SourceError as error:
+        spans = [each.relation.span for each in bound.references.values() if each.kind == "outside" and each.relation]
+        if len(spans) != 1:
+            raise
+        raise SqlError(error.message, text=text, start=spans[0].start, end=spans[0].end, hint=error.hint) from error
+
+
+def over(
+    core: Core, bound: Bound, relations: Mapping[str, DataFrame], text: str, moment: int | None = None
+) -> DataFrame:
     """A bound query over these relations."""
-    settled = settle_versions(bound, lambda part: fields_of(core.frames.sql(part, relations)))
-    return core.frames.sql(settled, relations, source=text)
+    settled = settle_versions(bound, lambda part: fields_of(core.frames.sql(part, relations, moment=moment)))
+    return core.frames.sql(settled, relations, source=text, moment=moment)

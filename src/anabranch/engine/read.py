@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import END, Punctuation
 from anabranch.algebra.reach import Range
 from anabranch.algebra.windows import last_window_sql, window_time
-from anabranch.engine import above, left_out, system, temp_views
+from anabranch.engine import above, left_out, remote, system, temp_views
 from anabranch.engine.core import Core
 from anabranch.engine.differences import bins_text, sliding_text
 from anabranch.engine.moves import progress
@@ -18,14 +18,14 @@ from anabranch.errors import AnabranchError, SourceError
 from anabranch.ledger import Snapshot
 from anabranch.plan.ahead import FINAL
 from anabranch.plan.bind import Reference
-from anabranch.plan.build import LEFT, PLACE, TAKES
+from anabranch.plan.build import PLACE, TAKES
 from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
 from anabranch.plan.strategy import by_difference
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, ORIGIN, BadRow, Source
 from anabranch.sources.files import FilesSource, reader
-from anabranch.sources.parts import Part, file_and_start, mark_of
-from anabranch.sources.paths import CHECK, check_path, format_of
+from anabranch.sources.parts import Part, file_and_start, is_whole_parquet, mark_of
+from anabranch.sources.paths import check_path, format_of, nothing_at
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def relation(core: Core, reference: Reference, snapshot: Snapshot) -> DataFrame:
     """The frame behind a placeholder of an ad hoc query."""
     if reference.kind == "file":
         return file_frame(core, reference)
+    if reference.kind == "outside":
+        return remote.frame(core, remote.opened(reference))
     if reference.kind == "temporary":
         return temp_views.frame(core, reference.target)
     if reference.version is not None:
@@ -80,8 +82,14 @@ def file_frame(core: Core, reference: Reference) -> DataFrame:
     files = core.files(options)
     found = files.listing()
     if not found:
-        raise SourceError(f"no file matches {reference.target}", hint=CHECK)
+        raise nothing_at(reference.target)
+    if not any(size for _, size, _ in found):
+        raise SourceError(f"{reference.target} has no columns: there is no row in it")
     if files.format == "parquet":
+        part = next((name for name, size, _ in found if not is_whole_parquet(name, size)), None)
+        if part is not None:
+            said = reference.target if files.path == part else part
+            raise SourceError(f"{said} is not a whole Parquet file", hint="wait until it is written, or name another")
         return reader(core.spark, files.format, files.options, infer=True).load([name for name, _, _ in found])
     key = (str(sorted(options.items())), tuple(found))
     taken = [Part(name, size, time, 0, mark_of(name, size)) for name, size, time in found]
@@ -158,7 +166,7 @@ def stream_frame(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame:
     """The rows of a stream: those it keeps, or, where the source can be read again, all it has taken so far."""
     if stream.kept_since == 0:
         return core.table_frame(stream.rows_table, stream.fields, snapshot)
-    source = core.source(stream)
+    source = core.past_source(stream)
     if source is not None:
         return source_frame(core, stream, source, snapshot, 0)
     if stream.kept_since is not None:
@@ -265,8 +273,7 @@ def view_query(
     if view.counted is not None:
         counted = relations[view.counted]
         if PLACE not in counted.columns:
-            none = (f"CAST(NULL AS BIGINT) AS {name}" for name in (PLACE, LEFT))
-            relations[view.counted] = counted.selectExpr("*", *none)
+            relations[view.counted] = counted.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
         relations[TAKES] = takes if takes is not None else core.frames.empty(take_fields(view))
     named = [field.name for field in (*view.fields, *view.hidden)]
     if hidden and view.closing and view.final:

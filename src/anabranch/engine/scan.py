@@ -27,7 +27,7 @@ from anabranch.engine.near import AtHand, InPlace, Lying, Near, columns_named, m
 from anabranch.engine.numbering import number_frame, number_table
 from anabranch.engine.read import good_rows, parsed_rows, punctuation_sql
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
-from anabranch.engine.writing import MOST_BYTES_ALONE, SMALL_BYTES, write_frame, write_table
+from anabranch.engine.writing import SMALL_BYTES, write_frame, write_table
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ROW_NUM, Field, Panes, Stream
@@ -171,7 +171,7 @@ class Scan:
         source = self.core.source(self.stream)
         parts = source.partitions() if source is not None else [""]
         near: Near | InPlace | None = None
-        if self.core.uses_driver and len(parts) == 1 and (self._small or self._all_near):
+        if len(parts) == 1 and (self.core.place.takes_little(self.incoming.bytes) or self._all_near):
             near = self._in_place() or Near.of(self.stream, self.incoming.at_hand, self.first, self.at, self._columns)
         tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned, parts[0])
         kept = len(tasks) > 1 and not self.incoming.cheap
@@ -204,8 +204,8 @@ class Scan:
 
     @property
     def _all_near(self) -> bool:
-        """Whether Spark has no other machine, and nothing to do for this run that is not as well done without it."""
-        if not self.outputs or self.incoming.bytes > MOST_BYTES_ALONE or not self.core.alone:
+        """Whether the driver takes the run, and Spark has nothing to do for it."""
+        if not self.outputs or not self.core.place.takes_run(self.incoming.bytes):
             return False
         return all(
             output.table == self.stream.rows_table

@@ -83,7 +83,7 @@ def stream_of(maintainer: Maintainer, view: View) -> Stream | None:
     stream = maintainer.catalog.stream(id) if id is not None else None
     if ends is None or stream is None or (stream.time or "").lower() != ends.time.lower():
         return None
-    if stream.kept_since != 0 and stream.source is not None:
+    if stream.kept_since != 0 and stream.rereadable:
         return None  # what came before is read from its source
     return stream if any(each.name == stream.time and each.type == "timestamp" for each in stream.fields) else None
 

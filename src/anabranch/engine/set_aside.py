@@ -580,7 +580,7 @@ def where(row: BadRow) -> str:
 
 def told(error: DataError) -> str:
     """What is wrong, and with which expression."""
-    return f"{error.message} in {error.expression}" if error.expression else error.message
+    return f"{error.expression}: {error.message}" if error.expression else error.message
 
 
 def lacking(name: str, count: int) -> str:

@@ -13,6 +13,7 @@ from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import Field, Sink, Stream, Table, View
 from anabranch.plan.describe import append_only, keys_of, kind_of, reason_of, tables_of
+from anabranch.sinks.kinds import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -273,7 +274,9 @@ def sinks(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         except Exception as problem:
             error = error or str(problem)
         view = catalog.view(sink.view).name
-        rows.append((sink.name, view, sink.into, sink.options["mode"], sink.options["path"], version, error))
+        rows.append(
+            (sink.name, view, sink.into, sink.options.get("mode"), place_of(sink.into, sink.options), version, error)
+        )
     return rows
 
 

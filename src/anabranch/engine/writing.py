@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 SMALL_ROWS = 100_000
 #: Input of at most so many bytes never gives more than that.
 SMALL_BYTES = 4 << 20
-#: And where Spark has no other machine, runs of up to so many bytes are taken in by the driver, if they can be.
-MOST_BYTES_ALONE = 64 << 20
 
 
 def write_frame(

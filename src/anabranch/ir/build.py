@@ -32,6 +32,7 @@ from anabranch.ir.rel import (
     Windowed,
 )
 from anabranch.ir.scope import Exposed, Scope
+from anabranch.sources import registry
 from anabranch.sql.lexer import Span
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import LateralView, Opaque, Query, Relation, Select, SetOperation, WindowSpec
@@ -65,7 +66,6 @@ def build(text: str, query: Query, context: Context) -> Rel:
 
 
 #: Functions of ours over files; every other table function is Spark's.
-FILE_FUNCTIONS = ("csv", "tsv", "json", "parquet", "files")
 BOUNDS = ("window_start", "window_end", "window_time")
 Ctes = Mapping[str, Rel]
 
@@ -200,7 +200,7 @@ class Builder:
         name = relation.name.last.lower() if relation.name is not None and len(relation.name.parts) == 1 else None
         if name is not None and name in ctes:
             return self._copy(ctes[name])
-        if relation.function is not None and relation.function not in FILE_FUNCTIONS:
+        if relation.function is not None and registry.find(relation.function) is None:
             return self._table_function(relation, outer, ctes)
         found = self.context.find(relation)
         numbered = relation.window is not None and _needs_numbers(relation.window)

@@ -243,7 +243,7 @@ def beginnings(catalog: Catalog, view: View) -> dict[str, int]:
                 note(panes.stream, panes.column(name).since)
         for id in each.streams.values():
             stream = catalog.stream(id)
-            if stream.source is None and stream.kept_since is not None:
+            if not stream.rereadable and stream.kept_since is not None:
                 note(id, stream.kept_since)
     return found
 
@@ -257,7 +257,7 @@ def missing(stream: Stream, runs: int, since: int) -> str | None:
     >>> missing(stream, 3, 3) is None
     True
     """
-    if runs <= since or stream.source is not None or stream.kept_since == since:
+    if runs <= since or stream.rereadable or stream.kept_since == since:
         return None
     if stream.kept_since is None:
         return f"stream {stream.name} keeps no rows of the past"

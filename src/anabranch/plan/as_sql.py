@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from anabranch.plan.catalog import Field, Sink, Stream, Table, View
+from anabranch.sources.secrets import is_reference, text_of
 from anabranch.sql.lexer import Span, quote_string, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.spellings import as_written
@@ -62,6 +63,8 @@ def _call(kind: str, options: Mapping[str, Any]) -> str:
 
 
 def _literal(value: Any) -> str:
+    if is_reference(value):
+        return text_of(value)
     if isinstance(value, bool):
         return str(value).lower()
     return quote_string(value) if isinstance(value, str) else str(value)

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
 from anabranch.plan.catalog import (
-    CAME,
     NUMBERED,
-    ORDERED,
     ROW_NUM,
     WINDOW_COLUMNS,
     Catalog,
@@ -23,6 +21,7 @@ from anabranch.plan.catalog import (
     View,
 )
 from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, partitioned, windowed_sql
+from anabranch.sources import registry
 from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.columns import check_window
 from anabranch.sql.lexer import FILE_NAME, Span, quote_name
@@ -43,7 +42,6 @@ from anabranch.sql.versions import EVENT_TIME
 from anabranch.sql.watermarks import watermark_text
 
 SYSTEM_TABLES = ("runs", "progress", "views", "nodes", "tables", "bad_rows", "late_rows", "sinks", "lookups")
-FILE_FUNCTIONS = ("csv", "tsv", "json", "parquet", "files")
 STDIN = "/dev/stdin"
 
 
@@ -52,7 +50,7 @@ class Reference:
     """What a placeholder stands for."""
 
     placeholder: str
-    kind: str  # "stream", "table", "view", "file", "system", "temporary"
+    kind: str  # "stream", "table", "view", "file", "outside", "system", "temporary"
     target: str  # id, path or name of a system table
     version: int | None = None
     relation: Relation | None = None
@@ -161,9 +159,14 @@ class Binder:
     def _reference(self, relation: Relation) -> Reference | None:
         if relation.kind == "path":
             assert relation.path is not None
+            kind = registry.of_path(relation.path)
+            if registry.is_table(kind):
+                return Reference(f"@f:{len(self.references)}", "outside", kind, relation=relation)
             return Reference(f"@f:{len(self.references)}", "file", relation.path, relation=relation)
         if relation.kind == "function":
-            if relation.function not in FILE_FUNCTIONS:
+            if registry.is_table(relation.function):
+                return Reference(f"@f:{len(self.references)}", "outside", str(relation.function), relation=relation)
+            if not registry.is_files(relation.function):
                 return None
             path = next((a.value for a in relation.arguments if a.name in (None, "path")), None)
             if not isinstance(path, str):
@@ -180,8 +183,8 @@ class Binder:
                 raise self._unknown(relation, [f"sys.{name}" for name in SYSTEM_TABLES])
             return Reference(f"@sys:{parts[1].lower()}", "system", parts[1].lower())
         if len(parts) == 2 and parts[0].lower() == "stdin":
-            if parts[1].lower() not in FILE_FUNCTIONS[:4]:
-                raise self._unknown(relation, [f"stdin.{name}" for name in FILE_FUNCTIONS[:4]])
+            if parts[1].lower() not in registry.formats():
+                raise self._unknown(relation, [f"stdin.{name}" for name in registry.formats()])
             return Reference(f"@f:{len(self.references)}", "file", STDIN, relation=relation)
         found = self.catalog.find(parts[0]) if len(parts) == 1 else None
         if found is None and len(parts) == 1 and parts[0].lower() in self.catalog.temporary:
@@ -197,9 +200,7 @@ class Binder:
                 raise self._error(relation, f"{found.name} is a {kind}: all of it is final", "only views wait")
             at = ":provisional"
         prefix = f"@{kind[0]}:"
-        if kind == "stream" and self._selects(relation, CAME):
-            prefix = ORDERED
-        elif kind == "stream" and self._numbered(relation):
+        if kind == "stream" and self._numbered(relation):
             prefix = NUMBERED
         return Reference(f"{prefix}{found.id}{at}", kind, found.id, relation.version, relation, relation.provisional)
 
@@ -467,6 +468,8 @@ class Binder:
         hint = did_you_mean(name, known)
         if FILE_NAME.fullmatch(name):
             hint = f"a file is named in quotes: '{name}'"
+        elif name.lower() == "stdin":
+            hint = "what is piped in is read with its format: stdin.csv, stdin.tsv, stdin.json or stdin.parquet"
         return UnknownName(
             f"there is no stream, view or table {name}",
             text=self.text,

@@ -32,7 +32,7 @@ from anabranch.plan.catalog import (
     window_type,
 )
 from anabranch.plan.following import find_following
-from anabranch.plan.inside import Inside
+from anabranch.plan.inside import RECORDS, Inside
 from anabranch.plan.keys import (
     Input,
     Keying,
@@ -61,15 +61,13 @@ from anabranch.sql.versions import EVENT_TIME, UNTIL
 
 if TYPE_CHECKING:
     from anabranch.plan.nodes import Tree
-    from anabranch.plan.records import Told
 
 KEY = "_k{}"
 #: What a query is called that is joined in a node of its own, so that what groups it closes by several times.
 JOINED = "__joined{}"
 NO_STREAM = "its FROM clause reads no stream"
-#: The place of a record among those of its run, that with which it went again, and the placeholder of the last places
-#: that a key may show.
-PLACE, LEFT = "_place", "_left"
+#: The place of a record among those of its run, and the placeholder of the last places that a key may show.
+PLACE = "_place"
 TAKES = "@takes"
 
 
@@ -99,8 +97,8 @@ class Build:
         self.views: dict[str, View] = {}  # placeholder -> node below, or a view of the catalog
         self.edits: list[Edit] = []
         self.blocks: list[tuple[Block, Placed]] = []
+        self.counting = False  # whether its trigger counts records
         self.counted: str | None = None
-        self.history: Told | None = None
         self.guard: list[Edit] = []
         self.guarded: dict[str, Reference] = {}  # what it reads in place of a relation
         self.unnamed = 0
@@ -126,7 +124,8 @@ class Build:
                 self.names_inside(relation.subquery)
                 return
             by_key = self.tree.by_key
-            self.tree.by_key = by_key and not (self.tree.joins is None and _is_joined_first(relation))
+            inside = relation.exposed == RECORDS or (self.tree.joins is None and _is_joined_first(relation))
+            self.tree.by_key = by_key and not inside
             node = self.tree.below(relation.subquery, self.ctes, stays=stays_met(relation))
             self.tree.by_key = by_key
         elif relation.kind == "name" and relation.name is not None and len(relation.name.parts) == 1:
@@ -269,14 +268,13 @@ class Build:
         if keying.kind not in ("stateless", "join") and not counted:
             self._place_blocks(select)
         block = next((pair for pair in self.blocks if pair[0].select is select), None)
+        self.counting = counted
         if counted:
             self._count_rows(select, inputs, keying)
         view = self._finish(emit, keying, select, inputs, (), block)
         near, nearby = self._near(select, inputs)
         through, timed = self._through(inputs, Stream), self._through(inputs, View)
         view = replace(view, counted=self.counted, near=near, through=through, timed=timed, sides=self._sides(inputs))
-        if self.history is not None:
-            view = self._told(view, self.history)
         if keying.pairs and view.in_time and view.clock == "event" and view.node:
             view = replace(view, nearby=nearby)
         view = self._following(select, inputs, view)
@@ -300,6 +298,8 @@ class Build:
             return view
         if not self.tree.settled(view):
             return replace(view, ahead=FOREVER)
+        if any(key.name in view.times for key in view.keys):  # all of them look at rows of one time
+            return replace(view, ahead=0)
         if not ahead.rows or ahead.time == FOREVER:
             return replace(view, ahead=ahead.time)
         # The query that tells is needed only where rows wait; one more column must change neither groups nor rows.
@@ -426,6 +426,8 @@ class Build:
         placeholder, edits = quote_name(f"@v:{below.id}"), [*self.edits, *self._with_clause()]
         text = self._bound([*edits, *with_hidden(select, hidden)])
         shows_closing = self._shows_closing(select, view, below)
+        # Where no time is shown, rows are those that the nodes below have let through.
+        waits = shows_closing or (_leading(view) is None and not below.final)
         final = ""
         if below.final and shows_closing:
             rows = f"(SELECT * FROM ({below.final}) AS __rows({columns}, {FINAL}))"
@@ -445,7 +447,7 @@ class Build:
             sides=below.sides,
             meets=through(view.meets, below.meets),
             ends=self._passed_ends(select, view, below),
-            ahead=below.ahead if below.ahead is None or shows_closing else FOREVER,
+            ahead=below.ahead if below.ahead is None or waits else FOREVER,
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
             narrows=below.narrows,
@@ -628,17 +630,6 @@ class Build:
             return [known.time.lower()] if known.time is not None else []
         return [name.lower() for name in known.times] if isinstance(known, View) else []
 
-    def _told(self, view: View, history: Told) -> View:
-        """A node that counts, with the history it counts by, and what that is told by."""
-        met = {
-            part: node.id for node in self.tree.nodes if node.stays for part in parts_of([f.name for f in node.fields])
-        }
-        told = {placeholder: met.get(id, id) for placeholder, id in history.streams.items()}
-        at = {id: self.tree.world.table_at(id) for id in history.tables.values()}
-        tables, statics_at = {**view.tables, **history.tables}, {**view.statics_at, **at}
-        view = replace(view, history=history.text, told=told, told_alike=history.alike, rounds=history.rounds)
-        return replace(view, tables=tables, statics_at=statics_at)
-
     def _row_times(self, each: Input) -> frozenset[str]:
         """The event times of an input that are those of its rows, not bounds of windows that a query put them into.
 
@@ -662,15 +653,12 @@ class Build:
         live = [each for each in inputs if not each.static]
         known = self._known(live[0].relation) if len(live) == 1 else None
         names = [field.name for field in known.fields] if isinstance(known, View) else []
-        emission = self.query.emission
-        told = self.tree.histories.get(emission.span.start) if emission is not None else None
-        history = told if isinstance(known, View) and not parts_of(names) else None
-        ordered = isinstance(known, Stream) or parts_of(names) or history is not None
+        ordered = isinstance(known, Stream) or parts_of(names)
         # What a condition asks of a stream makes rows come and go that are in no order; nor are those made of one row.
-        asks = any(self.tree.reads_live(inner, self.ctes) for inner in select.subqueries) or select.lateral
         if (
             not ordered
-            or asks
+            or self._asks(select)
+            or select.lateral
             or select.distinct
             or not (select.group_plain and (select.group or keying.kind == "whole"))
         ):
@@ -679,13 +667,14 @@ class Build:
         same = " AND ".join(f"__t.__k{i} <=> ({part.expression})" for i, part in enumerate(keying.parts)) or "true"
         upto = f"(SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same})"
         shown = f"coalesce({PLACE} <= {upto}, true)"
-        if history is not None:
-            self.history = history
-            shown += f" AND ({LEFT} IS NULL OR coalesce({LEFT} > {upto}, false))"
         if _by_row(live[0]):
             self.guard = with_condition(select, shown)
         else:  # rows behind it must not make windows either
             self.guard = [self._windowed_where(live[0].relation, shown)]
+
+    def _asks(self, select: Select) -> bool:
+        """Whether an expression asks what changes."""
+        return any(self.tree.reads_live(inner, self.ctes) for inner in select.subqueries)
 
     def _windowed_where(self, relation: Relation, condition: str) -> Edit:
         """A relation with its windows, of the rows that fulfil a condition."""
@@ -800,8 +789,7 @@ class Build:
         schemas = self._schemas(references)
         ties = self._ties(schemas)
         if self.counted is not None:
-            placed = (Field(PLACE, "bigint"), Field(LEFT, "bigint"))
-            schemas[self.counted] = (*schemas[self.counted], *placed)
+            schemas[self.counted] = (*schemas[self.counted], Field(PLACE, "bigint"))
             # Their types are known once this is analysed; a column without one can be compared with any.
             takes = [Field(f"__k{index}", "void") for index in range(len(keying.parts))]
             schemas[TAKES] = (*takes, Field("__upto", "bigint"))
@@ -945,7 +933,7 @@ class Build:
         keys: tuple[Field, ...],
     ) -> tuple[Touch, ...]:
         """How to find the keys that new rows touch."""
-        if self.counted is None and keying.kind != "keyed":
+        if keying.kind != "keyed" and not (self.counting and select is not None and not self._asks(select)):
             return ()
         if given:
             return tuple(Touch(placeholder, _numbered(text, keys)) for placeholder, text in given)
@@ -973,7 +961,9 @@ class Build:
                 if not _by_row(inputs[live[0]]):  # the rows that make the windows, each once
                     source, where = self._rows_of(relation), ""
                 return (Touch(placeholder, f"SELECT {chosen} FROM {source}{where}"),)
-            return (Touch(placeholder, f"SELECT DISTINCT {chosen} FROM {source}{where}"),)
+            return (Touch(placeholder, f"SELECT DISTINCT {chosen or '1'} FROM {source}{where}"),)
+        if keying.kind != "keyed":
+            return ()
         touches = []
         for index in live:
             relation = inputs[index].relation

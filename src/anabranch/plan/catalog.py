@@ -3,6 +3,7 @@ JSON form; the ledger stores them, ids never change and names in the ledger are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
@@ -14,6 +15,7 @@ from anabranch.algebra.reach import Near, needed, needed_around
 from anabranch.algebra.rules import Rule, rule_from_json, rule_to_json
 from anabranch.algebra.smoothing import Budget
 from anabranch.algebra.windows import SlidingWindows
+from anabranch.sources.registry import is_live, reads_once
 from anabranch.types import Field as Field
 
 T = TypeVar("T")
@@ -22,14 +24,10 @@ T = TypeVar("T")
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time", "window_id")
 #: The columns that kept rows have besides those of their stream: their number among all its rows, and when they came.
 ROW_NUM, ARRIVAL_TS = "_row_num", "_arrival_ts"
-#: A column that rows can be given: their place among the rows of all streams, in the order in which they came.
-CAME = "_came"
 #: The column of a node that asks tables outside: the version whose run asked.
 ASKED = "_asked"
 #: How placeholders begin behind which the rows of a stream are with these.
 NUMBERED = "@n:"
-#: And how those begin behind which they are with their place among all.
-ORDERED = "@o:"
 
 
 def window_type(column: str, numbers: bool) -> str:
@@ -62,7 +60,12 @@ class Stream:
     @property
     def live(self) -> bool:
         """Whether rows come as they happen, so that the clock says something about their times."""
-        return self.source == "rate"
+        return is_live(self.source)
+
+    @property
+    def rereadable(self) -> bool:
+        """Whether the rows of its past can be had from its source once more."""
+        return self.source is not None and not reads_once(self.source)
 
     @property
     def policy(self) -> Policy:
@@ -79,8 +82,6 @@ class Stream:
 
     def seen_as(self, placeholder: str) -> tuple[Field, ...]:
         """The columns that its rows have behind a placeholder."""
-        if placeholder.startswith(ORDERED):
-            return (*self.row_fields, Field(CAME, "bigint"))
         return self.row_fields if placeholder.startswith(NUMBERED) else self.fields
 
 
@@ -445,13 +446,8 @@ class View:
     stream: bool = False  # a read shows the changes themselves
     times: Mapping[str, int] = field(default_factory=dict)  # column -> what to add to it for the end of its window
     counted: str | None = None  # the placeholder of the stream, or of the records, that a trigger counts one by one
-    history: str = ""  # where records come and go: what they are read from, with the places at which they do
-    #: And what it is told by, placeholder -> id: streams, and nodes whose rows stay as they have met static tables.
-    told: Mapping[str, str] = field(default_factory=dict)
     stays: bool = False  # a stateless node inside a view whose rows are kept: they have met static tables, once
     refreshed: bool = False  # a static table that it reads was refreshed, and had changed
-    told_alike: bool = False  # whether the query that it is the history of means the same in DuckDB
-    rounds: bool = False  # what that gives, and what was kept of it, may differ in their last digits
     remade: int = 0  # how often its own tables were begun anew, because their columns had changed
     #: What its windows close by: event time, the number of "rows" or of "chunks", or the time of "arrival".
     clock: str = "event"
@@ -515,6 +511,11 @@ class View:
     def kept(self) -> bool:
         """Whether its changes are in the ledger."""
         return self.emit != "read" and (self.stays or not (self.node == "stateless" and self.owner is not None))
+
+    @property
+    def counts_by_run(self) -> bool:
+        """Whether its trigger counts the changes of a run together, and not one record after the other."""
+        return self.counted is None and self.triggers is not None and (self.triggers["counting"] or 1) > 1
 
     @property
     def meets_once(self) -> bool:
@@ -634,14 +635,19 @@ def to_json(definition: Object) -> dict[str, Any]:
     return values
 
 
+#: What older homes have: bands, whose views close by their streams, and what is above counted one by one.
+_GONE = ("band", "history", "told", "told_alike", "rounds")
+
+
 def from_json(values: Mapping[str, Any]) -> Object:
     cls = _KINDS[values["kind"]]
     if cls is Stream:
         values = {**values, "rule": _rule(values)}
         values = {name: value for name, value in values.items() if name not in ("delay", "percentile")}
+    values = _counting_by_run(values) if values.get("history") else values
     arguments: dict[str, Any] = {}
     for name, value in values.items():
-        if name in ("kind", "band"):  # a band is what older homes have; its view closes by its streams
+        if name in ("kind", *_GONE):
             continue
         nested = Field if name == "keys" and cls is View else _NESTED.get(name)
         if name == "emit" and value == "changes":
@@ -662,6 +668,19 @@ def from_json(values: Mapping[str, Any]) -> Object:
             value = tuple(value)
         arguments[name] = value
     return cls(**arguments)  # type: ignore[no-any-return]
+
+
+def _counting_by_run(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A view of an older home that counted what comes and goes one by one: now all of a run, and it shows all of it."""
+    none = "CAST(NULL AS BIGINT)"
+    columns = [*(f"NULL AS __k{index}" for index in range(len(values["keys"]))), f"{none} AS __upto"]
+    text = re.sub(r"\b_(place|left)\b", none, values["text"])
+    text = text.replace("`@takes`", f"(SELECT {', '.join(columns)} WHERE false)")
+    touches = [
+        {**each, "text": each["text"].replace(", _place FROM", " FROM", 1).replace("SELECT _place", "SELECT 1", 1)}
+        for each in values["touches"]
+    ]
+    return {**values, "text": text, "touches": touches, "counted": None}
 
 
 def _rule(values: Mapping[str, Any]) -> Rule | None:

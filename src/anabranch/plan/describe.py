@@ -304,7 +304,7 @@ class _Describer:
             keys_of(view, self.catalog),
             tuple(view.times),
             self._progress(inputs) + (", up to the last window shown" if view.budget is not None else ""),
-            _emits(view),
+            _emits(view, self.catalog),
             reason_of(view) or self.reasons.get(view.id, ""),
             tuple(self._state(view)),
             tuple(self._how(view)),
@@ -543,7 +543,7 @@ def because(reason: str) -> str:
 # ---- when it emits
 
 
-def _emits(view: View) -> str:
+def _emits(view: View, catalog: Catalog) -> str:
     if view.emit == "read":
         return WHEN_READ
     if view.emit == "feed":
@@ -563,7 +563,7 @@ def _emits(view: View) -> str:
         fires.append("when its window closes")
     if triggers.get("counting") is not None:
         count = triggers["counting"]
-        fires.append("with every record" if count == 1 else f"with every {count} records{_counted(view)}")
+        fires.append("with every record" if count == 1 else _counting(view, count, catalog))
     if triggers.get("delay") is not None:
         since = "the first change since it was shown" if triggers.get("first") else "its last change"
         fires.append(f"{duration_text(triggers['delay'])} after {since}")
@@ -586,13 +586,24 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending} " if number > 1 else ""
 
 
-def _counted(view: View) -> str:
-    """What is to be said of the records that a trigger counts."""
-    if view.counted is None:
-        return " (those that one run changes count together)"
-    if view.history:
-        return " (what comes and goes is counted one by one)"
-    return " (each comes with the last of its rows)" if view.counted in view.views else ""
+def _counting(view: View, count: int, catalog: Catalog) -> str:
+    """How a trigger counts: record by record, or all changes of a run together, and why."""
+    if not view.counts_by_run:
+        return f"with every {count} records, one by one{_COMES if view.counted in view.views else ''}"
+    return f"with every {count} changes, run by run ({_no_order(view, catalog)}; runs of one row count one by one)"
+
+
+_COMES = ": each comes with the last of its rows"
+
+
+def _no_order(view: View, catalog: Catalog) -> str:
+    """Why the records that a view counts have no order inside a run."""
+    below = [catalog.view(id) for id in view.views.values()]
+    waiting = next((each for each in below if each.emit in ("close", "triggers")), None)
+    if waiting is not None:
+        return f"{waiting.name} shows its answers when they are ready"
+    back = next((each for each in below if not append_only(each, catalog)), None)
+    return f"{back.name} can take rows back" if back is not None else "its records are not numbered rows of streams"
 
 
 def closing_words(view: View) -> str:

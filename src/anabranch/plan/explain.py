@@ -30,6 +30,7 @@ class Explanation:
     nodes: tuple[PlanNode, ...] = ()
     kept: tuple[PlanNode, ...] = ()
     refused: str = ""  # why its changes cannot be kept
+    outside: tuple[str, ...] = ()  # what databases are asked
     canonical: str = ""  # how the query was read, where it was written in another spelling
 
 
@@ -48,7 +49,7 @@ def _explained(
     kinds = {reference.kind for reference in references}
     if not kinds & {"stream", "view"}:
         return Explanation("batch query: it reads no stream", fields)
-    only_views = kinds <= {"view", "table", "system", "file"}
+    only_views = kinds <= {"view", "table", "system", "file", "outside"}
     heading = "query over views: computed when read, from their state" if only_views and not query.emits else ""
     subject = _Subject(world.new_id(NAME), NAME, text, query.span.of(text), query, "beginning", fields)
     try:

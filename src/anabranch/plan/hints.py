@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.catalog import Catalog, Table
-from anabranch.sources import lookup
+from anabranch.sources import registry
 from anabranch.sql.lexer import Span
 from anabranch.sql.syntax import Query, Relation
 
@@ -31,7 +31,7 @@ def with_hints(text: str, query: Query, catalog: Catalog) -> Catalog:
     for wanted, relation, span in _named(text, query):
         reference = Binder(text, catalog, query).resolve(relation)
         table = catalog.objects.get(reference.target) if reference is not None else None
-        if not isinstance(table, Table) or table.source not in lookup.kinds():
+        if not isinstance(table, Table) or not registry.is_table(table.source):
             raise refuse(text, span, "this is no table that could be asked by key", _how())
         if not wanted and table.asked:
             what = f"{table.name} is asked by key and was never loaded"

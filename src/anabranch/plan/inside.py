@@ -8,19 +8,18 @@ in other words:
     FROM (SELECT `a`.`k` AS `__r0`, `b`.`v` AS `__r1` FROM a JOIN b ON a.id = b.id WHERE b.v > 0) AS `__records`
     GROUP BY `__r0`
 
-So are rows of LATERAL VIEW, and subqueries beside aggregates: their values are columns inside, of which all rows of a
-group have the same. Where a name could come to mean something else, the query cannot be written like this (`Unfit`).
+So are rows of LATERAL VIEW. Where a name could come to mean something else, the query cannot be written like this
+(`Unfit`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.plan.asked import around, asked_in
 from anabranch.plan.bind import Binder
 from anabranch.plan.blocks import aggregates_in
 from anabranch.plan.catalog import WINDOW_COLUMNS
-from anabranch.plan.laterals import end_of, lateral_views
+from anabranch.plan.laterals import lateral_views
 from anabranch.plan.scope import Unfit, span_of
 from anabranch.plan.windows import ID, partitioned
 from anabranch.plan.winners import LISTS, TEXTS, event_times, picked
@@ -129,7 +128,6 @@ class Inside:
             self.columns.append(list(view.certain))
         self.using = using(self.select.relations)
         self.aliases = {item.alias.lower(): item for item in self.select.items if item.alias is not None}
-        self.calls: list[Span] = []
         self.read: dict[str, str] = {}  # columns of the relations, and their names inside
         streams = (binder.resolve(each) for each in relations_under(self.select) if each.kind == "name")
         self.times = event_times(binder.catalog, [each.target for each in streams if each is not None])
@@ -137,7 +135,10 @@ class Inside:
     def edits(self) -> Iterator[Edit]:
         select = self.select
         assert select.from_span is not None
-        self._prepare()
+        # Rows that are picked or listed are told apart by more than the columns that the query names.
+        calls = aggregates_in(select, self.owner)
+        if any(picked(call) is not None or call.name.split()[0] in (*LISTS, *TEXTS) for call in calls):
+            self._read_all()
         for item in select.items:
             yield from self._item(item)
         for group in select.group:
@@ -151,13 +152,6 @@ class Inside:
         items = ", ".join(f"{column} AS {name}" for column, name in self.read.items()) or f"1 AS {READ.format(0)}"
         inner = f"SELECT {items} FROM {select.from_span.of(self.text)}{where}"
         yield Edit(span, f"({inner}) AS {quote_name(self.name)}", select.from_span)
-
-    def _prepare(self) -> None:
-        """Note where aggregates are, and what they need beside the columns that they name."""
-        calls = aggregates_in(self.select, self.owner)
-        self.calls = [call.span for call in calls]
-        if any(picked(call) is not None or call.name.split()[0] in (*LISTS, *TEXTS) for call in calls):
-            self._read_all()
 
     def _read_all(self) -> None:
         """Have all columns inside, event times first: they tell which of several rows is the first or the last."""
@@ -181,17 +175,15 @@ class Inside:
         elif not self.outermost:  # what Spark calls it would be another name
             raise Unfit("a column without a name")
 
-    def _names(self, tokens: Sequence[Token], *, behind: bool = False, taken: Sequence[Span] = ()) -> Iterator[Edit]:
-        """The columns of the query inside, in place of those of its relations. Behind groups, aliases come first; what
-        is `taken` is something else."""
+    def _names(self, tokens: Sequence[Token], *, behind: bool = False) -> Iterator[Edit]:
+        """The columns of the query inside, in place of those of its relations. Behind groups, aliases come first."""
+        if any(token.start == inner.span.start for token in tokens for inner in self.select.subqueries):
+            raise Unfit("a subquery beside aggregates")
         if any(token.upper == "STRUCT" for token in tokens):  # its fields are called like what is in them
             raise Unfit("STRUCT beside a join")
-        yield from self._values(tokens)
         first = {token.start: index for index, token in enumerate(tokens)}
         for chain in names_in(tokens):
             parts, index = [part.lower() for part in chain.parts], first[chain.span.start]
-            if any(span.start <= chain.span.start < span.end for span in taken):
-                continue
             if behind and self._is_alias(parts):
                 continue
             found = self._column(parts)
@@ -202,23 +194,6 @@ class Inside:
                 raise Unfit(f"the name {tokens[index].text}, which may be a word of the language")
             name = self.read.setdefault(column, self._next())
             yield Edit(Span(chain.span.start, tokens[index + 2 * (length - 1)].end), name, chain.span)
-
-    def _values(self, tokens: Sequence[Token]) -> Iterator[Edit]:
-        """What subqueries are, in columns inside: beside aggregates, what it is for all rows of a group."""
-        for asked in asked_in(tokens, self.select.subqueries):
-            if any(asked.span.start <= call.start < asked.span.end for call in self.calls):
-                raise Unfit("a subquery that is asked for an aggregate")
-            if not self.select.group and not around(asked, self.calls):
-                raise Unfit("a subquery beside aggregates without GROUP BY: it has a value over no rows, too")
-            text = asked.span.of(self.text)
-            name = self.read.setdefault(f"({text})", self._next())
-            alone = around(asked, self.calls) or text in self._grouped()
-            yield Edit(asked.span, name if alone else f"max({name})", asked.span)
-
-    def _grouped(self) -> set[str]:
-        """The subqueries that it groups by."""
-        places = [asked_in(group.tokens, self.select.subqueries) for group in self.select.group]
-        return {asked.span.of(self.text) for each in places for asked in each}
 
     def _is_alias(self, parts: Sequence[str]) -> bool:
         """Whether a name behind the groups is one that the SELECT list gives: then it is not to be a column as well."""
@@ -249,46 +224,3 @@ class Inside:
         if named or len(parts) > 1:  # a whole row, or a column of a query around this one
             raise Unfit(f"the name {'.'.join(parts)}, which is no column")
         return None
-
-
-class JoinedFirst(Inside):
-    """A SELECT with LATERAL VIEW over a query inside that joins its relations before that."""
-
-    def __init__(self, select: Select, owner: Query, binder: Binder) -> None:
-        super().__init__(select, owner, binder)
-        self.views = lateral_views(select, self.text)
-        self.named = self.named[: len(select.relations)]
-        self.columns = self.columns[: len(select.relations)]
-
-    def edits(self) -> Iterator[Edit]:
-        select = self.select
-        assert select.from_span is not None
-        if select.subqueries:
-            raise Unfit("a subquery beside LATERAL VIEW over a join")
-        self._prepare()
-        for item in select.items:
-            yield from self._item(item)
-        for tokens in (*(each.tokens for each in select.group), *(view.tokens for view in self.views)):
-            yield from self._names(tokens)
-        if select.where is not None:
-            yield from self._names(select.where.tokens)
-        behind = [select.having.tokens] if select.having is not None else []
-        for tokens in [*behind, *([self.owner.order_tokens] if self.owner.body is select else [])]:
-            yield from self._names(tokens, behind=True)
-        items = ", ".join(f"{column} AS {name}" for column, name in self.read.items()) or f"1 AS {READ.format(0)}"
-        span = Span(select.from_span.start, end_of(select.relations[-1]))
-        yield Edit(span, f"(SELECT {items} FROM {span.of(self.text)}) AS {quote_name(RECORDS)}", select.from_span)
-
-    def _names(self, tokens: Sequence[Token], *, behind: bool = False, taken: Sequence[Span] = ()) -> Iterator[Edit]:
-        """Columns of lateral views stay as they are."""
-        known = {view.name.lower() for view in self.views}
-        columns = {column.lower() for view in self.views for column in view.certain}
-        relations = {name.lower() for names in self.columns for name in names}
-        if columns & relations:
-            raise Unfit("a column of LATERAL VIEW that is called like one of its relations")
-        own = [
-            chain.span
-            for chain in names_in(tokens)
-            if (len(chain.parts) > 1 and chain.parts[0].lower() in known) or chain.parts[0].lower() in columns
-        ]
-        yield from super()._names(tokens, behind=behind, taken=[*taken, *own])

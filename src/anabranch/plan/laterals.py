@@ -1,12 +1,12 @@
-"""LATERAL VIEW, as far as its text tells: what it is called, what it is made of, and the columns that it has."""
+"""LATERAL VIEW, as far as its text tells: what it is called, and the columns that it has."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from anabranch.plan.scope import Unfit
 from anabranch.sql.calls import closing
-from anabranch.sql.lexer import Token, tokenize
+from anabranch.sql.lexer import tokenize
 from anabranch.sql.syntax import Relation, Select
 
 #: The columns of functions that make rows, where nobody names them and they do not depend on types.
@@ -15,11 +15,10 @@ _COLUMNS = {"posexplode": ("pos", "col"), "posexplode_outer": ("pos", "col")}
 
 @dataclass(frozen=True)
 class LateralView:
-    """LATERAL VIEW [OUTER] function(...) name AS columns; `tokens` are those of the call."""
+    """LATERAL VIEW [OUTER] function(...) name AS columns."""
 
     name: str
     columns: tuple[str, ...]
-    tokens: tuple[Token, ...]
 
     @property
     def certain(self) -> tuple[str, ...]:
@@ -29,7 +28,7 @@ class LateralView:
         return self.columns
 
 
-def end_of(relation: Relation) -> int:
+def _end_of(relation: Relation) -> int:
     """Where a relation ends in its FROM clause, with its name and what it is joined on."""
     spans = [relation.span, relation.alias_span, relation.version_span, relation.refreshable, relation.condition]
     return max(span.end for span in spans if span is not None)
@@ -39,8 +38,8 @@ def lateral_views(select: Select, text: str) -> list[LateralView]:
     """The lateral views behind the relations of a SELECT."""
     if not select.lateral or select.from_span is None or not select.relations:
         return []
-    start = end_of(select.relations[-1])
-    tokens = [_moved(token, start) for token in tokenize(text[start : select.from_span.end])[:-1]]
+    start = _end_of(select.relations[-1])
+    tokens = tokenize(text[start : select.from_span.end])[:-1]
     found: list[LateralView] = []
     index = 0
     while index + 1 < len(tokens):
@@ -56,10 +55,6 @@ def lateral_views(select: Select, text: str) -> list[LateralView]:
         if not named:
             raise Unfit("LATERAL VIEW without a name")
         columns = tuple(named[1:]) or _COLUMNS.get(tokens[opening - 1].text.lower(), ())
-        found.append(LateralView(named[0], columns, tuple(tokens[index : end + 1])))
+        found.append(LateralView(named[0], columns))
         index = following
     return found
-
-
-def _moved(token: Token, by: int) -> Token:
-    return replace(token, start=token.start + by, end=token.end + by)

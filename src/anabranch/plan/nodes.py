@@ -16,7 +16,6 @@ from typing import Any
 
 from anabranch.algebra.windows import time_before_end
 from anabranch.errors import NotSupported
-from anabranch.plan.ahead import FOREVER
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import Build, InlineCte, closing_column, items
 from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
@@ -25,12 +24,10 @@ from anabranch.plan.grouping_sets import without_grouping_sets
 from anabranch.plan.hints import with_hints
 from anabranch.plan.in_full import in_full
 from anabranch.plan.in_place import static_in_place
-from anabranch.plan.included import include_views
 from anabranch.plan.late_joins import raise_joins
-from anabranch.plan.local import shares_words
 from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
-from anabranch.plan.records import Counted, Told, count_records, counting
+from anabranch.plan.records import count_records
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.scope import Unfit
 from anabranch.plan.subqueries import without_subqueries
@@ -55,7 +52,6 @@ def plan(
     So are those of a query that asks tables outside: its answer depends on when they were asked.
     """
     catalog = with_hints(text, query, catalog)
-    written = text, query
     refuse_volatile(text, query, kept=feed or asks(text, catalog, query))
     refuse_refreshable(text, catalog, query)
     _refuse_without_stream(text, catalog, query)
@@ -65,20 +61,14 @@ def plan(
     text, query = in_full(text, query, catalog)
     if kept:
         text, query = _with_keys(text, query, catalog, world)
-    text, query, included = include_views(*flat(text, query, catalog), catalog)
-    counted = count_records(text, query, catalog, world, fields)
-    text, query = counted.text, counted.query
-    included = (*included, *(id for id in counted.included if id not in included))
-    met, table_at = counted.tables_at, world.table_at
-    world = replace(world, table_at=lambda id: met.get(id) or table_at(id))
-    raised = raise_joins(text, query, catalog, world.analyze)
+    counted = count_records(*flat(text, query, catalog), catalog, world, fields)
+    raised = raise_joins(counted.text, counted.query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
-        catalog=catalog, world=world, feed=feed, told=counted.told,
+        catalog=catalog, world=world, feed=feed,
     )  # fmt: skip
-    planned = replace(planned, view=replace(planned.view, included=included)) if included else planned
+    planned = replace(planned, view=replace(planned.view, included=counted.included)) if counted.included else planned
     planned = replace(planned, reasons=raised.reasons) if raised.reasons else planned
-    _check_counted(*written, planned, counted)
     return _begun(planned, catalog, world)
 
 
@@ -97,38 +87,18 @@ def _refuse_without_stream(text: str, catalog: Catalog, query: Query) -> None:
         )
 
 
-def _check_counted(text: str, query: Query, planned: Planned, counted: Counted) -> None:
-    """Refuse to count records that have no order. What waits to be shown has none either, and is counted run by run."""
-    views = [each for each in (planned.view, *planned.objects) if isinstance(each, View) and each.triggers]
-    if counted.waits or all(each.counted or ((each.triggers or {})["counting"] or 1) == 1 for each in views):
-        return
-    emissions = [each for each in query.emissions() if (each.counting or 1) > 1]
-    raise refuse(
-        text,
-        emissions[0].span,
-        f"COUNTING cannot tell in which order the records of this query come: {counted.reason or 'it is of several'}",
-        "use AFTER DELAY or ON WATERMARK, EMIT CHANGES, or COUNTING over a simpler query",
-    )
-
-
 def _begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:
     """A plan whose views know with which row of each stream they start, where that is not the first."""
     states = {**catalog.objects, **{each.id: each for each in planned.objects}}
 
     def begun(view: View) -> View:
         tables = [states[id] for id in (*(use.panes for use in view.blocks), *filter(None, (view.rows,)))]
-        ids = {*view.streams.values(), *told_by(view, catalog)}
-        ids |= {each.stream for each in tables if isinstance(each, Panes | Rows)}
+        ids = {*view.streams.values()} | {each.stream for each in tables if isinstance(each, Panes | Rows)}
         found = {id: world.begins(catalog.stream(id)) for id in sorted(ids)}
         return replace(view, begins={id: begin for id, begin in found.items() if begin is not None})
 
     objects = tuple(begun(each) if isinstance(each, View) else each for each in planned.objects)
     return replace(planned, view=begun(planned.view), objects=objects)
-
-
-def told_by(view: View, catalog: Catalog) -> list[str]:
-    """The streams that the history of a counting view is told by, straight from their rows."""
-    return [id for id in view.told.values() if isinstance(catalog.objects.get(id), Stream)]
 
 
 def _without_static_ctes(text: str, query: Query, catalog: Catalog) -> tuple[str, Query]:
@@ -160,7 +130,7 @@ def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -
 
 def _planned(
     *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
-    catalog: Catalog, world: Surroundings, feed: bool, told: Mapping[int, Told], joined: bool = False,
+    catalog: Catalog, world: Surroundings, feed: bool, joined: bool = False,
 ) -> Planned:  # fmt: skip
     emission = said(query)
     feed = feed or asks(text, catalog, query)
@@ -180,10 +150,8 @@ def _planned(
             return replace(planned, view=shown)
     emit = "feed" if feed or emission is not None else "read"
     tree = Tree(text, catalog, world, id, name, start)
-    places = [each.emission.span.start for each in counting(query) if each.emission is not None]
-    tree.histories = {places[index]: each for index, each in told.items()}
     tree.whole = query
-    if not joined and not told:
+    if not joined:
         tree.joins = []
     if emit == "feed" and not inner and (emission is None or (emission.mode == "feed" and not emission.by_key)):
         tree.splits = []
@@ -194,7 +162,7 @@ def _planned(
             raise
     if tree.joins:
         text, query = rewritten(text, query, tree.joins)
-        return _planned(**{**arguments, "text": text, "query": query}, feed=feed, told={}, joined=True)
+        return _planned(**{**arguments, "text": text, "query": query}, feed=feed, joined=True)
     refuse_others(text, catalog, query, tree.joined)
     made = tree.planned(root)
     if not tree.splits:
@@ -204,15 +172,7 @@ def _planned(
     parted.partial = frozenset(
         each.subquery.body.span for each in query.relations() if each.subquery is not None and each.alias in tree.pairs
     )
-    two = parted.planned(parted.root(query, sql, fields, emit))
-    # DuckDB is so much sooner done with a run that what only Spark could compute in two is better left as one.
-    return two if _fits_duckdb(two) or not _fits_duckdb(made) else made
-
-
-def _fits_duckdb(planned: Planned) -> bool:
-    """Whether DuckDB may compute all nodes of a plan, as far as their texts tell."""
-    nodes = [each for each in (*planned.objects, planned.view) if isinstance(each, View)]
-    return all(shares_words(node.text) for node in nodes)
+    return parted.planned(parted.root(query, sql, fields, emit))
 
 
 def _on_event_time(planned: Planned, catalog: Catalog) -> bool:
@@ -265,8 +225,6 @@ class Tree:
         self.nodes: list[View] = []
         self.placed = 0
         self.joined: list[Span] = []  # the tables outside that are asked
-        #: Those of queries whose records are counted, where they come and go, by the places of their triggers.
-        self.histories: Mapping[int, Told] = {}
         self.by_key = False  # whether what is being made shows its answers key by key
         self.named: dict[str, Query] = {}  # the common table expressions that what is being made can name
         self.whole: Query | None = None
@@ -291,7 +249,7 @@ class Tree:
         nodes = [replace(node, owner=root.id) for node in self.nodes]
         kept: dict[str, Stream] = {}
         for view in (*nodes, root):
-            for id in (*view.streams.values(), *told_by(view, self.catalog)):
+            for id in view.streams.values():
                 stream = self.catalog.stream(id)
                 if stream.kept_since is None:
                     kept[id] = replace(stream, kept_since=self.world.kept_since(stream))
@@ -363,8 +321,17 @@ class Tree:
             # rows of a stream that window functions look at.
             own = own or (view.ahead is not None and all(map(self._passes_rows, view.views.values())))
             if emission.mode == "close" and not (own and closing) and self._hand_down(view, emission, query):
-                if closing is None or not self._waits_itself(view):
+                if not view.ahead and not view.final:
                     return view
+                if closing is None:
+                    raise refuse(
+                        self.text,
+                        emission.span,
+                        "its window functions look at rows that may still come, and no column that is shown tells when"
+                        " a row is final",
+                        "show window_end: rows then come when they are final, some at the end of the stream; or"
+                        " PARTITION BY window_start, window_end, and they come with their window",
+                    )
                 # Late rows, and how much a run may show, are then the business of what is below.
                 emission, view = replace(emission, late="correct", budget=None), replace(view, late="correct")
             if emission.mode == "close" and closing is not None:
@@ -435,10 +402,6 @@ class Tree:
             if node.emit == "feed":
                 self.nodes[self.nodes.index(node)] = self._with_emission(node, emission, query)
         return True
-
-    def _waits_itself(self, view: View) -> bool:
-        """Whether window functions of a node look at rows that the nodes below show later than its own."""
-        return bool(view.final) or 0 < (view.ahead or 0) < FOREVER or (view.ahead == FOREVER and not self.settled(view))
 
     def settled(self, view: View) -> bool:
         """Whether all that a node reads is final when its own time has passed."""

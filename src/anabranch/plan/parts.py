@@ -15,8 +15,7 @@ from anabranch.sql.syntax import Relation, Select
 #: The column with the numbers of the rows of a stream, of which a query may read several.
 PART = "__part{}_{}"
 #: What a query is called whose rows have met static tables once and for all.
-MET = "__met{}"
-_MET = re.compile(r"__met\d+")
+MET = "__met"
 _PART = re.compile(r"__part\d+_(.+)")
 
 
@@ -36,7 +35,7 @@ def gives_records(select: Select) -> bool:
 
 def stays_met(relation: Relation) -> bool:
     """Whether a relation is a query whose rows stay as they have met static tables."""
-    return relation.subquery is not None and _MET.fullmatch(relation.exposed or "") is not None
+    return relation.subquery is not None and relation.exposed == MET
 
 
 def order_sql(parts: Sequence[str], places: Sequence[str]) -> list[str]:

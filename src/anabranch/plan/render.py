@@ -33,6 +33,7 @@ def lines(explanation: Explanation, figures: AllFigures) -> list[str]:
     """What EXPLAIN says."""
     told = [f"read as: {' '.join(explanation.canonical.split())}"] if explanation.canonical else []
     told += [explanation.heading] if explanation.heading else []
+    told += explanation.outside
     names = {node.id: node.name for node in (*explanation.nodes, *explanation.kept)}
     for node in explanation.nodes:
         told += _node_lines(node, names, figures.get(node.id))
@@ -126,6 +127,8 @@ def document(explanation: Explanation, figures: AllFigures) -> dict[str, Any]:
         found["read_as"] = explanation.canonical
     if explanation.heading:
         found["note"] = explanation.heading
+    if explanation.outside:
+        found["outside"] = list(explanation.outside)
     found["nodes"] = [_node_document(node, figures.get(node.id)) for node in explanation.nodes]
     if explanation.kept:
         found["if_subscribed"] = [_node_document(node, None) for node in explanation.kept]

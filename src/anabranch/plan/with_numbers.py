@@ -13,7 +13,6 @@ from itertools import count
 
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import ROW_NUM, Stream, Table
-from anabranch.plan.histories import BESIDE
 from anabranch.plan.inside import Body, apart, check_plain, columns_of, qualified, using
 from anabranch.plan.keys import INNER
 from anabranch.plan.parts import PART
@@ -23,6 +22,9 @@ from anabranch.sql.calls import aggregate_calls, generators
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Item, Query, Relation, Select, SetOperation
+
+#: Joins with a static table that leave a row of the relations before it as it is, or leave it out.
+BESIDE = ("LEFT JOIN", "LEFT OUTER JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "SEMI JOIN", "ANTI JOIN")
 
 
 class Numbered:
