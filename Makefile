@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test soak bench lint format types clean venv python java
+.PHONY: help demo check test soak bench lint format types clean venv python java
 
 help:
 	@echo "make demo    the demo: a live stream, three views, and the proof that no row is lost"
+	@echo "make check   lint, types and the tests that need no Spark, in a minute"
 	@echo "make test    all checks: lint, format, types, tests"
 	@echo "make soak    the long tests: kills at random moments, all questions at once, random joins"
 	@echo "make bench   measure against hand-written Structured Streaming, Spark batch and DuckDB"
@@ -20,16 +21,28 @@ demo: java $(STAMP)
 bench: java $(STAMP)
 	$(BIN)/anabranch bench $(ARGS)
 
-# Two at a time, each with a Spark session of its own: a test waits for Spark's driver most of the time.
+# What can be said without Spark: for whoever changes something, after each change.
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest --pure -m "not slow" -q -n 2 --dist loadfile $(ARGS)
+
+# Three at a time, each with a Spark session of its own: a test waits for Spark's driver most of the time.
 test: java $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The whole bench on a few rows, every question of the law at once, random joins, kills at random moments: tens of minutes.
 soak: java $(STAMP)
 	$(BIN)/pytest -m slow $(ARGS)
+	ANABRANCH_BACKEND=spark $(BIN)/pytest $(MODES)
+	ANABRANCH_BACKEND=driver $(BIN)/pytest $(MODES)
+
+# What runs once more with all work done by Spark, and once with the driver taking work of any size.
+MODES := -m "not slow" -n 2 --dist loadfile tests/law tests/cases tests/nexmark tests/engine/test_stream_joins.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         WrongType,
     )
     from anabranch.session import Result, Session, connect
+    from anabranch.sources.capture_function import capture
+    from anabranch.sources.registry import Kind, Option, register_source
 
 __version__ = "0.1.0"
 
@@ -36,8 +38,10 @@ __all__ = [
     "AnabranchError",
     "EnvironmentProblem",
     "HomeInUse",
+    "Kind",
     "LedgerError",
     "NotSupported",
+    "Option",
     "QueryFailed",
     "Result",
     "Session",
@@ -48,16 +52,22 @@ __all__ = [
     "UsageError",
     "WrongType",
     "__version__",
+    "capture",
     "connect",
+    "register_source",
 ]
 
-_IN_SESSION = frozenset({"Result", "Session", "connect"})
+_MODULES = {
+    "capture": "anabranch.sources.capture_function",
+    **dict.fromkeys(("Result", "Session", "connect"), "anabranch.session"),
+    **dict.fromkeys(("Kind", "Option", "register_source"), "anabranch.sources.registry"),
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module("anabranch.session" if name in _IN_SESSION else "anabranch.errors")
+    module = import_module(_MODULES.get(name, "anabranch.errors"))
     value = getattr(module, name)
     globals()[name] = value
     return value

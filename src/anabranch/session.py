@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
 import re
 import threading
 from collections import Counter
@@ -32,11 +33,12 @@ from anabranch.engine import answer, figures, lookup, queries, reduce, system, t
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.change import Changer
-from anabranch.engine.core import Backend, Core
+from anabranch.engine.core import Core
 from anabranch.engine.define import Definer
 from anabranch.engine.feed import Batch
 from anabranch.engine.frames import translate
 from anabranch.engine.live import Live, Subscription
+from anabranch.engine.place import Backend
 from anabranch.engine.run import Runner
 from anabranch.engine.spark import check_setting
 from anabranch.errors import AnabranchError, SinkError, UsageError, did_you_mean
@@ -49,6 +51,8 @@ from anabranch.plan.catalog import Catalog, Field, Function, Sink, Stream, Table
 from anabranch.plan.describe import closing_words
 from anabranch.plan.lookups import find_lookup
 from anabranch.result import Result
+from anabranch.sources import registry
+from anabranch.sources.capture_function import Generating, capture
 from anabranch.sql.functions import builtin
 from anabranch.sql.lexer import normal_form, tokenize
 from anabranch.sql.parameters import bind_parameters
@@ -83,6 +87,9 @@ from anabranch.sql.syntax import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: The setting that says where work runs, as `connect(backend=...)` does.
+BACKEND_SETTING, BACKEND_VARIABLE = "anabranch.backend", "ANABRANCH_BACKEND"
+
 __all__ = ["Batch", "Result", "RunReport", "Session", "connect"]
 
 
@@ -95,16 +102,16 @@ def connect(
     run_rows: int | None = None,
     clock: Callable[[], datetime] | None = None,
     read_only: bool = False,
-    backend: Backend = "auto",
+    backend: Backend | None = None,
 ) -> Session:
     """Open a home; without one, a temporary home that is removed on closing.
 
     `spark` is a session of your own; otherwise one is started on first need with `master` and `conf`. Small work is
-    done on the driver, without a Spark job, where the answer is the same; `backend="spark"` has Spark compute it all.
+    done on the driver, without a Spark job, where the answer is the same; `backend="spark"` has Spark compute it all,
+    `backend="driver"` the driver whatever the size, but for what it declines. The environment variable
+    ANABRANCH_BACKEND says it for sessions that do not.
     """
-    if backend not in get_args(Backend):
-        known = " or ".join(map(repr, get_args(Backend)))
-        raise UsageError(f"a backend is {known}, not {backend!r}", hint=did_you_mean(str(backend), get_args(Backend)))
+    where = _check_backend(backend or os.environ.get(BACKEND_VARIABLE) or "auto")
     if run_rows is not None and run_rows < 1:
         raise UsageError(f"a run takes at least one row, not {run_rows}")
     temporary: Path | None = None
@@ -121,7 +128,7 @@ def connect(
         if temporary is not None:
             temporary_homes.remove(temporary)
         raise
-    core = Core(ledger, spark=spark, master=master, conf=conf or {}, clock=clock, run_rows=run_rows, backend=backend)
+    core = Core(ledger, spark=spark, master=master, conf=conf or {}, clock=clock, run_rows=run_rows, backend=where)
     return Session(core, temporary)
 
 
@@ -224,6 +231,10 @@ class Session:
         things: list[Stream | Table | View] = [*catalog.of(Stream), *catalog.of(Table), *catalog.of(View)]
         seen = [each for each in things if not each.name.startswith("_")]
         return sorted({name for each in seen for name in (each.name, *(field.name for field in each.fields))})
+
+    def capture(self, name: str, *, columns: str, endless: bool = False) -> Callable[[Generating], Generating]:
+        """Make a generator a source of streams, `CREATE STREAM s FROM name(...)`; the same as `anabranch.capture`."""
+        return capture(name, columns=columns, endless=endless)
 
     @property
     def stop(self) -> threading.Event:
@@ -539,6 +550,7 @@ class Session:
             bound = Binder(statement.text, catalog, statement.query).bind()
             fields = tuple(queries.analyze(self._core, bound, catalog, statement.text))
             told = explaining.explain_query(statement.text, statement.query, catalog, world, fields)
+            told = replace(told, outside=tuple(queries.asked_outside(self._core, bound, snapshot, statement.text)))
         counted = figures.of_nodes(self._core, told.nodes, snapshot) if statement.analyze else None
         return _text_result("plan", render.rendered(told, statement.format, counted))
 
@@ -549,6 +561,8 @@ class Session:
             return self._show_sinks()
         if statement.what == "functions":
             return self._show_functions(statement.like)
+        if statement.what == "sources":
+            return _show_sources()
         catalog = self._core.catalog()
         kinds: dict[str, tuple[type[Any], ...]] = {
             "streams": (Stream,),
@@ -596,11 +610,16 @@ class Session:
     def _describe(self, statement: Describe) -> Result:
         import pyarrow as pa
 
-        from anabranch.errors import UnknownName, did_you_mean
+        from anabranch.errors import SqlError, UnknownName, did_you_mean
 
         names = ("column", "type", "note")
         if statement.is_file:
-            answer = self.sql(f"SELECT * FROM {statement.target.span.of(statement.text)}")
+            span = statement.target.span
+            try:
+                answer = self.sql(f"SELECT * FROM {span.of(statement.text)}")
+            except SqlError as error:
+                error.text, error.start, error.end = statement.text, span.start, span.end
+                raise
             columns = (answer.columns, answer.types, [""] * len(answer.columns))
             answer.close()
             return Result(table=pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)}))
@@ -621,6 +640,9 @@ class Session:
         return Result(table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)}))
 
     def _set(self, statement: SetOption) -> Result:
+        if statement.key.lower() == BACKEND_SETTING:
+            self._core.place.backend = _check_backend(statement.value)
+            return Result(message=f"{BACKEND_SETTING} is {statement.value}")
         if not statement.key.startswith("spark."):
             from anabranch.errors import NotSupported
 
@@ -629,7 +651,7 @@ class Session:
                 text=statement.text,
                 start=statement.span.start,
                 end=statement.span.end,
-                hint="settings of Spark start with spark.",
+                hint=f"there is {BACKEND_SETTING}; settings of Spark start with spark.",
             )
         check_setting(statement.key, statement.value)
         try:
@@ -644,6 +666,15 @@ class Session:
                 "this home is open for reading only",
                 hint="open it without read_only, when no other process writes to it",
             )
+
+
+def _check_backend(name: Any) -> Backend:
+    known: tuple[Backend, ...] = get_args(Backend)
+    for backend in known:
+        if name == backend:
+            return backend
+    listed = " or ".join(map(repr, known))
+    raise UsageError(f"a backend is {listed}, not {name!r}", hint=did_you_mean(str(name), known))
 
 
 def _with_keys(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str]]:
@@ -661,6 +692,23 @@ _CLASSES: dict[str, type[Stream] | type[Table] | type[View] | type[Sink]] = {
     "view": View,
     "sink": Sink,
 }
+
+
+def _show_sources() -> Result:
+    import pyarrow as pa
+
+    rows = [
+        {
+            "name": kind.name,
+            "streams": kind.stream is not None,
+            "tables": kind.table is not None or kind.files,
+            "options": ", ".join(option.name for option in kind.options),
+            "needs": f"pip install 'anabranch[{kind.extra}]'" if kind.missing() and kind.extra else "",
+            "about": kind.doc,
+        }
+        for kind in registry.kinds().values()
+    ]
+    return Result(table=pa.Table.from_pylist(rows))
 
 
 def _text_result(column: str, lines: list[str]) -> Result:

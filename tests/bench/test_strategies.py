@@ -64,6 +64,7 @@ def test_the_more_groups_are_small_the_fewer_partials_however_rows_are_cut(size:
         assert all(later < earlier for earlier, later in pairwise(found)) and found[0] < 1
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_adaptive_holds_fewer_partials_the_more_groups_are_small(tmp_path: Path, spark: SparkSession) -> None:
     setting = Setting(spark, spark, 100, 0, 1, 1, tmp_path, tmp_path, lambda _: None)

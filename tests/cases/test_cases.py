@@ -135,7 +135,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("size", "mixed"), [(2, True), (5, False), (100, True)])
+@pytest.mark.parametrize(("size", "mixed"), [pytest.param(2, True, marks=pytest.mark.slow), (5, False), (100, True)])
 def test_as_views_for_any_cut_and_order(
     made: Path, tmp_path: Path, spark: SparkSession, size: int, mixed: bool
 ) -> None:

@@ -100,10 +100,11 @@ def test_quiet_prints_results_only(run_cli: Any, session: Any, make: Any) -> Non
 
 def test_options_reach_the_engine(run_cli: Any, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["--master", "local[2]", "--conf", "a.b=c=d", "SELECT 1", "--conf", "e=", "--run-rows", "5"]
+    arguments += ["--backend", "spark"]
     assert run_cli(*arguments, "--home", "ledger").code == 0
     assert session.opened_with == (
         "ledger",
-        {"master": "local[2]", "conf": {"a.b": "c=d", "e": ""}, "run_rows": 5, "read_only": False},
+        {"master": "local[2]", "conf": {"a.b": "c=d", "e": ""}, "run_rows": 5, "read_only": False, "backend": "spark"},
     )
     run_cli("SELECT 1", "--home", "ledger", "--read-only")
     assert session.opened_with[1]["read_only"] is True

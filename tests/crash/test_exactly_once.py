@@ -92,12 +92,13 @@ def grown(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> tup
     return folder / "home", feed
 
 
-@pytest.mark.timeout(600)
-def test_every_step_of_a_run_and_of_the_reducer(tmp_path: Path, processes: Processes) -> None:
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("places", [PLACES[::2], pytest.param(PLACES, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_every_step_of_a_run_and_of_the_reducer(tmp_path: Path, processes: Processes, places: list[str]) -> None:
     home, feed = tmp_path / "home", Feed(tmp_path / "in")
     ready = False
     taken = 0
-    for place in PLACES:
+    for place in places:
         # Always something new to take, and never much: what the kills leave over waits for the next start.
         feed.add(3 if place in SELDOM else max(0, 2 - (feed.files - taken)))
         before = [answers(at_version=True)] if ready else []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from crash_help import Processes, check_changes, check_clean
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark]
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
 
 MADE = [
     "CREATE STREAM s (ts TIMESTAMP, n BIGINT) WATERMARK FOR ts AS ts",

@@ -37,6 +37,7 @@ def attach() -> Any:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     gateway = launch_gateway()
     jvm = gateway.jvm
     context = jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(
@@ -49,11 +50,12 @@ def attach() -> Any:
 def small_ledger(fan_in: int, snapshot_every: int, by_executors: bool) -> None:
     """Have the reducer, vacuum and snapshot files come up within a few runs, and if asked for, have the executors
     write what is small too."""
-    from anabranch.engine import capture, reduce, run, scan
+    from anabranch.engine import capture, place, reduce, run, scan
     from anabranch.ledger import ledger, log
 
     if by_executors:
-        run.SMALL_BYTES = run.SMALL_ROWS = scan.SMALL_BYTES = scan.MOST_BYTES_ALONE = -1
+        run.SMALL_BYTES = run.SMALL_ROWS = scan.SMALL_BYTES = place.LITTLE_BYTES = -1
+        place.ALONE = place.BESIDE_OTHERS = place.Limits(-1, -1, -1)
     reduce.FAN_IN = fan_in
     capture.VACUUM_EVERY = 3
     log.SNAPSHOT_EVERY = snapshot_every

@@ -207,9 +207,9 @@ BAD = [
     ),
     (
         "CREATE STREAM b2 FROM rate(rows_per_second => 'x')",
-        "rate(rows_per_second => 'x')",
+        "rows_per_second => 'x'",
         SqlError,
-        "rate: rows_per_second must be a whole number above zero, not 'x'",
+        "rows_per_second must be a whole number of at least 1, not 'x'",
         None,
     ),
     (

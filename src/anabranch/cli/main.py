@@ -188,6 +188,14 @@ def run_rows_option(command: Command) -> Command:
     )
 
 
+def backend_option(command: Command) -> Command:
+    return click.option(
+        "--backend",
+        type=click.Choice(["auto", "spark", "driver"]),
+        help="Where work runs: by size, all of it by Spark, or on the driver where it can.",
+    )(command)
+
+
 def read_text(path: str) -> str:
     """The text of a script; '-' is stdin."""
     try:
@@ -239,6 +247,7 @@ def cli() -> None:
 @read_only_option
 @spark_options
 @run_rows_option
+@backend_option
 @console_options
 @click.pass_obj
 def query(
@@ -255,6 +264,7 @@ def query(
     master: str | None,
     conf: dict[str, str],
     run_rows: int | None,
+    backend: str | None,
 ) -> int:
     """Run SQL statements in order; every SELECT prints its result."""
     if sql and file is not None:
@@ -274,7 +284,7 @@ def query(
     text = bind_parameters(text, (), parameters)
     # What comes through a pipe is carried out as if it were typed: a program may well insert the same row twice.
     target = work.Target(output, to, overwrite, dry_run, script=file not in (None, "-"))
-    return work.execute(console, text, target, work.Settings(home, master, conf, run_rows, read_only))
+    return work.execute(console, text, target, work.Settings(home, master, conf, run_rows, read_only, backend))
 
 
 @cli.command()
@@ -283,6 +293,7 @@ def query(
 @home_option
 @spark_options
 @run_rows_option
+@backend_option
 @console_options
 @click.pass_obj
 def run(
@@ -293,6 +304,7 @@ def run(
     master: str | None,
     conf: dict[str, str],
     run_rows: int | None,
+    backend: str | None,
 ) -> int:
     """Keep the views of a script going until Ctrl-C.
 
@@ -301,7 +313,9 @@ def run(
     text = read_text(script)
     from anabranch.cli import work
 
-    return work.run(console, text, until_idle, work.Settings(home or DEFAULT_HOME, master, conf, run_rows))
+    return work.run(
+        console, text, until_idle, work.Settings(home or DEFAULT_HOME, master, conf, run_rows, backend=backend)
+    )
 
 
 @cli.command()
@@ -309,6 +323,7 @@ def run(
 @read_only_option
 @spark_options
 @run_rows_option
+@backend_option
 @console_options
 @click.pass_obj
 def shell(
@@ -318,6 +333,7 @@ def shell(
     master: str | None,
     conf: dict[str, str],
     run_rows: int | None,
+    backend: str | None,
 ) -> int:
     """Type statements, one after the other.
 
@@ -327,7 +343,7 @@ def shell(
         raise click.UsageError("the shell needs a terminal; statements from a pipe go by: anabranch -f -")
     from anabranch.cli import work
 
-    return work.shell(console, work.Settings(home or DEFAULT_HOME, master, conf, run_rows, read_only))
+    return work.shell(console, work.Settings(home or DEFAULT_HOME, master, conf, run_rows, read_only, backend))
 
 
 @cli.command()

@@ -43,6 +43,7 @@ class Settings:
     conf: dict[str, str] = field(default_factory=dict)
     run_rows: int | None = None
     read_only: bool = False
+    backend: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ def open_session(settings: Settings, console: Console, *, reads: bool = False) -
             conf=dict(settings.conf),
             run_rows=settings.run_rows,
             read_only=read_only,
+            backend=settings.backend,  # type: ignore[arg-type]
         )
 
     try:
@@ -201,6 +203,8 @@ def run(console: Console, text: str, until_idle: bool, settings: Settings) -> in
             interrupts.install()
             reporter.report(report)
 
+        if not until_idle:
+            console.status("waiting for rows; Ctrl-C ends it")
         session.run(text, until_idle=until_idle, on_run=on_run)
     reporter.finish()
     return 0

@@ -17,15 +17,14 @@ from anabranch.errors import (
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import STREAM_FIELDS, Catalog, Stream, Table, View, to_json
 from anabranch.plan.views import refuse_volatile
-from anabranch.sources import lookup
+from anabranch.sources import registry
 from anabranch.sql import syntax
 from anabranch.sql.calling import function_problems, grouping_problems
 from anabranch.sql.calls import split_commas
 from anabranch.sql.columns import Columns, Resolver, Scope
 from anabranch.sql.definitions import (
-    FILE_KINDS,
     check_export,
-    check_file_options,
+    check_options,
     check_sink,
     check_source,
     check_watermark,
@@ -36,6 +35,7 @@ from anabranch.sql.expressions import expressions_of
 from anabranch.sql.lexer import Span, Token, normal_form, split_statements, tokenize
 from anabranch.sql.parser import parse_statement
 from anabranch.sql.syntax import ColumnDefinition, Name, Query, Statement
+from anabranch.sql.terms import option_value
 
 
 @dataclass
@@ -122,7 +122,10 @@ class _Script:
             self._insert(statement)
         elif isinstance(statement, syntax.Copy):
             self._find(statement, statement.target, "stream", "table", writes=True)
-            check_file_options(statement, statement.options, statement.spans, statement.path_span)
+            files = registry.find("files")
+            assert files is not None
+            options = {**statement.options, "path": statement.path}
+            check_options(statement, files, options, statement.spans, statement.path_span)
         elif isinstance(statement, syntax.Update | syntax.Delete):
             self._change(statement)
         elif isinstance(statement, syntax.Advance):
@@ -164,11 +167,10 @@ class _Script:
         source = statement.source
         columns = _declared(statement.columns)
         if source is not None:
-            check_source(statement, source, (*FILE_KINDS, "rate"))
-            if source.kind == "rate" and columns is None:
-                from anabranch.sources.rate import FIELDS
-
-                columns = {each.name: each.type for each in FIELDS}
+            check_source(statement, source, registry.of_streams())
+            kind = registry.find(source.kind)
+            if columns is None and kind is not None and kind.columns is not None:
+                columns = {each.name: each.type for each in kind.columns}
         mark = statement.watermark
         if mark is not None and columns is not None:
             check_watermark(statement, mark, columns)
@@ -179,7 +181,7 @@ class _Script:
     def _create_table(self, statement: syntax.CreateTable) -> None:
         columns = _declared(statement.columns)
         if statement.source is not None:
-            check_source(statement, statement.source, (*FILE_KINDS, *lookup.kinds()))
+            check_source(statement, statement.source, registry.of_tables())
         if statement.query is not None:
             given, _ = self._query(statement, statement.query, f"table {statement.name}")
             columns = columns or given
@@ -221,7 +223,7 @@ class _Script:
             columns = {**columns, **{field.name: field.type for field in STREAM_FIELDS}}
         for relation in statement.query.relations():
             system = relation.name is not None and relation.name.parts[0].lower() == "sys"
-            outside = relation.kind == "path" or relation.function in FILE_KINDS or system
+            outside = relation.kind == "path" or registry.find(relation.function) is not None or system
             if outside or relation.version_span is not None:
                 raise NotSupported(
                     "a view reads streams, views and tables",
@@ -362,10 +364,11 @@ class _Script:
             reference = binder.resolve(relation)
             if reference is not None and reference.kind in ("stream", "table", "view"):
                 reads.add(reference.target)
-            if relation.kind == "function" and relation.function in FILE_KINDS:
-                options = {each.name: each.value for each in relation.arguments if each.name is not None}
-                spans = {each.name: each.span for each in relation.arguments if each.name is not None}
-                check_file_options(statement, options, spans, relation.span)
+            kind = registry.find(relation.function) if relation.kind == "function" else None
+            if kind is not None:
+                options = {each.name or "path": option_value(each) for each in relation.arguments}
+                spans = {each.name or "path": each.span for each in relation.arguments}
+                check_options(statement, kind, options, spans, relation.span)
         for select, _ in query.selects():
             if not any(self.known[name].kind == "view" for name in reads):
                 list(binder.event_times(select))

@@ -54,7 +54,7 @@ STATEMENTS = (
     "SELECT", "WITH", "VALUES", "CREATE", "ALTER", "DROP", "INSERT", "UPDATE", "DELETE", "COPY", "ADVANCE", "REFRESH",
     "SHOW", "DESCRIBE", "EXPLAIN", "SET", "SUBSCRIBE",
 )  # fmt: skip
-SHOWABLE = ("STREAMS", "VIEWS", "TABLES", "SINKS", "FUNCTIONS", "ALL")
+SHOWABLE = ("STREAMS", "VIEWS", "TABLES", "SINKS", "FUNCTIONS", "SOURCES", "ALL")
 _LATER = {"SUSPEND", "RESUME", "SNAPSHOT", "BEGIN", "COMMIT", "ROLLBACK"}
 
 
@@ -219,7 +219,7 @@ def _show(cursor: Cursor) -> Statement:
     word = cursor.current.upper
     if word not in SHOWABLE:
         known = (*SHOWABLE, "CREATE", "COLUMNS")
-        raise cursor.problem("expected STREAMS, VIEWS, TABLES, SINKS, FUNCTIONS, COLUMNS FROM or CREATE", known=known)
+        raise cursor.problem(f"expected {', '.join(SHOWABLE[:-1])}, COLUMNS FROM or CREATE", known=known)
     cursor.advance()
     like = None
     if word == "FUNCTIONS" and (cursor.take("LIKE") or cursor.current.kind == STRING):

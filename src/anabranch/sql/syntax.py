@@ -353,12 +353,16 @@ class ColumnDefinition:
     span: Span
 
 
+#: The value of an option: a literal, or `{"env": name}` and `{"secret": name}` for what must not be written down.
+OptionValue = str | int | float | bool | dict[str, str]
+
+
 @dataclass(frozen=True)
 class SourceSpec:
     """FROM kind(name => value, ...)."""
 
     kind: str
-    options: Mapping[str, str | int | float | bool]
+    options: Mapping[str, OptionValue]
     span: Span
     spans: Mapping[str, Span] = field(default_factory=dict)
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from anabranch.errors import SyntaxProblem, nearest
+from anabranch.sources import secrets
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.emission import emission_ahead
 from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, QUOTED, STRING, SYMBOL, WORD, Span, Token, words
-from anabranch.sql.syntax import Argument, Expression
+from anabranch.sql.syntax import Argument, Expression, OptionValue
 
 SET_OPERATORS = frozenset({"UNION", "INTERSECT", "EXCEPT", "MINUS"})
 JOIN_WORDS = frozenset({"JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "SEMI", "ANTI"})
@@ -183,6 +184,19 @@ def take_arguments(cursor: Cursor) -> tuple[Argument, ...]:
         if cursor.take(")"):
             return tuple(arguments)
         cursor.expect(",")
+
+
+def option_value(argument: Argument) -> OptionValue | None:
+    """The value of an option: a literal, an interval as a text, or where a secret is; None if it is none of these."""
+    tokens = argument.tokens
+    if argument.value is not None or not tokens:
+        return argument.value
+    if tokens[0].upper == "INTERVAL":
+        return " ".join(str(token.value if token.kind == STRING else token.text) for token in tokens[1:])
+    shape = [token.text for token in (*tokens[1:2], *tokens[3:])]
+    if tokens[0].text.lower() in secrets.STORES and shape == ["(", ")"] and tokens[2].kind == STRING:
+        return secrets.reference(tokens[0].text.lower(), tokens[2].value)
+    return None
 
 
 def literal(tokens: tuple[Token, ...]) -> str | int | float | bool | None:

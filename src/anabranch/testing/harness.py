@@ -36,8 +36,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from anabranch.engine.core import Backend
 from anabranch.engine.frames import hashable
+from anabranch.engine.place import Backend
 from anabranch.errors import UsageError
 from anabranch.ledger.crash import VARIABLE
 from anabranch.session import Session, connect
@@ -123,7 +123,7 @@ class Harness:
         *,
         clock: Callable[[], datetime] | None = None,
         run_rows: int | None = None,
-        backend: Backend = "auto",
+        backend: Backend | None = None,
     ) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="anabranch-test-") if home is None else None
         self.path = Path(home if self._temporary is None else self._temporary.name)  # type: ignore[arg-type]
