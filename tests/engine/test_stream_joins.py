@@ -244,9 +244,10 @@ UNBOUNDED = {
     "SELECT a.k FROM a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k": "TOLERANCE INTERVAL 1 HOUR bounds",
     "SELECT a.k, t.name FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN t ON t.k = a.k": "a row of a can meet any row of b",
     f"SELECT a.k, count(b.k) AS n FROM a LEFT JOIN b ON {BAND} GROUP BY a.k": "computed anew from all rows of a and b",
-    f"SELECT a.k, avg(b.k) AS n FROM a JOIN b ON {BAND} GROUP BY a.k": "computed anew from all rows of a and b",
 }
 BOUNDED = [
+    f"SELECT a.k, avg(b.k) AS n FROM a JOIN b ON {BAND} GROUP BY a.k",
+    f"SELECT a.k, median(b.k) AS n FROM a JOIN b ON {BAND} GROUP BY a.k",
     f"SELECT a.k, t.name FROM a LEFT JOIN b ON {BAND} LEFT JOIN t ON t.k = a.k",
     f"SELECT a.k, sum(b.k) AS n FROM a JOIN b ON {BAND} GROUP BY a.k",
     f"SELECT a.k FROM (SELECT * FROM a WHERE k > 0) AS a JOIN (SELECT k, ts FROM b) AS b ON {BAND}",
