@@ -156,9 +156,8 @@ def frame(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:
     # The clock stands still: what a database is asked by a time is computed with the same one.
     moment = core.now()
     with _placed(bound, text):
-        asked = remote.wanted(core, sources, lambda found: over(core, bound, {**relations, **found}, text, moment))
-        relations |= {each: remote.frame(core, source, asked[each]) for each, source in sources.items()}
-    return over(core, bound, relations, text, moment)
+        asked = remote.asked(core, sources, lambda found: over(core, bound, {**relations, **found}, text, moment))
+        return asked.frame(core)
 
 
 def asked_outside(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> list[str]:
@@ -175,8 +174,7 @@ def asked_outside(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> li
             for each, reference in bound.references.items()
             if each not in sources
         }
-        asked = remote.wanted(core, sources, lambda found: over(core, bound, {**empty, **found}, text, moment))
-        return [f"asks {source.place}: {source.shown(asked[each])}" for each, source in sources.items()]
+        return remote.asked(core, sources, lambda found: over(core, bound, {**empty, **found}, text, moment)).shown()
 
 
 @contextmanager

@@ -1,10 +1,18 @@
-"""Tables of databases in queries: what a query wants goes to the server, and much of it is read by Spark's tasks."""
+"""Tables of databases in queries: what a query wants goes to the server, and much of it is read by Spark's tasks.
+
+A query is planned over stand-ins first. Tables then give the rows that the plan wants of them; where a database can
+compute a part of the plan itself, that part is replaced by its rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.core import Core
 from anabranch.engine.frames import struct
@@ -12,17 +20,22 @@ from anabranch.ledger import Snapshot
 from anabranch.plan import pushdown
 from anabranch.plan.bind import Bound, Reference
 from anabranch.plan.catalog import Field, Table
-from anabranch.sources.database import DatabaseTable, read_pieces
+from anabranch.plan.computed import Replaced, replaced
+from anabranch.sources.computing import Computing
+from anabranch.sources.database import DatabaseTable, read_pieces, shown
 from anabranch.sources.lookup import LARGE_ROWS, LookupSource, open_source
-from anabranch.sources.wanted import EVERYTHING, Wanted
+from anabranch.sources.wanted import EVERYTHING, Computed, Wanted
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.terms import option_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Longer lists than this would be sets in a plan, which say nothing of what is in them.
-_LISTS = "spark.sql.optimizer.inSetConversionThreshold"
+#: Longer lists than this would be sets in a plan, which say nothing of what is in them; and plans as texts leave out
+#: columns beyond this number.
+_LENGTHS = ("spark.sql.optimizer.inSetConversionThreshold", "spark.sql.debug.maxToStringFields")
+#: Aggregates that give NULL where others fail; in a plan as JSON they look the same.
+_TRYING = ("try_sum(", "try_avg(")
 
 
 def opened(reference: Reference) -> LookupSource:
@@ -50,19 +63,75 @@ def sources(core: Core, bound: Bound, snapshot: Snapshot) -> dict[str, DatabaseT
     return found
 
 
-def wanted(
+@dataclass(frozen=True)
+class Asked:
+    """What a query asks of tables, by their placeholders, and what it has databases compute."""
+
+    given: Mapping[str, DatabaseTable]
+    query: Callable[[Mapping[str, DataFrame]], DataFrame]
+    wanted: Mapping[str, Wanted]
+    parts: Sequence[tuple[Replaced, Computing]]
+    scans: Sequence[pushdown.Scan]  # stand-ins that are in no part
+    names: Sequence[str]
+    plan: Any  # Spark's
+
+    def shown(self) -> list[str]:
+        """For people."""
+        told = [(each.source.place, shown(each.asked)) for _, each in self.parts]
+        told += [(self.given[each].place, self.given[each].shown(wanted)) for each, wanted in self.wanted.items()]
+        return [f"asks {place}: {text}" for place, text in told]
+
+    def frame(self, core: Core) -> DataFrame:
+        """The query over what the tables gave."""
+        read = {each: frame(core, self.given[each], wanted) for each, wanted in self.wanted.items()}
+        if not self.parts:
+            return self.query(read)
+        plan, placeholders = self.plan, list(self.given)
+        for scan in self.scans:
+            assert scan.path is not None
+            node = _at(plan, scan.path)
+            plan = _put(plan, scan.path, _renamed(core, read[placeholders[scan.reference]], _list(node.output())))
+        for part, computing in self.parts:
+            node = _at(plan, part.path)
+            plan = _put(plan, part.path, _computed(core, part, _rows(core, computing), node))
+        return _frame_of(core, plan).toDF(*self.names)
+
+
+def asked(
     core: Core, given: Mapping[str, DatabaseTable], query: Callable[[Mapping[str, DataFrame]], DataFrame]
-) -> dict[str, Wanted]:
-    """What a query, as a frame over frames, wants of tables: its plan over stand-ins says it."""
-    columns = {number: [field.name for field in source.fields()] for number, source in enumerate(given.values())}
-    stand_ins = {
-        placeholder: _stand_in(core, number, source.fields())
-        for number, (placeholder, source) in enumerate(given.items())
+) -> Asked:
+    """What a query, as a frame over frames, asks: its plan over stand-ins says it."""
+    tables = dict(enumerate(given.values()))
+    stand_ins = {each: _stand_in(core, number, source.fields()) for number, (each, source) in enumerate(given.items())}
+    with _in_full(core):
+        planned = query(stand_ins)
+        plan = planned._jdf.queryExecution().optimizedPlan()
+        told, text = json.loads(plan.toJSON()), str(plan.toString())
+    columns = {number: [field.name for field in source.fields()] for number, source in tables.items()}
+    reader = pushdown.Reader(columns, core.spark.conf.get("spark.sql.session.timeZone") == "UTC")
+    root = pushdown.tree(told)
+    known: dict[Computed, Computing | None] = {}
+
+    def can(computed: Computed) -> bool:
+        known[computed] = Computing.of(computed, tables)
+        return known[computed] is not None
+
+    strict = core.spark.conf.get("spark.sql.ansi.enabled") == "true" and not any(each in text for each in _TRYING)
+    parts = [(each, computing) for each in (replaced(reader, root, can) if strict else ())
+             if (computing := known[each.asked]) is not None]  # fmt: skip
+    scans = list(reader.scans(root, without={part.path for part, _ in parts}))
+    if any(scan.path is None for scan in scans):  # a stand-in in a subquery has no place where rows could be put
+        parts, scans = [], list(reader.scans(root))
+    uses: dict[int, list[Wanted]] = {}
+    for scan in scans:
+        uses.setdefault(scan.reference, []).append(reader.wanted(scan))
+    computed = {part.reference for each, _ in parts for part in each.asked.parts}
+    wanted = {
+        placeholder: pushdown.together(uses[number]) if number in uses else EVERYTHING
+        for number, placeholder in enumerate(given)
+        if number in uses or number not in computed
     }
-    with _long_lists(core):
-        plan = query(stand_ins)._jdf.queryExecution().optimizedPlan().toJSON()
-    found = pushdown.wanted(plan, columns, utc=core.spark.conf.get("spark.sql.session.timeZone") == "UTC")
-    return {placeholder: found.get(number, EVERYTHING) for number, placeholder in enumerate(given)}
+    return Asked(given, query, wanted, parts, scans, planned.columns, plan)
 
 
 def frame(core: Core, source: LookupSource, wanted: Wanted = EVERYTHING) -> DataFrame:
@@ -93,6 +162,21 @@ def _by_tasks(core: Core, source: DatabaseTable, wanted: Wanted, rows: int) -> D
     return core.frames.parquet(paths, fields)
 
 
+def _rows(core: Core, computing: Computing) -> DataFrame:
+    """What a database computed; more than a batch goes into a file as it comes."""
+    import pyarrow.parquet as parquet
+
+    batches = computing.batches()
+    first, second = next(batches), next(batches, None)
+    if second is None:
+        return core.spark.createDataFrame(first)
+    path = str(core.scratch() / f"outside-{uuid.uuid4().hex}.parquet")
+    with parquet.ParquetWriter(path, first.schema) as writer:
+        for batch in chain((first, second), batches):
+            writer.write_table(batch)
+    return core.frames.parquet([path], computing.fields)
+
+
 def _stand_in(core: Core, number: int, fields: Iterable[Field]) -> DataFrame:
     """A table that Spark knows nothing of but its columns."""
     given = list(fields)
@@ -102,11 +186,79 @@ def _stand_in(core: Core, number: int, fields: Iterable[Field]) -> DataFrame:
 
 
 @contextmanager
-def _long_lists(core: Core) -> Iterator[None]:
+def _in_full(core: Core) -> Iterator[None]:
     conf = core.spark.conf
-    before = str(conf.get(_LISTS))
-    conf.set(_LISTS, "100000")
+    before = {name: str(conf.get(name)) for name in _LENGTHS}
+    for name in _LENGTHS:
+        conf.set(name, "100000")
     try:
         yield
     finally:
-        conf.set(_LISTS, before)
+        for name, value in before.items():
+            conf.set(name, value)
+
+
+# ---- Spark's plans: nodes of the JVM, which are replaced by their path
+
+
+def _at(node: Any, path: Sequence[int]) -> Any:
+    for place in path:
+        node = node.children().apply(place)
+    return node
+
+
+def _put(node: Any, path: Sequence[int], new: Any) -> Any:
+    """A plan or an expression with another one at a path."""
+    if not path:
+        return new
+    children = node.children()
+    return node.withNewChildren(children.updated(path[0], _put(children.apply(path[0]), path[1:], new)))
+
+
+def _list(given: Any) -> list[Any]:
+    return [given.apply(place) for place in range(given.size())]
+
+
+def _computed(core: Core, part: Replaced, rows: DataFrame, node: Any) -> Any:
+    """The rows that a database computed in the place of a join or an aggregate."""
+    if not part.asked.grouped:
+        by_id = {f"#{each.exprId().id()}": each for each in _list(node.output())}
+        return _renamed(core, rows, [by_id.get(each) for each in part.ids])
+    keys = _list(node.groupingExpressions())
+    inner = _renamed(core, rows, [*keys, *([None] * len(part.calls))])
+    given = _list(inner.output())[len(keys) :]
+    items = _list(node.aggregateExpressions())
+    for (number, path), attribute in zip(part.calls, given, strict=True):
+        items[number] = _put(items[number], path, attribute)
+    return _catalyst(core).plans.logical.Project(_seq(core, items), inner)
+
+
+def _renamed(core: Core, rows: DataFrame, attributes: Sequence[Any]) -> Any:
+    """Rows whose columns are known by the ids of other ones; by their own where there is None."""
+    plan = rows._jdf.queryExecution().analyzed()
+    output = plan.output()
+    none = getattr(core.spark._jvm, "scala.None$").__getattr__("MODULE$")
+    items = [
+        own if other is None else _catalyst(core).expressions.Alias(
+            own, other.name(), other.exprId(), other.qualifier(), none, output.take(0)
+        )
+        for own, other in zip(_list(output), attributes, strict=True)
+    ]  # fmt: skip
+    return _catalyst(core).plans.logical.Project(_seq(core, items), plan)
+
+
+def _catalyst(core: Core) -> Any:
+    return core.spark._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]
+
+
+def _seq(core: Core, items: Sequence[Any]) -> Any:
+    from pyspark.sql.classic.column import _to_seq
+
+    return _to_seq(core.spark.sparkContext, items)
+
+
+def _frame_of(core: Core, plan: Any) -> DataFrame:
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    jvm: Any = core.spark._jvm
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(core.spark._jsparkSession, plan), core.spark)

@@ -6,14 +6,13 @@ stand-in for a table, in a plan as JSON, is what can go to the database: it need
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
-from anabranch.sources.wanted import EVERYTHING, All, Condition, Not, Order, Some, Test, Wanted
+from anabranch.sources.wanted import All, Condition, Not, Order, Some, Test, Wanted
 
 _SIGNS = {"EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}
 _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -26,35 +25,27 @@ def mark(reference: int, column: int) -> str:
 
 
 @dataclass
-class _Node:
+class Node:
     """A node of a plan or an expression."""
 
     kind: str
     told: Mapping[str, Any]
-    children: list[_Node] = field(default_factory=list)
+    children: list[Node] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class _Scan:
-    """A stand-in in a plan: which one it is, and what stands above it, the nearest first."""
+class Scan:
+    """A stand-in in a plan: which one it is, what stands above it, the nearest first, and where it is.
+
+    `path` has the number of the child at each node from the root; None inside an expression.
+    """
 
     reference: int
-    above: tuple[_Node, ...]
+    above: tuple[Node, ...]
+    path: tuple[int, ...] | None
 
 
-def wanted(plan: str, columns: Mapping[int, Sequence[str]], *, utc: bool) -> dict[int, Wanted]:
-    """What a plan wants of each stand-in, whose columns are given by its number.
-
-    Times are read only where the session has them in UTC.
-    """
-    reader = _Reader(columns, utc)
-    found: dict[int, list[Wanted]] = {}
-    for scan in reader.scans(json.loads(plan)):
-        found.setdefault(scan.reference, []).append(reader.wanted(scan))
-    return {number: _together(each) for number, each in found.items()}
-
-
-def _together(uses: Sequence[Wanted]) -> Wanted:
+def together(uses: Sequence[Wanted]) -> Wanted:
     """What serves several uses of the same table."""
     if len(uses) == 1:
         return uses[0]
@@ -65,7 +56,9 @@ def _together(uses: Sequence[Wanted]) -> Wanted:
     return Wanted(tuple(dict.fromkeys(name for use in uses for name in use.columns or ())), condition)
 
 
-class _Reader:
+class Reader:
+    """Reads a plan over stand-ins. Times are read only where the session has them in UTC."""
+
     def __init__(self, columns: Mapping[int, Sequence[str]], utc: bool) -> None:
         self.utc = utc
         self.numbers = {
@@ -75,37 +68,45 @@ class _Reader:
 
     # ---- the plan
 
-    def scans(self, told: Any) -> Iterator[_Scan]:
-        """Every stand-in, those in the plans of subqueries too."""
+    def scans(
+        self, node: Node, path: tuple[int, ...] | None = (), above: tuple[Node, ...] = (), without: Collection[Any] = ()
+    ) -> Iterator[Scan]:
+        """Every stand-in, those in the plans of subqueries too; not those below the paths in `without`."""
+        if path is not None and path in without:
+            return
+        reference = self.reference(node)
+        if reference is not None:
+            yield Scan(reference, above, path)
+            return
+        yield from self._inside(list(node.told.values()))
+        for place, child in enumerate(node.children):
+            yield from self.scans(child, None if path is None else (*path, place), (node, *above), without)
+
+    def _inside(self, told: Any) -> Iterator[Scan]:
+        """Those in the plans of subqueries, which stand in expressions."""
         if isinstance(told, list) and told and isinstance(told[0], dict) and "num-children" in told[0]:
-            yield from self._scans(_tree(told), ())
+            yield from self.scans(tree(told), None)
         elif isinstance(told, list | dict):
             for each in told if isinstance(told, list) else told.values():
-                yield from self.scans(each)
+                yield from self._inside(each)
 
-    def _scans(self, node: _Node, above: tuple[_Node, ...]) -> Iterator[_Scan]:
-        if node.kind == "LogicalRDD":
-            names = [each[0].get("name") for each in node.told["output"]]
-            if names and names[0] in self.numbers:
-                yield _Scan(self.numbers[names[0]][0], above)
-                return
-        yield from self.scans(list(node.told.values()))
-        for child in node.children:
-            yield from self._scans(child, (node, *above))
+    def reference(self, node: Node) -> int | None:
+        """The number of a stand-in; None of all other nodes."""
+        if node.kind != "LogicalRDD":
+            return None
+        names = [each[0].get("name") for each in node.told["output"]]
+        return self.numbers[names[0]][0] if names and names[0] in self.numbers else None
 
-    def wanted(self, scan: _Scan) -> Wanted:
+    def wanted(self, scan: Scan) -> Wanted:
         names = self.columns[scan.reference]
         conditions: list[Condition] = []
         whole, read = True, list(scan.above)
         used: set[str] = set()
         while read and read[0].kind == "Filter":
             used |= self._names(read[0].told)
-            for each in _conjuncts(_tree(read[0].told["condition"])):
-                said = self._condition(each)
-                whole &= said is not None
-                conditions += [said] if said is not None else []
-            read = read[1:]
-        condition = All(tuple(conditions)) if len(conditions) > 1 else conditions[0] if conditions else None
+            said, exactly = self.conditions(read[0])
+            conditions, whole, read = conditions + said, whole and exactly, read[1:]
+        condition = both(conditions)
         if not read or read[0].kind not in ("Project", "Aggregate"):
             return Wanted(None, condition)
         used |= self._names(read[0].told)
@@ -113,7 +114,7 @@ class _Reader:
         order, limit = self._limit(read) if whole else ((), None)
         return Wanted(columns, condition, order, limit)
 
-    def _limit(self, above: Sequence[_Node]) -> tuple[tuple[Order, ...], int | None]:
+    def _limit(self, above: Sequence[Node]) -> tuple[tuple[Order, ...], int | None]:
         """How many rows are wanted, and of which order the first, if nothing else is done with them."""
         known = {key: name for key, (_, name) in self.numbers.items()}  # what a column is called, by its name or id
         order: tuple[Order, ...] = ()
@@ -121,12 +122,12 @@ class _Reader:
             if node.kind == "Project":
                 known = dict(_passed(node, known))
             elif node.kind == "Sort" and node.told.get("global") and not order:
-                found = [_order(_tree(each), known) for each in node.told["order"]]
+                found = [_order(tree(each), known) for each in node.told["order"]]
                 if None in found:
                     return (), None
                 order = tuple(each for each in found if each is not None)
             elif node.kind == "LocalLimit":
-                number = _tree(node.told["limitExpr"])
+                number = tree(node.told["limitExpr"])
                 return (order, int(number.told["value"])) if number.kind == "Literal" else ((), None)
             else:
                 break
@@ -140,14 +141,19 @@ class _Reader:
             return set()
         own = (
             {self.numbers[told["name"]][1]}
-            if _kind(told) == "AttributeReference" and told["name"] in self.numbers
+            if kind(told) == "AttributeReference" and told["name"] in self.numbers
             else set()
         )
         return own | {name for each in told.values() for name in self._names(each)}
 
     # ---- conditions
 
-    def _condition(self, node: _Node) -> Condition | None:
+    def conditions(self, filter: Node) -> tuple[list[Condition], bool]:
+        """What a filter says that can be said in other words, and whether that is all of it."""
+        found = [self._condition(each) for each in conjuncts(tree(filter.told["condition"]))]
+        return [each for each in found if each is not None], None not in found
+
+    def _condition(self, node: Node) -> Condition | None:
         """A condition, if it can be said in other words; None if not."""
         if node.kind in ("And", "Or"):
             parts = [self._condition(child) for child in node.children]
@@ -180,13 +186,13 @@ class _Reader:
             return All((Test(first[0], "IS NOT NULL"), Test(first[0], "=", (value,))))
         return Test(first[0], "STARTS WITH" if node.kind == "StartsWith" else sign, (value,))
 
-    def _column(self, node: _Node) -> tuple[str, str] | None:
+    def _column(self, node: Node) -> tuple[str, str] | None:
         """The name and type of a column of a stand-in."""
         if node.kind != "AttributeReference" or node.told["name"] not in self.numbers:
             return None
         return self.numbers[node.told["name"]][1], str(node.told["dataType"])
 
-    def _value(self, node: _Node, type: str) -> Any:
+    def _value(self, node: Node, type: str) -> Any:
         """A constant of the same type as the column that it is compared with; None for any other."""
         if node.kind != "Literal" or node.told["dataType"] != type or node.told["value"] is None:
             return None
@@ -217,55 +223,57 @@ def _six_places(text: str) -> str:
     return f"{whole}.{fraction:0<6}" if dot else text
 
 
-def _kind(told: Mapping[str, Any]) -> str:
+def kind(told: Mapping[str, Any]) -> str:
     return str(told.get("class", "")).rpartition(".")[2]
 
 
-def _tree(told: Sequence[Mapping[str, Any]]) -> _Node:
+def tree(told: Sequence[Mapping[str, Any]]) -> Node:
     """The first node of a list that has parents before their children."""
     at = iter(told)
 
-    def take() -> _Node:
+    def take() -> Node:
         each = next(at)
-        node = _Node(_kind(each), each)
+        node = Node(kind(each), each)
         node.children = [take() for _ in range(int(each["num-children"]))]
         return node
 
     return take()
 
 
-def _conjuncts(node: _Node) -> Iterator[_Node]:
+def conjuncts(node: Node) -> Iterator[Node]:
     if node.kind == "And":
         for child in node.children:
-            yield from _conjuncts(child)
+            yield from conjuncts(child)
     else:
         yield node
 
 
-def _passed(project: _Node, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def both(conditions: Sequence[Condition]) -> Condition | None:
+    return All(tuple(conditions)) if len(conditions) > 1 else conditions[0] if conditions else None
+
+
+def _passed(project: Node, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The columns that go through a projection under ids of their own."""
     for item in project.told["projectList"]:
-        node = _tree(item)
+        node = tree(item)
         inner = node.children[0] if node.kind == "Alias" else node
         if inner.kind == "AttributeReference":
-            name = known.get(_id(inner)) or known.get(str(inner.told["name"]))
+            name = known.get(id_of(inner)) or known.get(str(inner.told["name"]))
             if name is not None:
-                yield _id(node), name
+                yield id_of(node), name
 
 
-def _id(node: _Node) -> str:
+def id_of(node: Node) -> str:
+    """What a column is known by in a plan."""
     return f"#{node.told['exprId']['id']}"
 
 
-def _order(node: _Node, known: Mapping[str, str]) -> Order | None:
+def _order(node: Node, known: Mapping[str, str]) -> Order | None:
     inner = node.children[0]
     if inner.kind != "AttributeReference":
         return None
-    name = known.get(_id(inner))
+    name = known.get(id_of(inner))
     if name is None:
         return None
     down = "Descending" in node.told["direction"]["object"]
     return Order(name, down, "NullsFirst" in node.told["nullOrdering"]["object"])
-
-
-__all__ = ["EVERYTHING", "mark", "wanted"]

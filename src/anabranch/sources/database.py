@@ -10,6 +10,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal, InvalidOperation
@@ -25,6 +26,7 @@ from anabranch.types import Field
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+    from typing_extensions import Self
 
 Row: TypeAlias = tuple[Any, ...]
 #: A piece of SQL and the values of its marks.
@@ -117,6 +119,7 @@ class DatabaseTable(RowsAsArrow, ABC):
 
     quote: str
     most_parameters: int
+    alias = "t"  # what a statement calls the table
 
     def __init__(self, options: Mapping[str, Any], declared: tuple[Field, ...] | None = None) -> None:
         self.options = dict(options)
@@ -164,6 +167,10 @@ class DatabaseTable(RowsAsArrow, ABC):
     def order_sql(self, column: RemoteColumn, order: Order) -> str | None: ...
 
     @abstractmethod
+    def exact_sql(self, column: RemoteColumn) -> str | None:
+        """A column as values that are equal, less and greater as those in Spark are; None if there is no such thing."""
+
+    @abstractmethod
     def search_sql(self, comparisons: Sequence[tuple[RemoteColumn, str]], keys: Sequence[tuple[int, Row]]) -> Sql:
         """FROM and WHERE with the keys as `k`, whose places are `k.k0`, and the table as `t`."""
 
@@ -178,8 +185,14 @@ class DatabaseTable(RowsAsArrow, ABC):
         """What stands behind FROM."""
         if "query" in self.options:
             query = str(self.options["query"]).strip().removesuffix(";").replace("%", "%%")
-            return f"({query}\n) AS t"
-        return f"{'.'.join(map(self.quoted, name_parts(self.called)))} AS t"
+            return f"({query}\n) AS {self.alias}"
+        return f"{'.'.join(map(self.quoted, name_parts(self.called)))} AS {self.alias}"
+
+    def called_by(self, alias: str) -> Self:
+        """The same table under another name in statements."""
+        found = copy(self)
+        found.alias, found._columns = alias, {}
+        return found
 
     def columns(self) -> dict[str, RemoteColumn]:
         if not self._columns:
@@ -277,7 +290,7 @@ class DatabaseTable(RowsAsArrow, ABC):
         order, limit = "", ""
         if wanted.limit is not None:
             found = [self.order_sql(self.columns()[each.column], each) for each in wanted.order]
-            exact = None if wanted.condition is None else self._said(wanted.condition, exact=True)
+            exact = None if wanted.condition is None else self.said(wanted.condition, exact=True)
             if None not in found and (exact is not None or wanted.condition is None):
                 where, values = exact or ("", [])
                 order = f" ORDER BY {', '.join(map(str, found))}" if found else ""
@@ -296,9 +309,7 @@ class DatabaseTable(RowsAsArrow, ABC):
 
     def shown(self, wanted: Wanted) -> str:
         """What is asked, for people: the statement and its values."""
-        text, values = self.question(wanted)
-        told = ", ".join(map(_shown, values))
-        return f"{text.replace('%%', '%')}{f' with {told}' if told else ''}"
+        return shown(self.question(wanted))
 
     def pieces(self, wanted: Wanted, rows: int) -> list[Sql]:
         """What is wanted, cut by the key so that several can read at once; one piece where that cannot be."""
@@ -341,14 +352,15 @@ class DatabaseTable(RowsAsArrow, ABC):
         return f"SELECT {', '.join(known[name].read for name in columns) or '1'} FROM {self.relation}"
 
     def _where(self, condition: Condition | None) -> Sql | None:
-        return None if condition is None else self._said(condition, exact=False)
+        return None if condition is None else self.said(condition, exact=False)
 
-    def _said(self, condition: Condition, *, exact: bool) -> Sql | None:
+    def said(self, condition: Condition, *, exact: bool) -> Sql | None:
+        """A condition in the words of the database; `exact`, or true of rows too many. None if it cannot be said."""
         if isinstance(condition, Not):
-            inner = self._said(condition.part, exact=True)
+            inner = self.said(condition.part, exact=True)
             return None if inner is None else (f"NOT ({inner[0]})", inner[1])
         if isinstance(condition, All | Some):
-            parts = [self._said(part, exact=exact) for part in condition.parts]
+            parts = [self.said(part, exact=exact) for part in condition.parts]
             if None in parts and (exact or isinstance(condition, Some)):
                 return None
             said = [part for part in parts if part is not None]
@@ -479,7 +491,8 @@ def _day(value: Any) -> str:
     return value
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, str | bytes):
-        return repr(value)
-    return str(value)
+def shown(asked: Sql) -> str:
+    """A statement and its values, for people."""
+    text, values = asked
+    told = ", ".join(repr(value) if isinstance(value, str | bytes) else str(value) for value in values)
+    return f"{text.replace('%%', '%')}{f' with {told}' if told else ''}"

@@ -105,7 +105,7 @@ class MysqlTable(DatabaseTable):
 
     def _natural(self, field: Any) -> RemoteColumn:
         unsigned = bool(field.flags & _UNSIGNED)
-        read, outside = f"t.{self.quoted(field.name)}", "utf8mb4" if field.name in self._unicode else ""
+        read, outside = f"{self.alias}.{self.quoted(field.name)}", "utf8mb4" if field.name in self._unicode else ""
         code = field.type_code
         type: str | None = _SIMPLE.get(code)
         if code in _WHOLE:
@@ -156,11 +156,13 @@ class MysqlTable(DatabaseTable):
     def test(self, column: RemoteColumn, test: Test, *, exact: bool) -> Sql | None:
         """Equal texts are equal in any order of a column; others may be too, and its ranges are other ones."""
         text = column.type == "string"
+        if exact and text and test.sign != "STARTS WITH":
+            return self._text_test(column, test)
         if test.sign == "STARTS WITH" and text and not exact:
             return f"{self.key_sql(column, test.values)} LIKE %s", [_escaped(test.values[0]) + "%"]
         if column.type in ("binary", "float", "boolean") or test.sign in ("STARTS WITH", "IS TRUE"):
             return None
-        if text and (exact or test.sign not in ("=", "IN")):
+        if text and test.sign not in ("=", "IN"):
             return None
         if any(isinstance(value, float) and not math.isfinite(value) for value in test.values):
             return None
@@ -168,6 +170,20 @@ class MysqlTable(DatabaseTable):
         values = [self.parameter(column, value) for value in test.values]
         read = self.key_sql(column, test.values)
         return f"{read} {test.sign} {f'({marks})' if test.sign == 'IN' else marks}", values
+
+    def _text_test(self, column: RemoteColumn, test: Test) -> Sql:
+        """Byte by byte; where an index may help, also as the order of the column has it, which finds more."""
+        marks = ", ".join(["CAST(%s AS BINARY)"] * len(test.values))
+        exactly = f"{_bytewise(column)} {test.sign} {f'({marks})' if test.sign == 'IN' else marks}"
+        also = self.test(column, test, exact=False)
+        if also is None:
+            return exactly, list(test.values)
+        return f"({also[0]} AND {exactly})", [*also[1], *test.values]
+
+    def exact_sql(self, column: RemoteColumn) -> str | None:
+        if not column.comparable or column.type in ("binary", "float", "double", "boolean"):
+            return None
+        return _bytewise(column) if column.type == "string" else column.read
 
     def order_sql(self, column: RemoteColumn, order: Order) -> str | None:
         if not column.comparable or column.type in ("binary", "float", "double", "string"):
@@ -203,6 +219,10 @@ def _search_test(column: RemoteColumn, sign: str, key: str, example: Any) -> str
         pair = [f"{stored} COLLATE utf8mb4_general_ci", f"{key} COLLATE utf8mb4_general_ci"]
         return " LIKE ".join(pair if sign == "LIKE" else reversed(pair))
     return f"CAST({stored} AS BINARY) {sign} CAST({key} AS BINARY)"
+
+
+def _bytewise(column: RemoteColumn) -> str:
+    return f"CAST(CONVERT({column.read} USING utf8mb4) AS BINARY)"
 
 
 def _mark(type: str) -> str:

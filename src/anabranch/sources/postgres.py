@@ -101,15 +101,17 @@ class PostgresTable(DatabaseTable):
         return ".".join(self.quoted(part).replace("%%", "%") for part in name_parts(self.called))
 
     def _natural(self, column: psycopg.Column) -> RemoteColumn:
-        name = self.quoted(column.name)
-        type = _TYPES.get(column.type_code)
+        read = f"{self.alias}.{self.quoted(column.name)}"
+        type, exact = _TYPES.get(column.type_code), True
         if column.type_code == _NUMERIC:
             exact = column.precision is not None and column.scale is not None
             type = decimal_type(column.precision or 0, column.scale or 0) if exact else _ANY_NUMERIC
         outside = {_WITHOUT_ZONE: "timestamp", _UUID: "uuid"}.get(column.type_code, "")
+        if type == _ANY_NUMERIC and not exact:
+            outside = "numeric"
         if type is None:
-            return RemoteColumn(column.name, "string", f"t.{name}::text", outside)
-        return RemoteColumn(column.name, type, f"t.{name}", outside)
+            return RemoteColumn(column.name, "string", f"{read}::text", outside)
+        return RemoteColumn(column.name, type, read, outside)
 
     def as_text(self, column: RemoteColumn) -> str:
         return f"{column.read.removesuffix('::text')}::text"
@@ -177,6 +179,11 @@ class PostgresTable(DatabaseTable):
                 )
             return f"{column.read} {test.sign} {marks}", list(test.values)
         return f"{_bytewise(column)} {test.sign} {marks}", list(test.values)
+
+    def exact_sql(self, column: RemoteColumn) -> str | None:
+        if not column.comparable or column.type in ("binary", "float", "double") or column.outside == "numeric":
+            return None
+        return _bytewise(column) if column.type == "string" else column.read
 
     def order_sql(self, column: RemoteColumn, order: Order) -> str | None:
         if not column.comparable or column.type in ("binary", "float", "double"):

@@ -57,3 +57,57 @@ class Wanted:
 
 
 EVERYTHING = Wanted()
+
+
+# ---- what a database computes itself, of tables that are all its own
+
+
+@dataclass(frozen=True)
+class Place:
+    """A column of one of the tables, by the place of the table among them."""
+
+    table: int
+    column: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """An aggregate, COUNT, SUM, MIN, MAX or AVG, of a column; of none: COUNT(*).
+
+    `unscaled`: of decimals as whole numbers, as they are without their point.
+    """
+
+    function: str
+    of: Place | None = None
+    unscaled: bool = False
+
+
+@dataclass(frozen=True)
+class Meets:
+    """What pairs rows of two tables. `sign` is =, <, <=, > or >=."""
+
+    left: Place
+    sign: str
+    right: Place
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several tables: its number in the query, its own condition, and how it joins those before it."""
+
+    reference: int
+    condition: Condition | None = None
+    outer: bool = False
+    on: tuple[Meets, ...] = ()
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The columns of joined tables; `grouped`: their columns are keys, beside which stand aggregates.
+
+    Nothing of it is computed again, so that the database has to mean the very same by all of it.
+    """
+
+    parts: tuple[Part, ...]
+    columns: tuple[Place | Call, ...]
+    grouped: bool = False
