@@ -200,7 +200,9 @@ def as_lists(matches: dict[Key, pa.Table], columns: pa.Schema) -> pa.ListArray:
     """The matches of each key as a list of rows."""
     import pyarrow as pa
 
-    rows = pa.concat_tables([columns.empty_table(), *(each.cast(columns) for each in matches.values())])
+    # A cast for each of many keys costs more than all else: mostly there is nothing to cast.
+    given = [each if each.schema.equals(columns) else each.cast(columns) for each in matches.values()]
+    rows = pa.concat_tables([columns.empty_table(), *given])
     whole = rows.combine_chunks()
     offsets = [0]
     for each in matches.values():
