@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,14 @@ VARIABLE = "ANABRANCH_TEST_PG_PASSWORD"
 class PostgresServer:
     port: int
     folder: Path
+    programs: Path
+    again: Callable[[], None]  # starts it
+
+    def die(self) -> None:
+        """Killed at once, and started again."""
+        pid = int((self.folder / "data" / "postmaster.pid").read_text().split("\n")[0])
+        os.kill(pid, signal.SIGKILL)
+        self.again()
 
     def connect(self, **more: Any) -> Any:
         import psycopg
@@ -95,17 +103,30 @@ def postgres_server() -> Iterator[PostgresServer]:
         command = [*as_user, str(programs / "postgres"), "-D", str(data)]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
-        with open(folder / "log", "wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+        processes: list[subprocess.Popen[bytes]] = []
+
+        def start() -> None:
+            for tries in range(100):  # after a kill, children of the old one may still be there
+                with open(folder / "log", "ab") as log:
+                    processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=folder))
+                try:
+                    _wait(port, processes[-1], folder / "log")
+                    return
+                except RuntimeError:
+                    if not tries < 99 or len(processes) == 1:
+                        raise
+                    time.sleep(0.1)
+
         try:
-            _wait(port, process, folder / "log")
-            yield PostgresServer(port, folder)
+            start()
+            yield PostgresServer(port, folder, programs, start)
         finally:
             with contextlib.suppress(OSError, ValueError):
                 os.kill(int((data / "postmaster.pid").read_text().split("\n")[0]), signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-            process.kill()
+            for process in processes:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(20)
+                process.kill()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -119,7 +140,8 @@ def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
             with psycopg.connect(
                 host="127.0.0.1", port=port, user=USER, password=PASSWORD, dbname="postgres", autocommit=True
             ) as database:
-                database.execute(f"CREATE DATABASE {DATABASE}")
+                if not database.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchall():
+                    database.execute(f"CREATE DATABASE {DATABASE}")
                 return
         except psycopg.OperationalError as error:
             if process.poll() is not None or time.monotonic() > end:

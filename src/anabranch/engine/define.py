@@ -44,6 +44,7 @@ from anabranch.plan.views import Planned, Surroundings
 from anabranch.sinks import kinds
 from anabranch.sinks.base import CHANGE_COLUMNS
 from anabranch.sources import lookup, registry
+from anabranch.sources.base import Leaving
 from anabranch.sources.paths import absolute, check_path, format_of, is_pipe
 from anabranch.sql.definitions import check_sink, check_watermark
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
@@ -655,8 +656,21 @@ class Definer:
             return f"sink {found.name} dropped; what it wrote stays in {kinds.place_of(found.into, found.options)}"
         with stream_locks(self.core, streams), self.core.ledger.commit_lock:
             self.core.ledger.commit(self.drop_draft(self.core.catalog(), found))
+        if isinstance(found, Stream):
+            self._leave(found)
         self.core.forget_source(found.id)
         return f"{statement.kind} {found.name} dropped"
+
+    def _leave(self, stream: Stream) -> None:
+        """Take away what the source of a stream made outside, or tell that it is still there."""
+        try:
+            source = self.core.source(stream)
+            if isinstance(source, Leaving):
+                source.left()
+        except AnabranchError as error:
+            self.core.warn(
+                f"stream {stream.name} is dropped, but {error.message}{f'; {error.hint}' if error.hint else ''}"
+            )
 
     def drop_draft(self, catalog: Catalog, found: Stream | Table | View | Sink, *, alone: bool = False) -> Draft:
         """Take out an object, what reads it (unless `alone`), and the state that nobody needs any more."""

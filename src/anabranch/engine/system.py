@@ -10,10 +10,12 @@ from anabranch.engine.ask import Tally
 from anabranch.engine.core import POST_CUT, Core
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS
+from anabranch.errors import AnabranchError
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import Field, Sink, Stream, Table, View
 from anabranch.plan.describe import append_only, keys_of, kind_of, reason_of, tables_of
 from anabranch.sinks.kinds import place_of
+from anabranch.sources.base import Lagging
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,6 +52,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("disorder", "double"),
         Field("ahead_rows", "bigint"),
         Field("idle", "boolean"),
+        Field("lag_bytes", "bigint"),
     ),
     "views": (
         Field("name", "string"),
@@ -166,13 +169,13 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         counts = (totals.rows, totals.late, totals.bad) if totals is not None else (0, 0, 0)
         ended = state.bound == END
         bound = _shown(state.bound)
-        whole = ("stream", None, _disorder(state.high, bound), state.ahead_rows, state.idle)
+        whole = ("stream", None, _disorder(state.high, bound), state.ahead_rows, state.idle, _lag(core, stream))
         rows.append((stream.name, None, bound, ended, state.high, *counts, *whole))
         kind = "partition" if stream.key is None else "key"
         for name, part in sorted(state.partitions.items()) if len(state.partitions) > 1 or kind == "key" else ():
             own = reached(stream.policy, part)
             shown = name if kind == "partition" else (name[1:] if name else None)
-            told = (None, part.late_rows, None, kind, None, _disorder(part.high, own), part.ahead_rows, None)
+            told = (None, part.late_rows, None, kind, None, _disorder(part.high, own), part.ahead_rows, None, None)
             rows.append((stream.name, shown, own, ended, part.high, *told))
     late = _late_by_view(core, snapshot)
     for view in sorted((each for each in catalog.of(View) if each.owner is None), key=lambda each: each.name):
@@ -182,8 +185,17 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         shown_bound = _shown(bound)
         apart = _disorder(high, shown_bound)
         counted = (None, late.get(view.name, 0), None)
-        rows.append((None, None, shown_bound, bound == END, high, *counted, "view", view.name, apart, None, None))
+        rows.append((None, None, shown_bound, bound == END, high, *counted, "view", view.name, apart, None, None, None))
     return rows
+
+
+def _lag(core: Core, stream: Stream) -> int | None:
+    """The bytes of a log outside that are kept for a stream; None where there is none, or nobody to ask."""
+    try:
+        source = core.source(stream)
+        return source.lag() if isinstance(source, Lagging) else None
+    except AnabranchError:
+        return None
 
 
 def _disorder(high: int | None, bound: int | None) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from anabranch.errors import DataError, SourceError
 from anabranch.types import Field
@@ -99,6 +99,24 @@ class Source(Protocol):
 
     def committed(self, stretch: Stretch) -> None:
         """A run with this stretch has been committed."""
+        ...
+
+
+@runtime_checkable
+class Lagging(Protocol):
+    """A source of a log that is kept for us for as long as we have not read it."""
+
+    def lag(self) -> int | None:
+        """How many bytes are kept; None if nothing is yet."""
+        ...
+
+
+@runtime_checkable
+class Leaving(Protocol):
+    """A source that made something outside for its stream."""
+
+    def left(self) -> None:
+        """The stream was dropped: take away what was made for it."""
         ...
 
 

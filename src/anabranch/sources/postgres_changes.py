@@ -45,6 +45,8 @@ MOST_CHANGES, NEAR_ROWS = 100_000, 200_000
 #: So many bytes of a log that has nothing for us may be held back by the slot.
 MOST_HELD = 16 << 20
 _PADDED = 1042  # char(n)
+#: The comment of a publication that we made.
+_MADE = "made by anabranch"
 
 
 class PostgresChanges:
@@ -171,6 +173,26 @@ class PostgresChanges:
             Path(self._read[1]).unlink(missing_ok=True)
             self._read = None
 
+    def lag(self) -> int | None:
+        with self._database() as database:
+            text = "SELECT pg_current_wal_lsn() - confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = %s"
+            found = database.execute(text, [self.slot]).fetchone()
+        return None if found is None or found[0] is None else int(found[0])
+
+    def left(self) -> None:
+        """The slot is ours alone; a publication may be somebody else's, which its comment tells."""
+        try:
+            with connected(self.table.options, self.table.told) as database:
+                text = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
+                database.execute(text, [self.slot])
+                ours = "SELECT obj_description(oid, 'pg_publication') FROM pg_publication WHERE pubname = %s"
+                if database.execute(ours, [self.publication]).fetchone() == (_MADE,):
+                    database.execute(f"DROP PUBLICATION {self._publication_name}".encode())
+        except SourceError as error:
+            hint = f"in Postgres: SELECT pg_drop_replication_slot('{self.slot}')"
+            told = f"the slot {self.slot} could not be dropped, and holds back the log of the server: {error.message}"
+            raise SourceError(told, hint=hint) from error
+
     # ---- rows
 
     def _names(self) -> list[str]:
@@ -265,10 +287,16 @@ class PostgresChanges:
     def _make_slot(self, database: psycopg.Connection[Any]) -> None:
         """A publication and a slot, if they are not there."""
         if not _one(database, "SELECT count(*) FROM pg_publication WHERE pubname = %s", self.publication):
-            name = self.table.quoted(self.publication).replace("%%", "%")
-            database.execute(f"CREATE PUBLICATION {name} FOR TABLE {self.table.plain_name}".encode())
+            name = self._publication_name
+            with database.transaction():
+                database.execute(f"CREATE PUBLICATION {name} FOR TABLE {self.table.plain_name}".encode())
+                database.execute(f"COMMENT ON PUBLICATION {name} IS '{_MADE}'".encode())
         if not _one(database, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s", self.slot):
             database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [self.slot])
+
+    @property
+    def _publication_name(self) -> str:
+        return self.table.quoted(self.publication).replace("%%", "%")
 
     def _advance(self, database: psycopg.Connection[Any], lsn: int) -> None:
         """Let the server forget what has been taken."""
