@@ -8,8 +8,8 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,14 @@ VARIABLE = "ANABRANCH_TEST_MYSQL_PASSWORD"
 class MysqlServer:
     port: int
     folder: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list, compare=False)
+    again: Callable[[], None] = field(default=lambda: None, compare=False)  # starts it
+
+    def die(self) -> None:
+        """Killed at once, and started again."""
+        self.processes[-1].kill()
+        self.processes[-1].wait()
+        self.again()
 
     def connect(self, **more: Any) -> Any:
         import pymysql
@@ -73,25 +81,31 @@ def mysql_server() -> Iterator[MysqlServer]:
         )
         start = folder / "start.sql"
         start.write_text(
-            f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4;\n"
-            f"CREATE USER {USER}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n"
+            f"CREATE DATABASE IF NOT EXISTS {DATABASE} CHARACTER SET utf8mb4;\n"
+            f"CREATE USER IF NOT EXISTS {USER}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n"
             f"GRANT ALL ON *.* TO {USER}@'127.0.0.1';\n"
         )
         start.chmod(0o644)
         command = [program, "--no-defaults", f"--datadir={data}", *as_user, f"--port={port}", "--skip-name-resolve"]
         command += ["--bind-address=127.0.0.1", f"--socket={folder}/s", f"--pid-file={folder}/pid", "--skip-log-bin"]
         command += ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M", f"--init-file={start}"]
-        with open(folder / "log", "wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+        processes: list[subprocess.Popen[bytes]] = []
+
+        def start() -> None:
+            with open(folder / "log", "ab") as log:
+                processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=folder))
+            _wait(server, processes[-1], folder / "log")
+
+        server = MysqlServer(port, folder, processes, start)
         try:
-            server = MysqlServer(port, folder)
-            _wait(server, process, folder / "log")
+            start()
             yield server
         finally:
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-            process.kill()
+            for process in processes:
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(20)
+                process.kill()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
