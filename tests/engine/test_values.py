@@ -6,7 +6,9 @@ from decimal import Decimal
 from math import inf, nan
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from anabranch.errors import NotSupported
 from anabranch.testing import Harness, Row, assert_same_rows
@@ -38,6 +40,17 @@ def test_what_is_not_a_number_is_found_by_comparisons(home: Harness) -> None:
         assert_same_rows(home.table(name), home.batch(query.removesuffix(" EMIT CHANGES"), s=rows), query)
     assert home.query("SELECT c FROM counts WHERE k = 'a'") == [(1,)]
     assert len(home.query("SELECT * FROM grouped WHERE x > 1")) == 1
+
+
+def test_both_zeros_are_found_by_either(home: Harness, tmp_path: Path) -> None:
+    """In files of the home and in those of others, which skip rows by dictionaries that tell the two apart."""
+    values = [0.0, -0.0, 1.0] * 40
+    parquet.write_table(pa.table({"x": values}), tmp_path / "f.parquet")
+    home.sql(f"{STREAM}; CREATE VIEW shown AS SELECT x FROM s")
+    home.insert("s", [row("a", x, 1) for x in values])
+    for condition in ("x = 0.0D", "x = -0.0D", "x IN (-0.0D, 7D)", "x <= -0.0D", "x <=> 0.0D", "x >= 0.0D AND x < 1D"):
+        for place in ("s", "shown", f"'{tmp_path}/f.parquet'"):
+            assert home.query(f"SELECT count(*) FROM {place} WHERE {condition}") == [(80,)], (condition, place)
 
 
 def test_a_table_with_nan_is_joined_by_comparisons(home: Harness) -> None:
