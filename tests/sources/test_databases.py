@@ -5,9 +5,11 @@ from __future__ import annotations
 import operator
 import os
 import random
+import subprocess
 from collections.abc import Callable
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -243,3 +245,35 @@ def test_what_is_wrong_is_said_and_the_password_is_not(server: Server) -> None:
     assert not isinstance(refused.value, Unreachable)
     for error in (caught, gone, refused):
         assert password not in str(error.value) and error.value.__cause__ is None
+
+
+# ---- encrypted
+
+
+def test_certificates_of_postgres_are_checked(postgres: PostgresServer, tmp_path: Path) -> None:
+    """The server has a certificate of its own making, for localhost."""
+    data = postgres.folder / "data"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
+            "2", "-subj", "/CN=localhost"]  # fmt: skip
+    for name in ("own", "other"):
+        files = ["-keyout", str(tmp_path / f"{name}.key"), "-out", str(tmp_path / f"{name}.crt")]
+        subprocess.run([*made, *files, "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
+    owner = data.stat()
+    for ending in ("key", "crt"):
+        there = data / f"server.{ending}"
+        there.write_bytes((tmp_path / f"own.{ending}").read_bytes())
+        there.chmod(0o600)
+        os.chown(there, owner.st_uid, owner.st_gid)
+    postgres.run("ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()")
+    try:
+        encrypted = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+        for tls, expected in (("disable", False), ("require", True)):
+            assert table(postgres, query=encrypted, tls=tls).read().to_pylist() == [{"ssl": expected}]
+        checked = {"tls": "verify-full", "query": encrypted}
+        own, other = (str(tmp_path / f"{name}.crt") for name in ("own", "other"))
+        assert table(postgres, host="localhost", ca=own, **checked).read().to_pylist() == [{"ssl": True}]
+        for wrong in ({"host": "localhost", "ca": other}, {"host": "127.0.0.1", "ca": own}):
+            with pytest.raises(SourceError, match="certificate"):
+                table(postgres, **wrong, **checked).read()
+    finally:
+        postgres.run("ALTER SYSTEM RESET ssl", "SELECT pg_reload_conf()")

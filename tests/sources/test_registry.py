@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 from pathlib import Path
 from typing import Any
@@ -109,3 +110,13 @@ def test_secrets_are_references_until_something_is_opened(monkeypatch: pytest.Mo
     with pytest.raises(SourceError, match="has no user") as caught:
         secrets.resolve(made.source.options)
     assert "usr" in str(caught.value.hint)
+
+
+def test_the_page_has_the_options_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(registry._KINDS, "own")
+    tools = Path(__file__).parents[2] / "tools"
+    monkeypatch.syspath_prepend(str(tools))
+    options = importlib.import_module("options")
+    text = options.PAGE.read_text()
+    assert options.page(text) == text, "python tools/options.py brings docs/connectors.md up to date"
+    assert "| `slot` |" in text

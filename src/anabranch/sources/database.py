@@ -52,6 +52,9 @@ SERVER_OPTIONS = (
         default="prefer",
         choices=("disable", "prefer", "require", "verify-full"),
     ),
+    Option(
+        name="ca", doc="a file with the certificates that are trusted, with tls => 'verify-full'; else the driver's"
+    ),
 )
 READING_OPTIONS = (
     Option(name="table", doc="a table or view, with its schema if need be: 'sales.orders'"),

@@ -265,7 +265,7 @@ def connected(options: Mapping[str, Any], told: Any) -> Iterator[pymysql.connect
         database = pymysql.connect(
             host=options.get("host", "localhost"), port=options.get("port", PORT), database=options["database"],
             user=options["user"], password=options.get("password", ""), connect_timeout=PATIENCE, charset="utf8mb4",
-            autocommit=True, local_infile=False, **_tls(options.get("tls", "prefer")),
+            autocommit=True, local_infile=False, **_tls(options),
         )  # fmt: skip
         yield database
     except pymysql.Error as error:
@@ -287,10 +287,11 @@ def _words(error: BaseException) -> str:
     return str(error.args[1]) if len(error.args) > 1 else str(error)
 
 
-def _tls(wanted: str) -> dict[str, Any]:
+def _tls(options: Mapping[str, Any]) -> dict[str, Any]:
+    wanted = options.get("tls", "prefer")
     if wanted in ("prefer", "disable"):
         return {"ssl_disabled": True} if wanted == "disable" else {}
-    context = ssl.create_default_context()
+    context = ssl.create_default_context(cafile=options.get("ca") if wanted == "verify-full" else None)
     if wanted == "require":
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return {"ssl": context}

@@ -270,6 +270,7 @@ def connected(options: Mapping[str, Any], told: Any) -> Iterator[psycopg.Connect
         with psycopg.connect(
             host=options.get("host", "localhost"), port=options.get("port", PORT), dbname=options["database"],
             user=options["user"], password=options.get("password"), sslmode=options.get("tls", "prefer"),
+            sslrootcert=options.get("ca"),
             connect_timeout=PATIENCE, application_name="anabranch", autocommit=True,
         ) as database:  # fmt: skip
             database.execute(_START)

@@ -26,6 +26,7 @@ SERVER_OPTIONS = (
     Option(name="username", doc="who"),
     Option(name="password", doc="as in env('REDIS_PASSWORD')", secret=True),
     Option(name="tls", doc="whether the connection is encrypted", type="flag", default=False),
+    Option(name="ca", doc="a file with the certificates that are trusted, with tls => true; else the system's"),
 )
 
 
@@ -55,6 +56,7 @@ class Server:
                     username=options.get("username"),
                     password=options.get("password"),
                     ssl=bool(options.get("tls", False)),
+                    ssl_ca_certs=options.get("ca"),
                     socket_connect_timeout=CONNECT_PATIENCE,
                     socket_timeout=PATIENCE,
                     retry=Retry(NoBackoff(), 0),
