@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from anabranch.errors import SourceError
 from anabranch.sources import inference, parts, why
 from anabranch.sources.base import BadRow, SourceChanged, Stretch
+from anabranch.sources.listing import File, Listing
 from anabranch.sources.parts import Part
 from anabranch.sources.paths import (
     COMPRESSED,
@@ -29,7 +30,6 @@ from anabranch.sources.paths import (
     check_options,
     check_scheme,
     format_of,
-    matches,
     settle_of,
     skips,
 )
@@ -125,6 +125,7 @@ class FilesSource:
         self._now = now or (lambda: time_module.time_ns() // 1000)
         self._scratch = scratch or (lambda: Path(tempfile.gettempdir()))
         self._elapsed = elapsed
+        self._listing = Listing(path, elapsed)
         self._known: dict[str, Part] | None = None
         self._looks: dict[
             str, tuple[tuple[int, int], float]
@@ -192,32 +193,36 @@ class FilesSource:
             exact[place] = Field(fields[place].name, inference.exact_type(*values[index * 4 : index * 4 + 4]))
         return exact
 
-    def listing(self) -> list[tuple[str, int, int]]:
-        """Every file: its path, size and time of change, oldest first. Hidden and unfinished files are left out."""
-        found: list[tuple[str, int, int]] = []
-        for name in matches(self.path):
-            base = os.path.basename(name)
-            if base.startswith((".", "_")) or base.endswith((".tmp", ".crc", "._COPYING_")):
-                continue
-            try:
-                status = os.stat(name)
-            except FileNotFoundError:
-                continue
-            found.append((os.path.abspath(name), status.st_size, status.st_mtime_ns))
-        return sorted(found, key=lambda file: (file[2], file[0]))
+    def listing(self) -> list[File]:
+        """Every file, oldest first."""
+        return Listing(self.path, self._elapsed).look(complete=True)
 
     def next(self, position: Any, max_rows: int | None) -> Stretch | None:
         if self._known is None:
             written = (each for files in self._seen() for each in files)
             self._known = {part.name: part for part in map(Part.of, written)}
+        self.waits = False
+        complete = self._listing.is_due()
+        stretch = self._taken(self._listing.look(complete=complete), position, max_rows)
+        if stretch is not None or complete:
+            return stretch
+        if not self._listing.may_look():  # too soon, and so it is not known that there is nothing
+            self.waits = True
+            return None
+        return self._taken(self._listing.look(complete=True), position, max_rows)
+
+    def _taken(self, files: list[File], position: Any, max_rows: int | None) -> Stretch | None:
+        """What a run takes of files that may have something new."""
+        assert self._known is not None
         reported = {} if position is None else dict(position.get("changed", {}))
         fresh: list[Part] = []
         bad: list[BadRow] = []
         total = rows = 0
-        self.waits = False
-        for name, size, time in self.listing():
+        for file in files:
+            name, size, time = file
             known = self._known.get(name)
             if reported.get(name) == [size, time] or (known is not None and (known.end, known.time) == (size, time)):
+                self._listing.settle(file)
                 continue
             try:
                 found = self._part(name, size, time, known)
