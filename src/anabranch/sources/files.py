@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
-from anabranch.sources import inference, parts, why
+from anabranch.sources import inference, parts, row_groups, why
 from anabranch.sources.base import BadRow, SourceChanged, Stretch
 from anabranch.sources.listing import File, Listing
 from anabranch.sources.parts import Part
@@ -283,6 +283,8 @@ class FilesSource:
                 return None
             if size <= known.end or not known.is_there():
                 return "the file was changed after it was read; its new contents are not read"
+            if self.format == "parquet" and known.end in row_groups.starts(name):  # cut there
+                return Part(name, size, time, known.end, parts.mark_of(name, size))
             if not self._appendable(name):
                 return "the file grew after it was read, and cannot be read from there on; its new part is not read"
             start = known.end
@@ -351,7 +353,10 @@ class FilesSource:
         ]
 
     def _cut(self, part: Part, rows: int) -> Part:
-        """The first rows of a part of lines, if it has more; others are taken as they are."""
+        """The first rows of a part of lines or of groups of rows, if it has more; others are taken as they are."""
+        if self.format == "parquet":
+            end = row_groups.end_of(part.name, part.start, part.end, rows)
+            return part if end == part.end else replace(part, end=end, mark=parts.mark_of(part.name, end))
         given = {name.lower(): str(value).lower() for name, value in self.options.items()}
         encoding = given.get("encoding", given.get("charset", "utf-8"))
         plain = self.dialect.escape in (self.dialect.quote, "") and encoding in _ASCII and "linesep" not in given
@@ -367,6 +372,8 @@ class FilesSource:
         try:
             if self._appendable(part.name):
                 return parts.count_lines(part.name, part.start, part.end)
+            if self.format == "parquet" and (found := row_groups.count_rows(part.name, part.start, part.end)):
+                return found
             return count_rows(part.name, self.format)
         except (OSError, ValueError):
             return 0
@@ -424,7 +431,8 @@ class FilesSource:
         self._as_they_were.pop(part.origin, None)
         if not taken:
             self._copies = self._copies or f"run{uuid.uuid4().hex[:12]}"
-        return parts.copy_of(part, self._scratch(), "past" if taken else str(self._copies), unclosed)
+        purpose = "past" if taken else str(self._copies)
+        return parts.copy_of(part, self._scratch(), purpose, unclosed, groups=self.format == "parquet")
 
     def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         """Parquet files of not too many rows that hold the columns of the stream, each with its type."""
@@ -782,7 +790,7 @@ def _kind(name: str, doc: str, format: str | None) -> Kind:
         files=True,
         open_options=True,
         check=check_file_options,
-        abilities=("cut by rows",) if format != "parquet" else ("cut by files",),
+        abilities=("cut by rows",) if format != "parquet" else ("cut by groups of rows",),
     )
 
 

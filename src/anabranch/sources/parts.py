@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, cast
 from urllib.parse import unquote
 
+from anabranch.sources import row_groups
 from anabranch.sources.base import SourceChanged
 
 #: So many bytes at the start of a file and before the end of a part make its mark.
@@ -104,12 +105,21 @@ def file_and_start(origin: str) -> tuple[str, int]:
     return (path, 0) if later is None else (path[: later.start()], int(later.group(1)))
 
 
-def copy_of(part: Part, folder: Path, purpose: str, without: Sequence[tuple[int, int]] = ()) -> str:
-    """A copy of a part in a folder, without some stretches of it; the path says what it is a copy of."""
+def copy_of(
+    part: Part, folder: Path, purpose: str, without: Sequence[tuple[int, int]] = (), *, groups: bool = False
+) -> str:
+    """A copy of a part in a folder, without some stretches of it; the path says what it is a copy of.
+
+    With `groups`, the part is one of groups of rows.
+    """
     path = folder / _COPIES / purpose / f"{part.start}-{part.end}" / part.name.lstrip("/")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.tmp")
+        if groups:
+            row_groups.copy(part.name, part.start, part.end, str(unfinished))
+            os.replace(unfinished, path)
+            return str(path)
         whole = part.size if not part.name.endswith((".gz", ".bz2")) else sys.maxsize
         with open_bytes(part.name) as source, open_bytes(str(unfinished), "wb", like=part.name) as target:
             place = 0
