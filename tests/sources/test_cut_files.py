@@ -108,3 +108,17 @@ def test_parquet_is_cut_by_groups_of_rows(spark: SparkSession, tmp_path: Path) -
     assert row_groups.starts(str(tmp_path / "old.parquet")) == {}
     (tmp_path / "odd.parquet").write_bytes(b"PAR1" + b"?" * 50 + b"PAR1")
     assert row_groups.starts(str(tmp_path / "odd.parquet")) == {}
+
+
+@pytest.mark.spark
+def test_runs_take_a_time_and_not_all_there_is(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("".join(f"{number}\n" for number in range(250_000)))
+    with anabranch.connect(tmp_path / "home", spark) as ab:
+        ab.sql(f"CREATE STREAM s (n INT) FROM csv('{tmp_path}/n.csv', settle => '0')")
+        ab.sql("CREATE VIEW v AS SELECT count(*) AS c, sum(n) AS n FROM s")
+        taken: list[int] = []
+        ab.run("", until_idle=True, run_time=0.25, on_run=lambda run: taken.append(run.rows))
+        assert taken[0] == 100_000 and len(taken) > 1 and sum(taken) == 250_000
+        assert ab.sql("SELECT * FROM v").toArrow().to_pylist() == [{"c": 250_000, "n": 250_000 * 249_999 // 2}]
+        with pytest.raises(anabranch.AnabranchError, match="takes more than 0 seconds"):
+            ab.run("", run_time=0)
