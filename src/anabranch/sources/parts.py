@@ -10,6 +10,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import io
 import os
 import re
 import shutil
@@ -140,6 +141,10 @@ def open_bytes(name: str, mode: Literal["rb", "wb"] = "rb", *, like: str | None 
     ending = like or name
     if ending.endswith(".gz"):
         return cast("IO[bytes]", gzip.open(name, mode))
+    if ending.endswith(".zst") and mode == "rb":  # from the beginning to the end only
+        import pyarrow as pa
+
+        return io.BufferedReader(pa.input_stream(name, compression="zstd"))
     return cast("IO[bytes]", bz2.open(name, mode)) if ending.endswith(".bz2") else open(name, mode)
 
 
@@ -155,6 +160,15 @@ def is_whole_parquet(name: str, size: int) -> bool:
         file.seek(size - 8)
         length, magic = struct.unpack("<I4s", file.read(8))
     return magic in (b"PAR1", b"PARE") and length + 12 <= size
+
+
+def is_whole_orc(name: str, size: int) -> bool:
+    """Whether a file ends with the postscript of an ORC file, and the length of it."""
+    if size < 8:
+        return False
+    with open(name, "rb") as file:
+        file.seek(size - 4)
+        return file.read(3) == b"ORC"
 
 
 def ends_a_line(name: str, end: int) -> bool:
