@@ -829,6 +829,7 @@ def _kind(name: str, doc: str, format: str | None) -> Kind:
                 type="duration",
                 doc="a text file is whole when it has not changed for so long; 2 seconds",
             ),
+            Option(name="follow", type="flag", doc="of a stream: one file as tail -F has it, with rotation"),
             Option(name="bad_rows", doc="'fail' or 'skip', where a query reads the files", default="fail"),
         ),
         stream=_open(format),

@@ -33,7 +33,7 @@ COLUMNAR, SEPARATED = ("parquet", "orc"), ("csv", "tsv")
 READABLE = (*SEPARATED, "json", "text", "xml", *COLUMNAR)
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
 #: Options that are ours; everything else goes to Spark's reader as it is.
-OWN_OPTIONS = ("path", "format", "settle", "bad_rows")
+OWN_OPTIONS = ("path", "format", "settle", "bad_rows", "follow")
 TEXT_OPTIONS = {
     "header", "sep", "delimiter", "quote", "escape", "encoding", "charset", "comment", "nullvalue", "nanvalue",
     "positiveinf", "negativeinf", "dateformat", "timestampformat", "timestampntzformat", "multiline", "linesep",
