@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, get_args
 
 from anabranch import temporary as temporary_homes
+from anabranch.algebra.pacing import TARGET
 from anabranch.engine import answer, figures, lookup, queries, reduce, system, temp_views
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
@@ -185,16 +186,24 @@ class Session:
         self._capture.after_run(record)
         return Result(message=message)
 
-    def run(self, text: str, *, until_idle: bool = False, on_run: OnRun | None = None) -> None:
+    def run(
+        self, text: str, *, until_idle: bool = False, on_run: OnRun | None = None, run_time: float | None = None
+    ) -> None:
         """Keep the views of a script going until `stop` is set, or until their sources have nothing more.
 
         Run again on the same home it goes on: what the script makes is there already, and what it inserts is not
-        inserted twice.
+        inserted twice. Runs take as many rows as they can in `run_time` seconds, and more while rows wait: a quarter of
+        a second, or with `until_idle` all that is there. `connect(run_rows=...)` goes before it.
         """
+        if run_time is not None and not run_time > 0:
+            raise UsageError(f"a run takes more than {run_time} seconds")
+        wanted = run_time * 1000 if run_time is not None else None if until_idle else TARGET
         with self._core.stop.watch() as stop:
-            self._run(text, stop, until_idle, on_run)
+            self._run(text, stop, until_idle, on_run, wanted)
 
-    def _run(self, text: str, stop: threading.Event, until_idle: bool, on_run: OnRun | None) -> None:
+    def _run(
+        self, text: str, stop: threading.Event, until_idle: bool, on_run: OnRun | None, run_time: float | None
+    ) -> None:
         for statement, key in _with_keys(parse(bind_parameters(text))):
             if stop.is_set():
                 return
@@ -208,7 +217,7 @@ class Session:
         streams = [stream for stream in self._core.catalog().of(Stream) if stream.source is not None]
         if not streams and not until_idle:
             stop.wait()
-        self._capture.run_all(streams, stop, until_idle=until_idle, on_run=on_run)
+        self._capture.run_all(streams, stop, until_idle=until_idle, on_run=on_run, run_time=run_time)
 
     def compact(self) -> str:
         """Reduce every table to as few files as can be, and delete what nobody can ask for any more."""

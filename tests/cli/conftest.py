@@ -90,7 +90,7 @@ class FakeSession:
                 raise result
             yield result
 
-    def run(self, text: str, *, until_idle: bool, on_run: Callable[[Any], None]) -> None:
+    def run(self, text: str, *, until_idle: bool, on_run: Callable[[Any], None], run_time: float | None = None) -> None:
         self.text, self.until_idle = text, until_idle
         for number, report in enumerate(self.reports):
             if self.stop.is_set():

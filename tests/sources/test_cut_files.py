@@ -6,10 +6,13 @@ import json
 import random
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import SparkSession
 
 import anabranch
+from anabranch.sources import row_groups
 from anabranch.sources.parts import line_end
 
 CATS = [
@@ -69,3 +72,53 @@ def test_cats_are_counted_one_by_one_inside_of_a_file(spark: SparkSession, tmp_p
         "+1 fluffy", "+1 work of art", "+1 fat", "-1 work of art", "+2 work of art", "+1 amazing", "+1 the best",
         "+1 lovely", "+1 cute", "-1 amazing", "+2 amazing", "-1 cute", "+2 cute",
     ]  # fmt: skip
+
+
+@pytest.mark.spark
+def test_parquet_is_cut_by_groups_of_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Runs and restarts within a file; what is read again is what was read; and some are not cut."""
+    (tmp_path / "in").mkdir()
+    rows = pa.table(
+        {
+            "n": range(100),
+            "t": [None if n % 7 == 0 else f"t{n}" for n in range(100)],
+            "at": pa.array([n * 1_000_003 for n in range(100)], pa.timestamp("us", tz="UTC")),
+            "many": [[{"a": n, "b": None}] * (n % 3) for n in range(100)],
+        }
+    )
+    parquet.write_table(rows.slice(0, 70), tmp_path / "in" / "a.parquet", row_group_size=10)
+    parquet.write_table(rows.slice(70), tmp_path / "in" / "b.parquet", row_group_size=8)
+    expected = spark.read.parquet(f"{tmp_path}/in").orderBy("n").toArrow().to_pylist()
+    for times in range(2):
+        with anabranch.connect(tmp_path / "home", spark, run_rows=20) as ab:
+            if not times:
+                ab.sql(f"CREATE STREAM s FROM parquet('{tmp_path}/in')")
+                ab.sql("CREATE VIEW v AS SELECT count(*) AS c, sum(n) AS n, sum(size(many)) AS m FROM s")
+                ab.run("", on_run=lambda run: ab.stop.set() if run.run == 1 else None)
+                continue
+            assert ab.sql("SELECT * FROM v").toArrow().to_pylist() == [{"c": 100, "n": 4950, "m": 99}]
+            assert ab.sql("SELECT * FROM s ORDER BY n").toArrow().to_pylist() == expected
+            runs = ab.sql("SELECT rows FROM sys.runs WHERE rows > 0 ORDER BY version").toArrow().to_pylist()
+            assert [run["rows"] for run in runs] == [20, 20, 20, 10 + 8, 16, 6]
+            ab.sql("CREATE VIEW later AS SELECT max(at) AS at, count(t) AS t FROM s")
+            later = ab.sql("SELECT * FROM later").toArrow().to_pylist()
+            assert later == [{"at": rows["at"][99].as_py(), "t": 100 - rows["t"].null_count}]
+    old = pa.table({"at": pa.array([1, 2], pa.timestamp("ns"))})
+    parquet.write_table(old, tmp_path / "old.parquet", row_group_size=1, use_deprecated_int96_timestamps=True)
+    assert row_groups.starts(str(tmp_path / "old.parquet")) == {}
+    (tmp_path / "odd.parquet").write_bytes(b"PAR1" + b"?" * 50 + b"PAR1")
+    assert row_groups.starts(str(tmp_path / "odd.parquet")) == {}
+
+
+@pytest.mark.spark
+def test_runs_take_a_time_and_not_all_there_is(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("".join(f"{number}\n" for number in range(250_000)))
+    with anabranch.connect(tmp_path / "home", spark) as ab:
+        ab.sql(f"CREATE STREAM s (n INT) FROM csv('{tmp_path}/n.csv', settle => '0')")
+        ab.sql("CREATE VIEW v AS SELECT count(*) AS c, sum(n) AS n FROM s")
+        taken: list[int] = []
+        ab.run("", until_idle=True, run_time=0.25, on_run=lambda run: taken.append(run.rows))
+        assert taken[0] == 100_000 and len(taken) > 1 and sum(taken) == 250_000
+        assert ab.sql("SELECT * FROM v").toArrow().to_pylist() == [{"c": 250_000, "n": 250_000 * 249_999 // 2}]
+        with pytest.raises(anabranch.AnabranchError, match="takes more than 0 seconds"):
+            ab.run("", run_time=0)

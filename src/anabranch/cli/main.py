@@ -196,6 +196,15 @@ def backend_option(command: Command) -> Command:
     )(command)
 
 
+def _seconds(value: str) -> float:
+    from anabranch.sql.durations import parse_duration
+
+    found = parse_duration(value)
+    if not found or found < 0:
+        raise click.BadParameter(f"{value!r} is no length of time; as in 250ms or '2 seconds'")
+    return found / 1_000_000
+
+
 def read_text(path: str) -> str:
     """The text of a script; '-' is stdin."""
     try:
@@ -290,6 +299,12 @@ def query(
 @cli.command()
 @click.argument("script", metavar="APP.SQL")
 @click.option("--until-idle", is_flag=True, help="End when the sources have nothing more.")
+@click.option(
+    "--run-time",
+    metavar="TIME",
+    callback=lambda _, __, value: None if value is None else _seconds(value),
+    help="About how long a run takes, and longer while rows wait.  [default: 250ms, none with --until-idle]",
+)
 @home_option
 @spark_options
 @run_rows_option
@@ -300,6 +315,7 @@ def run(
     console: Console,
     script: str,
     until_idle: bool,
+    run_time: float | None,
     home: str | None,
     master: str | None,
     conf: dict[str, str],
@@ -313,9 +329,8 @@ def run(
     text = read_text(script)
     from anabranch.cli import work
 
-    return work.run(
-        console, text, until_idle, work.Settings(home or DEFAULT_HOME, master, conf, run_rows, backend=backend)
-    )
+    settings = work.Settings(home or DEFAULT_HOME, master, conf, run_rows, backend=backend)
+    return work.run(console, text, until_idle, settings, run_time)
 
 
 @cli.command()

@@ -179,7 +179,7 @@ def order_for(console: Console, name: str, result: Result, statement: Statement 
     return order
 
 
-def run(console: Console, text: str, until_idle: bool, settings: Settings) -> int:
+def run(console: Console, text: str, until_idle: bool, settings: Settings, run_time: float | None = None) -> int:
     """Keep the views of a script going until Ctrl-C, or until its sources have nothing more."""
     if not parse_all(text):
         raise UsageError("there is no statement in the script")
@@ -205,7 +205,7 @@ def run(console: Console, text: str, until_idle: bool, settings: Settings) -> in
 
         if not until_idle:
             console.status("waiting for rows; Ctrl-C ends it")
-        session.run(text, until_idle=until_idle, on_run=on_run)
+        session.run(text, until_idle=until_idle, on_run=on_run, run_time=run_time)
     reporter.finish()
     return 0
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
 from anabranch.algebra import progress as progress_algebra
+from anabranch.algebra.pacing import Pace
 from anabranch.algebra.progress import END
 from anabranch.engine import reduce
 from anabranch.engine.core import ATTEMPTS, PAUSE, Core
@@ -154,18 +156,32 @@ class Capture:
             self.core.sinks.move()
         return record
 
-    def run_all(self, streams: list[Stream], stop: threading.Event, *, until_idle: bool, on_run: OnRun | None) -> None:
+    def run_all(
+        self,
+        streams: list[Stream],
+        stop: threading.Event,
+        *,
+        until_idle: bool,
+        on_run: OnRun | None,
+        run_time: float | None = None,
+    ) -> None:
         """Feed several streams at the same time until told to stop, or until their sources have nothing more.
 
-        One that fails stops the others; its error is raised when they have ended.
+        With `run_time`, runs take about so many milliseconds, and longer while rows wait. One that fails stops the
+        others; its error is raised when they have ended.
         """
         errors: list[BaseException] = []
 
         def feed(stream: Stream) -> None:
+            pace = None if run_time is None or self.core.run_rows is not None else Pace(run_time)
             try:
                 while not stop.is_set():
-                    record = self.step(stream)
+                    begin = time.perf_counter()
+                    record = self.step(stream, None if pace is None else pace.rows)
                     if record is not None:
+                        if pace is not None:
+                            run = record.streams[stream.id]
+                            pace = pace.after(run.rows + run.bad, (time.perf_counter() - begin) * 1000)
                         if on_run is not None:
                             on_run(self.report(stream, record))
                         continue

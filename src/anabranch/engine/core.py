@@ -321,6 +321,10 @@ class Core:
         fields: tuple[Field, ...] | None = None,
         seen: Callable[[], list[Any]] = list,
     ) -> FilesSource:
+        if options.get("follow"):
+            raise SourceError(
+                "only a stream can follow a file", hint="CREATE STREAM s (...) FROM files('...', follow => true)"
+            )
         if isinstance(options.get("path"), str):
             options = {**options, "path": self.spooled(options["path"])}
         return FilesSource(options, lambda: self.spark, fields, seen, now=self.now, scratch=self.scratch)

@@ -91,6 +91,11 @@ class Definer:
         kind = statement.source.kind if statement.source is not None else None
         fields = tuple(self._declared(statement))
         try:
+            if registry.is_files(kind) and options.pop("follow", False):
+                check_path(str(options.get("path", "")))
+                options["path"] = absolute(str(options["path"]))
+                kind, options = "follow", options if kind == "files" else {**options, "format": kind}
+                options = self._with_header(options, fields)
             if registry.is_files(kind):
                 check_path(str(options.get("path", "")))
                 if is_pipe(str(options.get("path", ""))):

@@ -24,7 +24,7 @@ from anabranch.plan.strategy import by_difference
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, ORIGIN, BadRow, Source
 from anabranch.sources.files import FilesSource, reader
-from anabranch.sources.parts import Part, file_and_start, is_whole_parquet, mark_of
+from anabranch.sources.parts import Part, file_and_start, mark_of
 from anabranch.sources.paths import check_path, format_of, nothing_at
 from anabranch.sql.lexer import quote_name
 
@@ -85,11 +85,12 @@ def file_frame(core: Core, reference: Reference) -> DataFrame:
         raise nothing_at(reference.target)
     if not any(size for _, size, _ in found):
         raise SourceError(f"{reference.target} has no columns: there is no row in it")
-    if files.format == "parquet":
-        part = next((name for name, size, _ in found if not is_whole_parquet(name, size)), None)
+    if files.typed:
+        part = next((name for name, size, _ in found if files.cheap and not files.has_footer(name, size)), None)
         if part is not None:
             said = reference.target if files.path == part else part
-            raise SourceError(f"{said} is not a whole Parquet file", hint="wait until it is written, or name another")
+            called = "Parquet" if files.format == "parquet" else "ORC"
+            raise SourceError(f"{said} is not a whole {called} file", hint="wait until it is written, or name another")
         return reader(core.spark, files.format, files.options, infer=True).load([name for name, _, _ in found])
     key = (str(sorted(options.items())), tuple(found))
     taken = [Part(name, size, time, 0, mark_of(name, size)) for name, size, time in found]
@@ -108,7 +109,7 @@ def good_rows_of_files(core: Core, files: FilesSource, taken: list[Any], key: An
     """
     assert files.declared is not None
     columns = [quote_name(field.name) for field in files.declared]
-    if files.format == "parquet":
+    if files.typed:
         return files.read(taken).select(*columns)
     if key not in core.looked_through:
         bad = [row for stretch in taken for part in stretch for row in files.unclosed(Part.of(part))]

@@ -19,17 +19,20 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
-from anabranch.sources import inference, parts, why
+from anabranch.sources import inference, parts, row_groups, why
 from anabranch.sources.base import BadRow, SourceChanged, Stretch
+from anabranch.sources.listing import File, Listing
 from anabranch.sources.parts import Part
 from anabranch.sources.paths import (
+    COLUMNAR,
     COMPRESSED,
     OWN_OPTIONS,
+    READABLE,
+    SEPARATED,
     check_file_options,
     check_options,
     check_scheme,
     format_of,
-    matches,
     settle_of,
     skips,
 )
@@ -117,7 +120,8 @@ class FilesSource:
         self.skips = skips(options.get("bad_rows"))
         self.dialect = Dialect.of(self.format, self.options)
         self._layouts: dict[tuple[str, int], Layout] = {}
-        self.typed = self.cheap = self.format == "parquet"
+        self.cheap = self.format in COLUMNAR
+        self.typed = self.cheap or self.format == "text"
         self.waits = False
         self.spark = spark
         self.declared = fields
@@ -125,6 +129,7 @@ class FilesSource:
         self._now = now or (lambda: time_module.time_ns() // 1000)
         self._scratch = scratch or (lambda: Path(tempfile.gettempdir()))
         self._elapsed = elapsed
+        self._listing = Listing(path, elapsed)
         self._known: dict[str, Part] | None = None
         self._looks: dict[
             str, tuple[tuple[int, int], float]
@@ -154,16 +159,16 @@ class FilesSource:
 
         groups: dict[_Shape, list[str]] = {}
         for part in files:
-            if self.format == "parquet" or part.size:
+            if self.format in COLUMNAR or part.size:
                 path = self._path(part) if self.layout(part).unclosed else part.name
-                groups.setdefault(_Shape() if self.format == "parquet" else self._shape(part), []).append(path)
+                groups.setdefault(self._shape(part), []).append(path)
         found: dict[str, Field] = {}
         for shape, names in groups.items():
             frame = shape.apply(self._reader(infer=True)).load(names)
             fields = fields_of(frame)
             if shape.header is not None:
                 fields = [Field(name, field.type) for name, field in zip(shape.header, fields, strict=True)]
-            if self.format != "parquet":
+            if self.format in (*SEPARATED, "json"):
                 fields = self._exact(fields, shape, names)
             for field in fields:
                 known = found.setdefault(field.name.lower(), field)
@@ -192,32 +197,36 @@ class FilesSource:
             exact[place] = Field(fields[place].name, inference.exact_type(*values[index * 4 : index * 4 + 4]))
         return exact
 
-    def listing(self) -> list[tuple[str, int, int]]:
-        """Every file: its path, size and time of change, oldest first. Hidden and unfinished files are left out."""
-        found: list[tuple[str, int, int]] = []
-        for name in matches(self.path):
-            base = os.path.basename(name)
-            if base.startswith((".", "_")) or base.endswith((".tmp", ".crc", "._COPYING_")):
-                continue
-            try:
-                status = os.stat(name)
-            except FileNotFoundError:
-                continue
-            found.append((os.path.abspath(name), status.st_size, status.st_mtime_ns))
-        return sorted(found, key=lambda file: (file[2], file[0]))
+    def listing(self) -> list[File]:
+        """Every file, oldest first."""
+        return Listing(self.path, self._elapsed).look(complete=True)
 
     def next(self, position: Any, max_rows: int | None) -> Stretch | None:
         if self._known is None:
             written = (each for files in self._seen() for each in files)
             self._known = {part.name: part for part in map(Part.of, written)}
+        self.waits = False
+        complete = self._listing.is_due()
+        stretch = self._taken(self._listing.look(complete=complete), position, max_rows)
+        if stretch is not None or complete:
+            return stretch
+        if not self._listing.may_look():  # too soon, and so it is not known that there is nothing
+            self.waits = True
+            return None
+        return self._taken(self._listing.look(complete=True), position, max_rows)
+
+    def _taken(self, files: list[File], position: Any, max_rows: int | None) -> Stretch | None:
+        """What a run takes of files that may have something new."""
+        assert self._known is not None
         reported = {} if position is None else dict(position.get("changed", {}))
         fresh: list[Part] = []
         bad: list[BadRow] = []
         total = rows = 0
-        self.waits = False
-        for name, size, time in self.listing():
+        for file in files:
+            name, size, time = file
             known = self._known.get(name)
             if reported.get(name) == [size, time] or (known is not None and (known.end, known.time) == (size, time)):
+                self._listing.settle(file)
                 continue
             try:
                 found = self._part(name, size, time, known)
@@ -278,6 +287,8 @@ class FilesSource:
                 return None
             if size <= known.end or not known.is_there():
                 return "the file was changed after it was read; its new contents are not read"
+            if self.format == "parquet" and known.end in row_groups.starts(name):  # cut there
+                return Part(name, size, time, known.end, parts.mark_of(name, size))
             if not self._appendable(name):
                 return "the file grew after it was read, and cannot be read from there on; its new part is not read"
             start = known.end
@@ -299,10 +310,11 @@ class FilesSource:
             looked = self._looks[name] = (size, time), elapsed
         # A time far ahead is of another clock, and says nothing; and the clock may stand still.
         still = max(abs(self._now() - time // 1000), round((elapsed - looked[1]) * 1e6))
-        if self.format == "parquet":
-            if parts.is_whole_parquet(name, size):
+        if self.format in COLUMNAR:
+            if self.has_footer(name, size):
                 return size
-            return None if still < self.settle else "it is not a whole Parquet file; it is read when it is"
+            called = "Parquet" if self.format == "parquet" else "ORC"
+            return None if still < self.settle else f"it is not a whole {called} file; it is read when it is"
         appendable = self._appendable(name)
         if still >= self.settle * (1 if not appendable or parts.ends_a_line(name, size) else PATIENCE):
             return size
@@ -313,20 +325,25 @@ class FilesSource:
 
     def _appendable(self, name: str) -> bool:
         """Whether a file is lines of text, and can be read from the end of any of them."""
-        return self.format != "parquet" and not name.endswith(COMPRESSED) and not self._one_document
+        return self.format not in COLUMNAR and not name.endswith(COMPRESSED) and not self._one_document
+
+    def has_footer(self, name: str, size: int) -> bool:
+        """Whether a columnar file ends with what is written last."""
+        return (parts.is_whole_parquet if self.format == "parquet" else parts.is_whole_orc)(name, size)
 
     @property
     def _one_document(self) -> bool:
         given = {option.lower(): value for option, value in self.options.items()}
-        return self.format == "json" and _is_true(given.get("multiline"))
+        whole = {"json": "multiline", "text": "wholetext"}.get(self.format)
+        return self.format == "xml" or (whole is not None and _is_true(given.get(whole)))
 
     @property
     def _quote(self) -> bytes | None:
-        return None if self.format == "json" else self.dialect.quote.encode()[:1] or None
+        return None if self.format not in SEPARATED else self.dialect.quote.encode()[:1] or None
 
     def layout(self, part: Part) -> Layout:
         """How the records of a part lie; `multiLine => false` says that none has a newline in it."""
-        if self.format not in ("csv", "tsv"):
+        if self.format not in SEPARATED:
             return Layout()
         given = {name.lower(): value for name, value in self.options.items()}.get("multiline")
         if given is not None and not _is_true(given):
@@ -346,13 +363,16 @@ class FilesSource:
         ]
 
     def _cut(self, part: Part, rows: int) -> Part:
-        """The first rows of a part of lines, if it has more; others are taken as they are."""
+        """The first rows of a part of lines or of groups of rows, if it has more; others are taken as they are."""
+        if self.format == "parquet":
+            end = row_groups.end_of(part.name, part.start, part.end, rows)
+            return part if end == part.end else replace(part, end=end, mark=parts.mark_of(part.name, end))
         given = {name.lower(): str(value).lower() for name, value in self.options.items()}
         encoding = given.get("encoding", given.get("charset", "utf-8"))
         plain = self.dialect.escape in (self.dialect.quote, "") and encoding in _ASCII and "linesep" not in given
         if not plain or not self._appendable(part.name):
             return part
-        titled = part.start == 0 and self.format != "json" and self._header(part.name) is not None
+        titled = part.start == 0 and self.format in SEPARATED and self._header(part.name) is not None
         end = parts.line_end(part.name, part.start, part.end, rows + titled, self._quote)
         if end >= part.end:
             return part
@@ -362,6 +382,8 @@ class FilesSource:
         try:
             if self._appendable(part.name):
                 return parts.count_lines(part.name, part.start, part.end)
+            if self.format == "parquet" and (found := row_groups.count_rows(part.name, part.start, part.end)):
+                return found
             return count_rows(part.name, self.format)
         except (OSError, ValueError):
             return 0
@@ -419,7 +441,8 @@ class FilesSource:
         self._as_they_were.pop(part.origin, None)
         if not taken:
             self._copies = self._copies or f"run{uuid.uuid4().hex[:12]}"
-        return parts.copy_of(part, self._scratch(), "past" if taken else str(self._copies), unclosed)
+        purpose = "past" if taken else str(self._copies)
+        return parts.copy_of(part, self._scratch(), purpose, unclosed, groups=self.format == "parquet")
 
     def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         """Parquet files of not too many rows that hold the columns of the stream, each with its type."""
@@ -496,8 +519,10 @@ class FilesSource:
         paths = [self._path(part) for part in taken]
         if not taken:
             return self._empty()
-        if self.format == "parquet":
+        if self.format in COLUMNAR:
             frames = [self._columnar(paths)]
+        elif self.format == "text":
+            frames = [self._lines(paths)]
         else:
             groups: dict[_Shape, list[str]] = {}
             for part, path in zip(taken, paths, strict=True):
@@ -516,7 +541,7 @@ class FilesSource:
         return self.spark().createDataFrame([], struct((*self.declared, *extra)))
 
     def _shape(self, part: Part) -> _Shape:
-        if self.format == "json":
+        if self.format not in SEPARATED:
             return _Shape()
         return _Shape(self._header(part.name), part.start > 0, self.layout(part).multiline)
 
@@ -557,24 +582,43 @@ class FilesSource:
         return frame.selectExpr(*items, corrupt, "input_file_name() AS _origin", "'' AS _partition")
 
     def _columnar(self, names: list[str]) -> DataFrame:
-        """Parquet: columns by name, cast to the stream's types; a file without one of them has NULL there.
+        """Parquet and ORC: columns by name, cast to the stream's types; a file without one of them has NULL there.
 
         The schema is read from the footers here, once a shape of file: Spark would start a job for it in every run.
         """
-        import pyarrow.parquet as parquet
-
         shapes: dict[str, list[str]] = {}
         for name in names:
             try:
-                shape = str(parquet.read_schema(name).remove_metadata())
+                shape = _shape_of(name, self.format)
             except (OSError, ValueError) as error:
-                raise SourceError(f"{name} is not a readable Parquet file: {error}") from error
+                called = "Parquet" if self.format == "parquet" else "ORC"
+                raise SourceError(f"{name} is not a readable {called} file: {error}") from error
             shapes.setdefault(shape, []).append(name)
         frames = [self._one_shape(shape, group) for shape, group in shapes.items()]
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.unionByName(frame)
         return whole
+
+    def _lines(self, names: list[str]) -> DataFrame:
+        """Lines of text, as the one column of the stream."""
+        assert self.declared is not None
+        if len(self.declared) != 1:
+            raise SourceError(
+                f"lines of text are one column, and the stream has {len(self.declared)}",
+                hint="CREATE STREAM s (line STRING) FROM text('...')",
+            )
+        (column,) = self.declared
+        return (
+            self._reader(infer=False)
+            .load(names)
+            .selectExpr(
+                f"CAST(value AS {column.type}) AS {quote_name(column.name)}",
+                "CAST(NULL AS STRING) AS _corrupt",
+                "input_file_name() AS _origin",
+                "'' AS _partition",
+            )
+        )
 
     def _one_shape(self, shape: str, names: list[str]) -> DataFrame:
         assert self.declared is not None
@@ -634,7 +678,7 @@ class FilesSource:
     def _names(self, name: str) -> tuple[str, ...]:
         """The names of the columns of a file, in their order."""
         assert self.declared is not None
-        header = self._header(name) if self.format in ("csv", "tsv") and os.path.exists(name) else None
+        header = self._header(name) if self.format in SEPARATED and os.path.exists(name) else None
         return header or tuple(field.name for field in self.declared)
 
     def _lines_of(self, origin: str, raw: list[str]) -> dict[str, int]:
@@ -660,15 +704,26 @@ def reader(spark: SparkSession, format: str, options: Mapping[str, Any], *, infe
     made = spark.read.format("csv" if format == "tsv" else format)
     if format == "tsv":
         made = made.option("sep", "\t")
-    if format in ("csv", "tsv"):  # RFC 4180: a quote within quotes is doubled
+    if format in SEPARATED:  # RFC 4180: a quote within quotes is doubled
         made = made.option("escape", str({name.lower(): value for name, value in options.items()}.get("quote", '"')))
-    if infer and format in ("csv", "tsv"):
+    if infer and format in SEPARATED:
         made = made.option("inferSchema", "true").option("header", "true")
-    if infer and format == "json":
+    if infer and format in ("json", "xml"):
         made = made.option("mode", "DROPMALFORMED")
     for name, value in options.items():
         made = made.option(name, str(value).lower() if isinstance(value, bool) else str(value))
     return made
+
+
+def _shape_of(name: str, format: str) -> str:
+    """The columns of a columnar file, as a text that is the same for files that Spark can read together."""
+    if format == "parquet":
+        import pyarrow.parquet as parquet
+
+        return str(parquet.read_schema(name).remove_metadata())
+    from pyarrow import orc
+
+    return str(orc.ORCFile(name).schema)
 
 
 def _same(have: pa.Field, wanted: pa.Field) -> bool:
@@ -757,8 +812,11 @@ def _open(format: str | None) -> Callable[[Opening], FilesSource]:
     return opened
 
 
+_ABILITIES = dict.fromkeys((*SEPARATED, "json", "text"), ("cut by rows",)) | {"parquet": ("cut by groups of rows",)}
+
+
 def _kind(name: str, doc: str, format: str | None) -> Kind:
-    formats = () if format else (Option(name="format", doc="csv, tsv, json or parquet; else the name tells"),)
+    formats = () if format else (Option(name="format", doc=f"{', '.join(READABLE)}; else the name tells"),)
     return Kind(
         name=name,
         doc=doc,
@@ -771,13 +829,14 @@ def _kind(name: str, doc: str, format: str | None) -> Kind:
                 type="duration",
                 doc="a text file is whole when it has not changed for so long; 2 seconds",
             ),
+            Option(name="follow", type="flag", doc="of a stream: one file as tail -F has it, with rotation"),
             Option(name="bad_rows", doc="'fail' or 'skip', where a query reads the files", default="fail"),
         ),
         stream=_open(format),
         files=True,
         open_options=True,
-        check=check_file_options,
-        abilities=("cut by rows",) if format != "parquet" else ("cut by files",),
+        check=lambda options: check_file_options(options if format is None else {**options, "format": format}),
+        abilities=_ABILITIES.get(format or "csv", ("cut by files",)),
     )
 
 
@@ -787,4 +846,7 @@ KINDS = (
     _kind("tsv", "values separated by tabs; further options are Spark's", "tsv"),
     _kind("json", "a JSON object a line; further options are Spark's", "json"),
     _kind("parquet", "Parquet", "parquet"),
+    _kind("orc", "ORC", "orc"),
+    _kind("text", "lines of text, as one column", "text"),
+    _kind("xml", "XML documents; rowTag says which elements are rows, further options are Spark's", "xml"),
 )

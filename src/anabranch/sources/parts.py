@@ -10,6 +10,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import io
 import os
 import re
 import shutil
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, cast
 from urllib.parse import unquote
 
+from anabranch.sources import row_groups
 from anabranch.sources.base import SourceChanged
 
 #: So many bytes at the start of a file and before the end of a part make its mark.
@@ -104,12 +106,21 @@ def file_and_start(origin: str) -> tuple[str, int]:
     return (path, 0) if later is None else (path[: later.start()], int(later.group(1)))
 
 
-def copy_of(part: Part, folder: Path, purpose: str, without: Sequence[tuple[int, int]] = ()) -> str:
-    """A copy of a part in a folder, without some stretches of it; the path says what it is a copy of."""
+def copy_of(
+    part: Part, folder: Path, purpose: str, without: Sequence[tuple[int, int]] = (), *, groups: bool = False
+) -> str:
+    """A copy of a part in a folder, without some stretches of it; the path says what it is a copy of.
+
+    With `groups`, the part is one of groups of rows.
+    """
     path = folder / _COPIES / purpose / f"{part.start}-{part.end}" / part.name.lstrip("/")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.tmp")
+        if groups:
+            row_groups.copy(part.name, part.start, part.end, str(unfinished))
+            os.replace(unfinished, path)
+            return str(path)
         whole = part.size if not part.name.endswith((".gz", ".bz2")) else sys.maxsize
         with open_bytes(part.name) as source, open_bytes(str(unfinished), "wb", like=part.name) as target:
             place = 0
@@ -130,6 +141,10 @@ def open_bytes(name: str, mode: Literal["rb", "wb"] = "rb", *, like: str | None 
     ending = like or name
     if ending.endswith(".gz"):
         return cast("IO[bytes]", gzip.open(name, mode))
+    if ending.endswith(".zst") and mode == "rb":  # from the beginning to the end only
+        import pyarrow as pa
+
+        return io.BufferedReader(pa.input_stream(name, compression="zstd"))
     return cast("IO[bytes]", bz2.open(name, mode)) if ending.endswith(".bz2") else open(name, mode)
 
 
@@ -145,6 +160,15 @@ def is_whole_parquet(name: str, size: int) -> bool:
         file.seek(size - 8)
         length, magic = struct.unpack("<I4s", file.read(8))
     return magic in (b"PAR1", b"PARE") and length + 12 <= size
+
+
+def is_whole_orc(name: str, size: int) -> bool:
+    """Whether a file ends with the postscript of an ORC file, and the length of it."""
+    if size < 8:
+        return False
+    with open(name, "rb") as file:
+        file.seek(size - 4)
+        return file.read(3) == b"ORC"
 
 
 def ends_a_line(name: str, end: int) -> bool:

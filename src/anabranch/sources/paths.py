@@ -22,10 +22,18 @@ FORMATS = {
     ".ndjson": "json",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".orc": "orc",
+    ".txt": "text",
+    ".log": "text",
+    ".xml": "xml",
+    ".avro": "avro",
 }
+#: Formats of which rows come with types, each with its columns apart; and those of fields in lines of text.
+COLUMNAR, SEPARATED = ("parquet", "orc"), ("csv", "tsv")
+READABLE = (*SEPARATED, "json", "text", "xml", *COLUMNAR)
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
 #: Options that are ours; everything else goes to Spark's reader as it is.
-OWN_OPTIONS = ("path", "format", "settle", "bad_rows")
+OWN_OPTIONS = ("path", "format", "settle", "bad_rows", "follow")
 TEXT_OPTIONS = {
     "header", "sep", "delimiter", "quote", "escape", "encoding", "charset", "comment", "nullvalue", "nanvalue",
     "positiveinf", "negativeinf", "dateformat", "timestampformat", "timestampntzformat", "multiline", "linesep",
@@ -33,7 +41,8 @@ TEXT_OPTIONS = {
     "unescapedquotehandling", "inferschema", "samplingratio", "allowcomments", "allowunquotedfieldnames",
     "allowsinglequotes", "allownumericleadingzeros", "allowbackslashescapinganycharacter", "primitivesasstring",
     "prefersdecimal", "prefersdate", "timezone", "mergeschema", "recursivefilelookup", "enforceschema",
-    "dropfieldifallnull", "allowunquotedcontrolchars", "preferdate",
+    "dropfieldifallnull", "allowunquotedcontrolchars", "preferdate", "wholetext", "rowtag", "attributeprefix",
+    "valuetag", "excludeattribute", "ignorenamespace", "ignoresurroundingspaces", "wildcardcolname",
 }  # fmt: skip
 #: A text file is whole when it has not changed for so long, in microseconds.
 SETTLE = 2_000_000
@@ -43,27 +52,34 @@ CHECK = "check the path; a relative one starts at the current folder"
 def format_of(path: str, given: Any = None) -> str:
     """The format a path's name tells, or the one that was given."""
     if given is not None:
-        if str(given).lower() not in ("csv", "tsv", "json", "parquet"):
-            raise SourceError(
-                f"there is no format {given}",
-                hint=did_you_mean(str(given), ["csv", "tsv", "json", "parquet"]),
-            )
-        return str(given).lower()
+        return _readable(str(given).lower())
     name = path.lower()
     for ending in COMPRESSED:
         name = name.removesuffix(ending)
     for ending, format in FORMATS.items():
         if name.endswith(ending):
-            return format
+            return _readable(format)
     found = {FORMATS[Path(each).suffix] for each in matches(path)[:1000] if Path(each).suffix in FORMATS}
     if len(found) == 1:
-        return found.pop()
+        return _readable(found.pop())
     if not matches(path):
         raise nothing_at(path)
     raise SourceError(
         f"the format of {path} does not follow from its name",
         hint="say it: csv('...'), json('...') or parquet('...')",
     )
+
+
+def _readable(format: str) -> str:
+    if format == "avro":
+        raise SourceError(
+            "Avro files cannot be read by name",
+            hint="spark(format => 'avro', path => '...') reads them, with Spark's package spark-avro in"
+            " spark.jars.packages",
+        )
+    if format not in READABLE:
+        raise SourceError(f"there is no format {format}", hint=did_you_mean(format, READABLE))
+    return format
 
 
 def nothing_at(path: str) -> SourceError:
@@ -88,6 +104,8 @@ def check_file_options(options: Mapping[str, Any]) -> None:
         if name.lower() not in TEXT_OPTIONS and name.lower() not in OWN_OPTIONS:
             hint = did_you_mean(name, (*OWN_OPTIONS, *TEXT_OPTIONS))
             raise WrongOption(name, f"files has no option {name}", hint=hint)
+    if str(options.get("format")).lower() == "xml" and not any(name.lower() == "rowtag" for name in options):
+        raise SourceError("xml needs a rowTag", hint="the tag of a row, as in xml('in/*.xml', rowTag => 'order')")
     checks: dict[str, Callable[[Any], object]] = {
         "path": lambda path: check_scheme(str(path)),
         "format": lambda format: format_of("", format),

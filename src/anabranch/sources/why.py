@@ -37,7 +37,10 @@ def reasons(
     types = {field.name.lower(): field for field in fields}
     found: list[str | dict[str, str]] = []
     for origin, raw in rows:
-        found.append(_json_values(raw) if format == "json" else _csv_values(raw, dialect, names[origin]))
+        if format == "xml":
+            found.append("it is not an XML element of the stream's columns")
+        else:
+            found.append(_json_values(raw) if format == "json" else _csv_values(raw, dialect, names[origin]))
     asked = [
         (place, types[name.lower()], text)
         for place, values in enumerate(found)
