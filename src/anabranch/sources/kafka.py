@@ -83,7 +83,7 @@ class KafkaSource:
         self.format = options.get("format") or self._format()
         self.typed = self.format == "raw"
         self.committed_only = options.get("isolation", "read_committed") == "read_committed"
-        self.skips_gaps = options.get("on_gap") == "skip"
+        self.skips_gaps = opening.skips_gaps
         self.spark = opening.spark
         self.cluster = Cluster(options)
         self.waits = False
@@ -207,7 +207,7 @@ class KafkaSource:
         if not self.skips_gaps:
             raise SourceError(
                 f"topic {each.topic}, partition {each.number}: {gone}",
-                hint="keep messages for longer (retention.ms); on_gap => 'skip' goes on without them, and reports it",
+                hint="keep messages for longer (retention.ms); ON GAP SKIP goes on without them, and reports it",
             )
         bad.append(BadRow(f"{each.topic}/{each.number}", at, gone, None))
         return goes_on
@@ -445,16 +445,11 @@ KINDS = (
                 default="read_committed",
                 choices=("read_committed", "read_uncommitted"),
             ),
-            Option(
-                name="on_gap",
-                doc="'skip' reports messages that are gone before they were read, and goes on",
-                default="fail",
-                choices=("fail", "skip"),
-            ),
             *CONNECTION[1:],
         ),
         stream=KafkaSource,
         live=True,
+        gaps=True,
         hidden=HIDDEN,
         check=_check,
         modules=("confluent_kafka", "pandas"),
