@@ -7,13 +7,14 @@ import json
 import random
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 from sources.kafka_server import Broker
 
 START = datetime(2024, 5, 1)
+Message = tuple[int, dict[str, Any]]
 COLUMNS = "(id BIGINT, ts TIMESTAMP, k STRING, n BIGINT, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)"
 VIEWS = """
 CREATE VIEW closed AS SELECT k, window_start, count(*) AS c, sum(n) AS s
@@ -39,7 +40,7 @@ class Topic:
 
         return Producer({"bootstrap.servers": self.server.brokers, "linger.ms": 5, "log_level": 0, **settings})
 
-    def send(self, messages: Sequence[tuple[int, Any]], producer: Any = None, **more: Any) -> None:
+    def send(self, messages: Iterable[tuple[int, Any]], producer: Any = None, **more: Any) -> None:
         """Send (partition, value) pairs; values that are no text or bytes go as JSON."""
         through = producer or self.producer()
         for partition, value in messages:
@@ -96,29 +97,39 @@ def _option(value: Any) -> str:
     return value if str(value).startswith(("env(", "secret(")) else f"'{value}'"
 
 
-def rows(count: int, seed: int = 1, per_second: int = 4) -> list[tuple[int, dict[str, Any]]]:
+def rows(count: int, seed: int = 1, per_second: int = 4) -> list[Message]:
     """Rows out of order over three partitions, of which the last lags 40 s behind the others."""
+    return list(generate(count, seed, per_second))
+
+
+def generate(count: int, seed: int = 1, per_second: int = 4) -> Iterator[Message]:
+    """The same, one by one: for more rows than memory should hold."""
     chance = random.Random(seed)
-    found = []
     for id in range(count):
         partition = chance.choice([0, 0, 1, 1, 2])
         second = max(0, id // per_second - (40 if partition == 2 else 0) - chance.choice([0, 0, 0, 3, 15]))
         at = (START + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        found.append((partition, {"id": id, "ts": at, "k": chance.choice("ab"), "n": chance.randrange(9)}))
-    return found
+        yield partition, {"id": id, "ts": at, "k": chance.choice("ab"), "n": chance.randrange(9)}
 
 
-def totals(sent: Sequence[tuple[int, dict[str, Any]]]) -> list[tuple[Any, ...]]:
-    found: dict[str, list[int]] = {}
+def totals(sent: Iterable[Message]) -> list[tuple[Any, ...]]:
+    counts, sums = Counter[str](), Counter[str]()
     for _, row in sent:
-        found.setdefault(row["k"], []).append(row["n"])
-    return sorted((key, len(ns), sum(ns)) for key, ns in found.items())
+        counts[row["k"]] += 1
+        sums[row["k"]] += row["n"]
+    return sorted((key, count, sums[key]) for key, count in counts.items())
 
 
-def windows(sent: Sequence[tuple[int, dict[str, Any]]]) -> list[tuple[Any, ...]]:
+def windows(sent: Iterable[Message]) -> list[tuple[Any, ...]]:
     """All windows, closed: the last row of each partition is far ahead of the others."""
-    found: dict[tuple[str, datetime], list[int]] = {}
+    counts, sums = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for _, row in sent:
-        second = int((datetime.fromisoformat(row["ts"].removesuffix("Z")) - START).total_seconds())
-        found.setdefault((row["k"], START + timedelta(seconds=second // 10 * 10)), []).append(row["n"])
-    return sorted((key, at, len(ns), sum(ns)) for (key, at), ns in found.items())
+        counts[row["k"], row["ts"]] += 1
+        sums[row["k"], row["ts"]] += row["n"]
+    found: dict[tuple[str, datetime], list[int]] = {}
+    for (key, time), count in counts.items():
+        second = int((datetime.fromisoformat(time.removesuffix("Z")) - START).total_seconds())
+        window = found.setdefault((key, START + timedelta(seconds=second // 10 * 10)), [0, 0])
+        window[0] += count
+        window[1] += sums[key, time]
+    return sorted((key, at, count, total) for (key, at), (count, total) in found.items())

@@ -190,13 +190,24 @@ def test_several_topics_by_a_pattern(home: Harness, server: Broker) -> None:
     assert home.table("s") == [("1", f"{one.name}/0"), ("2", f"{two.name}/1")]
 
 
+def test_a_value_with_two_documents_is_a_bad_row(home: Harness, topic: Topic) -> None:
+    topic.send(
+        [(0, '{"id": 1}'), (0, '{"id": 2}{"id": 3}'), (1, '{"id": 4, "x": {"y": 1}}'), (1, '{"x": {}} {"id": 5}')]
+    )
+    home.sql(f"CREATE STREAM s (id BIGINT) FROM {topic.source()}")
+    assert home.table("s") == [(1,), (4,)]
+    bad = sorted(home.query("SELECT source, offset, reason FROM sys.bad_rows"))
+    reason = "there is more in it than one JSON document"
+    assert bad == [(f"{topic.name}/{part}", 1, reason) for part in (0, 1)]
+
+
 # ---- what is gone
 
 
 def test_a_gap_is_an_error_that_names_it_or_is_skipped_and_reported(home: Harness, topic: Topic) -> None:
     topic.send([(0, str(n)) for n in range(5)])
-    for name, gap in (("strict", "fail"), ("loose", "skip")):
-        home.sql(f"CREATE STREAM {name} FROM {topic.source(on_gap=gap)} KEEP ALL")
+    for name, gap in (("strict", "FAIL"), ("loose", "SKIP")):
+        home.sql(f"CREATE STREAM {name} FROM {topic.source()} KEEP ALL ON GAP {gap}")
         home.sql(f"CREATE VIEW v_{name} AS SELECT value FROM {name}")
         assert len(home.table(f"v_{name}")) == 5
     topic.send([(0, str(n)) for n in range(5, 9)])

@@ -116,8 +116,10 @@ def test_create_stream_with_everything() -> None:
         " price DECIMAL(18, 2) COMMENT 'in cents', ts TIMESTAMP,"
         " WATERMARK FOR ts AS ts - INTERVAL '5' SECOND IDLE AFTER INTERVAL 1 MINUTE AHEAD AT MOST '2 minutes')"
         " FROM files(path => 'in/*.csv', header => true, n => -3) KEEP ALL ON ERROR FAIL"
+        " ON SCHEMA CHANGE ADD ON GAP SKIP"
     )
     assert isinstance(stream, CreateStream)
+    assert (stream.on_gap, stream.on_schema_change) == ("skip", "add")
     assert str(stream.name) == "bids"
     assert (stream.if_not_exists, stream.or_replace, stream.keep, stream.fail_on_bad) == (True, True, "all", True)
     assert [(column.name, column.type) for column in stream.columns] == [

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import ProgressState
 from anabranch.engine import backfill, numbering, queries, read
 from anabranch.engine.core import Core, Stopwatch
-from anabranch.engine.define import Definer, all_begins, check_names, same_text, stream_locks, unneeded
+from anabranch.engine.define import Definer, all_begins, check_names, refuse_stars, same_text, stream_locks, unneeded
 from anabranch.engine.moves import Outcome, bounds_after
 from anabranch.engine.run import Runner, emit_changes
 from anabranch.engine.tables import AT, DIFF, VERSION, change_fields
@@ -105,6 +105,7 @@ class Alterer:
         core = self.core
         catalog = core.catalog(snapshot)
         bound = Binder(statement.text, catalog, statement.query).bind()
+        refuse_stars(statement.text, statement.query, bound, catalog)
         for reference in bound.references.values():
             if reference.kind == "view" and view.id in _reads(catalog, reference.target):
                 raise SqlError(

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 from anabranch.algebra import progress as progress_algebra
 from anabranch.algebra.pacing import Pace
 from anabranch.algebra.progress import END
 from anabranch.engine import reduce
 from anabranch.engine.core import ATTEMPTS, PAUSE, Core
+from anabranch.engine.frames import arrow_schema
 from anabranch.engine.run import Runner
 from anabranch.engine.scan import Incoming
-from anabranch.ledger import Record
-from anabranch.plan.catalog import Stream
+from anabranch.errors import SourceError
+from anabranch.ledger import Draft, Record, TableChange
+from anabranch.plan.catalog import Stream, to_json
 from anabranch.sources.base import Source, SourceChanged, Stretch
 from anabranch.sources.files import FilesSource
+from anabranch.sources.schemas import SchemaChange
 
 #: Vacuum every so many runs.
 VACUUM_EVERY = 50
@@ -66,6 +70,7 @@ class Capture:
                 stretch = source.next(position, _most_rows(stream, max_rows or core.run_rows))
                 if stretch is None:
                     return None
+                self._check_columns(stream, source, stretch)
                 try:
                     record = self._take(stream, source, stretch)
                     break
@@ -75,6 +80,44 @@ class Capture:
                     core.pause()
         self.after_run(record)
         return record
+
+    def _check_columns(self, stream: Stream, source: Source, stretch: Stretch) -> None:
+        """Do what the stream says about columns that are not its own; before anything of the stretch is read."""
+        told = getattr(source, "schema_changes", None)
+        if told is None or stream.on_schema_change == "ignore":
+            return
+        changes: list[SchemaChange] = told(stretch.captured)
+        adds = stream.on_schema_change == "add"
+        unfit = next((each for each in changes if not adds or each.other), None)
+        if unfit is not None:
+            raise unfit.error(can_add=hasattr(source, "widen") and not adds)
+        if any(each.new for each in changes):
+            self._add_columns(stream, cast(FilesSource, source), stretch, changes)
+
+    def _add_columns(
+        self, stream: Stream, source: FilesSource, stretch: Stretch, changes: Sequence[SchemaChange]
+    ) -> None:
+        """Give the stream columns more, in a commit of its own: rows of before have NULL there."""
+        core = self.core
+        with core.ledger.commit_lock:
+            now = core.catalog(core.ledger.snapshot()).stream(stream.id)
+            known = {field.name.lower() for field in now.fields}
+            new = tuple(field for field in source.added(stretch.captured, changes) if field.name.lower() not in known)
+            for field in new:
+                if field.name.startswith("_"):
+                    raise SourceError(
+                        f"the new column {field.name} cannot be added: a leading underscore marks Anabranch's own",
+                        hint="make the stream anew with ON SCHEMA CHANGE IGNORE",
+                    )
+            wider = replace(now, fields=(*now.fields, *new))
+            if new:
+                kept = stream.kept_since is not None
+                schemas = {wider.rows_table: arrow_schema(wider.row_fields)} if kept else {}
+                tables = {wider.rows_table: TableChange()} if kept else {}
+                core.ledger.commit(Draft("columns", tables=tables, catalog={wider.id: to_json(wider)}, schemas=schemas))
+                added = ", ".join(f"{field.name} {field.type.upper()}" for field in new)
+                core.warn(f"stream {stream.name} has new columns: {added}")
+            source.widen(wider.fields)
 
     def _take(self, stream: Stream, source: Source, stretch: Stretch) -> Record:
         incoming = Incoming(

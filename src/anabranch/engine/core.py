@@ -262,7 +262,7 @@ class Core:
             return None
         if stream.id not in self._sources:
             self._sources[stream.id] = self.make_source(
-                stream.source, stream.options, stream.fields, lambda: list(self.ledger.captured(stream.id)), stream.id
+                stream.source, stream.options, stream.fields, lambda: list(self.ledger.captured(stream.id)), stream
             )
         return self._sources[stream.id]
 
@@ -297,7 +297,7 @@ class Core:
         options: Mapping[str, Any],
         fields: tuple[Field, ...] | None = None,
         seen: Callable[[], list[Any]] = list,
-        id: str | None = None,
+        stream: Stream | None = None,
     ) -> Source:
         found = registry.find(kind)
         if found is None or found.stream is None:
@@ -310,8 +310,11 @@ class Core:
                 spark=lambda: self.spark,
                 now=self.now,
                 scratch=self.scratch,
-                folder=lambda: self.scratch() if id is None else self.source_folder(id),
+                folder=lambda: self.scratch() if stream is None else self.source_folder(stream.id),
                 seen=seen,
+                skips_gaps=stream is not None and stream.on_gap == "skip",
+                on_schema_change=stream.on_schema_change if stream is not None else "ignore",
+                inferred=stream is not None and stream.inferred,
             )
         )
 

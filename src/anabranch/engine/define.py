@@ -46,7 +46,7 @@ from anabranch.sinks.base import CHANGE_COLUMNS
 from anabranch.sources import lookup, registry
 from anabranch.sources.base import Leaving
 from anabranch.sources.paths import absolute, check_path, format_of, is_pipe
-from anabranch.sql.definitions import check_sink, check_watermark
+from anabranch.sql.definitions import check_policies, check_sink, check_watermark
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
@@ -90,6 +90,7 @@ class Definer:
         options = dict(statement.source.options) if statement.source is not None else {}
         kind = statement.source.kind if statement.source is not None else None
         fields = tuple(self._declared(statement))
+        check_policies(statement)
         try:
             if registry.is_files(kind) and options.pop("follow", False):
                 check_path(str(options.get("path", "")))
@@ -108,7 +109,8 @@ class Definer:
                 source = self.core.make_source(kind, options, fields or None)
                 if kind != "files" and registry.is_files(kind):
                     kind, options = "files", {**options, "format": kind}
-                options = self._with_header(options, fields) if kind == "files" else options
+                if kind == "files":
+                    options = self._with_header(options, () if statement.on_schema_change == "add" else fields)
                 fields = fields or _unreserved(source.fields())
                 found = registry.find(kind)
                 if found is not None and found.stored is not None:
@@ -141,6 +143,9 @@ class Definer:
             0 if keep == "all" else None,
             self._watermark_key(statement, fields),
             mark is not None and mark.lull is not None,
+            statement.on_gap,
+            statement.on_schema_change,
+            not statement.columns,
         )
         schemas = {stream.rows_table: arrow_schema(stream.row_fields)} if keep == "all" else {}
         tables = {stream.rows_table: TableChange()} if keep == "all" else {}
@@ -443,6 +448,7 @@ class Definer:
         if isinstance(statement, CreateView) and statement.or_replace:
             catalog = self._without(catalog, statement.name.last)
         bound = Binder(text, catalog, query).bind()
+        refuse_stars(text, query, bound, catalog)
         fields = tuple(queries.analyze(self.core, bound, catalog, text))
         check_names(fields, text, query)
         queries.check_views(core, bound, snapshot)
@@ -939,6 +945,20 @@ def _as_met(world: Surroundings, catalog: Catalog, view: View) -> Surroundings:
         for id, at in each.statics_at.items()
     }
     return replace(world, table_at=lambda id: met.get(id) or world.table_at(id))
+
+
+def refuse_stars(text: str, query: Query, bound: Bound, catalog: Catalog) -> None:
+    """Refuse * in a view over a stream that can get more columns: the view would have to become another one."""
+    targets = [catalog.stream(each.target) for each in bound.references.values() if each.kind == "stream"]
+    growing = next((stream.name for stream in targets if stream.on_schema_change == "add"), None)
+    for item in (item for select, _ in query.selects() for item in select.items if item.star and growing is not None):
+        raise NotSupported(
+            f"the view would change when stream {growing} gets columns: it was made with ON SCHEMA CHANGE ADD",
+            text=text,
+            start=item.tokens[0].start,
+            end=item.tokens[-1].end,
+            hint="name the columns of the view",
+        )
 
 
 def all_begins(catalog: Catalog, view: View) -> dict[str, tuple[int, int]]:

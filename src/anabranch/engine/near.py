@@ -29,6 +29,7 @@ from anabranch.plan.keys import INTEGERS
 from anabranch.plan.views import duckdb_type
 from anabranch.plan.windows import micros_sql
 from anabranch.render.duckdb import driver_sql
+from anabranch.sources.base import PARTITION
 from anabranch.sources.files import InFiles
 from anabranch.sql.lexer import quote_name
 
@@ -61,18 +62,42 @@ class Near:
         self._told = told
 
     @classmethod
-    def of(cls, stream: Stream, at_hand: AtHand, first: int, at: int, columns: Collection[str] | None) -> Near | None:
-        """Columns of the rows of a run, if they are at hand and no figure is needed that only Spark gives."""
-        value = value_text(stream)
-        if stream.live or value is None or (stream.key is not None and _type_of_key(stream) not in _SAME_AS_TEXT):
+    def of(
+        cls,
+        stream: Stream,
+        at_hand: AtHand,
+        first: int,
+        at: int,
+        columns: Collection[str] | None,
+        parts: Sequence[str],
+        limit: int | None,
+        bound: int | None,
+    ) -> Near | None:
+        """Columns of the rows of a run, if they are at hand and no figure is needed that only Spark gives.
+
+        With several `parts`, or a `limit` to how far ahead times may be, rows are counted part by part.
+        """
+        import pyarrow as pa
+
+        value, apart = value_text(stream), len(parts) > 1 or limit is not None
+        if value is None or (stream.key is not None and _type_of_key(stream) not in _SAME_AS_TEXT):
             return None
-        rows = at_hand(columns)
+        if apart and (value or stream.key is not None or (stream.rule is not None and stream.rule.in_order)):
+            return None
+        every = columns if columns is not None else [field.name for field in stream.fields]
+        rows = at_hand([*every, PARTITION] if apart else columns)
         if rows is None or (stream.time is not None and rows.column(stream.time).null_count):
             return None
+        if apart and PARTITION not in rows.column_names:
+            rows = rows.append_column(PARTITION, pa.repeat(pa.scalar(parts[0], pa.string()), rows.num_rows))
+        if apart:
+            plain = rows.drop_columns([PARTITION])
+            told = {} if stream.time is None else _by_part(rows, stream.time, parts, limit, bound)
+            return cls(stream, plain, plain, first, at, told)
         if not value:
             return cls(stream, rows, rows, first, at, {})
-        apart = _apart(stream, rows, value)
-        return None if apart is None else cls(stream, rows, apart[0], first, at, apart[1])
+        data = _apart(stream, rows, value)
+        return None if data is None else cls(stream, rows, data[0], first, at, data[1])
 
     @cached_property
     def rows(self) -> Any:
@@ -249,6 +274,31 @@ def _apart(stream: Stream, rows: Any, value: str) -> tuple[Any, dict[str, Any]] 
             data[place] = False
         rows = rows.filter(pa.array(data))
     return rows, told
+
+
+_OF_PART = ("highest", "rows", "high", "ahead", "late")
+
+
+def _by_part(rows: Any, time: str, parts: Sequence[str], limit: int | None, bound: int | None) -> dict[str, Any]:
+    """What is seen of each part, by its place among them."""
+    honest = f"t <= {limit}" if limit is not None else "true"
+    late = f"t < {bound}" if bound is not None else "false"
+    duck = connection()
+    duck.register(ROWS, rows.select([PARTITION, time]))
+    try:
+        groups = duck.sql(
+            f"WITH came AS (SELECT {PARTITION} AS part, epoch_us({quoted(time)}) AS t FROM {ROWS})"
+            f" SELECT part, max(t), count(*), max(t) FILTER ({honest}), count(*) FILTER (NOT ({honest})),"
+            f" count(*) FILTER ({late}) FROM came GROUP BY part"
+        ).fetchall()
+    finally:
+        duck.unregister(ROWS)
+    found = {part: figures for part, *figures in groups}
+    told: dict[str, Any] = {}
+    for index, part in enumerate(parts):
+        figures = found.get(part, (None, 0, None, 0, 0))
+        told |= {f"{name}_{index}": value for name, value in zip(_OF_PART, figures, strict=True)}
+    return told
 
 
 @lru_cache(maxsize=256)

@@ -171,8 +171,12 @@ class Scan:
         source = self.core.source(self.stream)
         parts = source.partitions() if source is not None else [""]
         near: Near | InPlace | None = None
-        if len(parts) == 1 and (self.core.place.takes_little(self.incoming.bytes) or self._all_near):
-            near = self._in_place() or Near.of(self.stream, self.incoming.at_hand, self.first, self.at, self._columns)
+        if self.core.place.takes_little(self.incoming.bytes) or self._all_near:
+            limit = _limit(self.stream, self.core.now())
+            near = self._in_place() if len(parts) == 1 and limit is None else None
+            near = near or Near.of(
+                self.stream, self.incoming.at_hand, self.first, self.at, self._columns, parts, limit, self.state.bound
+            )
         tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned, parts[0])
         kept = len(tasks) > 1 and not self.incoming.cheap
         if kept:

@@ -54,6 +54,9 @@ class Stream:
     kept_since: int | None = None  # first run whose rows are in the rows table; None: it has none
     key: str | None = None  # the column whose values have progress of their own
     lull: bool = False  # whether the clock moves its progress when it is silent
+    on_gap: str = "fail"  # or "skip": when a position is gone
+    on_schema_change: str = "ignore"  # or "fail", "add"; older homes have none
+    inferred: bool = False  # whether the columns were found out, not declared
 
     kind = "stream"
 

@@ -38,6 +38,7 @@ from anabranch.sources.paths import (
 )
 from anabranch.sources.quotes import Dialect, Layout, has_long_number, layout_of
 from anabranch.sources.registry import Kind, Opening, Option
+from anabranch.sources.schemas import SchemaChange, compare
 from anabranch.sql.lexer import quote_name
 from anabranch.types import Field
 
@@ -106,6 +107,8 @@ class FilesSource:
         now: Callable[[], int] | None = None,
         scratch: Callable[[], Path] | None = None,
         elapsed: Callable[[], float] = time_module.monotonic,
+        inferred: bool = False,
+        adds: bool = False,
     ) -> None:
         """`now` tells the time in microseconds, `scratch` a folder for copies of parts of files."""
         path = options.get("path")
@@ -125,6 +128,7 @@ class FilesSource:
         self.waits = False
         self.spark = spark
         self.declared = fields
+        self.inferred = inferred or adds  # whether more columns than the stream has are a change
         self._seen = seen
         self._now = now or (lambda: time_module.time_ns() // 1000)
         self._scratch = scratch or (lambda: Path(tempfile.gettempdir()))
@@ -258,6 +262,69 @@ class FilesSource:
             tuple(bad),
             tuple(part.origin for part in fresh),
         )
+
+    def schema_changes(self, captured: Any) -> list[SchemaChange]:
+        """How the columns of files differ from those of the stream, as far as files tell them.
+
+        A field of JSON may be left out of any row: there, only new ones are a change.
+        """
+        assert self.declared is not None
+        found: list[SchemaChange | None] = []
+        for part in map(Part.of, captured):
+            if self.format == "parquet":
+                have = self._fields_of_parquet(part.name)
+                found.append(compare(part.name, have, self.declared, inferred=self.inferred))
+            elif self.format != "json":
+                header = self._header(part.name) if part.start == 0 and part.size else None
+                have = tuple(Field(name, "") for name in header or ())
+                if have:
+                    found.append(compare(part.name, have, self.declared, inferred=self.inferred))
+            elif self.inferred:
+                have = (*self.declared, *(Field(name, "") for name in self._keys_of(part)))
+                found.append(compare(part.name, have, self.declared, inferred=True))
+        return [each for each in found if each is not None]
+
+    def added(self, captured: Any, changes: Sequence[SchemaChange]) -> tuple[Field, ...]:
+        """The new columns of files, with the types that all of them have together."""
+        named = {field.name.lower() for each in changes for field in each.new}
+        places = {each.where for each in changes}
+        files = [part for part in map(Part.of, captured) if part.name in places]
+        return tuple(field for field in self.columns_of(files) if field.name.lower() in named)
+
+    def widen(self, fields: tuple[Field, ...]) -> None:
+        """Read more columns from here on."""
+        self.declared = fields
+
+    def _fields_of_parquet(self, name: str) -> tuple[Field, ...]:
+        import pyarrow.parquet as parquet
+
+        from anabranch.engine.frames import fields_of
+
+        try:
+            shape = str(parquet.read_schema(name).remove_metadata())
+        except (OSError, ValueError) as error:
+            raise SourceError(f"{name} is not a readable Parquet file: {error}") from error
+        if shape not in self._shapes:
+            self._shapes[shape] = self._reader(infer=False).load([name]).schema
+        return tuple(fields_of(self.spark().createDataFrame([], self._shapes[shape])))
+
+    def _keys_of(self, part: Part) -> list[str]:
+        """The names of the fields in lines of JSON; none where DuckDB cannot read the file, which Spark can."""
+        import duckdb
+
+        path = self._path(part)
+        if self._one_document or path.endswith(tuple(each for each in COMPRESSED if each not in (".gz", ".zst"))):
+            return []
+        if set(path) & set("*?[]{}"):
+            return []
+        given = "format = 'newline_delimited', ignore_errors = true, maximum_object_size = 268435456"
+        objects = f"SELECT json FROM read_json_objects(?, {given}) WHERE json_type(json) = 'OBJECT'"
+        text = f"SELECT DISTINCT unnest(json_keys(json)) FROM ({objects})"
+        try:
+            with duckdb.connect() as connection:
+                return sorted(name for (name,) in connection.execute(text, [path]).fetchall())
+        except duckdb.Error:
+            return []
 
     def everything(self, wait: Callable[[], object]) -> list[Any]:
         """All there is to read, for whoever reads it once; files that are being written are waited for."""
@@ -806,7 +873,14 @@ def _open(format: str | None) -> Callable[[Opening], FilesSource]:
     def opened(opening: Opening) -> FilesSource:
         options = opening.options if format is None else {**opening.options, "format": format}
         return FilesSource(
-            options, opening.spark, opening.fields, opening.seen, now=opening.now, scratch=opening.scratch
+            options,
+            opening.spark,
+            opening.fields,
+            opening.seen,
+            now=opening.now,
+            scratch=opening.scratch,
+            inferred=opening.inferred,
+            adds=opening.on_schema_change == "add",
         )
 
     return opened
@@ -834,6 +908,7 @@ def _kind(name: str, doc: str, format: str | None) -> Kind:
         ),
         stream=_open(format),
         files=True,
+        on_schema_change=("ignore", "add"),
         open_options=True,
         check=lambda options: check_file_options(options if format is None else {**options, "format": format}),
         abilities=_ABILITIES.get(format or "csv", ("cut by files",)),

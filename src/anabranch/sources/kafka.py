@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
-from anabranch.sources import parts, why
-from anabranch.sources.base import BadRow, Stretch
+from anabranch.sources import json_values, parts, why
+from anabranch.sources.base import PARTITION, BadRow, Stretch
 from anabranch.sources.kafka_client import (
     COLUMNS,
     CONNECTION,
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 #: What one run takes at the most when nothing else is said, in messages; and what one task of Spark reads.
 MOST_MESSAGES, MOST_OF_A_TASK = 10_000_000, 500_000
 #: No more messages, and bytes of them, are read by the driver, which spares the start of a job.
-BY_DRIVER, BYTES_BY_DRIVER = 2_000, 16 << 20
+BY_DRIVER, BYTES_BY_DRIVER = 2_000, 256 << 20
+#: After so many runs in a row whose values are not plain, the driver does not try them any more.
+DECLINED_IN_A_ROW = 3
 #: What a message is taken to be long before it is read.
 MESSAGE_BYTES = 100
 #: The columns of a stream of texts or bytes that declares none.
@@ -66,6 +68,13 @@ _MADE = {
     "_headers": ("headers", "headers"),
 }
 
+#: Whether a text holds one document of JSON: Spark reads the first, whatever stands behind it. In one pair of braces
+#: there is room for one; else a mark that no text can hold, its own digest, has to come right behind the text.
+_MARKED = """from_json(concat('[', text, ',"', md5(text), '"]'), 'array<string>')"""
+_ONE_DOCUMENT = (
+    rf"(text RLIKE '^\\s*[{{][^{{}}]*[}}]\\s*$' OR coalesce(size({_MARKED}) = 2 AND {_MARKED}[1] = md5(text), false))"
+)
+
 
 class KafkaSource:
     """The messages of one topic, or of all whose names match a pattern."""
@@ -83,11 +92,13 @@ class KafkaSource:
         self.format = options.get("format") or self._format()
         self.typed = self.format == "raw"
         self.committed_only = options.get("isolation", "read_committed") == "read_committed"
-        self.skips_gaps = options.get("on_gap") == "skip"
+        self.skips_gaps = opening.skips_gaps
         self.spark = opening.spark
         self.cluster = Cluster(options)
         self.waits = False
         self._names: list[str] | None = None
+        self._declined = 0
+        self._messages_at_hand: tuple[list[Range], pa.Table | None] | None = None
         if self.declared is not None:
             self._check_columns(self.declared)
 
@@ -207,7 +218,7 @@ class KafkaSource:
         if not self.skips_gaps:
             raise SourceError(
                 f"topic {each.topic}, partition {each.number}: {gone}",
-                hint="keep messages for longer (retention.ms); on_gap => 'skip' goes on without them, and reports it",
+                hint="keep messages for longer (retention.ms); ON GAP SKIP goes on without them, and reports it",
             )
         bad.append(BadRow(f"{each.topic}/{each.number}", at, gone, None))
         return goes_on
@@ -216,13 +227,45 @@ class KafkaSource:
         """Offsets that are there do not change."""
 
     def committed(self, stretch: Stretch) -> None:
-        """Nothing to remember: the position says it all."""
+        self._messages_at_hand = None
 
     def files_of(self, captured: Any) -> tuple[str, ...]:
         return ()
 
     def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
-        return None
+        """Messages of flat JSON, read by the driver; once a few runs had others, Spark is asked at once."""
+        if self.format != "json" or "timestamp_format" in self.options or self._declined >= DECLINED_IN_A_ROW:
+            return None
+        ranges = joined([Range(*each) for each in captured])
+        messages = self._fetched(ranges)
+        values = None if messages is None else json_values.columns_of(messages.column("value"), self._values)
+        found = None if messages is None or values is None else self._columns_at_hand(messages, values, columns)
+        self._declined = 0 if found is not None else self._declined + 1
+        return found
+
+    def _columns_at_hand(
+        self, messages: pa.Table, values: pa.Table, columns: Collection[str] | None
+    ) -> pa.Table | None:
+        import pyarrow as pa
+
+        from anabranch.engine.frames import arrow_schema
+
+        assert self.declared is not None
+        fields = [field for field in self.declared if columns is None or field.name in columns]
+        made: dict[str, Any] = {}
+        try:
+            for field, each in zip(fields, arrow_schema(fields), strict=True):
+                name = field.name.lower()
+                if not name.startswith("_"):
+                    made[field.name] = values.column(field.name)
+                elif name != PARTITION:
+                    made[field.name] = _at_hand(messages.column(_MADE[name][0]), name, each.type)
+        except pa.ArrowException:
+            return None  # a key that is no text
+        if columns is not None and PARTITION in columns:
+            number = messages.column("partition").cast(pa.string())
+            made[PARTITION] = number if self.topic is not None else _joined_names(messages.column("topic"), number)
+        return pa.table(made)
 
     # ---- rows
 
@@ -232,12 +275,13 @@ class KafkaSource:
 
     def _messages(self, ranges: Sequence[Range]) -> DataFrame:
         """The messages of ranges: read by the driver if there are few, else by Spark's tasks."""
-        spark, told = self.spark(), settings(self.options)
-        told["isolation.level"] = "read_committed" if self.committed_only else "read_uncommitted"
+        spark, told = self.spark(), self._told
         columns = [name for name in COLUMNS if name in self._needed]
-        few = self._few(told, ranges, columns) if sum(each.end - each.start for each in ranges) <= BY_DRIVER else None
-        if few is not None:
-            return spark.createDataFrame(few)
+        known = self._messages_at_hand is not None and self._messages_at_hand[0] == list(ranges)
+        if known or sum(each.end - each.start for each in ranges) <= BY_DRIVER:
+            few = self._fetched(ranges)
+            if few is not None:
+                return spark.createDataFrame(few.select(columns))
         slices = [part for each in ranges for part in sliced(each, MOST_OF_A_TASK)]
         work = partial(fetch_ranges, told, slices, columns)
         schema = ", ".join(f"{name} {COLUMNS[name]}" for name in columns)
@@ -255,17 +299,25 @@ class KafkaSource:
     def _decodes(self) -> bool:
         return self.format not in ("text", "raw")
 
-    def _few(self, told: Mapping[str, Any], ranges: Sequence[Range], columns: list[str]) -> pa.Table | None:
+    @property
+    def _told(self) -> dict[str, Any]:
+        level = "read_committed" if self.committed_only else "read_uncommitted"
+        return {**settings(self.options), "isolation.level": level}
+
+    def _fetched(self, ranges: Sequence[Range]) -> pa.Table | None:
+        """The messages of ranges, read by the driver and kept until they are committed; None if they are large."""
         import pyarrow as pa
 
-        batches, size = [], 0
-        for each in ranges:
-            for batch in fetch(told, each, columns):
-                batches.append(batch)
-                size += batch.nbytes
-                if size > BYTES_BY_DRIVER:
-                    return None
-        return pa.Table.from_batches(batches) if batches else None
+        if self._messages_at_hand is None or self._messages_at_hand[0] != list(ranges):
+            batches, size = [], 0
+            for each in ranges:
+                for batch in fetch(self._told, each, self._needed):
+                    batches.append(batch)
+                    size += batch.nbytes
+                    if size > BYTES_BY_DRIVER:
+                        return None
+            self._messages_at_hand = list(ranges), pa.Table.from_batches(batches) if batches else None
+        return self._messages_at_hand[1]
 
     def _rows(self, messages: DataFrame) -> DataFrame:
         assert self.declared is not None
@@ -274,6 +326,8 @@ class KafkaSource:
             messages = messages.withColumn("text", _expression("CAST(value AS STRING)"))
             messages = messages.withColumn("row", _expression(self._parsed))
             unfit = "IF(text = '' OR (text IS NOT NULL AND row IS NULL), text, row._corrupt)"
+            if self.format == "json":
+                unfit = f"IF(NOT coalesce({_ONE_DOCUMENT}, true), text, {unfit})"
             corrupt = f"IF(NOT is_valid_utf8(text), make_valid_utf8(text), {unfit})"
         elif self.format == "text":
             texts = [f"CAST({name} AS STRING)" for name in ("key", "value") if name in messages.columns]
@@ -323,6 +377,11 @@ class KafkaSource:
         dialect = Dialect.of(format, {"sep": self.options["sep"]} if "sep" in self.options else {})
         names = {origin: tuple(field.name for field in self._values) for origin, _ in rows}
         reasons = why.reasons(self.spark(), rows, format, dialect, names, self._values)
+        if format == "json":
+            reasons = [
+                why.Why("there is more in it than one JSON document", None, None) if _goes_on(text) else reason
+                for (_, text), reason in zip(rows, reasons, strict=True)
+            ]
         return [reason._replace(line=offset) for reason, offset in zip(reasons, offsets, strict=True)]
 
 
@@ -392,6 +451,31 @@ def milliseconds_of(start: str) -> int:
     return round((time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp() * 1000)
 
 
+def _goes_on(text: str) -> bool:
+    """Whether something stands behind the first document of JSON in a text."""
+    try:
+        start = len(text) - len(text.lstrip())
+        return bool(text[json.JSONDecoder().raw_decode(text, start)[1] :].strip())
+    except (ValueError, RecursionError):
+        return False
+
+
+def _at_hand(column: Any, name: str, type: Any) -> Any:
+    """What a stream has of a message besides its value."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    if name == "_timestamp":
+        return compute.if_else(compute.less(column, 0), None, column).cast(pa.timestamp("ms", "UTC")).cast(type)
+    return column.cast(type)
+
+
+def _joined_names(topics: Any, numbers: Any) -> Any:
+    import pyarrow.compute as compute
+
+    return compute.binary_join_element_wise(topics, numbers, "/")
+
+
 def _literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
@@ -445,16 +529,11 @@ KINDS = (
                 default="read_committed",
                 choices=("read_committed", "read_uncommitted"),
             ),
-            Option(
-                name="on_gap",
-                doc="'skip' reports messages that are gone before they were read, and goes on",
-                default="fail",
-                choices=("fail", "skip"),
-            ),
             *CONNECTION[1:],
         ),
         stream=KafkaSource,
         live=True,
+        gaps=True,
         hidden=HIDDEN,
         check=_check,
         modules=("confluent_kafka", "pandas"),

@@ -20,7 +20,7 @@ from anabranch.sources.registry import Option
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, Message
     from confluent_kafka.admin import AdminClient
 
 T = TypeVar("T")
@@ -272,7 +272,7 @@ def fetch(told: Mapping[str, Any], wanted: Range, columns: Collection[str]) -> I
 
     It ends by offset, not by number: a compacted topic lacks some, and markers of transactions are none.
     """
-    from confluent_kafka import KafkaError, TopicPartition
+    from confluent_kafka import KafkaError, Message, TopicPartition
 
     where = f"topic {wanted.topic}, partition {wanted.partition}"
     at = wanted.start
@@ -280,9 +280,12 @@ def fetch(told: Mapping[str, Any], wanted: Range, columns: Collection[str]) -> I
         consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
         until = time.monotonic() + RETURN
         while at < wanted.end:
-            taken = []
+            taken: list[Message] = []
             # It waits until there are so many; where offsets are missing, for as long as it may.
-            for message in consumer.consume(min(_AT_A_TIME, wanted.end - at), 0.1):
+            came = consumer.consume(min(_AT_A_TIME, wanted.end - at), 0.1)
+            if came and not any(map(Message.error, came)) and came[-1].offset() < wanted.end:
+                at, taken, came = came[-1].offset() + 1, came, []  # as nearly always: nothing to look at one by one
+            for message in came:
                 error = message.error()
                 if error is None:
                     at = message.offset() + 1
@@ -305,14 +308,15 @@ def fetch(told: Mapping[str, Any], wanted: Range, columns: Collection[str]) -> I
 
 def _batch(messages: list[Any], wanted: Range, columns: Collection[str]) -> pa.RecordBatch:
     import pyarrow as pa
+    from confluent_kafka import Message
 
     made: dict[str, Callable[[], Any]] = {
         "topic": lambda: pa.repeat(pa.scalar(wanted.topic, pa.string()), len(messages)),
         "partition": lambda: pa.repeat(pa.scalar(wanted.partition, pa.int32()), len(messages)),
-        "offset": lambda: pa.array([each.offset() for each in messages], pa.int64()),
+        "offset": lambda: pa.array(list(map(Message.offset, messages)), pa.int64()),
         "milliseconds": lambda: pa.array([each.timestamp()[1] for each in messages], pa.int64()),
-        "key": lambda: pa.array([_bytes(each.key()) for each in messages], pa.binary()),
-        "value": lambda: pa.array([_bytes(each.value()) for each in messages], pa.binary()),
+        "key": lambda: pa.array(list(map(Message.key, messages)), pa.binary()),
+        "value": lambda: pa.array(list(map(Message.value, messages)), pa.binary()),
         "headers": lambda: pa.array([_headers(each) for each in messages], _headers_type()),
     }
     chosen = [name for name in COLUMNS if name in columns]

@@ -10,14 +10,15 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.sources import secrets
-from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, Stretch
+from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow, Stretch
 from anabranch.sources.database import INTEGERS, MOST_PIECES, Cursor, DatabaseTable, RemoteColumn, read_pieces
+from anabranch.sources.lookup import arrow_schema
 from anabranch.sources.registry import Opening, WrongOption
+from anabranch.sources.schemas import SchemaChange, compare
 from anabranch.sources.wanted import EVERYTHING, Wanted
 from anabranch.sql.durations import parse_duration
 from anabranch.sql.lexer import quote_name
@@ -25,7 +26,7 @@ from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 #: What a run takes at the most where nobody says so, and what is read on the driver.
 MOST_ROWS, NEAR_ROWS = 1_000_000, 200_000
@@ -44,15 +45,18 @@ class KeyedSource:
 
     def __init__(
         self,
-        table: DatabaseTable,
-        whole: DatabaseTable,
-        spark: Callable[[], SparkSession],
-        scratch: Callable[[], Path],
+        make: Callable[[tuple[Field, ...] | None], DatabaseTable],
+        opening: Opening,
     ) -> None:
-        self.table = table
-        self.whole = whole  # with all columns: the key need not be among those of the stream
-        self.spark = spark
-        self.scratch = scratch
+        self._make = make
+        self.table = make(opening.fields)
+        self.whole = make(None)  # with all columns: the key need not be among those of the stream
+        self.declared = opening.fields
+        self.spark = opening.spark
+        self.scratch = opening.scratch
+        self.skips_gaps = opening.skips_gaps
+        self.inferred = opening.inferred
+        self.fills = opening.on_schema_change == "ignore"  # whether columns that are gone are NULL
         self._key: RemoteColumn | None = None
         self._read: tuple[Any, pa.Table] | None = None  # the rows of the last stretch
         self._session: tuple[ExitStack, Cursor] | None = None
@@ -126,9 +130,36 @@ class KeyedSource:
         )
         high, count = self._ask(f"SELECT max(k), count(*) FROM ({some}) AS s", values)[0]
         if not count:
-            return None
+            return self._gap(low)
+        if self.fills and self.declared is not None:
+            there = {field.name.lower() for field in self._there()}
+            self.table = self._make(tuple(field for field in self.declared if field.name.lower() in there))
         ends = [low, self._to_json(high), int(count)]
         return Stretch({"key": ends[1]}, ends, int(count) * _WEIGHT * len(self.table.fields()))
+
+    def _gap(self, low: Any) -> Stretch | None:
+        """Nothing comes behind a key: whether that is so because the table was truncated, or is an older one."""
+        if low is None:
+            return None
+        newest = self._ask(f"SELECT max({self.key.read}) FROM {self.whole.relation}", [])[0][0]
+        at = None if newest is None else self._to_json(newest)
+        if newest is not None and self._from_json(at) >= self._from_json(low):
+            return None
+        has = "the table is empty" if at is None else f"its last key is {at}"
+        gone = f"the rows up to key {low}, which was taken last, are gone: {has}"
+        if not self.skips_gaps:
+            hint = "keep the row with the largest key; ON GAP SKIP in CREATE STREAM goes on behind what is there now"
+            raise SourceError(f"{self.table.place}.{self.table.called}: {gone}", hint=hint)
+        bad = BadRow(f"{self.table.place}.{self.table.called}", low if isinstance(low, int) else None, gone, None)
+        return Stretch({"key": at}, [at, at, 0], 0, (bad,))
+
+    def schema_changes(self, captured: Any) -> list[SchemaChange]:
+        found = compare(self.table.called, self._there(), self.declared or (), inferred=self.inferred)
+        return [found] if found is not None else []
+
+    def _there(self) -> list[Field]:
+        """The columns of the table as it is now."""
+        return [Field(column.name, column.type) for column in self.whole.natural_columns()]
 
     def files_of(self, captured: Any) -> tuple[str, ...]:
         return ()
@@ -170,15 +201,30 @@ class KeyedSource:
         return self.spark().read.schema(self._schema()).parquet(*paths)
 
     def _schema(self) -> str:
-        return ", ".join(f"{quote_name(field.name)} {field.type}" for field in self.table.fields())
+        return ", ".join(f"{quote_name(field.name)} {field.type}" for field in self.declared or self.table.fields())
 
     def _rows(self, captured: Any) -> pa.Table:
         if self._read is None or self._read[0] != captured:
             tests, values = self._between(captured[0], captured[1])
             text, _ = self.table.question(Wanted(), " AND ".join(tests))
             found = self._ask(f"{text} ORDER BY {self.key.read}", values)
-            self._read = captured, self.table.arrow([field.name for field in self.table.fields()], found)
+            rows = self.table.arrow([field.name for field in self.table.fields()], found)
+            self._read = captured, self._filled(rows)
         return self._read[1]
+
+    def _filled(self, rows: pa.Table) -> pa.Table:
+        """Rows with NULL for the columns of the stream that the table has lost."""
+        import pyarrow as pa
+
+        there = {name.lower(): name for name in rows.column_names}
+        if self.declared is None or len(there) == len(self.declared):
+            return rows
+        schema = arrow_schema(self.declared)
+        columns = [
+            rows.column(there[field.name.lower()]) if field.name.lower() in there else pa.nulls(len(rows), field.type)
+            for field in schema
+        ]
+        return pa.table(columns, schema=schema)
 
     def _cuts(self, captured: Any) -> Sequence[tuple[Any, Any]]:
         """A large stretch in pieces that tasks read at the same time."""
@@ -220,6 +266,6 @@ def keyed_stream(kind: type[DatabaseTable]) -> Callable[[Opening], KeyedSource]:
 
     def opened(opening: Opening) -> KeyedSource:
         options = secrets.resolve(opening.options)
-        return KeyedSource(kind(options, opening.fields), kind(options), opening.spark, opening.scratch)
+        return KeyedSource(lambda fields: kind(options, fields), opening)
 
     return opened

@@ -113,6 +113,9 @@ class Opening:
     scratch: Callable[[], Path]
     folder: Callable[[], Path]  # of the stream's own, in its home
     seen: Callable[[], list[Any]] = list
+    skips_gaps: bool = False  # ON GAP SKIP
+    on_schema_change: str = "ignore"  # ON SCHEMA CHANGE, of streams
+    inferred: bool = False  # whether the columns were found out, not declared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +139,8 @@ class Kind:
     stored: tuple[str, Mapping[str, Any]] | None = None  # the kind and options that stand for it in the ledger
     endings: tuple[str, ...] = ()  # of paths that are meant without the name of the kind
     check: Callable[[Mapping[str, Any]], None] | None = None  # what no option says alone
+    gaps: bool = False  # whether a position can be gone, and a stream go on behind the gap
+    on_schema_change: tuple[str, ...] = ()  # what a stream can do but fail when columns change
     open_options: bool = False  # options that are not listed go on to what is opened
     modules: tuple[str, ...] = ()  # what has to be importable
     extra: str | None = None  # of `pip install anabranch[extra]`, which brings the modules

@@ -25,6 +25,7 @@ from anabranch.sql.columns import Columns, Resolver, Scope
 from anabranch.sql.definitions import (
     check_export,
     check_options,
+    check_policies,
     check_sink,
     check_source,
     check_watermark,
@@ -168,6 +169,7 @@ class _Script:
         columns = _declared(statement.columns)
         if source is not None:
             check_source(statement, source, registry.of_streams())
+            check_policies(statement)
             kind = registry.find(source.kind)
             if columns is None and kind is not None and kind.columns is not None:
                 columns = {each.name: each.type for each in kind.columns}

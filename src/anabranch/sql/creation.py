@@ -177,23 +177,24 @@ def _create_stream(
 ) -> Statement:
     source: SourceSpec | None = None
     keep: Literal["all", "nothing"] | None = None
-    fail_on_bad = False
+    policies = {"ERROR": "skip", "GAP": "fail", "SCHEMA": "fail"}
+    spans: dict[str, Span] = {}
     while not cursor.at_end:
+        start = cursor.current.start
         if cursor.take("FROM"):
             source = _source(cursor)
         elif cursor.take("KEEP"):
             keep = _keep(cursor)
-        elif cursor.take("ON", "ERROR"):
-            if cursor.take("FAIL"):
-                fail_on_bad = True
-            elif not cursor.take("SKIP"):
-                raise cursor.problem("expected FAIL or SKIP", known=("FAIL", "SKIP"))
+        elif cursor.take("ON"):
+            what = cursor.current.upper
+            policies[what] = _policy(cursor)
+            spans[what] = Span(start, cursor.previous.end)
         elif cursor.take("SERVER", "STREAM"):
             pass
         elif cursor.at("WATERMARK") and watermark is None:
             watermark = take_watermark(cursor)
         else:
-            raise cursor.problem("expected FROM, WATERMARK, KEEP or ON ERROR", known=("FROM", "WATERMARK", "KEEP"))
+            raise cursor.problem("expected FROM, WATERMARK, KEEP or ON", known=("FROM", "WATERMARK", "KEEP", "ON"))
     if source is None and not columns:
         raise cursor.problem("a stream needs columns or FROM source(...)")
     _check_names(cursor, columns, source)
@@ -205,10 +206,29 @@ def _create_stream(
         watermark,
         source,
         keep,
-        fail_on_bad,
+        policies["ERROR"] == "fail",
         if_not_exists,
         or_replace,
+        "skip" if policies["GAP"] == "skip" else "fail",
+        "ignore" if policies["SCHEMA"] == "ignore" else "add" if policies["SCHEMA"] == "add" else "fail",
+        spans,
     )
+
+
+def _policy(cursor: Cursor) -> str:
+    """What a stream does about bad rows, gaps, or columns that change: ERROR FAIL, GAP SKIP, SCHEMA CHANGE ADD, ..."""
+    choices = {"ERROR": ("FAIL", "SKIP"), "GAP": ("FAIL", "SKIP"), "SCHEMA": ("FAIL", "IGNORE", "ADD")}
+    what = cursor.current.upper
+    if what not in choices:
+        raise cursor.problem("expected ERROR, GAP or SCHEMA CHANGE", known=tuple(choices))
+    cursor.advance()
+    if what == "SCHEMA":
+        cursor.expect("CHANGE")
+    for choice in choices[what]:
+        if cursor.take(choice):
+            return choice.lower()
+    listed = ", ".join(choices[what][:-1])
+    raise cursor.problem(f"expected {listed} or {choices[what][-1]}", known=choices[what])
 
 
 def _check_names(cursor: Cursor, columns: tuple[ColumnDefinition, ...], source: SourceSpec | None) -> None:

@@ -120,6 +120,21 @@ def check_options(
         raise found(error.message, text=statement.text, start=span.start, end=span.end, hint=error.hint) from error
 
 
+def check_policies(statement: syntax.CreateStream) -> None:
+    """Refuse policies for what cannot happen to a stream of its kind, or cannot be gone on from."""
+    kind = registry.find(statement.source.kind) if statement.source is not None else None
+    name = kind.name if kind is not None else "a stream without FROM"
+    if statement.on_gap == "skip" and not (kind is not None and kind.gaps):
+        able = ", ".join(each.name for each in registry.kinds().values() if each.gaps)
+        problem, hint = f"ON GAP SKIP does not apply to {name}", f"it is for {able}"
+        raise wrong(statement, statement.spans["GAP"], problem, hint=hint)
+    change = statement.on_schema_change
+    if change != "fail" and not (kind is not None and change in kind.on_schema_change):
+        able = ", ".join(each.name for each in registry.kinds().values() if change in each.on_schema_change)
+        problem, hint = f"ON SCHEMA CHANGE {change.upper()} does not apply to {name}", f"it is for {able}"
+        raise wrong(statement, statement.spans["SCHEMA"], problem, hint=hint)
+
+
 def check_sink(statement: syntax.CreateSink) -> dict[str, Any]:
     """The options of a sink, those included that were not given; the path as it is written."""
     from anabranch.sinks import kinds

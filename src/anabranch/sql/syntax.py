@@ -377,6 +377,9 @@ class CreateStream(Statement):
     fail_on_bad: bool
     if_not_exists: bool
     or_replace: bool
+    on_gap: Literal["fail", "skip"] = "fail"
+    on_schema_change: Literal["fail", "ignore", "add"] = "fail"
+    spans: Mapping[str, Span] = field(default_factory=dict)  # of the clauses above
 
 
 @dataclass(frozen=True)
