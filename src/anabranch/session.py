@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, get_args
 
 from anabranch import temporary as temporary_homes
+from anabranch.duck import DATABASE
 from anabranch.engine import answer, figures, lookup, queries, reduce, system, temp_views
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
@@ -131,6 +132,8 @@ def connect(
         if temporary is not None:
             temporary_homes.remove(temporary)
         raise
+    if limits is not None and "memory_bytes" in limits:
+        DATABASE.use_memory(allowed.memory_bytes)
     core = Core(
         ledger,
         spark=spark,
@@ -658,6 +661,8 @@ class Session:
         place, name = self._core.place, statement.key.lower().removeprefix(PREFIX)
         if statement.key.lower().startswith(PREFIX) and name in vars(place.limits):
             place.limits = place.limits.with_settings({name: statement.value})
+            if name == "memory_bytes":
+                DATABASE.use_memory(place.limits.memory_bytes)
             return Result(message=f"{PREFIX}{name} is {getattr(place.limits, name):,}")
         if not statement.key.startswith("spark."):
             from anabranch.errors import NotSupported

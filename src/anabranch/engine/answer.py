@@ -58,7 +58,7 @@ def rows(asked: Asked, fields: Sequence[Field]) -> Any:
     duck = connection()
     wanted = [duckdb_type(field.type) or "" for field in fields]
     try:
-        with counting_all(duck, asked.text), places_for(duck, asked.placed):
+        with counting_all(asked.text), places_for(asked.placed):
             made = duck.sql(asked.text)
             if len(made.types) != len(wanted) or not all(map(alike, map(str, made.types), wanted)):
                 return None

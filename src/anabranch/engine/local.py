@@ -82,7 +82,7 @@ def kept(maintainer: Maintainer, view: View, text: str) -> tuple[DataFile, ...]:
     """Write changes that the next run compares with, and keep them at hand for it."""
     warm = maintainer.core.warm
     try:
-        with counting_all(warm.duck, text):
+        with counting_all(text):
             warm.duck.execute(f"CREATE OR REPLACE TEMP TABLE {CHANGES} AS {text}")
         rows = f"SELECT * FROM {CHANGES}"
         files = copy_to_table(maintainer.core, warm.duck, rows, view.changes_table, view.time or None)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from anabranch.duck import MEMORY
 from anabranch.errors import UsageError, did_you_mean
 
 #: Who computes: "auto" goes by size; "driver" whatever the size, but for what it declines; "spark" all of it.
@@ -46,7 +47,7 @@ class Limits:
     pending_keys: int = _limit(
         1_000_000, "keys of a view that wait for triggers as objects of Python; more are a table"
     )
-    memory_bytes: int = _limit(4 << 30, "memory of the driver's engine, in the whole process")
+    memory_bytes: int = _limit(MEMORY, "memory of the driver's engine, in the whole process")
     held_bytes: int = _limit(2 << 30, "of it, estimated: state of views that stays between runs")
     held_rows: int = _limit(200_000, "changes of one run that stay in memory for the next")
     file_bytes: int = _limit(256 << 20, "a file of a table that is merged with others; what is larger stays")
