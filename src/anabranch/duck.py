@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import duckdb
 
 
-#: How much a DuckDB may hold in memory.
-MEMORY = "4GB"
+#: How many bytes DuckDB may hold in memory if nothing else is said.
+MEMORY = 4 << 30
 #: Groups that DuckDB finds by their place, and not by a hash: 2 to the power of this; and at the most.
 FEW_PLACES, MOST_PLACES = 12, 20
 
@@ -42,32 +44,91 @@ TOTAL = {
 }
 
 
-def connect(spill: Path | None = None, memory: str = MEMORY) -> duckdb.DuckDBPyConnection:
-    """A DuckDB in memory; what does not fit goes to the folder `spill`, or to one of its own among temporary files."""
-    import duckdb
+class Database:
+    """A DuckDB in memory, with one limit for all of its connections; what does not fit goes to temporary files."""
 
-    # DuckDB would put it into the folder that the user happens to be in. It makes the folder when it needs it.
-    spill = spill or Path(tempfile.gettempdir()) / f"anabranch-spill-{os.getpid()}"
-    duck = duckdb.connect(":memory:")
-    for setting in (
-        "TimeZone = 'UTC'",
-        "preserve_insertion_order = false",
-        f"memory_limit = {quoted_text(memory)}",
-        "autoinstall_known_extensions = false",
-        "default_null_order = 'nulls_first_on_asc_last_on_desc'",  # as in Spark
-        f"temp_directory = {quoted_text(str(spill))}",
-    ):
-        duck.execute(f"SET {setting}")
-    for name, text in (SPARK_FUNCTIONS | ASCII | TOTAL).items():
-        duck.execute(f"CREATE MACRO {name} AS {text}")
-    return duck
+    def __init__(self, memory: int = MEMORY) -> None:
+        self._lock = threading.RLock()
+        self._memory = memory
+        self._root: duckdb.DuckDBPyConnection | None = None
+        #: Settings of the whole database that somebody needs right now, and the values they need.
+        self._needed: dict[str, list[Any]] = {}
+
+    def connect(self) -> duckdb.DuckDBPyConnection:
+        """A connection of its own. What others make is not seen by it, as long as they make it TEMP."""
+        with self._lock:
+            if self._root is None:
+                self._root = self._opened()
+            return self._root.cursor()
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        import duckdb
+
+        # DuckDB would put it into the folder that the user happens to be in. It makes the folder when it needs it.
+        spill = Path(tempfile.gettempdir()) / f"anabranch-spill-{os.getpid()}"
+        duck = duckdb.connect(":memory:")
+        for setting in (
+            "TimeZone = 'UTC'",
+            "preserve_insertion_order = false",
+            f"memory_limit = '{self._memory}B'",
+            "autoinstall_known_extensions = false",
+            "default_null_order = 'nulls_first_on_asc_last_on_desc'",  # as in Spark
+            f"temp_directory = {quoted_text(str(spill))}",
+        ):
+            duck.execute(f"SET GLOBAL {setting}")
+        for name, text in (SPARK_FUNCTIONS | ASCII | TOTAL).items():
+            duck.execute(f"CREATE MACRO {name} AS {text}")
+        return duck
+
+    def use_memory(self, size: int) -> None:
+        """Hold no more than so many bytes in memory from now on."""
+        with self._lock:
+            self._memory = size
+            if self._root is not None:
+                self._root.execute(f"SET GLOBAL memory_limit = '{size}B'")
+
+    def close(self) -> None:
+        """Let go of everything, and of the temporary files; a later connection starts anew."""
+        with self._lock:
+            if self._root is not None:
+                self._root.close()
+                self._root = None
+
+    @contextmanager
+    def needing(self, setting: str, value: Any) -> Iterator[None]:
+        """Have a setting of the whole database while others may need it too: the greatest value that anybody needs."""
+        needed = self._needed.setdefault(setting, [])
+        with self._lock:
+            needed.append(value)
+            self._set(setting)
+        try:
+            yield
+        finally:
+            with self._lock:
+                needed.remove(value)
+                self._set(setting)
+
+    def _set(self, setting: str) -> None:
+        needed = self._needed[setting]
+        if self._root is not None:
+            self._root.execute(f"SET GLOBAL {setting} = {max(needed)!r}" if needed else f"RESET GLOBAL {setting}")
+
+
+#: The one of this process.
+DATABASE = Database()
+atexit.register(DATABASE.close)
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A connection to the DuckDB of this process: one memory for all, and tables that are TEMP are its own."""
+    return DATABASE.connect()
 
 
 _OUTER = re.compile(r"\b(LEFT|RIGHT|FULL)\b", re.IGNORECASE)
 
 
 @contextmanager
-def counting_all(duck: duckdb.DuckDBPyConnection, text: str) -> Iterator[None]:
+def counting_all(text: str) -> Iterator[None]:
     """For a statement with an outer join in it.
 
     DuckDB 2.0 takes such a join for empty if its right side is known to be, and what is added up over it for 0. So it
@@ -76,15 +137,12 @@ def counting_all(duck: duckdb.DuckDBPyConnection, text: str) -> Iterator[None]:
     if _OUTER.search(text) is None:
         yield
         return
-    duck.execute("SET disabled_optimizers = 'statistics_propagation'")
-    try:
+    with DATABASE.needing("disabled_optimizers", "statistics_propagation"):
         yield
-    finally:
-        duck.execute("RESET disabled_optimizers")
 
 
 @contextmanager
-def places_for(duck: duckdb.DuckDBPyConnection, rows: int) -> Iterator[None]:
+def places_for(rows: int) -> Iterator[None]:
     """For a statement that groups so many rows, by numbers of which it knows how far they are apart.
 
     A place for each number that a group can have is quicker than a hash table, as long as there are fewer places than
@@ -94,11 +152,8 @@ def places_for(duck: duckdb.DuckDBPyConnection, rows: int) -> Iterator[None]:
     if places <= FEW_PLACES:
         yield
         return
-    duck.execute(f"SET perfect_ht_threshold = {places}")
-    try:
+    with DATABASE.needing("perfect_ht_threshold", places):
         yield
-    finally:
-        duck.execute("RESET perfect_ht_threshold")
 
 
 def timestamp(micros: str) -> str:

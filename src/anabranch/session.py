@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from anabranch import temporary as temporary_homes
 from anabranch.algebra.pacing import TARGET
+from anabranch.duck import DATABASE
 from anabranch.engine import answer, figures, lookup, queries, reduce, system, temp_views
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
@@ -39,7 +40,7 @@ from anabranch.engine.define import Definer
 from anabranch.engine.feed import Batch
 from anabranch.engine.frames import translate
 from anabranch.engine.live import Live, Subscription
-from anabranch.engine.place import Backend
+from anabranch.engine.place import PREFIX, Backend, Limits
 from anabranch.engine.run import Runner
 from anabranch.engine.spark import check_setting
 from anabranch.errors import AnabranchError, SinkError, UsageError, did_you_mean
@@ -104,15 +105,18 @@ def connect(
     clock: Callable[[], datetime] | None = None,
     read_only: bool = False,
     backend: Backend | None = None,
+    limits: Mapping[str, int | str] | None = None,
 ) -> Session:
     """Open a home; without one, a temporary home that is removed on closing.
 
     `spark` is a session of your own; otherwise one is started on first need with `master` and `conf`. Small work is
     done on the driver, without a Spark job, where the answer is the same; `backend="spark"` has Spark compute it all,
     `backend="driver"` the driver whatever the size, but for what it declines. The environment variable
-    ANABRANCH_BACKEND says it for sessions that do not.
+    ANABRANCH_BACKEND says it for sessions that do not. `limits` says what counts as small, as in
+    `limits={"run_bytes": "16 MB"}`; docs/how-a-run-works.md has them all.
     """
     where = _check_backend(backend or os.environ.get(BACKEND_VARIABLE) or "auto")
+    allowed = Limits().with_settings(limits or {})
     if run_rows is not None and run_rows < 1:
         raise UsageError(f"a run takes at least one row, not {run_rows}")
     temporary: Path | None = None
@@ -129,7 +133,18 @@ def connect(
         if temporary is not None:
             temporary_homes.remove(temporary)
         raise
-    core = Core(ledger, spark=spark, master=master, conf=conf or {}, clock=clock, run_rows=run_rows, backend=where)
+    if limits is not None and "memory_bytes" in limits:
+        DATABASE.use_memory(allowed.memory_bytes)
+    core = Core(
+        ledger,
+        spark=spark,
+        master=master,
+        conf=conf or {},
+        clock=clock,
+        run_rows=run_rows,
+        backend=where,
+        limits=allowed,
+    )
     return Session(core, temporary)
 
 
@@ -652,15 +667,23 @@ class Session:
         if statement.key.lower() == BACKEND_SETTING:
             self._core.place.backend = _check_backend(statement.value)
             return Result(message=f"{BACKEND_SETTING} is {statement.value}")
+        place, name = self._core.place, statement.key.lower().removeprefix(PREFIX)
+        if statement.key.lower().startswith(PREFIX) and name in vars(place.limits):
+            place.limits = place.limits.with_settings({name: statement.value})
+            if name == "memory_bytes":
+                DATABASE.use_memory(place.limits.memory_bytes)
+            return Result(message=f"{PREFIX}{name} is {getattr(place.limits, name):,}")
         if not statement.key.startswith("spark."):
             from anabranch.errors import NotSupported
 
+            known = [BACKEND_SETTING, *(f"{PREFIX}{name}" for name in vars(place.limits))]
             raise NotSupported(
                 f"there is no setting {statement.key}",
                 text=statement.text,
                 start=statement.span.start,
                 end=statement.span.end,
-                hint=f"there is {BACKEND_SETTING}; settings of Spark start with spark.",
+                hint=did_you_mean(statement.key, known)
+                or f"there is {BACKEND_SETTING}, and there are limits; settings of Spark start with spark.",
             )
         check_setting(statement.key, statement.value)
         try:

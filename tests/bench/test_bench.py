@@ -19,7 +19,18 @@ def test_every_measure_gives_figures_and_exact_totals(tmp_path: Path, capsys: py
     assert "exactly the truth" in said.out and "NOT" not in said.out
     assert "(f) late scattered, 1 of 1" in said.err
     found = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    every = {*"abcdef", "live", "smoothing", "nexmark", "strategies", "policies", "joins", "epochs", "disorder"}
+    every = {
+        *"abcdef",
+        "live",
+        "smoothing",
+        "nexmark",
+        "strategies",
+        "policies",
+        "joins",
+        "epochs",
+        "growth",
+        "disorder",
+    }
     assert {each["measure"] for each in found["figures"]} == every
     assert all(each["ours"] > 0 and each["theirs"] > 0 for each in found["figures"])
     for totals in found["totals"]:
@@ -34,6 +45,7 @@ def test_every_measure_gives_figures_and_exact_totals(tmp_path: Path, capsys: py
         "joins-size",
         "joins-skew",
         "epochs",
+        "growth",
         "policies-skew",
         "disorder-skew",
     )

@@ -67,7 +67,7 @@ def test_the_more_groups_are_small_the_fewer_partials_however_rows_are_cut(size:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_adaptive_holds_fewer_partials_the_more_groups_are_small(tmp_path: Path, spark: SparkSession) -> None:
-    setting = Setting(spark, spark, 100, 0, 1, 1, tmp_path, tmp_path, lambda _: None)
+    setting = Setting(spark, spark, 100, 0, 1, 1, tmp_path, tmp_path, lambda _: None, 1)
     held = {mixture: partials_held(setting, mixture, 1) for mixture in ("DS1", "DS5")}
     assert set(held["DS1"]) == set(HELD)
     shares = [held[mixture][ADAPTIVE] / held[mixture][WINDOWS] for mixture in ("DS1", "DS5")]

@@ -13,6 +13,7 @@ import os
 import resource
 import sys
 import time
+from dataclasses import fields
 from typing import Any
 
 
@@ -50,12 +51,14 @@ def attach() -> Any:
 def small_ledger(fan_in: int, snapshot_every: int, by_executors: bool) -> None:
     """Have the reducer, vacuum and snapshot files come up within a few runs, and if asked for, have the executors
     write what is small too."""
-    from anabranch.engine import capture, place, reduce, run, scan
+    from anabranch.engine import capture, place, reduce
     from anabranch.ledger import ledger, log
 
     if by_executors:
-        run.SMALL_BYTES = run.SMALL_ROWS = scan.SMALL_BYTES = place.LITTLE_BYTES = -1
-        place.ALONE = place.BESIDE_OTHERS = place.Limits(-1, -1, -1)
+        names = ("run_bytes", "small_run_bytes", "small_rows", "changes_rows", "state_rows", "answer_rows")
+        place.Limits.__init__.__defaults__ = tuple(
+            -1 if each.name in names else each.default for each in fields(place.Limits)
+        )
     reduce.FAN_IN = fan_in
     capture.VACUUM_EVERY = 3
     log.SNAPSHOT_EVERY = snapshot_every

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import anabranch
-from anabranch.engine.place import Backend, Place
+from anabranch.engine.place import Backend, Limits, Place
 from anabranch.errors import AnabranchError, UsageError
 from anabranch.render.duckdb import driver_sql
 from anabranch.testing import Harness
@@ -82,17 +82,47 @@ def test_a_session_changes_where_work_runs(home: Harness) -> None:
 
 
 def test_limits_decide_where_work_runs() -> None:
-    for backend, single, run, changes, answer in (
-        ("auto", True, True, True, True),
-        ("auto", False, False, False, False),
-        ("spark", True, False, False, False),
-        ("driver", False, True, True, True),
+    small = Limits().with_settings({"run_bytes": "4 MB", "changes_rows": 200_000, "answer_rows": "100"})
+    for backend, limits, run, changes, answer in (
+        ("auto", Limits(), True, True, True),
+        ("auto", small, False, False, False),
+        ("spark", Limits(), False, False, False),
+        ("driver", small, True, True, True),
     ):
-        place = Place(backend, lambda single=single: single)  # type: ignore[arg-type, misc]
+        place = Place(backend, limits)  # type: ignore[arg-type]
         assert place.takes_run(10 << 20) is run and place.takes_changes(1_000_000, 0) is changes
         assert place.takes_answer(1000) is answer and place.takes_little(1) is (backend != "spark")
-    assert not Place("auto", lambda: True).takes_changes(0, 200_000_000)
-    assert Place("driver", lambda: True).takes_changes(0, 200_000_000)
+    assert not Place("auto").takes_changes(0, 200_000_000)
+    assert Place("driver").takes_changes(0, 200_000_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("run_byte", "1", "there is no limit run_byte"),
+        ("run_bytes", "much", "the limit run_bytes is a number of bytes, or a size such as '64 MB', not 'much'"),
+        ("run_bytes", "-1", "the limit run_bytes is a number of bytes"),
+        ("state_rows", "1 MB", "the limit state_rows is a whole number, not '1 MB'"),
+    ],
+)
+def test_limits_that_are_none(name: str, value: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        anabranch.connect(limits={name: value})
+
+
+def test_a_session_changes_limits(home: Harness) -> None:
+    """Whatever is small, the answers are the same."""
+    assert home.session.sql("SET anabranch.changes_rows = 0").message == "anabranch.changes_rows is 0"
+    assert home.session.sql("SET anabranch.run_bytes = '1 KB'").message == "anabranch.run_bytes is 1,024"
+    with pytest.raises(AnabranchError, match=r"did you mean anabranch\.run_bytes"):
+        home.sql("SET anabranch.run_byte = 1")
+    home.sql("SET anabranch.held_bytes = 0")
+    home.sql(STREAMS)
+    home.sql("CREATE VIEW live AS " + VIEWS["live"])
+    home.insert("s", S[:2])
+    home.sql("SET anabranch.small_rows = 0")
+    home.insert("s", S[2:])
+    assert home.table("live") == [(None, 1, 5), ("a", 3, 6), ("b", 2, 7)]
 
 
 def _check_random(home: Harness, seed: int, views: int) -> None:

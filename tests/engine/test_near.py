@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from anabranch import duck
-from anabranch.engine import answer, local, near, place, scan
+from anabranch.engine import answer, local, near
 from anabranch.engine.frames import Frames
 from anabranch.errors import AnabranchError
 from anabranch.testing import Harness
@@ -90,8 +91,8 @@ def test_runs_and_answers_are_the_same_by_duckdb(
     """Where Spark has no other machine, larger runs are taken in by DuckDB, unless something in them is Spark's."""
     chance, folder = random.Random(7), tmp_path / "in"
     folder.mkdir()
-    monkeypatch.setattr(scan, "SMALL_BYTES", -1)
-    monkeypatch.setattr(place, "LITTLE_BYTES", -1)
+    placed = home.session._core.place
+    placed.limits = replace(placed.limits, small_run_bytes=-1)
     asked: list[list[str] | None] = []
     of = near.Near.of.__func__  # type: ignore[attr-defined]
     monkeypatch.setattr(near.Near, "of", classmethod(lambda cls, *given: asked.append(given[-1]) or of(cls, *given)))
@@ -143,8 +144,8 @@ ALONE = {
 def test_rows_are_read_where_they_lie(home: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one view reads a stream, DuckDB takes its rows from their files: late ones, old ones, and not all files."""
     chance, found = random.Random(13), dict[str, list[bool]]()
-    monkeypatch.setattr(scan, "SMALL_BYTES", -1)
-    monkeypatch.setattr(place, "LITTLE_BYTES", -1)
+    placed = home.session._core.place
+    placed.limits = replace(placed.limits, small_run_bytes=-1)
     monkeypatch.setattr(duck, "FEW_PLACES", 1)
     of = near.InPlace.of.__func__  # type: ignore[attr-defined]
 

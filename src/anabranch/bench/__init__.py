@@ -5,6 +5,7 @@
     anabranch bench --only nexmark --events 20000
     anabranch bench --only joins,epochs
     anabranch bench --only policies,disorder
+    anabranch bench --only growth --runs 10000
 
 Nothing heavy is imported before the options are known to be right.
 """
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
 
 #: Those on bids have letters; the others bring their own rows.
 ON_BIDS = "abcdef"
-WITH_SPARK = (*ON_BIDS, "live", "smoothing", "nexmark", "strategies", "policies", "joins", "epochs")
+WITH_SPARK = (*ON_BIDS, "live", "smoothing", "nexmark", "strategies", "policies", "joins", "epochs", "growth")
 MEASURES = (*WITH_SPARK, "disorder")
 ROWS, QUICK_ROWS, FILES, REPEAT = 10_000_000, 1_000_000, 40, 3
 EVENTS, QUICK_EVENTS, FEWEST_EVENTS = 1_000_000, 100_000, 5_000
-ALL = "a to f, live, smoothing, nexmark, strategies, policies, joins, epochs and disorder"
+RUNS, QUICK_RUNS, FEWEST_RUNS = 2_000, 500, 250
+ALL = "a to f, live, smoothing, nexmark, strategies, policies, joins, epochs, growth and disorder"
 
 
 def main(arguments: list[str]) -> int:
@@ -65,6 +67,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rows", type=_positive, help=f"bids to generate (default {ROWS:,})")
     parser.add_argument("--files", type=_positive, default=FILES, help=f"files they come in (default {FILES})")
     parser.add_argument("--events", type=_positive, help=f"events of NEXMark to generate (default {EVENTS:,})")
+    parser.add_argument("--runs", type=_positive, help=f"runs of growth (default {RUNS:,})")
     parser.add_argument(
         "--only", default=",".join(MEASURES), help=f"measures to take, as in a,live (default: all, {ALL})"
     )
@@ -74,6 +77,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--master", help="where Spark runs (default local[*])")
     options = parser.parse_args(arguments)
     options.rows = options.rows or (QUICK_ROWS if options.quick else ROWS)
+    options.runs = options.runs or (QUICK_RUNS if options.quick else RUNS)
     options.events = options.events or (QUICK_EVENTS if options.quick else EVENTS)
     options.only = _measure_names(options.only)
     unknown = sorted(set(options.only) - set(MEASURES))
@@ -83,6 +87,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         parser.error(f"{options.rows:,} rows are too few for {options.files} files")
     if options.events < FEWEST_EVENTS:
         parser.error(f"{options.events:,} events are too few: NEXMark wants {FEWEST_EVENTS:,}")
+    if options.runs < FEWEST_RUNS:
+        parser.error(f"{options.runs:,} runs are too few: growth wants {FEWEST_RUNS:,}")
     return options
 
 
@@ -110,6 +116,7 @@ def _say(text: str) -> None:
 def measures() -> dict[str, Measure]:
     from anabranch.bench import (
         epochs,
+        growth,
         joins,
         late,
         live,
@@ -136,6 +143,7 @@ def measures() -> dict[str, Measure]:
         "policies": policies.policies,
         "joins": joins.joins,
         "epochs": epochs.epochs,
+        "growth": growth.growth,
     }
 
 
@@ -181,7 +189,7 @@ def measure_with_spark(options: argparse.Namespace, say: Callable[[str], None]) 
         spark = spark_sessions.start(options.master, {"spark.sql.shuffle.partitions": "2"})
         setting = Setting(
             spark, streaming_session(spark), options.rows, options.events, options.files, options.repeat,
-            work / "bids", work, say,
+            work / "bids", work, say, options.runs,
         )  # fmt: skip
         outcomes = [measures()[name](setting) for name in WITH_SPARK if name in options.only]
         return outcomes, {"cores": spark.sparkContext.defaultParallelism, "spark": spark.version}

@@ -166,6 +166,7 @@ class Setting:
     folder: Path
     work: Path
     say: Callable[[str], None]
+    runs: int
 
     @property
     def files_a_run(self) -> int:

@@ -19,7 +19,7 @@ from anabranch.engine.moves import Outcome, bounds_after
 from anabranch.engine.run import Runner, emit_changes
 from anabranch.engine.tables import AT, DIFF, VERSION, change_fields
 from anabranch.engine.trigger import pending_fields
-from anabranch.engine.writing import SMALL_ROWS, write_frame
+from anabranch.engine.writing import write_frame
 from anabranch.errors import NotSupported, SqlError
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
@@ -371,7 +371,7 @@ class _Change:
         return sum(file.rows for file in self.snapshot.files.get(self.old.changes_table, {}).values())
 
     def _write(self, frame: DataFrame, rows: int) -> tuple[DataFile, ...]:
-        small = rows <= SMALL_ROWS
+        small = rows <= self.core.place.limits.small_rows
         table = self.view.changes_table
         return write_frame(self.core.ledger, table, frame, small=small, time=self._range_column(), staged=self.staged)
 

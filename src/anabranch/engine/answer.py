@@ -1,4 +1,4 @@
-"""Answers of views by DuckDB, beside the ledger's files, where Spark has no other machine.
+"""Answers of views by DuckDB, beside the ledger's files.
 
 For a question about one view that is put together from partials when it is read, if both mean the same in DuckDB. Most
 of the time of such an answer is the time that Spark takes to plan and start. Whatever else is asked is Spark's.
@@ -23,9 +23,6 @@ from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Table, View
 from anabranch.plan.views import duckdb_type
 from anabranch.render.duckdb import driver_sql
 from anabranch.sql.syntax import Query, Select
-
-#: Partials that are put into windows one by one, each as often as it is in some.
-MOST_PLACED = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ def rows(asked: Asked, fields: Sequence[Field]) -> Any:
     duck = connection()
     wanted = [duckdb_type(field.type) or "" for field in fields]
     try:
-        with counting_all(duck, asked.text), places_for(duck, asked.placed):
+        with counting_all(asked.text), places_for(asked.placed):
             made = duck.sql(asked.text)
             if len(made.types) != len(wanted) or not all(map(alike, map(str, made.types), wanted)):
                 return None
@@ -98,7 +95,7 @@ def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str |
         seen = use.fields(panes)
         fields += seen
         known = all(duckdb_type(field.type) for field in seen) and all(panes.column(n).duckdb for n in use.columns)
-        if not known or use.bins is not None or _many(use, catalog.kept_panes(use.panes), snapshot):
+        if not known or use.bins is not None or _many(core, use, catalog.kept_panes(use.panes), snapshot):
             return None
         if not snapshot.files.get(catalog.kept_panes(use.panes)):
             relations[use.placeholder] = file_rows([], seen)
@@ -139,12 +136,12 @@ def _partials(core: Core, catalog: Catalog, panes: Panes, use: BlockUse, snapsho
     return local_relation(catalog, panes, pane_source(base, columns, paths), tables)
 
 
-def _many(use: BlockUse, table: str, snapshot: Snapshot) -> bool:
+def _many(core: Core, use: BlockUse, table: str, snapshot: Snapshot) -> bool:
     """Whether windows are better had from those before them than from all of their panes."""
     windows = use.sliding
     if windows is None or windows.tumbling:
         return False
-    return _placed(use, table, snapshot) > MOST_PLACED
+    return _placed(use, table, snapshot) > core.place.limits.window_rows
 
 
 def _placed(use: BlockUse, table: str, snapshot: Snapshot) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, cast
 
+from anabranch.engine.place import Limits
 from anabranch.errors import SourceError
 from anabranch.sources.lookup import Asking, Comparison, LookupSource, SearchableSource, Unreachable
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 Key = tuple[Any, ...]
 #: How long to wait before the second try, and at the most before any, in seconds; each wait is twice the one before.
 FIRST_WAIT, LONGEST_WAIT = 0.1, 10.0
-#: So many keys are remembered at the most; those that were asked for first go first.
-MOST_REMEMBERED = 200_000
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -68,6 +67,7 @@ class Asker:
         asking: Asking,
         now: Callable[[], int],
         sleep: Callable[[float], bool],
+        most: Callable[[], int] = lambda: Limits.lookup_keys,
     ) -> None:
         self.name = name
         self.source = source
@@ -76,6 +76,7 @@ class Asker:
         self._lock = Lock()
         self._now = now
         self._sleep = sleep
+        self._most = most
         self._known: OrderedDict[tuple[Question, Key], tuple[int, pa.Table]] = OrderedDict()
 
     def matches(self, question: Question, keys: Iterable[Key]) -> dict[Key, pa.Table]:
@@ -154,7 +155,8 @@ class Asker:
         for key, rows in found.items():
             self._known.pop((question, key), None)
             self._known[(question, key)] = until, rows
-        while len(self._known) > MOST_REMEMBERED:
+        most = self._most()
+        while len(self._known) > most:  # those that were asked for first go first
             self._known.popitem(last=False)
 
 

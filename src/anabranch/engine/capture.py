@@ -26,8 +26,6 @@ from anabranch.sources.schemas import SchemaChange
 
 #: Vacuum every so many runs.
 VACUUM_EVERY = 50
-#: About what a run takes at the most whose event times have to pass through the driver, one by one.
-MOST_ROWS_IN_ORDER = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,9 @@ class Capture:
             state = core.ledger.snapshot().streams.get(stream.id)
             position = state.last.position if state is not None and state.last is not None else None
             for attempt in range(ATTEMPTS):
-                stretch = source.next(position, _most_rows(stream, max_rows or core.run_rows))
+                stretch = source.next(
+                    position, _most_rows(stream, max_rows or core.run_rows, core.place.limits.ordered_rows)
+                )
                 if stretch is None:
                     return None
                 self._check_columns(stream, source, stretch)
@@ -277,7 +277,7 @@ def _join(threads: list[threading.Thread]) -> None:
             thread.join(0.2)
 
 
-def _most_rows(stream: Stream, given: int | None) -> int | None:
+def _most_rows(stream: Stream, given: int | None, ordered: int) -> int | None:
     if stream.rule is None or not stream.rule.in_order:
         return given
-    return min(given or MOST_ROWS_IN_ORDER, MOST_ROWS_IN_ORDER)
+    return min(given or ordered, ordered)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import ProgressState
 from anabranch.engine import spark as spark_sessions
 from anabranch.engine.frames import Frames
-from anabranch.engine.place import Backend, Place
+from anabranch.engine.place import Backend, Limits, Place
 from anabranch.engine.stopping import Stop
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.ledger import Ledger, Snapshot
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from anabranch.engine.trigger import Timers
     from anabranch.engine.warm import Warm
 
-#: Where expressions are computed: where it is sooner done, or by Spark alone.
 #: How long to wait before looking again for new rows.
 PAUSE = 0.2
 #: How often a stretch is read again because its source changed under it.
@@ -68,9 +67,10 @@ class Core:
         clock: Clock | None,
         run_rows: int | None,
         backend: Backend = "auto",
+        limits: Limits | None = None,
     ) -> None:
         self.ledger = ledger
-        self.place = Place(backend, lambda: self.frames.is_single_machine)
+        self.place = Place(backend, limits)
         self.run_rows = run_rows
         self.stop = Stop()
         self._given = spark
@@ -277,7 +277,8 @@ class Core:
             from anabranch.sources.lookup import Asking, open_source
 
             source = open_source(str(table.source), table.options, table.fields)
-            self.askers[table.id] = Asker(table.name, source, Asking.of(table.options), self.now, self.stop.wait)
+            most = lambda: self.place.limits.lookup_keys  # noqa: E731
+            self.askers[table.id] = Asker(table.name, source, Asking.of(table.options), self.now, self.stop.wait, most)
         return self.askers[table.id]
 
     def source_folder(self, id: str) -> Path:

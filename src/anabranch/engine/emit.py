@@ -463,7 +463,7 @@ def copy_to_table(
 
     def write(path: Path) -> Written:
         try:
-            with counting_all(duck, text):
+            with counting_all(text):
                 done = duck.execute(f"COPY ({text}) TO {quoted_text(str(path))} ({options})").fetchone()
         except duckdb.IOException as error:
             raise OSError((str(error).splitlines() or [""])[0]) from error

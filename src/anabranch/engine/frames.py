@@ -40,7 +40,6 @@ class Frames:
     def __init__(self, spark: SparkSession, moment: Callable[[], int | None] = lambda: None) -> None:
         self.spark = spark
         self.moment = moment  # the time in microseconds, where it is not for the machine to say
-        self.is_single_machine = re.fullmatch(r"local(\[.*\])?", spark.conf.get("spark.master", "") or "") is not None
         #: Has Spark given a function that it lacks; False if there is none, or it has it already.
         self.provide: Callable[[str], bool] = lambda name: False
         self._numbers = itertools.count()

@@ -2,21 +2,22 @@
 
 The ledger is the truth. A hot table is built from its files when first needed, moves on with each commit, and is built
 anew if the ledger went another way. Windows that have closed are left out; a late row brings the groups it touches back
-from the ledger. DuckDB holds the tables, and puts on disk what does not fit into memory.
+from the ledger. Whether the groups of a view fit is estimated before they are loaded: those that do not are read from
+the files, as far as a run touches them.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END
 from anabranch.algebra.windows import window_time
-from anabranch.duck import MEMORY, connect, path_list, quoted, timestamp
+from anabranch.duck import connect, path_list, quoted, timestamp
 from anabranch.engine.core import Core
 from anabranch.engine.emit import copy_to_table, pane_relation, window_text
+from anabranch.engine.held import BUDGET, estimated
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import BlockUse, Panes, View
 from anabranch.plan.views import duckdb_type
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 
 #: Tables of one commit.
-_SCRATCH = ("delta", "loaded", "old", "fresh")
+_TOUCHED = "touched"
+_SCRATCH = ("delta", "loaded", "old", "fresh", _TOUCHED)
 
 
 @dataclass
@@ -52,20 +54,22 @@ class Hot:
     @property
     def duck(self) -> duckdb.DuckDBPyConnection:
         if self._duck is None:
-            self._spill = self.core.ledger.stage()
-            self._duck = connect(self._spill, MEMORY)
+            self._duck = connect()
         return self._duck
 
     def close(self) -> None:
+        for view_id in self._tables:
+            BUDGET.release((id(self), view_id))
+        self._tables.clear()
         if self._duck is not None:
             self._duck.close()
-            shutil.rmtree(self._spill, ignore_errors=True)
             self._duck = None
 
     def forget(self, view_id: str) -> None:
         """Let go of the groups of a view whose query is another one now."""
         hot = self._tables.pop(view_id, None)
-        for name in (*_SCRATCH, hot.name) if hot is not None else ():
+        BUDGET.release((id(self), view_id))
+        for name in (*_SCRATCH, *([hot.name] if hot is not None else ())) if self._duck is not None else ():
             self.duck.execute(f"DROP TABLE IF EXISTS {name}")
 
     def leave(self, view: View) -> None:
@@ -89,8 +93,8 @@ class Hot:
         hot = self._tables.get(view.id)
         if hot is None:
             return 0
-        row = self.duck.execute(f"SELECT count(*) FROM {hot.name}").fetchone()
-        return int(row[0]) if row is not None else 0
+        ((count,),) = self.duck.execute(f"SELECT count(*) FROM {hot.name}").fetchall()
+        return int(count)
 
     # ---- one commit
 
@@ -105,9 +109,9 @@ class Hot:
     ) -> tuple[DataFile, ...]:
         """The changes that new partials bring; `closed` is the progress up to which windows need not stay hot."""
         duck, shape = self.duck, _Shape(view, panes, view.blocks[0])
-        hot = self._ready(shape, snapshot)
         folder = self.core.ledger.table_folder(panes.id)
         self._load("delta", shape, [str(folder / file.path) for file in added])
+        hot = self._ready(shape, snapshot, closed) or self._touched(shape, snapshot)
         if hot.floor is not None:
             self._bring_back(shape, hot, snapshot)
         match = shape.match("d", "h")
@@ -126,23 +130,44 @@ class Hot:
         hot.panes |= {file.path for file in added}
         hot.changes |= {file.path for file in files}
         self._evict(shape, hot, closed)
+        if not self._fits(shape, self.groups(view)):
+            self.forget(view.id)
         return files
 
-    def _ready(self, shape: _Shape, snapshot: Snapshot) -> _Table:
-        """The hot table of a view, as of a snapshot."""
+    def _ready(self, shape: _Shape, snapshot: Snapshot, closed: int | None) -> _Table | None:
+        """The hot table of a view, as of a snapshot; None if it does not fit into memory."""
         view, panes = shape.view, shape.panes
         names = frozenset(snapshot.files.get(panes.id, ())), frozenset(snapshot.files.get(view.changes_table, ()))
         hot = self._tables.get(view.id)
         if hot is not None and (hot.panes, hot.changes) == names:
             return hot
         if hot is not None:
-            self.duck.execute(f"DROP TABLE IF EXISTS {hot.name}")
+            self.duck.execute(f"DROP TABLE IF EXISTS {self._tables.pop(view.id).name}")
+        floor = closed if shape.size and closed != END else None
+        low = None if floor is None else floor - shape.size
+        files = snapshot.files.get(panes.id, {}).values()
+        if not self._fits(shape, sum(file.rows for file in files if file.may_hold(low, None))):
+            return None
         self._made += 1
-        hot = _Table(f"hot_{self._made}", *names)
-        self._load("loaded", shape, snapshot.table_paths(self.core.ledger, panes.id))
+        hot = _Table(f"hot_{self._made}", *names, floor)
+        is_open = "" if floor is None else f"WHERE w + {shape.size} > {floor}"
+        self._load("loaded", shape, snapshot.table_paths(self.core.ledger, panes.id, low), is_open)
         self._join_shown(hot.name, shape, snapshot, create=True)
         self._tables[view.id] = hot
         return hot
+
+    def _fits(self, shape: _Shape, groups: int) -> bool:
+        return BUDGET.take(
+            (id(self), shape.view.id), estimated(groups, shape.types()), self.core.place.limits.held_bytes
+        )
+
+    def _touched(self, shape: _Shape, snapshot: Snapshot) -> _Table:
+        """The groups that new partials touch, and no others, for one commit."""
+        only = f"WHERE EXISTS (SELECT 1 FROM delta d WHERE {shape.match('d', 'e')})"
+        self._load("loaded", shape, snapshot.table_paths(self.core.ledger, shape.panes.id), only)
+        self.duck.execute(f"DROP TABLE IF EXISTS {_TOUCHED}")
+        self._join_shown(_TOUCHED, shape, snapshot, create=True)
+        return _Table(_TOUCHED, frozenset(), frozenset())
 
     def _load(self, name: str, shape: _Shape, paths: list[str], only: str = "") -> None:
         """The groups of pane files, reduced. The file of a column that came later says nothing of presence."""
@@ -161,10 +186,10 @@ class Hot:
     def _join_shown(self, name: str, shape: _Shape, snapshot: Snapshot, *, create: bool) -> None:
         """Groups that were loaded into a hot table, with what the ledger says is shown for them."""
         paths = snapshot.table_paths(self.core.ledger, shape.view.changes_table)
-        shown = shape.nothing_shown() if not paths else shape.shown(paths)
+        shown = shape.nothing_shown() if not paths else shape.shown(paths, "loaded")
         items = ", ".join([f"d.{column}" for column in (*shape.groups, *shape.partials)])
         values = ", ".join(f"s.{column}" for column in shape.values)
-        into = f"CREATE TABLE {name} AS" if create else f"INSERT INTO {name}"
+        into = f"CREATE TEMP TABLE {name} AS" if create else f"INSERT INTO {name}"
         self.duck.execute(
             f"{into} SELECT {items}{', ' + values if values else ''} FROM loaded d LEFT JOIN ({shown}) s"
             f" ON {shape.match('d', 's')}"
@@ -265,12 +290,18 @@ class _Shape:
             f" {timestamp(str(now))} AS _at FROM ({new} UNION ALL {old})"
         )
 
-    def shown(self, paths: list[str]) -> str:
-        """What changes add up to, by group."""
+    def types(self) -> list[str]:
+        """The types of a hot table."""
+        kinds = [key.type for key in self.panes.keys] + (["bigint"] if self.size else [])
+        kinds += [self.panes.column(name).type for name in self.use.columns]
+        return kinds + [output.type for output in self.results]
+
+    def shown(self, paths: list[str], groups: str) -> str:
+        """What changes add up to, for the groups of a table."""
         columns = ", ".join(name for _, name in self._outputs())
         items = []
         for output in self.view.direct:
-            column = quoted(output.name)
+            column = f"c.{quoted(output.name)}"
             if output.kind == "key":
                 index = next(i for i, each in enumerate(self.panes.keys) if each.name == output.source)
                 items.append(f"{column} AS k{index}")
@@ -283,12 +314,17 @@ class _Shape:
             if field in self.view.hidden and name is not None:
                 if name in {each.name for each in self.panes.keys}:
                     index = next(i for i, each in enumerate(self.panes.keys) if each.name == name)
-                    items.append(f"{quoted(field.name)} AS k{index}")
+                    items.append(f"c.{quoted(field.name)} AS k{index}")
                 else:
-                    items.append(f"{_start_of(quoted(field.name), name, self.size)} AS w")
+                    items.append(f"{_start_of(f'c.{quoted(field.name)}', name, self.size)} AS w")
         unique = {item.rsplit(" AS ", 1)[1]: item for item in items}
-        net = f"SELECT {columns} FROM read_parquet({path_list(paths)}) GROUP BY {columns} HAVING sum(_diff) > 0"
-        return f"SELECT {', '.join(unique.values())} FROM ({net})"
+        own = [f"g.{name} IS NOT DISTINCT FROM {unique[name].rsplit(' AS ', 1)[0]}" for name in self.groups]
+        net = (
+            f"SELECT {columns} FROM read_parquet({path_list(paths)}) c"
+            f" WHERE EXISTS (SELECT 1 FROM {groups} g WHERE {' AND '.join(own) or 'true'})"
+            f" GROUP BY {columns} HAVING sum(_diff) > 0"
+        )
+        return f"SELECT {', '.join(unique.values())} FROM ({net}) c"
 
     def nothing_shown(self) -> str:
         kinds = dict(self.columns())

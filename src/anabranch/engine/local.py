@@ -14,7 +14,6 @@ from anabranch.algebra.reach import Range
 from anabranch.duck import LEFT_TO_SPARK, WHOLE, counting_all, quoted, timestamp
 from anabranch.engine.emit import copy_to_table, pane_source, window_rows
 from anabranch.engine.left_out import input_fields, without_sql
-from anabranch.engine.place import BESIDE_OTHERS
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
@@ -70,7 +69,7 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
         text = query.text()
         if text is None:
             return ()
-        if view.row_by_row or view.nearby or rows > BESIDE_OTHERS.rows:
+        if view.row_by_row or view.nearby or rows > maintainer.core.place.limits.held_rows:
             return copy_to_table(maintainer.core, warm.duck, text, view.changes_table, view.time or None)
         return kept(maintainer, view, text)
     except (Unfit, duckdb.Error) as error:
@@ -83,7 +82,7 @@ def kept(maintainer: Maintainer, view: View, text: str) -> tuple[DataFile, ...]:
     """Write changes that the next run compares with, and keep them at hand for it."""
     warm = maintainer.core.warm
     try:
-        with counting_all(warm.duck, text):
+        with counting_all(text):
             warm.duck.execute(f"CREATE OR REPLACE TEMP TABLE {CHANGES} AS {text}")
         rows = f"SELECT * FROM {CHANGES}"
         files = copy_to_table(maintainer.core, warm.duck, rows, view.changes_table, view.time or None)

@@ -49,7 +49,7 @@ from anabranch.engine.set_aside import Checking, computable, of_one_row, placed_
 from anabranch.engine.stream_part import STREAM_ROWS, StreamPart
 from anabranch.engine.tables import DIFF, change_fields, net_sql
 from anabranch.engine.trigger import Fired, Key, Records
-from anabranch.engine.writing import SMALL_ROWS, without_time, write_frame
+from anabranch.engine.writing import without_time, write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import PLACE
 from anabranch.plan.catalog import NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
@@ -464,7 +464,7 @@ class Maintainer:
         rows = rows.selectExpr(
             *(f"CAST({quote_name(each.name)} AS {each.type}) AS {quote_name(each.name)}" for each in fields)
         )
-        small = self.new_rows(view) <= SMALL_ROWS
+        small = self.new_rows(view) <= self.core.place.limits.small_rows
         staged: list[Path] = []
         self.added[table] = write_frame(self.core.ledger, table, rows, small=small, time=None, staged=staged)
         for folder in staged:
@@ -704,7 +704,7 @@ class Maintainer:
             touched = touched.unionAll(part)
         if len(parts) > 1:
             touched = touched.distinct()
-        if self.new_rows(view) > SMALL_ROWS:
+        if self.new_rows(view) > self.core.place.limits.small_rows:
             return touched
         keys = touched.toArrow()
         return self.core.spark.createDataFrame(keys) if keys.num_rows else None
@@ -849,7 +849,7 @@ class Maintainer:
             f"CAST({self.before.version + 1} AS BIGINT) AS _version",
             f"timestamp_micros({self.now}) AS _at",
         )
-        small = self.new_rows(view) <= SMALL_ROWS
+        small = self.new_rows(view) <= self.core.place.limits.small_rows
         staged: list[Path] = []
         files = write_frame(
             self.core.ledger, view.changes_table, stamped, small=small, time=view.time or None, staged=staged

@@ -220,7 +220,7 @@ class InPlace:
         import pyarrow as pa
 
         try:
-            with places_for(connection(), self._lying.rows), _bound({KNOWN: known}, self._over(text), fields) as made:
+            with places_for(self._lying.rows), _bound({KNOWN: known}, self._over(text), fields) as made:
                 return _found(made, fields)
         except (duckdb.Error, pa.ArrowInvalid):
             return None

@@ -6,49 +6,94 @@ where the work is small, it may decline what it does not compute as Spark does, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
+from anabranch.duck import MEMORY
+from anabranch.errors import UsageError, did_you_mean
 
 #: Who computes: "auto" goes by size; "driver" whatever the size, but for what it declines; "spark" all of it.
 Backend = Literal["auto", "spark", "driver"]
+#: Settings of a session start with this.
+PREFIX = "anabranch."
+
+_UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_AMOUNT = re.compile(r"(\d[\d_,]*)\s*([A-Za-z]*)")
+
+
+def _limit(value: int, about: str) -> Any:
+    return field(default=value, metadata={"about": about})
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Up to how much the driver takes on."""
+    """Up to how much the driver takes on, keeps and merges; the same for every master, each a setting of the session.
 
-    run_bytes: int  # of the rows of a run
-    rows: int  # new rows of a node
-    state_rows: int  # rows that they are computed beside
+    A run's bytes are those of its files, or of its rows in memory; those of tables are of their compressed files.
+    """
+
+    run_bytes: int = _limit(64 << 20, "a run that the driver takes in as a whole")
+    small_run_bytes: int = _limit(4 << 20, "a run of which the driver does what it can, and Spark the rest")
+    small_rows: int = _limit(100_000, "rows that Spark hands to the driver, which writes them as one file")
+    changes_rows: int = _limit(5_000_000, "new rows of a view whose changes the driver computes")
+    state_rows: int = _limit(100_000_000, "rows beside which it computes them")
+    answer_rows: int = _limit(100_000_000, "rows that the driver puts an answer together from")
+    window_rows: int = _limit(10_000_000, "partials of overlapping windows, each as often as it is in one")
+    session_keys: int = _limit(200_000, "sessions that a run touches, for the driver to follow them")
+    ordered_rows: int = _limit(1_000_000, "rows of a run whose progress goes by their order of arrival")
+    lookup_keys: int = _limit(200_000, "keys of tables outside whose rows are remembered")
+    pending_keys: int = _limit(
+        1_000_000, "keys of a view that wait for triggers as objects of Python; more are a table"
+    )
+    memory_bytes: int = _limit(MEMORY, "memory of the driver's engine, in the whole process")
+    held_bytes: int = _limit(2 << 30, "of it, estimated: state of views that stays between runs")
+    held_rows: int = _limit(200_000, "changes of one run that stay in memory for the next")
+    file_bytes: int = _limit(256 << 20, "a file of a table that is merged with others; what is larger stays")
+    merge_bytes: int = _limit(256 << 20, "files that the driver merges into others; more are merged by Spark")
+
+    def with_settings(self, given: Mapping[str, int | str]) -> Limits:
+        """The same with other values, by name: numbers, or texts such as '16 MB' for sizes.
+
+        >>> Limits().with_settings({"run_bytes": "16 MB"}).run_bytes
+        16777216
+        """
+        known = [each.name for each in fields(self)]
+        for name in given:
+            if name not in known:
+                raise UsageError(f"there is no limit {name}", hint=did_you_mean(name, known))
+        return replace(self, **{name: _amount(name, value) for name, value in given.items()})
 
 
-#: Beside machines of a cluster; and where Spark has this machine alone, so that the driver has as many cores.
-BESIDE_OTHERS = Limits(4 << 20, 200_000, 20_000_000)
-ALONE = Limits(64 << 20, 5_000_000, 100_000_000)
-#: Rows of a run up to this size are little: nobody gains by splitting them.
-LITTLE_BYTES = BESIDE_OTHERS.run_bytes
+def _amount(name: str, value: int | str) -> int:
+    match = _AMOUNT.fullmatch(str(value).strip())
+    unit = match[2].upper() if match is not None else ""
+    if match is None or unit not in _UNITS or (unit and not name.endswith("_bytes")):
+        wanted = "a number of bytes, or a size such as '64 MB'" if name.endswith("_bytes") else "a whole number"
+        raise UsageError(f"the limit {name} is {wanted}, not {str(value)!r:.40}")
+    return int(match[1].replace(",", "").replace("_", "")) * _UNITS[unit]
 
 
 class Place:
     """Decides for one open home where work runs."""
 
-    def __init__(self, backend: Backend, is_single_machine: Callable[[], bool]) -> None:
+    def __init__(self, backend: Backend, limits: Limits | None = None) -> None:
         self.backend = backend
-        self._is_single_machine = is_single_machine
+        self.limits = limits or Limits()
 
     @property
     def driver(self) -> bool:
         """Whether the driver may compute anything."""
         return self.backend != "spark"
 
-    @property
-    def limits(self) -> Limits:
-        return ALONE if self._is_single_machine() else BESIDE_OTHERS
+    def is_small(self, size: int) -> bool:
+        """Whether nobody gains by splitting the rows of a run."""
+        return size <= self.limits.small_run_bytes
 
     def takes_little(self, size: int) -> bool:
         """Whether the driver takes what it can of the rows of a run, and leaves the rest of the run to Spark."""
-        return self.driver and size <= LITTLE_BYTES
+        return self.driver and self.is_small(size)
 
     def takes_run(self, size: int) -> bool:
         """Whether the driver takes all of a run, if it declines none of it."""
@@ -58,11 +103,12 @@ class Place:
         """Whether the driver computes the changes of a node: so many new rows, beside so many that are kept."""
         if not self.driver:
             return False
-        limits = self.limits
-        return self.backend == "driver" or (rows <= limits.rows and state <= limits.state_rows)
+        return self.backend == "driver" or (rows <= self.limits.changes_rows and state <= self.limits.state_rows)
 
     def takes_answer(self, rows: int) -> bool:
         """Whether the driver answers a question about so many rows."""
-        if self.backend == "driver":
-            return True
-        return self.driver and self._is_single_machine() and rows <= ALONE.state_rows
+        return self.driver and (self.backend == "driver" or rows <= self.limits.answer_rows)
+
+    def takes_merge(self, size: int) -> bool:
+        """Whether the driver merges files of so many bytes."""
+        return self.driver and (self.backend == "driver" or size <= self.limits.merge_bytes)

@@ -27,7 +27,7 @@ from anabranch.engine.standing import standing_of
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
 from anabranch.engine.trigger import pending_fields
-from anabranch.engine.writing import SMALL_BYTES, SMALL_ROWS, write_table
+from anabranch.engine.writing import write_table
 from anabranch.errors import DataError, QueryFailed, UnknownFunction
 from anabranch.ledger import DataFile, Draft, Ledger, Record, Snapshot, StreamRun, TableChange
 from anabranch.ledger.crash import reach
@@ -144,7 +144,7 @@ class Runner:
                     stream.rows_table,
                     lambda good: good.select(*columns),
                     stream.time,
-                    size <= SMALL_BYTES,
+                    self.core.place.is_small(size),
                     stream.row_fields,
                     True,
                     True,
@@ -154,7 +154,7 @@ class Runner:
         for state in catalog.states_of(stream.id):
             if stopped and all(view.stopped for view in catalog.users_of(state)):
                 continue
-            small = size <= SMALL_BYTES or _was_small(snapshot, state.id)
+            small = self.core.place.is_small(size) or self._was_small(snapshot, state.id)
             if isinstance(state, Panes):
                 standing = standing_of(self.core, stream, state, snapshot) if state.spanned else None
                 partials = partial(self.stream_part.partials, state, catalog, standing=standing)
@@ -180,13 +180,18 @@ class Runner:
                         state.id,
                         lambda good, rows=state: self.stream_part.rows(rows, catalog, good),  # type: ignore[misc]
                         None,
-                        size <= SMALL_BYTES,
+                        self.core.place.is_small(size),
                         state.fields,
                         False,
                         near=selected_text(stream, state),
                     )
                 )
         return outputs
+
+    def _was_small(self, snapshot: Snapshot, table: str) -> bool:
+        """Whether the last files of a table say that the next will be small too."""
+        last = list(snapshot.files.get(table, {}).values())[-2:]
+        return bool(last) and sum(file.rows for file in last) <= self.core.place.limits.small_rows
 
     # ---- the commit
 
@@ -496,12 +501,6 @@ def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:
 def _meets(catalog: Catalog, view: View, table: str) -> bool:
     below = [catalog.view(id) for id in view.views.values()]
     return table in view.tables.values() or any(not each.kept and _meets(catalog, each, table) for each in below)
-
-
-def _was_small(snapshot: Snapshot, table: str) -> bool:
-    """Whether the last files of a table say that the next will be small too."""
-    last = list(snapshot.files.get(table, {}).values())[-2:]
-    return bool(last) and sum(file.rows for file in last) <= SMALL_ROWS
 
 
 def _widens(output: Output, snapshot: Snapshot) -> bool:

@@ -27,7 +27,7 @@ from anabranch.engine.near import AtHand, InPlace, Lying, Near, columns_named, m
 from anabranch.engine.numbering import number_frame, number_table
 from anabranch.engine.read import good_rows, parsed_rows, punctuation_sql
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
-from anabranch.engine.writing import SMALL_BYTES, write_frame, write_table
+from anabranch.engine.writing import write_frame, write_table
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ROW_NUM, Field, Panes, Stream
@@ -162,7 +162,7 @@ class Scan:
         if self.stream.key is not None or _value_sql(self.stream) is not None:
             return None
         # Spark multiplies the rows by the number of the grouping sets.
-        most = max(1, SMALL_BYTES // (incoming.bytes + 1))
+        most = max(1, self.core.place.limits.small_run_bytes // (incoming.bytes + 1))
         carried = Carried(carriers[:most], self.stream, self.good, self.state.bound)
         return carried if carried.fits else None
 
@@ -204,7 +204,7 @@ class Scan:
 
     @property
     def _small(self) -> bool:
-        return self.incoming.bytes <= SMALL_BYTES
+        return self.core.place.is_small(self.incoming.bytes)
 
     @property
     def _all_near(self) -> bool:

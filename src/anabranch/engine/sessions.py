@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 #: How many gaps far rows are looked at first, how much further each time, and how often.
 FIRST, FURTHER, TIMES = 8, 16, 4
-#: Of more keys than this, all rows are read.
-MOST_KEYS = 200_000
 SEEDS = "_seeds"
 #: A column that is the same for all keys: sessions without any are those of one key.
 ALL = "one"
@@ -52,8 +50,9 @@ def spans(maintainer: Maintainer, view: View, rows: DataFrame) -> Spans | None:
     ends, stream = view.ends, stream_of(maintainer, view)
     if ends is None or stream is None or not ends.told:
         return None
-    seeds = _seeds(view, ends, rows).limit(MOST_KEYS + 1).toArrow()
-    if seeds.num_rows > MOST_KEYS:
+    most = maintainer.core.place.limits.session_keys
+    seeds = _seeds(view, ends, rows).limit(most + 1).toArrow()
+    if seeds.num_rows > most:
         return None
     nothing = Spans(None, {}, ends.input, micros_sql(f"__r.{quote_name(ends.time)}"), _during(view, ends))
     if not seeds.num_rows:

@@ -6,25 +6,21 @@ that is read from its files. The ledger is the truth: a table that has files it 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.reach import Range
 from anabranch.algebra.rules import highest
 from anabranch.duck import connect, path_list, quoted, timestamp
 from anabranch.engine.core import Core
+from anabranch.engine.held import BUDGET, estimated
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Field
 from anabranch.plan.views import duckdb_type
 
 if TYPE_CHECKING:
     import duckdb
-
-#: So many bytes of files are kept in memory at the most, of one table and of all.
-MOST_OF_ONE, MOST_OF_ALL = 128 << 20, 512 << 20
 
 #: So many rows more than the files have are no reason to load a table anew.
 SURPLUS = 10_000
@@ -53,10 +49,6 @@ class _Warm:
     loads: int = 0
     surplus: int = 0  # rows that merges of the files have added up, and that are still here one by one
 
-    @property
-    def bytes(self) -> int:
-        return sum(file.bytes for file in self.files.values())
-
     def forget(self, path: str) -> None:
         del self.files[path], self.parts[path]
 
@@ -70,23 +62,22 @@ class Warm:
     def __init__(self, core: Core) -> None:
         self.core = core
         self._duck: duckdb.DuckDBPyConnection | None = None
-        self._spill: Path | None = None
         self._tables: dict[_Key, _Warm] = {}
         self._made = 0
 
     @property
     def duck(self) -> duckdb.DuckDBPyConnection:
         if self._duck is None:
-            self._spill = self.core.ledger.stage()
-            self._duck = connect(self._spill)
+            self._duck = connect()
         return self._duck
 
     def close(self) -> None:
-        if self._duck is not None and self._spill is not None:
+        for key in self._tables:
+            BUDGET.release((id(self), key))
+        self._tables.clear()
+        if self._duck is not None:
             self._duck.close()
-            shutil.rmtree(self._spill, ignore_errors=True)
             self._duck = None
-            self._tables.clear()
 
     def merged(self, table: str, removed: Iterable[str], added: Iterable[DataFile]) -> None:
         """Files of a table were merged into others. These hold the same rows, or what changes add up to: either way
@@ -120,7 +111,7 @@ class Warm:
         if warm is None or warm.files.keys() != snapshot.files.get(table, {}).keys():
             return
         new = {file.path: file for file in files}
-        if self._worth({**warm.files, **new}, warm):
+        if self._fits(key, {**warm.files, **new}):
             try:
                 self._load(warm, new, rows)
             except duckdb.Error:  # the files are there: this is only quicker
@@ -195,7 +186,11 @@ class Warm:
         warm = self._tables.get(key)
         new = [path for path in files if warm is None or path not in warm.files]
         beyond = [path for path in warm.files if path not in files] if warm is not None else []
-        if not self._worth(files, warm) or (new and beyond):
+        if new and beyond:
+            return None
+        if (new or warm is None) and not self._fits(key, files if warm is None else {**files, **warm.files}):
+            if warm is not None:
+                self._forget(key)
             return None
         if warm is None:
             warm = self._make(key, since)
@@ -213,13 +208,14 @@ class Warm:
 
     def _forget(self, key: _Key) -> None:
         self.duck.execute(f"DROP TABLE IF EXISTS {self._tables.pop(key).name}")
+        BUDGET.release((id(self), key))
 
     def _make(self, key: _Key, since: tuple[str, int] | None) -> _Warm:
         self._made += 1
         time, first = since if since is not None else ("", None)
         warm = self._tables[key] = _Warm(f"warm_{self._made}", {}, {}, first, time)
         empty = file_rows([], key[1])
-        self.duck.execute(f"CREATE TABLE {warm.name} AS SELECT *, CAST(0 AS INTEGER) AS {PART} FROM {empty}")
+        self.duck.execute(f"CREATE TEMP TABLE {warm.name} AS SELECT *, CAST(0 AS INTEGER) AS {PART} FROM {empty}")
         return warm
 
     def _load(self, warm: _Warm, files: dict[str, DataFile], rows: str) -> None:
@@ -235,10 +231,10 @@ class Warm:
         for path in [path for path, file in warm.files.items() if not file.may_hold(since, None)]:
             warm.forget(path)
 
-    def _worth(self, files: dict[str, DataFile], warm: _Warm | None) -> bool:
-        size = sum(file.bytes for file in files.values())
-        others = sum(each.bytes for each in self._tables.values() if each is not warm)
-        return size <= MOST_OF_ONE and size + others <= MOST_OF_ALL
+    def _fits(self, key: _Key, files: Mapping[str, DataFile]) -> bool:
+        """Whether the rows of files may be in memory, as far as the ledger tells before they are loaded."""
+        size = estimated(sum(file.rows for file in files.values()), (field.type for field in key[1]))
+        return BUDGET.take((id(self), key), size, self.core.place.limits.held_bytes)
 
 
 def _where(time: str, low: int | None, high: int | None) -> str:

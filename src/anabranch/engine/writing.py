@@ -12,11 +12,6 @@ from anabranch.ledger.crash import reach
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Up to about this many rows the driver writes faster than the executors do.
-SMALL_ROWS = 100_000
-#: Input of at most so many bytes never gives more than that.
-SMALL_BYTES = 4 << 20
-
 
 def write_frame(
     ledger: Ledger, table_id: str, frame: DataFrame, *, small: bool, time: str | None, staged: list[Path]

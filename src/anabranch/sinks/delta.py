@@ -157,7 +157,7 @@ class DeltaRows(_Delta):
             columns = ", ".join(map(quoted, names))
             duck.register("changes", changes)
             duck.execute(
-                f"CREATE TABLE net AS SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM changes"
+                f"CREATE TEMP TABLE net AS SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM changes"
                 f" GROUP BY {columns} HAVING sum(_diff) <> 0"
             )
             schema = changes.schema
