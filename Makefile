@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Where Python may not keep what it compiles, each of hundreds of processes compiles all modules and tests again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo check test soak bench lint format types clean venv python java
 
 help:
