@@ -39,6 +39,15 @@ hypothesis_settings.register_profile(
 hypothesis_settings.register_profile("unhurried", deadline=None)
 hypothesis_settings.load_profile("unhurried")
 
+# For every JVM that tests start, those of the command line and of processes to be killed too. Most of them live for
+# seconds, and start in two thirds of the time when the JVM compiles quickly instead of well. They need more room for
+# compiled code than the 48 MB that go with this: in less, methods are thrown out and compiled again all the time.
+os.environ.setdefault(
+    "PYSPARK_SUBMIT_ARGS",
+    '--driver-java-options "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xmn256m'
+    ' -XX:MetaspaceSize=256m" pyspark-shell',
+)
+
 #: Folders whose tests start processes of their own.
 _PROCESSES = ("bench", "cli", "crash", "demo", "docs", "sinks")
 #: Fixtures that start Spark or a server.
@@ -59,7 +68,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.relative_to(root).parts[0] not in _PROCESSES
         and not _STARTS & set(getattr(item, "fixturenames", ()))
     ]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(pure)])
+    kept = set(pure)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = pure
 
 
@@ -68,14 +78,13 @@ def spark() -> Iterator[SparkSession]:
     """The Spark session of the process."""
     from anabranch.engine import spark as sessions
 
-    # Thousands of queries over a few rows each: compiling them, or the JVM's own code thoroughly, never pays. The tests
-    # of the command line, the demo and the crashes run with the settings that people have.
+    # Thousands of queries over a few rows each: compiling them never pays. The tests of the command line, the demo and
+    # the crashes run with the settings that people have.
     settings = {
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     session = sessions.start("local[2]", settings)
     yield session
