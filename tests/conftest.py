@@ -48,6 +48,29 @@ os.environ.setdefault(
     ' -XX:MetaspaceSize=256m" pyspark-shell',
 )
 
+#: Files that take a minute or more, the longest first: one that starts last would be waited for alone.
+_LONG = (
+    "nexmark/test_nexmark.py",
+    "crash/test_exactly_once.py",
+    "engine/test_stream_joins.py",
+    "engine/test_outside.py",
+    "engine/test_progress_plane.py",
+    "law/test_windows.py",
+    "cases/test_cases.py",
+    "law/test_changes.py",
+    "law/test_joins.py",
+    "engine/test_sessions.py",
+    "engine/test_picks.py",
+    "docs/test_docs.py",
+    "engine/test_late_rows_left_out.py",
+    "law/test_smoothing.py",
+    "law/test_emission.py",
+    "engine/test_counting_changes.py",
+    "engine/test_alter.py",
+    "engine/test_maintained_views.py",
+    "engine/test_subqueries.py",
+)
+
 #: Folders whose tests start processes of their own.
 _PROCESSES = ("bench", "cli", "crash", "demo", "docs", "sinks")
 #: Fixtures that start Spark or a server.
@@ -59,9 +82,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    root = Path(__file__).parent
+    place = {root / name: at for at, name in enumerate(_LONG)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
     if not config.getoption("--pure"):
         return
-    root = Path(__file__).parent
     pure = [
         item
         for item in items
