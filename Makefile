@@ -41,8 +41,8 @@ test: java $(STAMP)
 # The whole bench on a few rows, every question of the law at once, random joins, kills at random moments: tens of minutes.
 soak: java $(STAMP)
 	$(BIN)/pytest -m slow $(ARGS)
-	ANABRANCH_BACKEND=spark $(BIN)/pytest $(MODES)
-	ANABRANCH_BACKEND=driver $(BIN)/pytest $(MODES)
+	ANABRANCH_EXAMPLES=10 ANABRANCH_BACKEND=spark $(BIN)/pytest $(MODES)
+	ANABRANCH_EXAMPLES=10 ANABRANCH_BACKEND=driver $(BIN)/pytest $(MODES)
 
 # What runs once more with all work done by Spark, and once with the driver taking work of any size.
 MODES := -m "not slow" -n 2 --dist loadfile tests/law tests/cases tests/nexmark tests/engine/test_stream_joins.py

@@ -27,7 +27,7 @@ _PHASES = [Phase.explicit, Phase.reuse, Phase.generate] + ([Phase.shrink] if os.
 hypothesis_settings.register_profile(
     "engine",
     deadline=None,
-    max_examples=int(_EXAMPLES or 10),
+    max_examples=int(_EXAMPLES or 6),
     derandomize=_EXAMPLES is None,
     suppress_health_check=list(HealthCheck),
     print_blob=True,
