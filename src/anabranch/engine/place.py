@@ -50,8 +50,7 @@ class Limits:
     memory_bytes: int = _limit(MEMORY, "memory of the driver's engine, in the whole process")
     held_bytes: int = _limit(2 << 30, "of it, estimated: state of views that stays between runs")
     held_rows: int = _limit(200_000, "changes of one run that stay in memory for the next")
-    file_bytes: int = _limit(256 << 20, "a file of a table that is merged with others; what is larger stays")
-    merge_bytes: int = _limit(256 << 20, "files that the driver merges into others; more are merged by Spark")
+    file_bytes: int = _limit(256 << 20, "files that the driver merges into one, and a file that is merged at all")
 
     def with_settings(self, given: Mapping[str, int | str]) -> Limits:
         """The same with other values, by name: numbers, or texts such as '16 MB' for sizes.
@@ -111,4 +110,4 @@ class Place:
 
     def takes_merge(self, size: int) -> bool:
         """Whether the driver merges files of so many bytes."""
-        return self.driver and (self.backend == "driver" or size <= self.limits.merge_bytes)
+        return self.backend == "driver" or size <= self.limits.file_bytes
