@@ -105,6 +105,10 @@ class Core:
         self.warn: Callable[[str], None] = lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
         #: Around the start of Spark, for whoever waits for it.
         self.starting: Callable[[], AbstractContextManager[None]] = nullcontext
+        #: Whether Spark is in the hands of somebody who may have changed its settings and functions.
+        self.handed_out = False
+        #: Why the query that is being answered is not answered without Spark.
+        self.needs_spark: str | None = None
         #: Told of what a statement is about to do; None: nobody listens.
         self.tell: Callable[[str], None] | None = None
 
@@ -136,6 +140,11 @@ class Core:
     def started(self) -> bool:
         """Whether Spark has been needed so far."""
         return self._frames is not None
+
+    @property
+    def has_settings(self) -> bool:
+        """Whether somebody set something, or may have, that changes what Spark answers."""
+        return self.handed_out or any(key.startswith("spark.sql.") for key in self._conf)
 
     def cancel(self) -> None:
         """Have Spark give up the jobs that are under way, if it is started and ours."""

@@ -704,6 +704,10 @@ class FilesSource:
     def _reader(self, *, infer: bool) -> DataFrameReader:
         return reader(self.spark(), self.format, self.options, infer=infer)
 
+    def header(self, name: str) -> tuple[str, ...] | None:
+        """The names of the columns of a CSV file, if its first line has them."""
+        return self._header(name)
+
     def _header(self, name: str) -> tuple[str, ...] | None:
         """The names in the first line of a CSV file; None if it is a row.
 
