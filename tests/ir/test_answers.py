@@ -1,4 +1,5 @@
-"""A query that is built into a plan and written as Spark SQL again gives the same columns and rows."""
+"""A query that is built into a plan and written as SQL again, before and after all rules, gives the same columns and
+rows."""
 
 from __future__ import annotations
 
@@ -11,9 +12,12 @@ import pytest
 
 from anabranch.engine import queries, read
 from anabranch.engine.frames import fields_of
-from anabranch.ir.build import build
+from anabranch.ir.build import Builder, build
 from anabranch.plan.bind import Binder
 from anabranch.plan.context import PlanningContext, placeholder
+from anabranch.plan.nodes import RULES
+from anabranch.plan.rules import normalize
+from anabranch.render.blocks import blocks
 from anabranch.render.spark import sql
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Spliced
@@ -39,6 +43,19 @@ INSERT INTO s VALUES
 MORE = {
     "correlated": "SELECT s.k, (SELECT max(n) FROM s y WHERE y.k = s.k) AS m FROM s WHERE EXISTS (SELECT 1 FROM names"
     " WHERE names.k = s.k) AND g NOT IN (SELECT w FROM names WHERE w IS NOT NULL AND w > 2)",
+    "exists": "SELECT k, n FROM s WHERE n > 0 AND EXISTS (SELECT 1 FROM s AS y WHERE y.g = s.g AND y.n > s.n)",
+    "not exists": "SELECT s.k, label FROM s JOIN names USING (k) WHERE NOT EXISTS (SELECT 1 FROM s y WHERE y.n = s.g)",
+    "in, groups": "SELECT g, count(*) AS c FROM s WHERE k IN (SELECT k FROM s GROUP BY k HAVING max(n) > 1) GROUP BY 1",
+    "not in": "SELECT k FROM s WHERE n IS NOT NULL AND n NOT IN (SELECT g FROM s WHERE g IS NOT NULL)",
+    "in, several": "SELECT k FROM s WHERE (g, k) IN (SELECT y.g, z.k FROM s y JOIN s z ON y.k = z.k)",
+    "a value": "SELECT k, n - (SELECT avg(y.n) + count(*) FROM s y WHERE y.k = s.k) AS d FROM s"
+    " WHERE n >= (SELECT min(n) FROM s y WHERE y.g = s.g)",
+    "having in": "SELECT k, max(n) AS m FROM s GROUP BY k HAVING k IN"
+    " (SELECT label FROM names UNION ALL SELECT k FROM s)",
+    "renamed twice": "SELECT l, sum(v) AS n FROM (SELECT upper(k) AS l, n + g AS v FROM (SELECT g AS n, n AS g, k"
+    " FROM s WHERE g > 0)) WHERE v > 0 GROUP BY l HAVING sum(v) > 1",
+    "rollup of a query": "SELECT k, count(*) AS c, grouping(k) AS a FROM (SELECT k, g, max(n) AS n FROM s GROUP BY k,"
+    " g) GROUP BY ROLLUP (k)",
     "natural join": "SELECT * FROM s NATURAL JOIN names",
     "using, outer": "SELECT k, s.n, label FROM s FULL JOIN names USING (k)",
     "using, all columns": "SELECT * FROM s LEFT JOIN names USING (k)",
@@ -88,13 +105,24 @@ def compare(home: Harness, text: str) -> str | None:
     context = PlanningContext(
         statement.text, catalog, statement.query, analyze, lambda reference: queries._columns(catalog, reference)
     )
-    written = sql(build(statement.text, statement.query, context), placeholder)
+    rel = build(statement.text, statement.query, context)
     relations = {each: read.relation(core, found, snapshot) for each, found in bound.references.items()}
-    old, new = queries.over(core, bound, relations, statement.text), core.frames.sql(written, relations)
-    if fields_of(old) != fields_of(new):
-        return f"{fields_of(old)} became {fields_of(new)}"
-    before, after = (sorted(map(_plain, frame.collect())) for frame in (old, new))
-    return None if before == after else f"{before} became {after}"
+    old = queries.over(core, bound, relations, statement.text)
+    before = sorted(map(_plain, old.collect()))
+    made = normalize(rel, RULES, Builder(statement.text, context).types)
+    frames = [core.frames.sql(sql(rel, placeholder), relations), core.frames.sql(sql(made, placeholder), relations)]
+    for each in (rel, made):
+        (again,) = parse(blocks(each, statement.text).text)
+        assert isinstance(again, SelectStatement)
+        rebound = Binder(again.text, catalog, again.query).bind()
+        frames.append(queries.over(core, rebound, relations, again.text))
+    for new in frames:
+        if fields_of(old) != fields_of(new):
+            return f"{fields_of(old)} became {fields_of(new)}"
+        after = sorted(map(_plain, new.collect()))
+        if before != after:
+            return f"{before} became {after}"
+    return None
 
 
 def _plain(value: Any) -> Any:

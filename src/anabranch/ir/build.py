@@ -84,7 +84,7 @@ class Builder:
     def query(self, query: Query, outer: Scope | None, ctes: Ctes) -> Rel:
         known = dict(ctes)
         for (name, inner), given in zip(query.ctes, query.cte_columns, strict=True):
-            known[name.lower()] = self._renamed(self.query(inner, outer, known), given, inner.span)
+            known[name.lower()] = replace(self._renamed(self.query(inner, outer, known), given, inner.span), label=name)
         order = Order(query)
         if isinstance(query.body, Select):
             rel = self.select(query.body, order, outer, known)
@@ -189,7 +189,10 @@ class Builder:
         rel = self._named(relation, outer, ctes)
         if relation.window is not None:
             rel = self._windowed(rel, relation.window)
-        rel = self._renamed(rel, relation.alias_columns, relation.span)
+        if isinstance(rel, Scan | Windowed):
+            inner = relation.name or relation.subquery
+            rel = replace(rel, written=(relation.span, inner.span if inner is not None else relation.span))
+        rel = replace(self._renamed(rel, relation.alias_columns, relation.span), label=relation.exposed)
         return rel, Exposed(relation.exposed, rel.columns)
 
     def _named(self, relation: Relation, outer: Scope | None, ctes: Ctes) -> Rel:
@@ -297,7 +300,7 @@ class Builder:
             return rel, scope
         merged = [other if kind == "right" else one for one, other in pairs]
         if kind == "full" and pairs:
-            types = self._types([Expr(("coalesce", "(", a, ",", b, ")")) for a, b in pairs], rel)
+            types = self.types([Expr(("coalesce", "(", a, ",", b, ")")) for a, b in pairs], rel)
             merged = [self.new(one.name, type) for (one, _), type in zip(pairs, types, strict=True)]
             items = [(column, of_column(column)) for column in rel.columns]
             for column, (a, b) in zip(merged, pairs, strict=True):
@@ -335,7 +338,11 @@ class Builder:
         pairs = zip(names, rel.columns, strict=True)
         return Project(rel, tuple((self.new(name, c.type), of_column(c)) for name, c in pairs))
 
-    def _types(self, exprs: Sequence[Expr], rel: Rel) -> list[SparkType]:
+    def types(self, exprs: Sequence[Expr], rel: Rel) -> list[SparkType]:
+        """The types of expressions over a relation; Spark is asked for those of what are no columns."""
+        columns = [expr.column for expr in exprs]
+        if all(column is not None and column.type for column in columns):
+            return [column.type for column in columns if column is not None]
         return [field.type for field in self.fields_of(exprs, rel)]
 
     def fields_of(self, exprs: Sequence[Expr], rel: Rel) -> list[Field]:

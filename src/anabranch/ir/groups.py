@@ -30,7 +30,7 @@ def read(
     if not group:
         return None
     if [token.upper for token in group[0].tokens] == ["ALL"]:
-        plain = [each for each in shown if not any(call.over is None for call in each.calls()) and each.columns()]
+        plain = [each for each in shown if not any(each.calls()) and each.columns()]
         return Groups(tuple(dict.fromkeys(plain)), ())
     every = [list(entry.tokens) for entry in group]
     words = [token.upper for token in every[-1]]

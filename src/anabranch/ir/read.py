@@ -15,7 +15,8 @@ from anabranch.ir.rel import Rel
 from anabranch.ir.scope import Aliases, Scope
 from anabranch.sql.calls import AGGREGATES, Chain, closing, split_commas
 from anabranch.sql.columns import names_in, of_the_language
-from anabranch.sql.lexer import WORD, Span, Token
+from anabranch.sql.durations import is_unit
+from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token
 from anabranch.sql.syntax import Query
 
 _Piece = tuple[Part, Span | None]
@@ -76,12 +77,13 @@ class Reader:
                 pieces.append((made, made.origin))
             elif token.start in named:
                 chain = named[token.start]
+                unit = len(chain.parts) == 1 and _is_unit(tokens, index)
                 index += 2 * len(chain.parts) - 1
                 if [each.text for each in tokens[index : index + 2]] == [".", "*"]:
                     pieces += self._star(chain.parts[0], chain.span)
                     index += 2
                 else:
-                    pieces += self._name(chain, token)
+                    pieces += [(token.text, token.span)] if unit else self._name(chain, token, len(tokens) == 1)
             elif token.text == "*" and _stands_alone(tokens, index):
                 pieces += self._star(None, token.span)
                 index += 1
@@ -99,12 +101,16 @@ class Reader:
             raise NotSupported("a query cannot stand here", text=self.text, start=span.start, end=span.end)
         return found
 
-    def _name(self, chain: Chain, token: Token) -> list[_Piece]:
+    def _name(self, chain: Chain, token: Token, alone: bool) -> list[_Piece]:
         alias = self.aliases.get(chain.parts[0].lower()) if len(chain.parts) == 1 else None
         if alias is not None and self.first:
             return self._alias(alias, chain.span)
         found = self.scope.find(self.text, chain.parts, chain.span)
         if found is not None:
+            if len(chain.parts) == 1 and not alone and of_the_language(token) and not is_unit(token.text):
+                what = f"{token.text} can be a column or a word of the language"
+                hint = f"if it is the column, quote it: `{token.text}`"
+                raise NotSupported(what, text=self.text, start=token.start, end=token.end, hint=hint)
             column, taken = found
             pieces: list[_Piece] = [(column, chain.span)]
             for part in chain.parts[taken:]:  # fields of a struct
@@ -238,6 +244,20 @@ def _clauses(tokens: Sequence[Token]) -> dict[str, list[Token]]:
         current.append(token)
         index += 1
     return found
+
+
+#: Functions whose first argument is a unit of time.
+_OF_UNITS = frozenset({"timestampadd", "timestampdiff", "dateadd", "datediff", "date_add", "date_diff", "extract"})
+
+
+def _is_unit(tokens: Sequence[Token], index: int) -> bool:
+    """Whether a word is a unit of time here, whatever columns there are: INTERVAL 1 DAY, datediff(DAY, a, b)."""
+    if not index or tokens[index].kind != WORD or not is_unit(tokens[index].text):
+        return False
+    before = tokens[index - 1]
+    if before.text == "(":
+        return index > 1 and tokens[index - 2].text.lower() in _OF_UNITS
+    return before.upper == "TO" or before.kind in (NUMBER, STRING)
 
 
 def _kind(tokens: Sequence[Token], index: int) -> Literal["exists", "in", "scalar"]:

@@ -6,12 +6,13 @@ Each node knows its columns. What does not fit together is refused when a node i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from anabranch.ir.expr import Call, Column, Expr, SortKey
+from anabranch.ir.expr import Call, Column, Expr, SortKey, Subquery
+from anabranch.sql.lexer import Span
 from anabranch.sql.syntax import Emission, WindowSpec
 from anabranch.types import Field, Schema
 
@@ -25,7 +26,11 @@ class MalformedPlan(Exception):
 
 @dataclass(frozen=True)
 class Rel(ABC):
-    """A relation."""
+    """A relation. Behind FROM, `label` is what the query calls it and `written` where it stands in the user's text: the
+    whole of it, and what a window function around it is of."""
+
+    label: str | None = field(default=None, compare=False, kw_only=True)
+    written: tuple[Span, Span] | None = field(default=None, compare=False, kw_only=True)
 
     @property
     def inputs(self) -> tuple[Rel, ...]:
@@ -70,6 +75,12 @@ class Rel(ABC):
         for each in self.inputs:
             yield from each.walk()
 
+    def rebuilt(self, change: Callable[[Rel], Rel]) -> Rel:
+        """The same node over other inputs, in the subqueries of its expressions too; itself where nothing changes."""
+        made = {each.name: _rebuilt(getattr(self, each.name), change) for each in fields(self)}
+        changes: dict[str, Any] = {name: new for name, new in made.items() if new is not getattr(self, name)}
+        return replace(self, **changes) if changes else self
+
     def map_exprs(self, by: Mapping[Column, Column | Expr]) -> Rel:
         """The same node with columns of its expressions substituted."""
         changes: dict[str, Any] = {}
@@ -84,12 +95,36 @@ class Rel(ABC):
         """The same plan over other free columns."""
         if not self.free & by.keys():
             return self
-        inner = {
+        inner: dict[str, Any] = {
             each.name: value.substitute(by)
             for each in fields(self)
             if isinstance(value := getattr(self, each.name), Rel)
         }
         return replace(self, **inner).map_exprs(by) if inner else self.map_exprs(by)
+
+
+def _rebuilt(value: Any, change: Callable[[Rel], Rel]) -> Any:
+    """A field of a node over other relations; the same object where none of them changes."""
+    if isinstance(value, Rel):
+        return change(value)
+    if isinstance(value, Subquery):
+        made = change(value.rel)
+        return value if made is value.rel else replace(value, rel=made)
+    if isinstance(value, Expr):
+        parts = _rebuilt(value.parts, change)
+        return value if parts is value.parts else replace(value, parts=parts)
+    if isinstance(value, Call):
+        exprs = tuple(value.exprs())
+        again = {id(old): new for old, new in zip(exprs, _rebuilt(exprs, change), strict=True)}
+        changed = any(again[id(each)] is not each for each in exprs)
+        return value.map(lambda inner: again[id(inner)]) if changed else value
+    if isinstance(value, SortKey):
+        expr = _rebuilt(value.expr, change)
+        return value if expr is value.expr else replace(value, expr=expr)
+    if isinstance(value, tuple):
+        each = tuple(_rebuilt(one, change) for one in value)
+        return each if any(a is not b for a, b in zip(each, value, strict=True)) else value
+    return value
 
 
 def _substituted(value: Any, by: Mapping[Column, Column | Expr]) -> Any:
@@ -118,6 +153,7 @@ class Source:
     version: int | None = None
     provisional: bool = False
     key: str = ""  # tells two files with other options apart
+    asked: bool = False  # a table that stays where it is and is asked by key
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from anabranch.sql.syntax import Name
 
 #: How a scan is written in FROM.
 Leaf = Callable[[Scan], str]
-_JOINS = {
+JOINS = {
     "inner": "JOIN",
     "cross": "CROSS JOIN",
     "left": "LEFT JOIN",
@@ -41,7 +41,7 @@ _JOINS = {
     "semi": "LEFT SEMI JOIN",
     "anti": "LEFT ANTI JOIN",
 }
-_SETS = {"union": "UNION", "intersect": "INTERSECT", "except": "EXCEPT"}
+SETS = {"union": "UNION", "intersect": "INTERSECT", "except": "EXCEPT"}
 
 
 def sql(rel: Rel, leaf: Leaf) -> Spliced:
@@ -217,7 +217,7 @@ class SparkWriter(Writer):
     def _join(self, rel: Join) -> None:
         self.put(f"SELECT {_names(rel.columns)} FROM ")
         self.input(rel.left)
-        self.put(f" {_JOINS[rel.kind]} {'LATERAL ' if rel.lateral else ''}")
+        self.put(f" {JOINS[rel.kind]} {'LATERAL ' if rel.lateral else ''}")
         self.input(rel.right)
         if rel.on is not None:
             self.put(" ON ")
@@ -227,6 +227,6 @@ class SparkWriter(Writer):
         pairs = zip(rel.left.columns, rel.columns, strict=True)
         self.put(f"SELECT {', '.join(f'{_name(old)} AS {_name(new)}' for old, new in pairs)} FROM (")
         self.input(rel.left)
-        self.put(f" {_SETS[rel.kind]}{' ALL' if rel.all else ''} ")
+        self.put(f" {SETS[rel.kind]}{' ALL' if rel.all else ''} ")
         self.input(rel.right)
         self.put(")")
