@@ -577,6 +577,8 @@ class Session:
         catalog = self._core.catalog(snapshot)
         world = self._definer.surroundings()
         named = catalog.find(statement.view.last) if statement.view and len(statement.view.parts) == 1 else None
+        if statement.format == "rules":
+            return _text_result("plan", explaining.explain_rules(statement.text, statement.query, catalog, world))
         if isinstance(named, View):
             told = explaining.explain_view(named, catalog, world)
         elif statement.analyze:

@@ -14,7 +14,7 @@ from anabranch.algebra.progress import Computed, Delay, Lagging, Percentile, Pun
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
 from anabranch.plan.describe import Figures, PlanNode, progress_rule
-from anabranch.plan.explain import Explanation, explain_query, explain_view
+from anabranch.plan.explain import Explanation, explain_query, explain_rules, explain_view
 from anabranch.plan.nodes import plan
 from anabranch.plan.render import SUBSCRIBED, rendered
 from anabranch.plan.strategy import Load
@@ -43,7 +43,8 @@ def analyze(text: str, schemas: Mapping[str, Iterable[Field]]) -> list[Field]:
         known = {name: {field.name: field.type for field in fields} for name, fields in schemas.items()}
         query = qualify(query, schema=known, dialect="spark", validate_qualify_columns=False)
     types = {field.name: field.type for fields in schemas.values() for field in fields}
-    return [Field(name, types.get(name, "bigint")) for name in query.named_selects]
+    names = [each.output_name or each.sql() for each in query.selects]
+    return [Field(name, types.get(name, "bigint")) for name in names]
 
 
 class World:
@@ -541,3 +542,14 @@ def test_analyze_has_the_figures_of_the_last_commit(home: Harness) -> None:
         ("top", "top/1", "partial", ["k"], False, None),
         ("top", "top", "recomputed", [], False, "LIMIT looks at all rows"),
     ]
+
+
+def test_rules_are_shown_step_by_step(world: World) -> None:
+    (statement,) = parse("SELECT k FROM s WHERE EXISTS (SELECT 1 FROM r WHERE r.k = s.k) EMIT CHANGES")
+    assert isinstance(statement, SelectStatement)
+    lines = explain_rules(statement.text, statement.query, world.catalog, world.surroundings)
+    assert [line for line in lines if not line.startswith(" ")] == ["as written:", "decorrelate:"]
+    assert any("Join semi" in line for line in lines)
+    (plain,) = parse("SELECT k FROM s")
+    assert isinstance(plain, SelectStatement)
+    assert explain_rules(plain.text, plain.query, world.catalog, world.surroundings)[-1] == "no rule changes it"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.ir.build import Found
 from anabranch.ir.rel import Scan, Source
@@ -41,7 +41,7 @@ class PlanningContext:
             named = [each for each in names if each.lower() == "window_time"] or names
             return Found(source, target.shown_fields, tuple(named))
         if isinstance(target, Table):
-            return Found(source, target.fields)
+            return Found(replace(source, asked=bool(target.asked)), target.fields)
         return Found(source, tuple(self.columns(reference)))
 
     def analyze(self, text: Spliced, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 from anabranch.errors import AnabranchError, Rewritten
 from anabranch.plan.bind import Binder
+from anabranch.plan.bridge import steps
 from anabranch.plan.catalog import Catalog, Field, View
 from anabranch.plan.describe import PlanNode, describe, kind_of
 from anabranch.plan.memory import unbounded
-from anabranch.plan.nodes import plan
+from anabranch.plan.nodes import plan, rules_for
 from anabranch.plan.views import Planned, Surroundings
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import CreateView, Query, SelectStatement
@@ -63,6 +64,15 @@ def _explained(
     nodes = _nodes(planned, catalog)
     kept, refused = _kept(subject, planned.view, catalog, world)
     return Explanation(heading, fields, nodes, kept, refused)
+
+
+def explain_rules(text: str, query: Query, catalog: Catalog, world: Surroundings) -> list[str]:
+    """The typed plan of a query, as it is built and after each rule that changes it."""
+    lines: list[str] = []
+    done = steps(text, query, catalog, world.analyze, rules_for(query, query.emits))
+    for what, shown in done:
+        lines += [f"{what}:", *(f"  {line}" for line in shown.splitlines())]
+    return lines if len(done) > 1 else [*lines, "no rule changes it"]
 
 
 def explain_view(view: View, catalog: Catalog, world: Surroundings) -> Explanation:

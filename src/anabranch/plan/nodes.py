@@ -10,27 +10,28 @@ with f the user's own SQL. The nodes below hand their changes up; the last one i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from anabranch.algebra.windows import time_before_end
 from anabranch.errors import NotSupported
 from anabranch.plan.bind import Binder, refuse
+from anabranch.plan.bridge import normalized
 from anabranch.plan.build import Build, InlineCte, closing_column, items
 from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
-from anabranch.plan.flat import flat
-from anabranch.plan.grouping_sets import without_grouping_sets
 from anabranch.plan.hints import with_hints
-from anabranch.plan.in_full import in_full
 from anabranch.plan.in_place import static_in_place
 from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
 from anabranch.plan.records import count_records
 from anabranch.plan.rewriting import rewritten
+from anabranch.plan.rules import Rule
+from anabranch.plan.rules.decorrelate import decorrelate
+from anabranch.plan.rules.grouping_sets import expand_grouping_sets
+from anabranch.plan.rules.merge_projections import merge_projections
 from anabranch.plan.scope import Unfit
-from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
 from anabranch.sql.cursor import Cursor
@@ -38,6 +39,9 @@ from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.query import parse_query
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Emission, Query, Select
+
+#: All rules, in their order. After them a query whose changes are kept has keys wherever it can have them.
+RULES = (decorrelate, expand_grouping_sets, merge_projections)
 
 #: Columns that are kept with every change.
 _OWN = re.compile(r"_(diff|version|at|k[0-9]+)", re.IGNORECASE)
@@ -58,10 +62,8 @@ def plan(
     kept = feed or asks(text, catalog, query) or query.emits
     if kept:
         text, query = _without_static_ctes(text, query, catalog)
-    text, query = in_full(text, query, catalog)
-    if kept:
-        text, query = _with_keys(text, query, catalog, world)
-    counted = count_records(*flat(text, query, catalog), catalog, world, fields)
+    text, query = normalized(text, query, catalog, world.analyze, rules_for(query, kept))
+    counted = count_records(text, query, catalog, world, fields)
     raised = raise_joins(counted.text, counted.query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
@@ -70,6 +72,12 @@ def plan(
     planned = replace(planned, view=replace(planned.view, included=counted.included)) if counted.included else planned
     planned = replace(planned, reasons=raised.reasons) if raised.reasons else planned
     return _begun(planned, catalog, world)
+
+
+def rules_for(query: Query, kept: bool) -> Sequence[Rule]:
+    """The rules for a query. What waits or is numbered is shown as it is written."""
+    by_key = any(each.by_key or each.counting is not None for each in query.emissions())
+    return RULES if kept and not by_key else (merge_projections,)
 
 
 def _refuse_without_stream(text: str, catalog: Catalog, query: Query) -> None:
@@ -118,14 +126,6 @@ def _without_static_ctes(text: str, query: Query, catalog: Catalog) -> tuple[str
         what = f"the changes of a query with {unfit} are not kept"
         raise refuse(text, query.span, what, "make a table of it: CREATE TABLE t AS WITH RECURSIVE ...") from None
     return rewritten(text, query, edits) if edits else (text, query)
-
-
-def _with_keys(text: str, query: Query, catalog: Catalog, world: Surroundings) -> tuple[str, Query]:
-    """A query whose changes are kept, in a form that has keys; what waits or is numbered is shown as it is written."""
-    if any(each.by_key or each.counting is not None for each in query.emissions()):
-        return text, query
-    text, query = without_subqueries(text, query, catalog, world.analyze)
-    return without_grouping_sets(text, query, catalog, world.analyze)
 
 
 def _planned(

@@ -28,15 +28,17 @@ from dataclasses import dataclass
 from anabranch.errors import AnabranchError
 from anabranch.plan.bind import Binder, Reference
 from anabranch.plan.blocks import aggregates_in, find_block
+from anabranch.plan.bridge import normalized
 from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Field, Rows, View
-from anabranch.plan.flat import flat, read_names, without_unread
 from anabranch.plan.in_place import places_in, query_in_place, without_ctes
 from anabranch.plan.inside import RECORDS, Inside, check_plain, relations_under
 from anabranch.plan.keys import limited
 from anabranch.plan.parts import MET
-from anabranch.plan.rewriting import rewritten
+from anabranch.plan.rewriting import rewritten, rewritten_throughout
+from anabranch.plan.rules import Rule
+from anabranch.plan.rules.decorrelate import decorrelate
+from anabranch.plan.rules.merge_projections import merge_projections
 from anabranch.plan.scope import Unfit, shown_types
-from anabranch.plan.subqueries import without_subqueries
 from anabranch.plan.views import Surroundings
 from anabranch.plan.with_numbers import Numbered
 from anabranch.sql.calls import clock_calls
@@ -113,6 +115,9 @@ class _Way:
     def _edit(self, edits: Iterator[Edit] | Sequence[Edit]) -> None:
         self.text, self.query = rewritten(self.text, self.query, list(edits))
 
+    def _apply(self, rule: Rule) -> None:
+        self.text, self.query = normalized(self.text, self.query, self.catalog, self.world.analyze, (rule,))
+
     def _reads_one_stream(self) -> bool:
         """Whether it reads the rows of one stream, which are in their order, and makes no others of them."""
         select = self.select
@@ -136,7 +141,7 @@ class _ByChanges(_Way):
     """What it aggregates, as a query inside whose changes are counted."""
 
     def rewrite(self) -> None:
-        self.text, self.query = without_subqueries(self.text, self.query, self.catalog, self.world.analyze)
+        self._apply(decorrelate)
         select = self.select
         if len(select.relations) > 1 or select.subqueries or select.lateral:
             self._put_inside()
@@ -159,7 +164,7 @@ class _ByNumbers(_Way):
                 break
             self._edit(edits)
         if self.included:
-            self.text, self.query = flat(self.text, self.query, self.catalog)
+            self._apply(merge_projections)
         if self._reads_one_stream():
             return
         self._fit()
@@ -239,6 +244,23 @@ class _ByNumbers(_Way):
         nodes = [view, *self.catalog.nodes_of(view)]
         rows = [self.catalog[each.rows] for each in nodes if each.rows is not None]
         return any(each.tables for each in nodes) or any(isinstance(each, Rows) and each.statics for each in rows)
+
+
+def read_names(query: Query) -> set[str]:
+    """The names of all relations that are read."""
+    return {each.name.last.lower() for each in query.relations() if each.name is not None}
+
+
+def without_unread(text: str, query: Query, before: set[str]) -> tuple[str, Query]:
+    """The query with common table expressions that read nothing, where nobody reads them any more."""
+    nothing = "SELECT 1"
+
+    def unread(text: str, query: Query) -> list[Edit]:
+        names = before - read_names(query)
+        ctes = [(name.lower(), inner.span) for each in query.queries() for name, inner in each.ctes]
+        return [Edit(span, nothing) for name, span in ctes if name in names and span.of(text) != nothing]
+
+    return rewritten_throughout(text, query, unread)
 
 
 def _in_several_windows(select: Select) -> bool:

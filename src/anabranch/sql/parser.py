@@ -269,7 +269,7 @@ def _explain(cursor: Cursor) -> Statement:
     return Explain(cursor.text, cursor.whole, query, format=form)
 
 
-_Form = Literal["text", "json", "dot", "mermaid", "svg"]
+_Form = Literal["text", "json", "dot", "mermaid", "svg", "rules"]
 _FORMS: dict[str, tuple[_Form, ...]] = {"FORMAT": ("text", "json"), "GRAPH": ("mermaid", "dot", "svg")}
 
 
@@ -281,13 +281,15 @@ def _explain_options(cursor: Cursor) -> tuple[bool, _Form]:
         return False, "mermaid"
     analyze = False
     form: _Form = "text"
-    if not (cursor.current.text == "(" and cursor.ahead(1).upper in ("ANALYZE", *_FORMS)):
+    if not (cursor.current.text == "(" and cursor.ahead(1).upper in ("ANALYZE", "RULES", *_FORMS)):
         return analyze, form
     cursor.advance()
     while True:
         option = cursor.current.upper
         if cursor.take("ANALYZE"):
             analyze = True
+        elif cursor.take("RULES"):
+            form = "rules"
         elif option in _FORMS:
             cursor.advance()
             known = _FORMS[option]
@@ -299,7 +301,7 @@ def _explain_options(cursor: Cursor) -> tuple[bool, _Form]:
                 words = tuple(each.upper() for each in known)
                 raise cursor.problem(f"expected {', '.join(words[:-1])} or {words[-1]}", known=words)
         else:
-            raise cursor.problem("expected ANALYZE, FORMAT or GRAPH", known=("ANALYZE", *_FORMS))
+            raise cursor.problem("expected ANALYZE, RULES, FORMAT or GRAPH", known=("ANALYZE", "RULES", *_FORMS))
         if not cursor.take(","):
             break
     cursor.expect(")")

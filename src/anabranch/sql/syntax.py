@@ -518,12 +518,13 @@ class Describe(Statement):
 
 @dataclass(frozen=True)
 class Explain(Statement):
-    """What a query would do; `view` is set where it is just the name of something there is."""
+    """What a query would do; `view` is set where it is just the name of something there is. The format `rules` is the
+    query as a typed plan, and that plan after each rule that changed it."""
 
     query: Query
     view: Name | None = None
     analyze: bool = False
-    format: Literal["text", "json", "dot", "mermaid", "svg"] = "text"
+    format: Literal["text", "json", "dot", "mermaid", "svg", "rules"] = "text"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,69 @@
+"""Rules: functions from a relation to a better one that gives the same rows, applied in one order.
+
+A rule knows relations and nothing of engines. It gives None where it does not apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from anabranch.ir.expr import Column, Expr
+from anabranch.ir.rel import Rel, Scan
+from anabranch.types import SparkType
+
+Types = Callable[[Sequence[Expr], Rel], list[SparkType]]
+
+
+@dataclass
+class RuleContext:
+    """What a rule may ask for: columns of its own, and whether what it looks at changes with a stream."""
+
+    root: Rel
+    types: Types  # of expressions over a relation, as Spark tells them
+    _ids: count[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        used = (column.id for rel in self.root.walk() for column in rel.columns)
+        self._ids = count(max(used, default=0) + 1)
+
+    def new(self, name: str, type: SparkType) -> Column:
+        return Column(next(self._ids), name, type)
+
+
+Rule = Callable[[Rel, RuleContext], Rel | None]
+#: Told of each rule that changed a plan: its name, and the plan after it.
+Trace = Callable[[str, Rel], None]
+
+
+def is_live(rel: Rel) -> bool:
+    """Whether a relation changes with a stream."""
+    return any(isinstance(each, Scan) and each.source.kind in ("stream", "view") for each in rel.walk())
+
+
+def normalize(rel: Rel, rules: Sequence[Rule], types: Types, trace: Trace | None = None) -> Rel:
+    """A plan after all these rules, one after the other; the same object if none applies."""
+    for rule in rules:
+        made = _rewritten(rel, rule, types)
+        if trace is not None and made is not rel:
+            trace(rule.__name__, made)
+        rel = made
+    return rel
+
+
+def _rewritten(rel: Rel, rule: Rule, types: Types) -> Rel:
+    """A plan with a rule applied to each of its nodes, those below first. What was shared stays shared."""
+    context = RuleContext(rel, types)
+    done: dict[int, tuple[Rel, Rel]] = {}  # the node is kept beside its new form, so that its id stays its own
+
+    def change(node: Rel) -> Rel:
+        known = done.get(id(node))
+        if known is None:
+            made = node.rebuilt(change)
+            while (better := rule(made, context)) is not None:
+                made = better
+            known = done[id(node)] = node, made
+        return known[1]
+
+    return change(rel)

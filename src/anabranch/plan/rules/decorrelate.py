@@ -1,0 +1,343 @@
+"""Subqueries as joins, so that they have keys:
+
+    SELECT * FROM a WHERE n > 0 AND EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.ts < a.ts)
+    SELECT * FROM a WHERE k IN (SELECT k FROM b GROUP BY k HAVING count(*) > 2)
+    SELECT * FROM a WHERE n > (SELECT max(p) FROM b WHERE b.k = a.k)
+
+are
+
+    SELECT * FROM a LEFT SEMI JOIN b ON b.k = a.k AND b.ts < a.ts WHERE n > 0
+    SELECT * FROM a LEFT SEMI JOIN (SELECT k FROM b GROUP BY k HAVING count(*) > 2) AS q ON a.k = q.k
+    SELECT a.* FROM a LEFT JOIN (SELECT k, max(p) AS p FROM b GROUP BY k) AS q ON q.k = a.k WHERE n > q.p
+
+NOT EXISTS is an anti join; NOT IN is one where neither side can be NULL. Where rows are joined or aggregated as well,
+the subquery is joined to the one relation that it is about, in a query of its own. What stays: subqueries under OR,
+those that nothing ties to the query around them, those of static tables alone, and those about rows that never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.ir.expr import Column, Expr, Part, Subquery, of_column
+from anabranch.ir.logic import Membership, conjunction, conjuncts, equation, listed, membership
+from anabranch.ir.rel import Aggregate, Computed, Emit, Filter, Join, JoinKind, OverRows, Project, Rel, Scan, Windowed
+from anabranch.plan.rules import RuleContext, is_live
+from anabranch.sql.lexer import words
+
+#: Aggregates that are NULL where there are no rows; count is 0 there, and of others it is not known here.
+_NULL_OF_NOTHING = words(
+    """min max sum avg mean min_by max_by stddev stddev_pop stddev_samp std variance var_pop var_samp bool_and bool_or
+    every some median"""
+)
+_INTEGERS = {"tinyint", "smallint", "int", "bigint"}
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """What a subquery becomes: a relation that is joined, on what, and what stands for its value then."""
+
+    right: Rel
+    kind: JoinKind
+    on: Expr
+    value: Expr | None = None
+    subquery: Subquery | None = None  # the one that the value is in the place of
+
+
+def decorrelate(rel: Rel, context: RuleContext) -> Rel | None:
+    if not isinstance(rel, Project | Aggregate | OverRows):
+        return None
+    below = rel.input
+    source, conditions = (below.input, conjuncts(below.condition)) if isinstance(below, Filter) else (below, [])
+    for index, condition in enumerate(conditions):
+        asked = membership(condition)
+        others = [*conditions[:index], *conditions[index + 1 :]]
+        if asked is not None:
+            joined = _membership(asked, source, others, context)
+            placed = _placed(source, joined, isinstance(rel, Project)) if joined is not None else None
+            if placed is not None:
+                return replace(rel, input=_filtered(placed, others))
+            continue
+        for subquery in _scalars([condition]):
+            joined = _value(subquery, source, context)
+            placed = _placed(source, joined, isinstance(rel, Project)) if joined is not None else None
+            if joined is not None and placed is not None:
+                conditions[index] = _instead(condition, joined)
+                return replace(rel, input=_filtered(placed, conditions))
+    if not isinstance(rel, Project) or isinstance(source, Aggregate | OverRows):
+        return None
+    for subquery in _scalars([expr for _, expr in rel.items]):
+        joined = _value(subquery, source, context)
+        placed = _placed(source, joined, True) if joined is not None else None
+        if joined is not None and placed is not None:
+            items = tuple((column, _instead(expr, joined)) for column, expr in rel.items)
+            return replace(rel, input=_filtered(placed, conditions), items=items)
+    return None
+
+
+def _scalars(exprs: Sequence[Expr]) -> list[Subquery]:
+    return [part for expr in exprs for part in expr.parts if isinstance(part, Subquery) and part.kind == "scalar"]
+
+
+def _filtered(rel: Rel, conditions: Sequence[Expr]) -> Rel:
+    condition = conjunction(conditions)
+    return Filter(rel, condition) if condition is not None else rel
+
+
+def _instead(expr: Expr, joined: _Joined) -> Expr:
+    """An expression with the value of the join in the place of the subquery."""
+
+    def change(part: Part) -> Part | Expr:
+        return joined.value if part is joined.subquery and joined.value is not None else part
+
+    return expr.map(change)
+
+
+# ------------------------------------------------------------------------------------------------- the subquery
+
+
+def _rows(rel: Rel) -> tuple[Rel, list[Expr]] | None:
+    """The relations of FROM, and the conditions on them, where that is all there is below a SELECT list."""
+    conditions: list[Expr] = []
+    if isinstance(rel, Filter):
+        conditions, rel = conjuncts(rel.condition), rel.input
+    if any(True for each in conditions for _ in each.subqueries()) or rel.free:
+        return None
+    return (rel, conditions) if _is_from(rel) else None
+
+
+def _is_from(rel: Rel) -> bool:
+    """Whether a relation is one that stands behind FROM, or several that are joined there."""
+    return not isinstance(rel, Filter | Aggregate | OverRows | Emit) or rel.label is not None
+
+
+def _membership(asked: Membership, source: Rel, others: Sequence[Expr], context: RuleContext) -> _Joined | None:
+    """EXISTS and IN as a semi join, NOT EXISTS and NOT IN as an anti join."""
+    inner = asked.subquery.rel
+    asks = any(isinstance(each, Scan) and each.source.asked for each in inner.walk())
+    if not (asks or is_live(inner)) or any(isinstance(each, Emit) for each in inner.walk()):
+        return None
+    kind: JoinKind = "anti" if asked.negated else "semi"
+    rows = _rows(inner.input) if isinstance(inner, Project) else None
+    if rows is None:
+        return None if asks else _whole(asked, inner, kind, source, others, context)
+    assert isinstance(inner, Project)
+    below, conditions = rows
+    if asks and not isinstance(below, Scan):  # a table outside is asked for its rows, one by one
+        return None
+    items = [expr for _, expr in inner.items]
+    if any(True for each in items for _ in each.subqueries()):
+        return None
+    pairs = _pairs(asked, items, source, below, context)
+    if pairs is None or any(right.columns() & inner.free for _, right in pairs):
+        return None
+    if asked.negated and pairs and not _never_null(pairs, others, conditions):
+        return None
+    tied = [each for each in conditions if each.columns() & inner.free]
+    if not tied and not pairs:
+        return None
+    leaf = isinstance(below, Scan) or (isinstance(below, Windowed) and below.window.by_row)
+    if leaf and all(right.column is not None for _, right in pairs):
+        on = conjunction([*(_equal(left, right) for left, right in pairs), *conditions])
+        assert on is not None
+        return _Joined(below, kind, on)
+    return _derived(below, kind, [each for each in conditions if each not in tied], tied, pairs, context)
+
+
+def _derived(
+    below: Rel,
+    kind: JoinKind,
+    local: Sequence[Expr],
+    tied: Sequence[Expr],
+    pairs: Sequence[tuple[Expr, Expr]],
+    context: RuleContext,
+) -> _Joined:
+    """A query of its own for what the subquery asks of its own rows, with the columns that the join needs."""
+    items: dict[Expr, Column] = {}
+
+    def column(expr: Expr) -> Column:
+        if expr not in items:
+            own = expr.column
+            items[expr] = own if own is not None else context.new(f"__k{len(items)}", expr.type)
+        return items[expr]
+
+    equal = [_equal(left, of_column(column(right))) for left, right in pairs]
+    for each in tied:
+        for own in sorted(each.columns() & set(below.columns), key=lambda found: found.id):
+            column(of_column(own))
+    on = conjunction([*equal, *tied])
+    assert on is not None
+    return _Joined(Project(_filtered(below, local), tuple((made, expr) for expr, made in items.items())), kind, on)
+
+
+def _whole(
+    asked: Membership, inner: Rel, kind: JoinKind, source: Rel, others: Sequence[Expr], context: RuleContext
+) -> _Joined | None:
+    """A subquery that stands by itself, whatever it computes: x IN (SELECT k FROM b GROUP BY k)."""
+    if asked.left is None or inner.free or (asked.negated and not _groups_without_null(inner)):
+        return None
+    pairs = _pairs(asked, [of_column(column) for column in inner.columns], source, inner, context)
+    if pairs is None or (asked.negated and not all(_says_not_null(left, others) for left, _ in pairs)):
+        return None
+    on = conjunction(_equal(left, right) for left, right in pairs)
+    assert on is not None
+    return _Joined(inner, kind, on)
+
+
+def _pairs(
+    asked: Membership, items: Sequence[Expr], source: Rel, inner: Rel, context: RuleContext
+) -> list[tuple[Expr, Expr]] | None:
+    """What is to equal what in x IN (SELECT y ...); None where values of other types would be made alike."""
+    if asked.left is None:
+        return []
+    lefts = listed(asked.left, len(items))
+    if lefts is None or (asked.negated and len(lefts) > 1):
+        return None
+    pairs = list(zip(lefts, items, strict=True))
+    return pairs if _same_types(pairs, source, inner, context) else None
+
+
+def _same_types(pairs: Sequence[tuple[Expr, Expr]], one: Rel, other: Rel, context: RuleContext) -> bool:
+    """Whether values of the same types are compared: of others it depends on the form what is equal."""
+    lefts, rights = context.types([left for left, _ in pairs], one), context.types([right for _, right in pairs], other)
+    return all(a == b or {a, b} <= _INTEGERS for a, b in zip(lefts, rights, strict=True))
+
+
+def _equal(left: Expr, right: Expr) -> Expr:
+    spans = (*(left.spans or (None,) * len(left.parts)), None, *(right.spans or (None,) * len(right.parts)))
+    return Expr((*left.parts, "=", *right.parts), "boolean", spans)
+
+
+def _never_null(pairs: Sequence[tuple[Expr, Expr]], outside: Sequence[Expr], inside: Sequence[Expr]) -> bool:
+    return all(_says_not_null(left, outside) and _says_not_null(right, inside) for left, right in pairs)
+
+
+def _says_not_null(expr: Expr, conditions: Sequence[Expr]) -> bool:
+    return any(each.normal == (*expr.normal, "is", "not", "null") for each in conditions)
+
+
+def _groups_without_null(inner: Rel) -> bool:
+    """Whether HAVING says that the only column of a subquery is never NULL."""
+    if not isinstance(inner, Project) or not isinstance(inner.input, Filter) or len(inner.items) != 1:
+        return False
+    groups = inner.input.input
+    return isinstance(groups, Aggregate) and bool(groups.keys) and (
+        _says_not_null(inner.items[0][1], conjuncts(inner.input.condition))
+    )  # fmt: skip
+
+
+def _value(subquery: Subquery, source: Rel, context: RuleContext) -> _Joined | None:
+    """(SELECT max(p) FROM b WHERE b.k = a.k): one row for each k there is."""
+    inner = subquery.rel
+    if not isinstance(inner, Project) or len(inner.items) != 1 or not is_live(inner):
+        return None
+    groups, item = inner.input, inner.items[0][1]
+    rows = _rows(groups.input) if isinstance(groups, Aggregate) and not groups.keys else None
+    if rows is None or item.columns() & inner.free or any(isinstance(each, Emit) for each in inner.walk()):
+        return None
+    assert isinstance(groups, Aggregate)
+    below, conditions = rows
+    tied = [each for each in conditions if each.columns() & inner.free]
+    keys: list[Computed] = []
+    equations: list[Expr] = []
+    pairs: list[tuple[Expr, Expr]] = []
+    for each in tied:
+        found = _own_side(each, inner.free)
+        if found is None:
+            return None
+        own, sign, around = found
+        column = own.column or context.new(f"__k{len(keys)}", own.type)
+        if any(column == known for known, _ in keys):
+            column = context.new(f"__k{len(keys)}", column.type)
+        keys.append((column, own))
+        pairs.append((around, own))
+        equations.append(Expr((column, sign, *around.parts), "boolean", (None, None, *around.spans)))
+    on = conjunction(equations)
+    if on is None or not _same_types(pairs, source, below, context):
+        return None
+    values: dict[Column, Column | Expr] = {}
+    for column, call in groups.calls:
+        if call.name == "count":
+            values[column] = Expr(("coalesce", "(", column, ",", "0", ")"), column.type)
+        elif call.name not in _NULL_OF_NOTHING or call.order:
+            return None
+    local = [each for each in conditions if each not in tied]
+    right = Aggregate(_filtered(below, local), tuple(keys), groups.calls)
+    named = Project(right, tuple((column, of_column(column)) for column in right.columns))
+    whole = values.get(item.column) if item.column is not None else None
+    value = whole if isinstance(whole, Expr) else item.substitute(values)
+    return _Joined(named, "left", on, value, subquery)
+
+
+def _own_side(expr: Expr, free: frozenset[Column]) -> tuple[Expr, str, Expr] | None:
+    """A condition as an expression over the subquery's own rows, and one over those around it."""
+    sides = equation(expr)
+    if sides is None:
+        return None
+    one, sign, other = sides
+    for own, around in ((one, other), (other, one)):
+        if own.columns() and not own.columns() & free and around.columns() and around.columns() <= free:
+            return own, sign, around
+    return None
+
+
+# ------------------------------------------------------------------------------------------------- where it goes
+
+
+def _placed(source: Rel, joined: _Joined, by_row: bool) -> Rel | None:
+    """The relations of FROM with the subquery joined to those that it is about."""
+    used = joined.on.columns() - set(joined.right.columns)
+    if not used or not used <= set(source.columns) or not _all_live(source, used):
+        return None
+    if any(isinstance(each, Scan) and each.source.asked for each in _leaves(source)):
+        return None
+    join = Join(source, joined.right, joined.kind, joined.on)
+    if not isinstance(source, Join):
+        return join if by_row and _is_plain(source) else _inside(source, joined)
+    target = _target(source, used)
+    if target is None or isinstance(target, Join):
+        return join if by_row and joined.kind != "left" and isinstance(target, Join) else None
+    made = _inside(target, joined)
+    return _replaced(source, target, made) if made is not None else None
+
+
+def _inside(target: Rel, joined: _Joined) -> Rel | None:
+    """A relation of FROM joined in a query of its own, under its name."""
+    if not _is_plain(target):
+        return None
+    join = Join(target, joined.right, joined.kind, joined.on)
+    value = joined.value.columns() if joined.value is not None else frozenset()
+    shown = [column for column in join.columns if column in target.columns or column in value]
+    return Project(join, tuple((column, of_column(column)) for column in shown), label=target.label)
+
+
+def _is_plain(rel: Rel) -> bool:
+    return not isinstance(rel, Windowed) or rel.window.by_row
+
+
+def _target(rel: Rel, used: frozenset[Column]) -> Rel | None:
+    """The smallest part of a join that has these columns, where asking it of its rows first is the same."""
+    if not isinstance(rel, Join):
+        return rel
+    if used <= set(rel.left.columns) and rel.kind in ("inner", "cross", "left", "semi", "anti") and not rel.lateral:
+        return _target(rel.left, used)
+    if used <= set(rel.right.columns) and rel.kind in ("inner", "cross") and not rel.lateral:
+        return _target(rel.right, used)
+    return rel if rel.kind in ("inner", "cross", "left", "semi", "anti") and not rel.lateral else None
+
+
+def _replaced(rel: Rel, target: Rel, by: Rel) -> Rel:
+    if rel is target:
+        return by
+    if isinstance(rel, Join):
+        return replace(rel, left=_replaced(rel.left, target, by), right=_replaced(rel.right, target, by))
+    return rel
+
+
+def _leaves(rel: Rel) -> list[Rel]:
+    return [*_leaves(rel.left), *_leaves(rel.right)] if isinstance(rel, Join) else [rel]
+
+
+def _all_live(source: Rel, used: frozenset[Column]) -> bool:
+    return all(is_live(each) for each in _leaves(source) if used & set(each.columns))

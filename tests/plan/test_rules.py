@@ -1,0 +1,65 @@
+"""Rules: what each makes of a query. Files of pairs, one file a rule: a query, and behind => the query after the rule.
+Where there is none, the rule does not apply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from anabranch.plan.bridge import normalized
+from anabranch.plan.catalog import Catalog, Stream, Table, View, to_json
+from anabranch.plan.rules.decorrelate import decorrelate
+from anabranch.plan.rules.grouping_sets import expand_grouping_sets
+from anabranch.plan.rules.merge_projections import merge_projections
+from anabranch.sql.parser import parse
+from anabranch.sql.splice import Spliced
+from anabranch.sql.syntax import SelectStatement
+from anabranch.types import Field
+from ir.plan_help import Untyped
+
+RULES = {rule.__name__: rule for rule in (decorrelate, expand_grouping_sets, merge_projections)}
+S = (Field("k", "string"), Field("n", "int"), Field("m", "int"), Field("day", "int"), Field("ts", "timestamp"))
+R = (Field("k", "string"), Field("p", "int"), Field("id", "bigint"), Field("rts", "timestamp"))
+T = (Field("k", "string"), Field("label", "string"))
+
+
+def stream(name: str, fields: tuple[Field, ...]) -> Stream:
+    return Stream(name, name, "", fields, "ts", None, None, None, None, {}, "all", False, 0)
+
+
+CATALOG = Catalog(
+    {
+        each.id: to_json(each)
+        for each in (
+            stream("s", S),
+            stream("r", R),
+            Table("t", "t", "", T, None, {}, None),
+            View("v", "v", "SELECT k, n FROM s", "", S[:2], (), None, {}, {}, {}, "feed", "beginning"),
+        )
+    }
+)
+
+
+def analyze(text: str, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
+    """Whatever is computed is an INT."""
+    return [Field(field.name, "int") for field in Untyped().analyze(Spliced(text, ()), schemas)]
+
+
+def pairs() -> list[tuple[str, str, str]]:
+    found = []
+    for path in sorted((Path(__file__).parent / "rules").glob("*.sql")):
+        blocks = [each for each in path.read_text().split("\n\n") if not each.startswith("--")]
+        for block in blocks:
+            query, _, wanted = block.strip().partition("\n=>")
+            found.append((path.stem, query, wanted.strip() or query))
+    return found
+
+
+@pytest.mark.parametrize(("rule", "query", "wanted"), pairs())
+def test_a_rule_gives_the_query_that_it_should(rule: str, query: str, wanted: str) -> None:
+    (statement,) = parse(query)
+    assert isinstance(statement, SelectStatement)
+    text, made = normalized(statement.text, statement.query, CATALOG, analyze, (RULES[rule],))
+    assert made.span.of(text) == wanted
