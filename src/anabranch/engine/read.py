@@ -24,7 +24,7 @@ from anabranch.plan.strategy import by_difference
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, ORIGIN, BadRow, Source
 from anabranch.sources.files import FilesSource, reader
-from anabranch.sources.parts import Part, file_and_start, mark_of
+from anabranch.sources.parts import Part, file_and_start
 from anabranch.sources.paths import check_path, format_of, nothing_at
 from anabranch.sql.lexer import quote_name
 
@@ -93,7 +93,7 @@ def file_frame(core: Core, reference: Reference) -> DataFrame:
             raise SourceError(f"{said} is not a whole {called} file", hint="wait until it is written, or name another")
         return reader(core.spark, files.format, files.options, infer=True).load([name for name, _, _ in found])
     key = (str(sorted(options.items())), tuple(found))
-    taken = [Part(name, size, time, 0, mark_of(name, size)) for name, size, time in found]
+    taken = [Part(name, size, time, 0, files.mark(name, size)) for name, size, time in found]
     if key not in core.inferred:
         if len(core.inferred) > 100:
             core.inferred.clear()
