@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Where Python may not keep what it compiles, each of hundreds of processes compiles all modules and tests again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo check test soak bench lint format types clean venv python java
 
 help:
@@ -38,8 +41,8 @@ test: java $(STAMP)
 # The whole bench on a few rows, every question of the law at once, random joins, kills at random moments: tens of minutes.
 soak: java $(STAMP)
 	$(BIN)/pytest -m slow $(ARGS)
-	ANABRANCH_BACKEND=spark $(BIN)/pytest $(MODES)
-	ANABRANCH_BACKEND=driver $(BIN)/pytest $(MODES)
+	ANABRANCH_EXAMPLES=10 ANABRANCH_BACKEND=spark $(BIN)/pytest $(MODES)
+	ANABRANCH_EXAMPLES=10 ANABRANCH_BACKEND=driver $(BIN)/pytest $(MODES)
 
 # What runs once more with all work done by Spark, and once with the driver taking work of any size.
 MODES := -m "not slow" -n 2 --dist loadfile tests/law tests/cases tests/nexmark tests/engine/test_stream_joins.py

@@ -27,7 +27,7 @@ _PHASES = [Phase.explicit, Phase.reuse, Phase.generate] + ([Phase.shrink] if os.
 hypothesis_settings.register_profile(
     "engine",
     deadline=None,
-    max_examples=int(_EXAMPLES or 10),
+    max_examples=int(_EXAMPLES or 6),
     derandomize=_EXAMPLES is None,
     suppress_health_check=list(HealthCheck),
     print_blob=True,
@@ -38,6 +38,38 @@ hypothesis_settings.register_profile(
 # An example that takes long on a busy machine is no failure.
 hypothesis_settings.register_profile("unhurried", deadline=None)
 hypothesis_settings.load_profile("unhurried")
+
+# For every JVM that tests start, those of the command line and of processes to be killed too. Most of them live for
+# seconds, and start in two thirds of the time when the JVM compiles quickly instead of well. They need more room for
+# compiled code than the 48 MB that go with this: in less, methods are thrown out and compiled again all the time.
+os.environ.setdefault(
+    "PYSPARK_SUBMIT_ARGS",
+    '--driver-java-options "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xmn256m'
+    ' -XX:MetaspaceSize=256m" pyspark-shell',
+)
+
+#: Files that take a minute or more, the longest first: one that starts last would be waited for alone.
+_LONG = (
+    "nexmark/test_nexmark.py",
+    "crash/test_exactly_once.py",
+    "engine/test_stream_joins.py",
+    "engine/test_outside.py",
+    "engine/test_progress_plane.py",
+    "law/test_windows.py",
+    "cases/test_cases.py",
+    "law/test_changes.py",
+    "law/test_joins.py",
+    "engine/test_sessions.py",
+    "engine/test_picks.py",
+    "docs/test_docs.py",
+    "engine/test_late_rows_left_out.py",
+    "law/test_smoothing.py",
+    "law/test_emission.py",
+    "engine/test_counting_changes.py",
+    "engine/test_alter.py",
+    "engine/test_maintained_views.py",
+    "engine/test_subqueries.py",
+)
 
 #: Folders whose tests start processes of their own.
 _PROCESSES = ("bench", "cli", "crash", "demo", "docs", "sinks")
@@ -50,16 +82,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    root = Path(__file__).parent
+    place = {root / name: at for at, name in enumerate(_LONG)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
     if not config.getoption("--pure"):
         return
-    root = Path(__file__).parent
     pure = [
         item
         for item in items
         if item.path.relative_to(root).parts[0] not in _PROCESSES
         and not _STARTS & set(getattr(item, "fixturenames", ()))
     ]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(pure)])
+    kept = set(pure)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = pure
 
 
@@ -68,14 +103,13 @@ def spark() -> Iterator[SparkSession]:
     """The Spark session of the process."""
     from anabranch.engine import spark as sessions
 
-    # Thousands of queries over a few rows each: compiling them, or the JVM's own code thoroughly, never pays. The tests
-    # of the command line, the demo and the crashes run with the settings that people have.
+    # Thousands of queries over a few rows each: compiling them never pays. The tests of the command line, the demo and
+    # the crashes run with the settings that people have.
     settings = {
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     session = sessions.start("local[2]", settings)
     yield session

@@ -44,6 +44,10 @@ TOTAL = {
 }
 
 
+#: Settings that are not DuckDB's own where nobody needs another.
+_USUAL = {"preserve_insertion_order": "false"}
+
+
 class Database:
     """A DuckDB in memory, with one limit for all of its connections; what does not fit goes to temporary files."""
 
@@ -69,7 +73,7 @@ class Database:
         duck = duckdb.connect(":memory:")
         for setting in (
             "TimeZone = 'UTC'",
-            "preserve_insertion_order = false",
+            *(f"{name} = {value}" for name, value in _USUAL.items()),
             f"memory_limit = '{self._memory}B'",
             "autoinstall_known_extensions = false",
             "default_null_order = 'nulls_first_on_asc_last_on_desc'",  # as in Spark
@@ -111,7 +115,8 @@ class Database:
     def _set(self, setting: str) -> None:
         needed = self._needed[setting]
         if self._root is not None:
-            self._root.execute(f"SET GLOBAL {setting} = {max(needed)!r}" if needed else f"RESET GLOBAL {setting}")
+            usual = f"SET GLOBAL {setting} = {_USUAL[setting]}" if setting in _USUAL else f"RESET GLOBAL {setting}"
+            self._root.execute(f"SET GLOBAL {setting} = {max(needed)!r}" if needed else usual)
 
 
 #: The one of this process.

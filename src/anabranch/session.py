@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from anabranch import temporary as temporary_homes
 from anabranch.algebra.pacing import TARGET
 from anabranch.duck import DATABASE
-from anabranch.engine import answer, figures, lookup, queries, reduce, system, temp_views
+from anabranch.engine import answer, figures, lookup, oneoff, queries, reduce, system, temp_views
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.change import Changer
@@ -284,6 +284,11 @@ class Session:
         self._core.starting = around
 
     @property
+    def needs_spark(self) -> str | None:
+        """Why the query at hand is not answered without Spark; None where nobody tried."""
+        return self._core.needs_spark
+
+    @property
     def version(self) -> int:
         """The number of the last commit."""
         return self._core.snapshot().version
@@ -295,6 +300,7 @@ class Session:
     @property
     def spark(self) -> SparkSession:
         """The Spark session, started if need be."""
+        self._core.handed_out = True
         return self._core.spark
 
     @property
@@ -422,7 +428,10 @@ class Session:
         bound = Binder(statement.text, catalog, statement.query).bind()
         looked = find_lookup(statement.query, catalog)
         fields: Sequence[Field] = ()
-        if looked is None:
+        asked = oneoff.question(core, statement, bound, catalog) if looked is None else None
+        if asked is not None:
+            fields = asked.fields
+        elif looked is None:
             fields = queries.analyze(self._core, bound, catalog, statement.text)
         streams = self._streams(bound, catalog)
         endless = snapshot is None and any(
@@ -456,6 +465,9 @@ class Session:
         if looked is not None:
             table = lookup.rows(core, looked, snapshot)
             return Result(table=table, make_frame=frame, endless=endless, follow=follow, pin=pin)
+        if asked is not None:
+            find = partial(oneoff.rows, core, asked)
+            return Result(make_table=find, make_frame=frame, fields=fields, pin=pin, explain=explain)
         text = answer.text_of(core, statement.query, bound, fields, snapshot)
         if text is None:
             return Result(frame=frame(), fields=fields, endless=endless, follow=follow, pin=pin, explain=explain)
@@ -687,6 +699,7 @@ class Session:
             )
         check_setting(statement.key, statement.value)
         try:
+            self._core.handed_out = True
             self._core.spark.conf.set(statement.key, statement.value)
         except Exception as error:
             raise translate(error) from error

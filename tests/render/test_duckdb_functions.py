@@ -58,7 +58,9 @@ _OTHERS = [
     "s LIKE '%a%'", "u LIKE '_'", "s NOT LIKE 'A'", "b IS TRUE", "c IS NOT FALSE", "- i", "- x", "- d", "~ n",
     "CASE WHEN b THEN i WHEN c THEN n ELSE t END", "CASE s WHEN 'a' THEN 1 ELSE 2 END", "m + INTERVAL 5 MINUTES",
     "o - INTERVAL 1 DAY", "i BETWEEN t AND n", "s IN ('a', '10', '')", "a = DATE '1970-01-01'",
-    "m >= TIMESTAMP '1970-01-01 00:00:00'", "d > 2.5", "d + 1.25", "1.5", "e - d", "d * t", "b AND c", "b OR NOT c",
+    "m >= TIMESTAMP '1970-01-01 00:00:00'", "d > 2.5", "x > 2.5", "y * 1.1", "- 0.3 + x",
+    "a >= '1970-01-01'", "m > '1970-01-01'", "o IN ('2024-02-29 12:00:01', '1970-01-01')",
+    "d + 1.25", "1.5", "e - d", "d * t", "b AND c", "b OR NOT c",
 ]  # fmt: skip
 
 

@@ -154,11 +154,12 @@ def test_kills_at_random_moments(
         f" CREATE SINK three FROM totals INTO {postgres.source(table='log', mode='changes')};"
         f" CREATE SINK four FROM plain INTO {mysql.source(table='plain')}"
     )
-    order = {"home": tmp_path / "home", "run": script, "run_rows": 15}
+    order = {"home": tmp_path / "home", "run": script, "run_rows": 40}
     killed = 0
     for _ in range(KILLS):
         more(chance.randrange(20, 120))
         process = processes.start(order)
+        assert process.stdout is not None and process.stdout.readline()  # it has opened its home
         moments = [(chance.uniform(1.0, 8.0), process.kill), (chance.uniform(1.0, 8.0), chance.choice(servers).die)]
         begun = time.monotonic()
         for moment, kill in sorted(moments, key=lambda each: each[0]):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import SourceError, SqlError
-from anabranch.sources import kafka
+from anabranch.sources import kafka, kafka_offsets
 from anabranch.sources.kafka_client import Range
 from anabranch.sql.checking import check_script
 from anabranch.testing import Harness
@@ -56,11 +56,15 @@ def test_options_are_checked_before_anything_is_opened(options: str, message: st
 
 def test_what_is_there_is_shared_fairly() -> None:
     ranges = [Range("t", 0, 0, 1000), Range("t", 1, 3, 3), Range("t", 2, 10, 14)]
-    taken = kafka.share(ranges, 24)
+    taken = kafka_offsets.share(ranges, 24)
     assert [each.end - each.start for each in taken] == [20, 0, 4]
-    assert [each.end - each.start for each in kafka.share(ranges, 1)] == [0, 0, 1]
-    assert kafka.share(ranges, 10**6) == ranges
-    assert kafka.sliced(Range("t", 0, 5, 12), 3) == [Range("t", 0, 5, 8), Range("t", 0, 8, 11), Range("t", 0, 11, 12)]
+    assert [each.end - each.start for each in kafka_offsets.share(ranges, 1)] == [0, 0, 1]
+    assert kafka_offsets.share(ranges, 10**6) == ranges
+    assert kafka_offsets.sliced(Range("t", 0, 5, 12), 3) == [
+        Range("t", 0, 5, 8),
+        Range("t", 0, 8, 11),
+        Range("t", 0, 11, 12),
+    ]
 
 
 # ---- rows

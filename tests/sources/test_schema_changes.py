@@ -8,6 +8,7 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+from pyarrow import orc
 
 from anabranch.errors import SourceError, SqlError
 from anabranch.sql.checking import check_script
@@ -38,6 +39,8 @@ def _write(folder: Path, format: str, name: str, rows: dict[str, list[object]]) 
     table = pa.table(rows)
     if format == "parquet":
         parquet.write_table(table, path)
+    elif format == "orc":
+        orc.write_table(table, path)
     elif format == "csv":
         lines = [",".join(map(str, row)) for row in zip(*rows.values(), strict=True)]
         path.write_text("\n".join([",".join(rows), *lines]) + "\n")
@@ -46,7 +49,7 @@ def _write(folder: Path, format: str, name: str, rows: dict[str, list[object]]) 
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("format", ["csv", "parquet", "json"])
+@pytest.mark.parametrize("format", ["csv", "parquet", "orc", "json"])
 def test_new_and_missing_columns_of_files(home: Harness, tmp_path: Path, format: str) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 
 #: Those on bids have letters; the others bring their own rows.
 ON_BIDS = "abcdef"
-WITH_SPARK = (*ON_BIDS, "live", "smoothing", "nexmark", "strategies", "policies", "joins", "epochs", "growth")
+WITH_SPARK = (*ON_BIDS, "live", "smoothing", "nexmark", "strategies", "policies", "joins", "epochs", "growth", "kafka")
 MEASURES = (*WITH_SPARK, "disorder")
+#: What needs a server is measured when it is asked for.
+BY_DEFAULT = tuple(name for name in MEASURES if name != "kafka")
 ROWS, QUICK_ROWS, FILES, REPEAT = 10_000_000, 1_000_000, 40, 3
 EVENTS, QUICK_EVENTS, FEWEST_EVENTS = 1_000_000, 100_000, 5_000
 RUNS, QUICK_RUNS, FEWEST_RUNS = 2_000, 500, 250
-ALL = "a to f, live, smoothing, nexmark, strategies, policies, joins, epochs, growth and disorder"
+ALL = "a to f, live, smoothing, nexmark, strategies, policies, joins, epochs, growth and disorder; kafka needs a broker"
 
 
 def main(arguments: list[str]) -> int:
@@ -69,7 +71,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--events", type=_positive, help=f"events of NEXMark to generate (default {EVENTS:,})")
     parser.add_argument("--runs", type=_positive, help=f"runs of growth (default {RUNS:,})")
     parser.add_argument(
-        "--only", default=",".join(MEASURES), help=f"measures to take, as in a,live (default: all, {ALL})"
+        "--only", default=",".join(BY_DEFAULT), help=f"measures to take, as in a,live (default: all, {ALL})"
     )
     parser.add_argument("--out", default="bench", help="folder for results.json and the charts (default bench)")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} bids, {QUICK_EVENTS:,} events")
@@ -118,6 +120,7 @@ def measures() -> dict[str, Measure]:
         epochs,
         growth,
         joins,
+        kafka,
         late,
         live,
         nexmark,
@@ -144,6 +147,7 @@ def measures() -> dict[str, Measure]:
         "joins": joins.joins,
         "epochs": epochs.epochs,
         "growth": growth.growth,
+        "kafka": kafka.tumbling_count,
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -80,8 +80,15 @@ def open_session(settings: Settings, console: Console, *, reads: bool = False) -
         session = connect(read_only=True)
     session.on_warning(console.warning)
     session.on_notice(console.message)
-    session.on_start(lambda: console.waiting(STARTING))
+    session.on_start(lambda: starting(console, session.needs_spark))
     return session
+
+
+def starting(console: Console, reason: str | None) -> AbstractContextManager[None]:
+    """While Spark starts; on a terminal with the reason why a query is not answered without it."""
+    if reason is not None and console.err_is_terminal:
+        console.message(f"left to Spark: {clean(reason)}")
+    return console.waiting(STARTING)
 
 
 def parse_all(text: str) -> list[Statement]:
@@ -190,14 +197,14 @@ def run(console: Console, text: str, until_idle: bool, settings: Settings, run_t
     ):
 
         @contextmanager
-        def starting() -> Iterator[None]:
+        def at_once() -> Iterator[None]:
             """Until Spark is there, there is no run to be ended in order: Ctrl-C ends all at once."""
             interrupts.graceful = False
-            with console.waiting(STARTING):
+            with starting(console, session.needs_spark):
                 yield
             interrupts.graceful = True
 
-        session.on_start(starting)
+        session.on_start(at_once)
 
         def on_run(report: RunReport) -> None:
             interrupts.install()

@@ -9,8 +9,8 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,6 +82,8 @@ class Core:
         self._frames_lock = threading.Lock()
         self._sources: dict[str, Source] = {}
         self.askers: dict[str, Asker] = {}
+        self._merging: set[str] = set()
+        self._merging_lock = threading.Lock()
         self._stream_locks: dict[str, threading.RLock] = {}
         self._statics: dict[tuple[str, int], DataFrame] = {}
         self._progress: dict[str, tuple[Mapping[str, Any], ProgressState]] = {}
@@ -103,6 +105,10 @@ class Core:
         self.warn: Callable[[str], None] = lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
         #: Around the start of Spark, for whoever waits for it.
         self.starting: Callable[[], AbstractContextManager[None]] = nullcontext
+        #: Whether Spark is in the hands of somebody who may have changed its settings and functions.
+        self.handed_out = False
+        #: Why the query that is being answered is not answered without Spark.
+        self.needs_spark: str | None = None
         #: Told of what a statement is about to do; None: nobody listens.
         self.tell: Callable[[str], None] | None = None
 
@@ -134,6 +140,11 @@ class Core:
     def started(self) -> bool:
         """Whether Spark has been needed so far."""
         return self._frames is not None
+
+    @property
+    def has_settings(self) -> bool:
+        """Whether somebody set something, or may have, that changes what Spark answers."""
+        return self.handed_out or any(key.startswith("spark.sql.") for key in self._conf)
 
     def cancel(self) -> None:
         """Have Spark give up the jobs that are under way, if it is started and ours."""
@@ -220,6 +231,8 @@ class Core:
             self._hot.close()
         if self._warm is not None:
             self._warm.close()
+        if self._timers is not None:
+            self._timers.close()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
         self.ledger.close()
@@ -239,6 +252,18 @@ class Core:
         if self._catalog is None or self._catalog[0] is not definitions:
             self._catalog = (definitions, Catalog(definitions))
         return self._catalog[1]
+
+    @contextmanager
+    def merging(self, tables: Iterable[str]) -> Iterator[list[str]]:
+        """Those of some tables whose files nobody else is merging; nobody else will meanwhile."""
+        with self._merging_lock:
+            mine = [table for table in dict.fromkeys(tables) if table not in self._merging]
+            self._merging.update(mine)
+        try:
+            yield mine
+        finally:
+            with self._merging_lock:
+                self._merging.difference_update(mine)
 
     def stream_lock(self, stream_id: str) -> threading.RLock:  # type: ignore[valid-type,unused-ignore]
         """Runs of one stream come one after the other."""

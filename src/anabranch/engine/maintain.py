@@ -21,6 +21,7 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anabranch.algebra.pending import Key
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
@@ -48,7 +49,7 @@ from anabranch.engine.sessions import Spans
 from anabranch.engine.set_aside import Checking, computable, of_one_row, placed_anyhow
 from anabranch.engine.stream_part import STREAM_ROWS, StreamPart
 from anabranch.engine.tables import DIFF, change_fields, net_sql
-from anabranch.engine.trigger import Fired, Key, Records
+from anabranch.engine.trigger import Fired, Records
 from anabranch.engine.writing import without_time, write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import PLACE

@@ -68,10 +68,10 @@ class Near:
         at_hand: AtHand,
         first: int,
         at: int,
-        columns: Collection[str] | None,
         parts: Sequence[str],
         limit: int | None,
         bound: int | None,
+        columns: Collection[str] | None,
     ) -> Near | None:
         """Columns of the rows of a run, if they are at hand and no figure is needed that only Spark gives.
 

@@ -40,6 +40,7 @@ class Limits:
     changes_rows: int = _limit(5_000_000, "new rows of a view whose changes the driver computes")
     state_rows: int = _limit(100_000_000, "rows beside which it computes them")
     answer_rows: int = _limit(100_000_000, "rows that the driver puts an answer together from")
+    query_bytes: int = _limit(16 << 30, "files of a query that the driver answers without Spark")
     window_rows: int = _limit(10_000_000, "partials of overlapping windows, each as often as it is in one")
     session_keys: int = _limit(200_000, "sessions that a run touches, for the driver to follow them")
     ordered_rows: int = _limit(1_000_000, "rows of a run whose progress goes by their order of arrival")
@@ -50,8 +51,7 @@ class Limits:
     memory_bytes: int = _limit(MEMORY, "memory of the driver's engine, in the whole process")
     held_bytes: int = _limit(2 << 30, "of it, estimated: state of views that stays between runs")
     held_rows: int = _limit(200_000, "changes of one run that stay in memory for the next")
-    file_bytes: int = _limit(256 << 20, "a file of a table that is merged with others; what is larger stays")
-    merge_bytes: int = _limit(256 << 20, "files that the driver merges into others; more are merged by Spark")
+    file_bytes: int = _limit(256 << 20, "files that the driver merges into one, and a file that is merged at all")
 
     def with_settings(self, given: Mapping[str, int | str]) -> Limits:
         """The same with other values, by name: numbers, or texts such as '16 MB' for sizes.
@@ -111,4 +111,8 @@ class Place:
 
     def takes_merge(self, size: int) -> bool:
         """Whether the driver merges files of so many bytes."""
-        return self.driver and (self.backend == "driver" or size <= self.limits.merge_bytes)
+        return self.backend == "driver" or size <= self.limits.file_bytes
+
+    def takes_files(self, size: int) -> bool:
+        """Whether the driver answers a query over files of so many bytes by itself, so that Spark need not start."""
+        return self.driver and (self.backend == "driver" or size <= self.limits.query_bytes)

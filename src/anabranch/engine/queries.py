@@ -91,10 +91,17 @@ def _columns(catalog: Catalog, reference: Reference) -> tuple[Field, ...]:
 
 def _outside(core: Core, reference: Any, text: str, *, columns_only: bool = False) -> DataFrame:
     """A file, a table outside or a temporary view."""
-    try:
+    with placed(reference, text):
         if columns_only and reference.kind == "outside":
             return core.frames.empty(remote.opened(reference).fields())
         return read.relation(core, reference, core.ledger.snapshot())
+
+
+@contextmanager
+def placed(reference: Any, text: str) -> Iterator[None]:
+    """What is wrong with a relation, at the place where it is named."""
+    try:
+        yield
     except SqlError:
         raise
     except AnabranchError as error:

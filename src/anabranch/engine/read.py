@@ -24,6 +24,7 @@ from anabranch.plan.strategy import by_difference
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, ORIGIN, BadRow, Source
 from anabranch.sources.files import FilesSource, reader
+from anabranch.sources.listing import File
 from anabranch.sources.parts import Part, file_and_start
 from anabranch.sources.paths import check_path, format_of, nothing_at
 from anabranch.sql.lexer import quote_name
@@ -66,8 +67,8 @@ def relation(core: Core, reference: Reference, snapshot: Snapshot) -> DataFrame:
     return view_frame(core, catalog, found, snapshot)
 
 
-def file_frame(core: Core, reference: Reference) -> DataFrame:
-    """A file, folder or glob named in a query; types are inferred."""
+def named_files(core: Core, reference: Reference) -> tuple[FilesSource, dict[str, Any], list[File]]:
+    """The files that a query names, the options for them, and each with its size and time."""
     options: dict[str, Any] = {}
     given: str | None = None
     if reference.relation is not None and reference.relation.function is not None:
@@ -91,6 +92,13 @@ def file_frame(core: Core, reference: Reference) -> DataFrame:
             said = reference.target if files.path == part else part
             called = "Parquet" if files.format == "parquet" else "ORC"
             raise SourceError(f"{said} is not a whole {called} file", hint="wait until it is written, or name another")
+    return files, options, found
+
+
+def file_frame(core: Core, reference: Reference) -> DataFrame:
+    """A file, folder or glob named in a query; types are inferred."""
+    files, options, found = named_files(core, reference)
+    if files.typed:
         return reader(core.spark, files.format, files.options, infer=True).load([name for name, _, _ in found])
     key = (str(sorted(options.items())), tuple(found))
     taken = [Part(name, size, time, 0, files.mark(name, size)) for name, size, time in found]

@@ -1,20 +1,25 @@
 """The reducer: many small files of a table into few, partials of a group into one. Never changes an answer.
 
 Files are merged by size, as in an LSM tree: when there are enough files of about one size they become one file of the
-next. So a table has few files however many runs it had, and a row is rewritten a few times, not once a run.
+next, up to a top size. So a table has few files however many runs it had, and a row is rewritten a few times, not once
+a run. Runs go on while files are merged.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.windows import Engine
 from anabranch.algebra.windows.spans import COUNT, ENDING, FORM, WEIGHT
 from anabranch.duck import path_list, quoted
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.emit import connection, copy_to_table, pane_source
+from anabranch.engine.place import Limits
 from anabranch.engine.places import settle_sql
 from anabranch.engine.tables import PANE, pane_fields, place_fields
+from anabranch.engine.trigger import pending_fields
 from anabranch.engine.writing import adopt_folder
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
@@ -23,22 +28,33 @@ from anabranch.plan.describe import append_only
 from anabranch.plan.views import duckdb_type
 from anabranch.sql.lexer import quote_name
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Files that lack a column have NULL for it.
+BY_NAME = "union_by_name = true"
 #: So many files of one size are merged.
 FAN_IN = 8
 #: A file of less than this is of the smallest size; each size is FAN_IN times the one before.
 SMALLEST = 64 << 10
 
 
-def due(files: Iterable[DataFile]) -> list[DataFile]:
+def due(files: Iterable[DataFile], top: int = Limits.file_bytes) -> list[DataFile]:
     """The files to merge now: all up to the largest size of which there are enough; none if there is no such size.
+
+    Files of the top size stay as they are: to write them again would cost more than it spares.
 
     >>> due([DataFile(str(n), 1, 1000) for n in range(7)])
     []
     >>> len(due([DataFile(str(n), 1, 1000) for n in range(9)]))
     9
+    >>> due([DataFile(str(n), 1, 1000) for n in range(9)], top=1000)
+    []
     """
     levels: dict[int, list[DataFile]] = {}
     for file in files:
+        if file.bytes >= top:
+            continue
         level, limit = 0, SMALLEST
         while file.bytes >= limit:
             level, limit = level + 1, limit * FAN_IN
@@ -51,84 +67,146 @@ def due(files: Iterable[DataFile]) -> list[DataFile]:
 
 def reduce_due(core: Core, tables: Iterable[str]) -> int:
     """Reduce the tables that need it; how many were."""
-    files = core.ledger.snapshot().files
-    wanting = [table for table in tables if due(files.get(table, {}).values())]
+    files, top = core.ledger.snapshot().files, core.place.limits.file_bytes
+    wanting = [table for table in tables if due(files.get(table, {}).values(), top)]
     return reduce_tables(core, wanting) if wanting else 0
 
 
 def reduce_tables(core: Core, tables: Iterable[str], *, everything: bool = False) -> int:
-    """Merge files of tables; holds the commit lock, and ends with one record for all of them. How many were merged."""
+    """Merge files of tables, and end with one record for all of them. How many were merged.
+
+    Runs go on meanwhile: files are merged as a snapshot has them, and the commit lock is taken to see whether they are
+    all there still. What was merged in vain is deleted; the next run tries again.
+    """
     watch = Stopwatch()
+    with core.merging(tables) as mine, core.pinned() as snapshot:
+        changes: dict[str, TableChange] = {}
+        try:
+            for table in mine:
+                chosen = _chosen(core, snapshot, table, everything)
+                if len(chosen) > 1:
+                    reach("before-reduce")
+                    added = _merge(core, table, chosen, snapshot)
+                    changes[table] = TableChange(add=added, remove=tuple(file.path for file in chosen))
+            watch.lap("reduce")
+            reach("after-reduce-files")
+            return _commit(core, snapshot, changes, watch) if changes else 0
+        except BaseException:
+            core.ledger.give_up({table: change.add for table, change in changes.items()})
+            raise
+
+
+def _chosen(core: Core, snapshot: Snapshot, table: str, everything: bool) -> list[DataFile]:
+    files, top = snapshot.files.get(table, {}).values(), core.place.limits.file_bytes
+    return [file for file in files if file.bytes < top] if everything else due(files, top)
+
+
+def _commit(core: Core, merged_at: Snapshot, changes: dict[str, TableChange], watch: Stopwatch) -> int:
+    """Replace the files that were merged, of the tables in which they are all there still; of how many tables."""
     with core.ledger.commit_lock:
         snapshot = core.ledger.snapshot()
-        changes: dict[str, TableChange] = {}
-        for table in tables:
-            files = list(snapshot.files.get(table, {}).values())
-            chosen = files if everything else due(files)
-            if len(chosen) < 2:
-                continue
-            reach("before-reduce")
-            added = _merge(core, table, chosen, snapshot)
-            changes[table] = TableChange(add=added, remove=tuple(file.path for file in chosen))
-        if not changes:
+        valid = {
+            table: change
+            for table, change in changes.items()
+            if set(change.remove) <= snapshot.files.get(table, {}).keys()
+            and _definition(core, table, snapshot) == _definition(core, table, merged_at)
+        }
+        core.ledger.give_up({table: change.add for table, change in changes.items() if table not in valid})
+        if not valid:
             return 0
-        watch.lap("reduce")
-        reach("after-reduce-files")
-        core.ledger.commit(Draft("reduce", tables=changes, milliseconds=watch.total()))
+        core.ledger.commit(Draft("reduce", tables=valid, milliseconds=watch.total()))
         reach("after-reduce")
-        for table, change in changes.items():
-            core.hot.merged(table, change.remove, change.add)
-            core.warm.merged(table, change.remove, change.add)
-        return len(changes)
+        for table, change in valid.items():
+            for holder in (core.hot, core.warm, core.timers):
+                holder.merged(table, change.remove, change.add)
+        return len(valid)
+
+
+def _definition(core: Core, table: str, snapshot: Snapshot) -> Any:
+    """What says which columns of a pane table are needed: those that are not are gone from what is merged."""
+    return core.catalog(snapshot).objects.get(table)
 
 
 def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot) -> tuple[DataFile, ...]:
-    catalog = core.catalog(snapshot)
+    """Files as others that say the same: by the driver if they become one file, by Spark as several otherwise."""
     folder = core.ledger.table_folder(table_id)
     paths = [str(folder / file.path) for file in chosen]
-    panes = catalog.objects.get(table_id)
     time = _time_column(core, table_id, snapshot)
+    size = sum(file.bytes for file in chosen)
+    files, panes = f"read_parquet({path_list(paths)}, {BY_NAME})", core.catalog(snapshot).objects.get(table_id)
+    text: str | None = _merged_text(core, table_id, chosen, snapshot, "duckdb", files)
+    if isinstance(panes, Panes):
+        known = all(duckdb_type(field.type) for field in pane_fields(panes))
+        text = _reduce_text(panes, paths) if known and all(column.duckdb for column in panes.columns) else None
+    if text is not None and core.place.takes_merge(size):
+        return copy_to_table(core, connection(), text, table_id, time)
+    parts = -(-size // core.place.limits.file_bytes) if core.place.limits.file_bytes > 0 else 1
+    frame = _by_spark(core, table_id, chosen, snapshot, paths)
+    if time is not None:
+        column = quote_name(time)
+        frame = frame.repartitionByRange(parts, column) if parts > 1 else frame.coalesce(1)
+        frame = frame.sortWithinPartitions(column)
+    else:
+        frame = frame.coalesce(parts)
+    staged = core.ledger.stage()
+    try:
+        frame.write.mode("append").parquet(str(staged))
+        return adopt_folder(core.ledger, table_id, staged, time)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def _by_spark(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot, paths: list[str]) -> DataFrame:
+    from pyspark.sql.types import StructType
+
+    panes = core.catalog(snapshot).objects.get(table_id)
+    if isinstance(panes, Panes):
+        partials = [
+            f"CAST({column.reduce.format(c=quote_name(column.name))} AS {column.type}) AS {quote_name(column.name)}"
+            for column in panes.columns
+        ]
+        text = _grouped(panes, [quote_name(key.name) for key in panes.keys], partials, "`@files`", "spark")
+        return core.frames.sql(text, {"@files": core.frames.parquet(paths, pane_fields(panes))})
+    schema = StructType.fromJson(dict(snapshot.schemas[table_id]))
+    text = _merged_text(core, table_id, chosen, snapshot, "spark", "`@files`")
+    return core.frames.sql(text, {"@files": core.spark.read.schema(schema).parquet(*paths)})
+
+
+def _merged_text(
+    core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot, engine: Engine, files: str
+) -> str:
+    """The rows of files, or what they add up to; of a table that is not one of partials."""
+    catalog, quote = core.catalog(snapshot), quoted if engine == "duckdb" else quote_name
+    time = _time_column(core, table_id, snapshot)
+    order = f" ORDER BY {quote(time)}" if time is not None and engine == "duckdb" else ""
     for view in catalog.of(View):
         if table_id == view.changes_table and view.node and not view.stream and not append_only(view, catalog):
-            order = f" ORDER BY {quoted(time)}" if time is not None else ""
-            return copy_to_table(core, connection(), _net_text(view, paths) + order, table_id, time)
+            if engine == "spark" and any("map<" in field.type for field in view.fields):  # it groups by none
+                break
+            return _net_text([quote(field.name) for field in (*view.fields, *view.hidden)], files) + order
         if table_id == view.pending_table:
-            return copy_to_table(core, connection(), _last_text(view, paths), table_id, time)
-    if not isinstance(panes, Panes):
-        order = f" ORDER BY {quoted(time)}" if time is not None else ""
-        text = f"SELECT * FROM read_parquet({path_list(paths)}, union_by_name = true){order}"
-        return copy_to_table(core, connection(), text, table_id, time)
-    known = all(duckdb_type(field.type) for field in pane_fields(panes))
-    if known and all(column.duckdb for column in panes.columns):
-        return copy_to_table(core, connection(), _reduce_text(panes, paths), table_id, time)
-    partials = [
-        f"CAST({column.reduce.format(c=quote_name(column.name))} AS {column.type}) AS {quote_name(column.name)}"
-        for column in panes.columns
-    ]
-    text = _grouped(panes, [quote_name(key.name) for key in panes.keys], partials, "`@panes`", "spark")
-    frame = core.frames.sql(text, {"@panes": core.frames.parquet(paths, pane_fields(panes))}).coalesce(1)
-    if panes.time is not None:
-        frame = frame.sortWithinPartitions(PANE)
-    staged = core.ledger.stage()
-    frame.write.mode("append").parquet(str(staged))
-    return adopt_folder(core.ledger, table_id, staged, time)
+            whole = len(chosen) == len(snapshot.files[table_id])
+            return _last_text(view, files, whole)
+    return f"SELECT * FROM {files}{order}"
 
 
-def _net_text(view: View, paths: list[str]) -> str:
+def _net_text(names: list[str], files: str) -> str:
     """Changes added up: a row that was given out and taken back is gone. Who follows them reads the files of old."""
-    columns = ", ".join(quoted(field.name) for field in (*view.fields, *view.hidden))
+    columns = ", ".join(names)
     return (
         f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff, max(_version) AS _version, max(_at) AS _at"
-        f" FROM read_parquet({path_list(paths)}, union_by_name = true) GROUP BY {columns} HAVING sum(_diff) <> 0"
+        f" FROM {files} GROUP BY {columns} HAVING sum(_diff) <> 0"
     )
 
 
-def _last_text(view: View, paths: list[str]) -> str:
-    """The last line of each key."""
-    keys = ", ".join(f"k{index}" for index in range(len(view.keys)))
+def _last_text(view: View, files: str, whole: bool) -> str:
+    """The last line of each key; of a whole table without keys that wait for nothing any more."""
+    names = [field.name for field in pending_fields(view)]
+    keys = ", ".join(names[: len(view.keys)])
     apart = f"PARTITION BY {keys} " if keys else ""
-    files = f"read_parquet({path_list(paths)}, union_by_name = true)"
-    return f"SELECT * FROM {files} QUALIFY row_number() OVER ({apart}ORDER BY _version DESC) = 1"
+    waits = "(records <> 0 OR deadline IS NOT NULL OR armed OR event_time IS NOT NULL)" if whole else "true"
+    numbered = f"SELECT *, row_number() OVER ({apart}ORDER BY _version DESC) AS __n FROM {files}"
+    return f"SELECT {', '.join(names)} FROM ({numbered}) WHERE __n = 1 AND {waits}"
 
 
 def _reduce_text(panes: Panes, paths: list[str]) -> str:

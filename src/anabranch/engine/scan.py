@@ -175,7 +175,7 @@ class Scan:
             limit = _limit(self.stream, self.core.now())
             near = self._in_place() if len(parts) == 1 and limit is None else None
             near = near or Near.of(
-                self.stream, self.incoming.at_hand, self.first, self.at, self._columns, parts, limit, self.state.bound
+                self.stream, self.incoming.at_hand, self.first, self.at, parts, limit, self.state.bound, self._columns
             )
         tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned, parts[0])
         kept = len(tasks) > 1 and not self.incoming.cheap

@@ -7,28 +7,23 @@ well, for as long as the table has the files they came from.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from anabranch.algebra.pending import Key, PendingIndex, PendingKeys
 from anabranch.algebra.progress import END
 from anabranch.algebra.rules import highest
 from anabranch.algebra.triggers import IDLE, Decision, Pending, Triggers, decide
 from anabranch.engine.core import Core
 from anabranch.engine.frames import hashable, table_of
 from anabranch.engine.moves import KeyBounds, PairBounds, micros
+from anabranch.engine.pending_table import STATE, PendingTable
 from anabranch.engine.writing import write_table
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Field, View
+from anabranch.plan.views import duckdb_type
 
-Key = tuple[Any, ...]
-_STATE = (
-    Field("records", "bigint"),
-    Field("deadline", "bigint"),
-    Field("armed", "boolean"),
-    Field("event_time", "bigint"),
-    Field("_version", "bigint"),
-)
+_STATE = (*STATE, Field("_version", "bigint"))
 
 
 @dataclass
@@ -52,50 +47,67 @@ def pending_fields(view: View) -> tuple[Field, ...]:
     return (*(Field(f"k{index}", key.type) for index, key in enumerate(view.keys)), *_STATE)
 
 
+class _Kept:
+    """The pending keys of a view, and the files of the ledger that they are from."""
+
+    def __init__(self, files: frozenset[str], keys: PendingKeys) -> None:
+        self.files = files
+        self.keys = keys
+
+
 class Timers:
     """The pending keys of the views of one home."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._kept: dict[str, tuple[frozenset[str], dict[Key, Pending]]] = {}
+        self._kept: dict[str, _Kept] = {}
 
-    def pending(self, view: View, snapshot: Snapshot) -> dict[Key, Pending]:
+    def pending(self, view: View, snapshot: Snapshot) -> PendingKeys:
         names = frozenset(snapshot.files.get(view.pending_table, ()))
         known = self._kept.get(view.id)
-        if known is None or known[0] != names:
-            known = (names, self._load(view, snapshot))
-            self._kept[view.id] = known
-        return known[1]
+        if known is None or known.files != names:
+            self.forget(view.id)
+            known = self._kept[view.id] = _Kept(names, self._load(view, snapshot))
+        return known.keys
 
     def forget(self, view_id: str) -> None:
-        """Let go of the pending keys of a view whose query is another one now."""
-        self._kept.pop(view_id, None)
+        """Let go of the pending keys of a view whose query is another one now, or whose ledger went another way."""
+        known = self._kept.pop(view_id, None)
+        if known is not None and isinstance(known.keys, PendingTable):
+            known.keys.close()
+
+    def close(self) -> None:
+        for view_id in list(self._kept):
+            self.forget(view_id)
+
+    def merged(self, table: str, removed: Iterable[str], added: Iterable[DataFile]) -> None:
+        """Files of a table were merged into others: what they say of the keys is the same."""
+        gone, new = frozenset(removed), frozenset(file.path for file in added)
+        for known in self._kept.values():
+            if gone and gone <= known.files:
+                known.files = (known.files - gone) | new
 
     def earliest(self, view: View) -> int | None:
         """The end of the first window of which a view has something still to show."""
         known = self._kept.get(view.id)
-        times = [_event_times(view)(key) for key in known[1]] if known is not None else []
-        return min((time for time in times if time is not None), default=None)
+        return known.keys.earliest() if known is not None else None
 
     def ready(
-        self, view: View, snapshot: Snapshot, records: Iterable[Key], before: int | None, after: int
+        self, view: View, snapshot: Snapshot, records: Collection[Key], before: int | None, after: int
     ) -> list[tuple[int, int]]:
         """The windows that wait to be shown and have ended: their ends, and how many keys each has."""
         event_time = _event_times(view)
-        armed = {key for key, each in self.pending(view, snapshot).items() if each.armed}
-        ends = Counter(event_time(key) for key in armed | set(records))
-        return [
-            (end, keys)
-            for end, keys in ends.items()
-            if end is not None and (before is None or before < end) and end <= after
-        ]
+        ends = self.pending(view, snapshot).ends(before, after, set(records))
+        new = Counter(event_time(key) for key in records)
+        ends.update({e: n for e, n in new.items() if e is not None and (before is None or before < e) and e <= after})
+        return list(ends.items())
 
     def due(self, view: View, snapshot: Snapshot, now: int) -> bool:
         """Whether a delay is over, or a window of times of arrival."""
-        waiting = self.pending(view, snapshot).values()
-        if view.clock == "arrival" and (end := self.earliest(view)) is not None and end <= now:
+        waiting = self.pending(view, snapshot)
+        if view.clock == "arrival" and (end := waiting.earliest()) is not None and end <= now:
             return True
-        return any(each.deadline is not None and each.deadline <= now for each in waiting)
+        return waiting.due(now)
 
     def fire(
         self,
@@ -109,11 +121,16 @@ class Timers:
         on_late: Callable[[int, int], None],
         keys: KeyBounds | PairBounds | None = None,
     ) -> Fired:
-        """Decide for every key that has new records or something pending."""
+        """Decide for every key that has new records, or something pending that time or progress may have come to."""
         triggers = Triggers.from_json(view.triggers or {})
-        pending = self.pending(view, snapshot)
+        waiting = self.pending(view, snapshot)
         event_time = _event_times(view)
         ended = after == END
+        if ended or isinstance(keys, PairBounds):
+            pending = waiting.everything()
+        else:
+            pending = waiting.touched(now, after if keys is None else highest(after, keys.furthest[1]))
+            pending |= waiting.of(key for key in records if key not in pending)
         chosen: dict[Key, Decision] = {}
         for key in (*records, *(key for key in pending if key not in records)):
             brought = records.get(key)
@@ -127,19 +144,15 @@ class Timers:
                 triggers, pending.get(key), count, time,
                 now=now, before=lower, after=upper, ended=ended, late=view.late,
             )  # fmt: skip
-        changed: dict[Key, Pending] = {}
-        state = dict(pending)
-        for key, decision in chosen.items():
-            left = decision.after or IDLE
-            if left != state.get(key, IDLE):
-                changed[key] = left
-            if decision.after is None:
-                state.pop(key, None)
-            else:
-                state[key] = decision.after
+        changed = {
+            key: left for key, decision in chosen.items() if (left := decision.after or IDLE) != pending.get(key, IDLE)
+        }
         files = self._write(view, snapshot, changed)
-        names = frozenset(snapshot.files.get(view.pending_table, ())) | {file.path for file in files}
-        self._kept[view.id] = (names, state) if files else (names, pending)
+        # If the commit fails, these files are not in the ledger, and the keys are loaded anew.
+        self._kept[view.id].files |= {file.path for file in files}
+        waiting.update(changed)
+        if isinstance(waiting, PendingIndex) and len(waiting) > self.core.place.limits.pending_keys:
+            self._kept[view.id].files = frozenset([""])  # as a table, from the next commit on
         fired = [key for key, decision in chosen.items() if decision.fires]
         upto = {}
         for key in fired:
@@ -149,18 +162,23 @@ class Timers:
                 upto[key] = places[take - 1] if take else -1
         return Fired(fired, upto, files)
 
-    def _load(self, view: View, snapshot: Snapshot) -> dict[Key, Pending]:
+    def _load(self, view: View, snapshot: Snapshot) -> PendingKeys:
         from pyarrow import parquet
 
+        fields = pending_fields(view)
+        keys, paths = fields[: len(view.keys)], snapshot.table_paths(self.core.ledger, view.pending_table)
+        rows = sum(file.rows for file in snapshot.files.get(view.pending_table, {}).values())
+        if rows > self.core.place.limits.pending_keys and all(duckdb_type(key.type) for key in keys):
+            return PendingTable(keys, _ends(view), paths)
         latest: dict[Key, tuple[int, Pending]] = {}
         width = len(view.keys)
-        for path in snapshot.table_paths(self.core.ledger, view.pending_table):
+        for path in paths:
             columns = [column.to_pylist() for column in parquet.read_table(path).columns]
             for row in zip(*columns, strict=True):
                 key, (records, deadline, armed, event_time, version) = hashable(row[:width]), row[width:]
                 if key not in latest or latest[key][0] < version:
                     latest[key] = version, Pending(records, deadline, armed, event_time)
-        return {key: state for key, (_, state) in latest.items() if state != IDLE}
+        return PendingIndex(_event_times(view), {key: state for key, (_, state) in latest.items() if state != IDLE})
 
     def _write(self, view: View, snapshot: Snapshot, changed: Mapping[Key, Pending]) -> tuple[DataFile, ...]:
         if not changed:
@@ -172,13 +190,17 @@ class Timers:
         return write_table(self.core.ledger, view.pending_table, table_of(pending_fields(view), rows), None)
 
 
-def _event_times(view: View) -> Callable[[Key], int | None]:
-    """The end of the window that a key is about, in microseconds; the last one, where it is about several."""
+def _ends(view: View) -> tuple[tuple[int, int], ...]:
+    """Which keys tell the end of the window that a key is about, and how long after their times it is."""
     names = [key.name for key in view.keys]
     ends = view.meets.ends if view.meets is not None else ()
-    timed = [
-        (names.index(name), view.times[name]) for name in ends or [name for name in names if name in view.times][:1]
-    ]
+    wanted = ends or [name for name in names if name in view.times][:1]
+    return tuple((names.index(name), view.times[name]) for name in wanted)
+
+
+def _event_times(view: View) -> Callable[[Key], int | None]:
+    """The end of the window that a key is about, in microseconds; the last one, where it is about several."""
+    timed = _ends(view)
 
     def end(values: Key) -> int | None:
         found = [micros(values[index], shift) for index, shift in timed]

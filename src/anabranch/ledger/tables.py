@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 #: A table is slower to open with the length of the log since the last checkpoint. Deltalake makes one after each
 #: commit whose version, counted from 1, this divides.
 CHECKPOINT_EVERY = 100
-_SETTINGS: Mapping[str, str | None] = {"delta.checkpointInterval": str(CHECKPOINT_EVERY)}
+_SETTINGS: Mapping[str, str | None] = {
+    "delta.checkpointInterval": str(CHECKPOINT_EVERY),
+    # Vacuum deletes files by the records: what Delta remembers of files that are gone helps nobody, and would grow with
+    # every run, in its checkpoints and in memory.
+    "delta.deletedFileRetentionDuration": "interval 5 minutes",
+    "delta.logRetentionDuration": "interval 1 days",
+}
 
 
 class DeltaTables:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,6 +21,8 @@ from anabranch.render.duckdb_functions import Value
 from anabranch.render.duckdb_kinds import (
     BOOLEAN,
     COUNT,
+    DATE,
+    DECIMAL,
     DOUBLE,
     FLOAT,
     INTERVAL,
@@ -27,6 +30,7 @@ from anabranch.render.duckdb_kinds import (
     NOTHING,
     NULL,
     STRING,
+    TIMESTAMP,
     UNKNOWN,
     WHOLE,
     Kind,
@@ -42,8 +46,9 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 #: Around the name of a placeholder in a text that is written.
-_MARK = "\0"
+MARK = "\0"
 _UNITS = re.compile(r"(SECOND|MINUTE|HOUR|DAY)S?", re.IGNORECASE)
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2} ([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?", re.ASCII)
 _BOOLEAN = Kind(BOOLEAN)
 #: What texts of our own for Spark call the windows of a row, and the copies of one.
 STARTS, COPIES = "__starts", "__copies"
@@ -68,7 +73,7 @@ def driver_sql(
     found = _written(text, tuple((each.name.lower(), each.type) for each in fields), before, behind)
     if isinstance(found, Declined):
         return None
-    pieces = found.split(_MARK)
+    pieces = found.split(MARK)
     for index in range(1, len(pieces), 2):
         put = relation(pieces[index])
         if put is None:
@@ -88,11 +93,11 @@ def _written(text: str, columns: tuple[tuple[str, str], ...], before: str, behin
     """A text for DuckDB. A view is asked for run after run, so that it is read once."""
     from sqlglot import errors, exp
 
-    if _MARK in text:
+    if MARK in text:
         return Declined("a text with a NUL character")
     try:
-        tree = _parsed(f"{before}{text}{behind}")
-        writer = _Writer(columns)
+        tree = parsed(f"{before}{text}{behind}")
+        writer = Writer(columns)
         if isinstance(tree, exp.Query):
             made = writer.query(tree, None)
             if not before:
@@ -105,7 +110,7 @@ def _written(text: str, columns: tuple[tuple[str, str], ...], before: str, behin
         return Declined(str(error).splitlines()[0] if str(error) else "it is nested too deeply")
 
 
-def _parsed(text: str) -> exp.Expr:
+def parsed(text: str) -> exp.Expr:
     from sqlglot import parse_one
 
     return parse_one(text, dialect=_dialect())
@@ -160,10 +165,16 @@ class _Made:
     columns: Columns
 
 
-class _Writer:
-    """One text being written; `given` are the kinds of columns of relations that are placeholders or tables."""
+class Writer:
+    """One text being written; `given` are the kinds of columns of relations that are placeholders or tables.
 
-    def __init__(self, columns: Sequence[tuple[str, str]]) -> None:
+    With `schemas`, the columns of each placeholder are known, and no text may name another one.
+    """
+
+    def __init__(
+        self, columns: Sequence[tuple[str, str]] = (), schemas: Mapping[str, Sequence[Field]] | None = None
+    ) -> None:
+        self.schemas = schemas
         self.given: dict[str, list[Kind]] = {}
         for name, type in columns:
             self.given.setdefault(name, []).append(kind_of(type))
@@ -270,8 +281,8 @@ class _Writer:
                 decline("a function in FROM")
             name = node.this.name
             known = scope.cte(name.lower())
-            columns = known if known is not None else Columns(open=True)
-            text = f"{_MARK}{name}{_MARK}" if name.startswith("@") else quoted(name)
+            columns = known if known is not None else self._shown_by(name)
+            text = f"{MARK}{name}{MARK}" if name.startswith("@") else quoted(name)
             scope.sources.append(((node.alias or name).lower(), _renamed(columns, node)))
             return self._with_joins(node, f"{text}{alias}", scope)
         if isinstance(node, exp.Subquery):
@@ -284,6 +295,13 @@ class _Writer:
         if isinstance(node, exp.Lateral):
             return self._matches(node, scope)
         decline(f"{type(node).__name__} in FROM")
+
+    def _shown_by(self, name: str) -> Columns:
+        if self.schemas is None:
+            return Columns(open=True)
+        if name not in self.schemas:
+            decline(f"{name} in FROM")
+        return Columns(tuple((each.name.lower(), kind_of(each.type)) for each in self.schemas[name]))
 
     def _with_joins(self, node: exp.Expr, text: str, scope: _Scope) -> str:
         for join in node.args.get("joins") or ():
@@ -394,7 +412,9 @@ class _Writer:
                 shown += columns.kinds
                 is_open = is_open or columns.open
                 continue
-            value = self.value(item.this if isinstance(item, exp.Alias) else item, scope)
+            inner = item.this if isinstance(item, exp.Alias) else item
+            # A column of which nothing is known can be handed on.
+            value = self._column(inner, scope) if isinstance(inner, exp.Column) else self.value(inner, scope)
             name = item.alias_or_name
             if isinstance(item, exp.Alias):
                 items.append(f"{value.text} AS {quoted(item.alias)}")
@@ -442,8 +462,11 @@ class _Writer:
 
     def _groups(self, kinds: Iterable[Kind]) -> None:
         """Whether values are grouped alike: of 0.0 and -0.0, which are equal, Spark shows the first."""
-        if any(kind.family in (DOUBLE, FLOAT) for kind in kinds):
-            decline("groups of DOUBLE or FLOAT")
+        for kind in kinds:
+            if kind.family in (DOUBLE, FLOAT):
+                decline("groups of DOUBLE or FLOAT")
+            if kind == UNKNOWN and self.schemas is not None:
+                decline("groups of values of which nothing is known")
 
     def _groups_all(self, columns: Columns, scope: _Scope) -> None:
         self._groups(kind for _, kind in columns.kinds)
@@ -490,7 +513,8 @@ class _Writer:
             inner = self.value(node.this, scope)
             return Value(f"({inner.text})", inner.kind, inner.bound, inner.literal)
         if isinstance(node, exp.Column):
-            return self._column(node, scope)
+            found = self._column(node, scope)
+            return found if self.schemas is None or found.kind != UNKNOWN else decline(f"the type of {node.name}")
         if isinstance(node, exp.Literal):
             return _literal(node)
         if isinstance(node, exp.Null):
@@ -561,8 +585,8 @@ class _Writer:
             if found:
                 return common(found)
             around = around.outer
-        if table and not self._is_relation(table, scope):
-            decline(f"{table}.{name}")  # a field of a struct
+        if self.schemas is not None or (table and not self._is_relation(table, scope)):
+            decline(f"{table}.{name}" if table else name)  # a field of a struct, or nothing at all
         return common(self.given[name]) if name in self.given and not scope.sources else UNKNOWN
 
     def _is_relation(self, table: str, scope: _Scope | None) -> bool:
@@ -609,7 +633,10 @@ class _Writer:
     def _operator(self, node: exp.Expr, name: str, scope: _Scope) -> Value:
         from sqlglot import exp
 
-        one, other = self.value(node.this, scope), self.value(node.expression, scope)
+        pair = [self.value(each, scope) for each in (node.this, node.expression)]
+        one, other = (
+            _as_double(each, value, pair) for each, value in zip((node.this, node.expression), pair, strict=True)
+        )
         if name in _BITWISE:
             made = functions.bitwise(
                 _BITWISE[name], *(self._beside(e, scope, exp.Binary) for e in (node.this, node.expression))
@@ -791,6 +818,7 @@ class _Writer:
         if any(isinstance(each, exp.Predicate | exp.And | exp.Or | exp.Not) for each in nodes):
             decline("comparisons without parentheses")
         values = [self.value(each, scope) for each in nodes]
+        values = [_beside_others(each, value, values) for each, value in zip(nodes, values, strict=True)]
         # Of arithmetic that can fail, DuckDB may leave out rows for which Spark fails: of `a + 1 > 5` it makes `a > 4`.
         if any(value.kind.fails for value in values) and not all(value.bound for value in values):
             decline("a comparison of what can overflow")
@@ -798,6 +826,30 @@ class _Writer:
             if not comparable(values[0].kind, other.kind):
                 decline(f"a comparison of {_families([values[0], other])}")
         return [value.text for value in values]
+
+
+def _as_double(node: exp.Expr, value: Value, beside: Sequence[Value]) -> Value:
+    """A number with a point that stands beside a DOUBLE is one too."""
+    from sqlglot import exp
+
+    if value.kind.family != DECIMAL or all(other.kind.family != DOUBLE for other in beside):
+        return value
+    inner = node.unnest()
+    sign = "-" if isinstance(inner, exp.Neg) else ""
+    number = inner.this.unnest() if sign else inner
+    return Value(f"CAST('{sign}{number.name}' AS DOUBLE)", Kind(DOUBLE)) if isinstance(number, exp.Literal) else value
+
+
+def _beside_others(node: exp.Expr, value: Value, beside: Sequence[Value]) -> Value:
+    """A literal as Spark compares it with what stands beside it: beside a day or a time, a text is one."""
+    found = _as_double(node, value, beside)
+    times = {other.kind.family for other in beside} & {DATE, TIMESTAMP}
+    if len(times) != 1 or not isinstance(value.literal, str) or not node.unnest().is_string:
+        return found
+    (family,) = times
+    day = re.fullmatch(r"\d{4}-\d{2}-\d{2}", value.literal, re.ASCII) is not None
+    made = _moment(f"{value.literal} 00:00" if day and family == TIMESTAMP else value.literal, Kind(family))
+    return made if made is not None else found
 
 
 def _bare(scope: _Scope) -> _Scope:
@@ -842,7 +894,7 @@ def _filtered(made: Value, condition: str) -> Value:
 
 def _literal(node: exp.Expr) -> Value:
     if node.is_string:
-        if _MARK in node.name:
+        if MARK in node.name:
             decline("a text with a NUL character")
         return Value(quoted_text(node.name), Kind(STRING), False, node.name)
     if node.is_int and int(node.name) < 2**63:
@@ -872,9 +924,13 @@ def _interval(node: exp.Expr) -> Value | None:
 
 def _moment(text: str, to: Kind) -> Value | None:
     """A day or a time in UTC that is written out."""
+    try:
+        date.fromisoformat(text[:10])
+    except ValueError:
+        return None
     if to.family == "date" and re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
         return Value(f"DATE {quoted_text(text)}", to)
-    if to.family == "timestamp" and re.fullmatch(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", text):
+    if to.family == "timestamp" and re.fullmatch(_TIME, text):
         full = text if len(text) > 16 else f"{text}:00"
         return Value(f"make_timestamptz(epoch_us(TIMESTAMP {quoted_text(full)}))", to)
     return None

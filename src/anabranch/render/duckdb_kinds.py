@@ -64,6 +64,19 @@ def kind_of(type: str) -> Kind:
     return Kind(type) if type in known else UNKNOWN
 
 
+def spark_type_of(kind: Kind) -> str | None:
+    """The type of Spark's that values of a kind have, if one has.
+
+    >>> spark_type_of(Kind(DECIMAL, 10, 2)), spark_type_of(COUNT), spark_type_of(NOTHING)
+    ('decimal(10,2)', 'bigint', None)
+    """
+    if kind.family == WHOLE:
+        return next(type for type, bits in BITS.items() if bits == kind.width)
+    if kind.family == DECIMAL:
+        return f"decimal({kind.width},{kind.bits})"
+    return kind.family if kind.family in (DOUBLE, FLOAT, STRING, DATE, TIMESTAMP, BOOLEAN) else None
+
+
 def duckdb_type_of(kind: Kind) -> str | None:
     """The type of DuckDB's that holds the values of a kind.
 

@@ -201,6 +201,9 @@ class SparkWriter(Writer):
     def _topn(self, rel: TopN) -> None:
         self.put(f"SELECT {_names(rel.columns)} FROM ")
         self.input(rel.input)
+        self.order_and_limit(rel)
+
+    def order_and_limit(self, rel: TopN) -> None:
         if rel.order:
             self.put(" ORDER BY ")
             self.sort_keys(rel.order)

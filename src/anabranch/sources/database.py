@@ -9,7 +9,7 @@ import re
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
@@ -131,6 +131,26 @@ class DatabaseTable(RowsAsArrow, ABC):
         self.called = str(options.get("table", "the query"))
         self._declared = declared
         self._columns: dict[str, RemoteColumn] = {}
+        self._kept: list[tuple[ExitStack, Cursor]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks connect for themselves."""
+        return {**self.__dict__, "_kept": []}
+
+    @contextmanager
+    def _asking(self) -> Iterator[Cursor]:
+        """A cursor of a connection that stays for the next question: making one takes longer than most answers."""
+        try:
+            stack, cursor = self._kept.pop()
+        except IndexError:
+            stack = ExitStack()
+            cursor = stack.enter_context(self.open())
+        try:
+            yield cursor
+        except BaseException as error:
+            stack.__exit__(type(error), error, error.__traceback__)  # tells it as one of ours
+            raise
+        self._kept.append((stack, cursor))
 
     # ---- what a kind of database says
 
@@ -194,7 +214,7 @@ class DatabaseTable(RowsAsArrow, ABC):
     def called_by(self, alias: str) -> Self:
         """The same table under another name in statements."""
         found = copy(self)
-        found.alias, found._columns = alias, {}
+        found.alias, found._columns, found._kept = alias, {}, []
         return found
 
     def columns(self) -> dict[str, RemoteColumn]:
@@ -236,7 +256,7 @@ class DatabaseTable(RowsAsArrow, ABC):
         marks = ", ".join(self.mark(known[name]) for name in by)
         names = ", ".join(self.key_sql(known[name], [key[at] for key in keys]) for at, name in enumerate(by))
         at_once = max(1, self.most_parameters // len(by))
-        with self.open() as cursor:
+        with self._asking() as cursor:
             for start in range(0, len(keys), at_once):
                 some = keys[start : start + at_once]
                 given = ", ".join([marks if len(by) == 1 else f"({marks})"] * len(some))
@@ -255,7 +275,7 @@ class DatabaseTable(RowsAsArrow, ABC):
         pairs = [(known[each.column], each.sign) for each in comparisons]
         at_once = max(1, self.most_parameters // (len(pairs) + 1))
         rows: list[Row] = []
-        with self.open() as cursor:
+        with self._asking() as cursor:
             for start in range(0, len(keys), at_once):
                 text, values = self.search_sql(pairs, [*enumerate(keys[start : start + at_once], start)])
                 cursor.execute(f"SELECT {shown} {text}", values)

@@ -274,15 +274,15 @@ class FilesSource:
         assert self.declared is not None
         found: list[SchemaChange | None] = []
         for part in map(Part.of, captured):
-            if self.format == "parquet":
-                have = self._fields_of_parquet(part.name)
+            if self.format in COLUMNAR:
+                have = self._fields_of_columnar(part.name)
                 found.append(compare(part.name, have, self.declared, inferred=self.inferred))
-            elif self.format != "json":
+            elif self.format in SEPARATED:
                 header = self._header(part.name) if part.start == 0 and part.size else None
                 have = tuple(Field(name, "") for name in header or ())
                 if have:
                     found.append(compare(part.name, have, self.declared, inferred=self.inferred))
-            elif self.inferred:
+            elif self.format == "json" and self.inferred:
                 have = (*self.declared, *(Field(name, "") for name in self._keys_of(part)))
                 found.append(compare(part.name, have, self.declared, inferred=True))
         return [each for each in found if each is not None]
@@ -298,19 +298,15 @@ class FilesSource:
         """Read more columns from here on."""
         self.declared = fields
 
-    def _fields_of_parquet(self, name: str) -> tuple[Field, ...]:
-        import pyarrow.parquet as parquet
-
-        from anabranch.engine.frames import fields_of
-
+    def _fields_of_columnar(self, name: str) -> tuple[Field, ...]:
         try:
             with self.open(name) as file:
-                shape = str(parquet.read_schema(file).remove_metadata())
+                shape = _shape_of(file, self.format)
         except (OSError, ValueError) as error:
-            raise SourceError(f"{name} is not a readable Parquet file: {error}") from error
+            raise SourceError(f"{name} is not a readable {self.format} file: {error}") from error
         if shape not in self._shapes:
             self._shapes[shape] = self._reader(infer=False).load([name]).schema
-        return tuple(fields_of(self.spark().createDataFrame([], self._shapes[shape])))
+        return tuple(Field(each.name, each.dataType.simpleString()) for each in self._shapes[shape].fields)
 
     def _keys_of(self, part: Part) -> list[str]:
         """The names of the fields in lines of JSON; none where DuckDB cannot read the file, which Spark can."""
@@ -712,6 +708,10 @@ class FilesSource:
 
     def _reader(self, *, infer: bool) -> DataFrameReader:
         return reader(self.spark(), self.format, self.options, infer=infer)
+
+    def header(self, name: str) -> tuple[str, ...] | None:
+        """The names of the columns of a CSV file, if its first line has them."""
+        return self._header(name)
 
     def _header(self, name: str) -> tuple[str, ...] | None:
         """The names in the first line of a CSV file; None if it is a row.

@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timezone
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
-from anabranch.sources import json_values, parts, why
+from anabranch.sources import avro_values, json_values, parts, why
 from anabranch.sources.base import PARTITION, BadRow, Stretch
 from anabranch.sources.kafka_client import (
     COLUMNS,
@@ -29,6 +28,7 @@ from anabranch.sources.kafka_client import (
     fetch_ranges,
     settings,
 )
+from anabranch.sources.kafka_offsets import joined, milliseconds_of, offsets_of, share, sliced
 from anabranch.sources.quotes import Dialect
 from anabranch.sources.registry import Kind, Opening, Option, WrongOption
 from anabranch.sql.lexer import quote_name
@@ -93,6 +93,7 @@ class KafkaSource:
         self.typed = self.format == "raw"
         self.committed_only = options.get("isolation", "read_committed") == "read_committed"
         self.skips_gaps = opening.skips_gaps
+        self.strict, self.inferred = opening.on_schema_change == "fail", opening.inferred
         self.spark = opening.spark
         self.cluster = Cluster(options)
         self.waits = False
@@ -107,6 +108,12 @@ class KafkaSource:
         return "json" if any(field.name.lower() not in PLAIN for field in own) else "text"
 
     def fields(self) -> tuple[Field, ...]:
+        if self.format == "avro":
+            if self.topic is None and "registry" in self.options:
+                hint = "CREATE STREAM s (a BIGINT, ...) FROM kafka(...)"
+                raise SourceError("the columns of several topics have to be named", hint=hint)
+            self.declared = self._avro.columns(self.topic)
+            return self.declared
         if self.format not in ("text", "raw"):
             raise SourceError(
                 f"the columns of {self.format} messages have to be named",
@@ -277,6 +284,8 @@ class KafkaSource:
         """The messages of ranges: read by the driver if there are few, else by Spark's tasks."""
         spark, told = self.spark(), self._told
         columns = [name for name in COLUMNS if name in self._needed]
+        if self.format == "avro":
+            return self._avro_messages(ranges, columns)
         known = self._messages_at_hand is not None and self._messages_at_hand[0] == list(ranges)
         if known or sum(each.end - each.start for each in ranges) <= BY_DRIVER:
             few = self._fetched(ranges)
@@ -288,6 +297,23 @@ class KafkaSource:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the version of pandas, which has nothing to do here
             return spark.range(0, len(slices), 1, max(1, len(slices))).mapInArrow(work, schema)
+
+    @property
+    def _avro(self) -> avro_values.Decoding:
+        return avro_values.Decoding.of(self.options, self._values, strict=self.strict, inferred=self.inferred)
+
+    def _avro_messages(self, ranges: Sequence[Range], columns: Sequence[str]) -> DataFrame:
+        """Messages with the fields of their values, decoded by Spark's tasks."""
+        from anabranch.engine.frames import arrow_schema
+
+        slices = [part for each in ranges for part in sliced(each, MOST_OF_A_TASK)]
+        work = partial(_decoded_ranges, self._told, slices, columns, self._avro, arrow_schema(self._values))
+        types = [(name, COLUMNS[name]) for name in columns if name != "value"]
+        types += [*((f"v{at}", field.type) for at, field in enumerate(self._values)), ("wrong", "string")]
+        schema = ", ".join(f"{name} {type}" for name, type in types)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self.spark().range(0, len(slices), 1, max(1, len(slices))).mapInArrow(work, schema)
 
     @property
     def _needed(self) -> set[str]:
@@ -322,7 +348,10 @@ class KafkaSource:
     def _rows(self, messages: DataFrame) -> DataFrame:
         assert self.declared is not None
         corrupt, items = "CAST(NULL AS STRING)", []
-        if self._decodes:
+        places = {field.name: f"v{at}" for at, field in enumerate(self._values)} if self.format == "avro" else {}
+        if places:
+            corrupt = "wrong"
+        elif self._decodes:
             messages = messages.withColumn("text", _expression("CAST(value AS STRING)"))
             messages = messages.withColumn("row", _expression(self._parsed))
             unfit = "IF(text = '' OR (text IS NOT NULL AND row IS NULL), text, row._corrupt)"
@@ -341,7 +370,7 @@ class KafkaSource:
                 column, text = _MADE[name]
                 items.append(f"{column if field.type == 'binary' else text} AS {quote_name(field.name)}")
             else:
-                items.append(f"row.{quote_name(field.name)} AS {quote_name(field.name)}")
+                items.append(f"{places.get(field.name) or f'row.{quote_name(field.name)}'} AS {quote_name(field.name)}")
         number = "CAST(partition AS STRING)"
         name = number if self.topic is not None else f"concat(topic, '/', {number})"
         origin = f"concat(topic, '/', {number}, '#offset=', offset)"
@@ -373,6 +402,12 @@ class KafkaSource:
         offsets = [parts.file_and_start(origin)[1] for origin, _ in rows]
         if not self._decodes:
             return [why.Why("it is no text in UTF-8", None, offset) for offset in offsets]
+        if self.format == "avro":
+            from anabranch.engine.frames import arrow_schema
+
+            schema = arrow_schema(self._values)
+            told = [avro_values.why(bytes.fromhex(raw), self._avro, schema) for _, raw in rows]
+            return [why.Why(*each, offset) for each, offset in zip(told, offsets, strict=True)]
         format = "csv" if self.format == "csv" else "json"
         dialect = Dialect.of(format, {"sep": self.options["sep"]} if "sep" in self.options else {})
         names = {origin: tuple(field.name for field in self._values) for origin, _ in rows}
@@ -385,70 +420,16 @@ class KafkaSource:
         return [reason._replace(line=offset) for reason, offset in zip(reasons, offsets, strict=True)]
 
 
-def share(ranges: Sequence[Range], most: int) -> list[Range]:
-    """As much of each range as is fair, so that together they have at the most so many offsets.
-
-    >>> share([Range("t", 0, 0, 100), Range("t", 1, 5, 7), Range("t", 2, 0, 50)], 12)
-    [Range(topic='t', partition=0, start=0, end=5), Range(topic='t', partition=1, start=5, end=7), \
-Range(topic='t', partition=2, start=0, end=5)]
-    """
-    ends = [each.end for each in ranges]
-    by_length = sorted(range(len(ranges)), key=lambda place: ranges[place].end - ranges[place].start)
-    for done, place in enumerate(by_length):
-        each = ranges[place]
-        # Rounded up: else all of many partitions would wait for ever.
-        part = min(each.end - each.start, -(-most // (len(ranges) - done)))
-        ends[place] = each.start + part
-        most -= part
-    return [each._replace(end=end) for each, end in zip(ranges, ends, strict=True)]
-
-
-def joined(ranges: Sequence[Range]) -> list[Range]:
-    """Ranges with those that follow on each other made one; partition by partition, in the order of offsets.
-
-    >>> joined([Range("t", 0, 0, 5), Range("t", 1, 0, 2), Range("t", 0, 5, 9)])
-    [Range(topic='t', partition=0, start=0, end=9), Range(topic='t', partition=1, start=0, end=2)]
-    """
-    found: list[Range] = []
-    for each in sorted(ranges, key=lambda each: (each.topic, each.partition, each.start)):
-        if found and found[-1][:2] == each[:2] and found[-1].end == each.start:
-            found[-1] = found[-1]._replace(end=each.end)
-        else:
-            found.append(each)
-    return found
-
-
-def sliced(whole: Range, most: int) -> list[Range]:
-    """A range in parts of at the most so many offsets."""
-    starts = range(whole.start, whole.end, most)
-    return [whole._replace(start=start, end=min(start + most, whole.end)) for start in starts]
-
-
-def offsets_of(start: str, topic: str | None) -> dict[tuple[str, int], int] | None:
-    """Offsets as they are given; None if it is something else that says where to start.
-
-    >>> offsets_of('{"0": 5, "1": 7}', "t")
-    {('t', 0): 5, ('t', 1): 7}
-    """
-    if not start.lstrip().startswith("{"):
-        return None
-    try:
-        said = json.loads(start)
-        by_topic = {topic: said} if topic is not None and topic not in said else said
-        return {(str(name), int(n)): int(at) for name, each in by_topic.items() for n, at in each.items()}
-    except (ValueError, TypeError, AttributeError):
-        hint = """offsets by partition: '{"0": 5, "1": 7}'; with a pattern by topic: '{"t": {"0": 5}}'"""
-        raise WrongOption("start", f"these are no offsets: {start}", hint=hint) from None
-
-
-def milliseconds_of(start: str) -> int:
-    """A time as it is given, in UTC where it names no zone."""
-    try:
-        time = datetime.fromisoformat(start.replace("Z", "+00:00"))
-    except ValueError:
-        hint = "it is 'earliest', 'latest', a time as in '2026-01-31 08:00:00', or offsets"
-        raise WrongOption("start", f"a stream cannot start at {start!r}", hint=hint) from None
-    return round((time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp() * 1000)
+def _decoded_ranges(
+    told: Mapping[str, Any],
+    ranges: Sequence[Range],
+    columns: Sequence[str],
+    decoding: avro_values.Decoding,
+    schema: pa.Schema,
+    places: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """What a task of Spark does for Avro."""
+    return avro_values.decode_all(fetch_ranges(told, ranges, columns, places), decoding, schema)
 
 
 def _goes_on(text: str) -> bool:
@@ -497,6 +478,7 @@ def _check(options: Mapping[str, Any]) -> None:
             re.compile(pattern)
         except re.error as error:
             raise WrongOption("pattern", f"the pattern is no regular expression: {error}") from None
+    avro_values.check(options)
     if start not in (None, "earliest", "latest") and offsets_of(str(start), topic) is None:
         milliseconds_of(str(start))
 
@@ -514,8 +496,9 @@ KINDS = (
             Option(
                 name="format",
                 doc="what values are; 'json' where columns are named, else 'text'",
-                choices=("json", "csv", "text", "raw"),
+                choices=("json", "csv", "avro", "text", "raw"),
             ),
+            *avro_values.OPTIONS,
             Option(name="sep", doc="what stands between the values of csv", default=","),
             Option(name="timestamp_format", doc="how times are written in json and csv, as Spark says it"),
             Option(
@@ -534,6 +517,7 @@ KINDS = (
         stream=KafkaSource,
         live=True,
         gaps=True,
+        on_schema_change=("ignore",),
         hidden=HIDDEN,
         check=_check,
         modules=("confluent_kafka", "pandas"),

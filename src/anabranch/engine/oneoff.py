@@ -1,0 +1,222 @@
+"""A query over local files that is answered without Spark, where that is certain to give the same answer.
+
+The plan is built with the types of the driver's dialect, the files are read by DuckDB. What one of them declines is
+Spark's: the reason is kept, so that whoever waits for Spark to start can be told.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch import duck as ducks
+from anabranch.engine import read
+from anabranch.engine.core import Core
+from anabranch.engine.queries import placed
+from anabranch.errors import NotSupported, SqlError, UnknownName
+from anabranch.ir.build import Found, build
+from anabranch.ir.rel import Source
+from anabranch.plan.bind import Binder, Bound
+from anabranch.plan.catalog import Catalog
+from anabranch.render import duckdb_plan
+from anabranch.render.duckdb import Declined, decline
+from anabranch.render.duckdb_kinds import kind_of
+from anabranch.sources import files_duckdb
+from anabranch.sources.csv_grammar import Uncertain
+from anabranch.sources.listing import File
+from anabranch.sql.lexer import STRING, tokenize
+from anabranch.sql.splice import Spliced
+from anabranch.sql.syntax import Query, Relation, SelectStatement
+from anabranch.types import Field
+
+#: Columns that Spark has of files and does not show.
+_HIDDEN = ("_metadata",)
+#: What a backslash stands before in a text, but for a quote and another backslash.
+_ESCAPE = re.compile(r"""(?<!\\)(?:\\\\)*\\[^'"\\]""")
+#: Figures of doubles whose last digits depend on how they are computed.
+_INEXACT = frozenset(("stddev", "stddev_samp", "std", "stddev_pop", "variance", "var_samp", "var_pop"))
+
+
+@dataclass(frozen=True)
+class Question:
+    """What DuckDB is asked, the columns of the answer, and the files with their sizes and times."""
+
+    text: str
+    fields: tuple[Field, ...]
+    files: tuple[File, ...]
+    relations: tuple[files_duckdb.Relation, ...]
+
+
+def question(core: Core, statement: SelectStatement, bound: Bound, catalog: Catalog) -> Question | None:
+    """A query as DuckDB is asked it; None if the answer is Spark's, with the reason in `core.needs_spark`.
+
+    Raises what is wrong with the query where that is certain: a file that is not there, a column that it does not have.
+    """
+    core.needs_spark = None
+    if not core.place.driver or core.given is not None:
+        return None
+    try:
+        return _question(core, statement, bound, catalog)
+    except (Declined, Uncertain) as reason:
+        core.needs_spark = str(reason)
+    return None
+
+
+def _question(core: Core, statement: SelectStatement, bound: Bound, catalog: Catalog) -> Question:
+    if core.has_settings:
+        decline("settings or functions of a Spark session")
+    if statement.query.emits:
+        decline("EMIT")
+    for reference in bound.references.values():
+        if reference.kind != "file":
+            decline(f"{reference.relation.name if reference.relation else reference.target} is no file")
+    context = _Context(core, statement.text, statement.query, catalog)
+    try:
+        plan = build(statement.text, statement.query, context)
+    except NotSupported as error:
+        raise Declined(error.message) from error
+    except UnknownName as error:
+        if context.unnamed or any(name in statement.text for name in _HIDDEN):
+            raise Declined(error.message) from error
+        raise
+    except SqlError as error:
+        if context.failed:
+            raise
+        raise Declined(error.message) from error
+    _check_spelling(statement.sql, context)
+    if any(column.name == duckdb_plan.UNNAMED for column in plan.columns):
+        decline("the name of a column is Spark's to give")
+    text = duckdb_plan.sql(plan, lambda scan: context.relations[scan.source.key].text)
+    files = tuple(file for found in context.listed for file in found)
+    if not core.place.takes_files(sum(size for _, size, _ in files)):
+        decline("the files are large")
+    return Question(text, plan.schema, files, tuple(context.relations.values()))
+
+
+@dataclass
+class _Context:
+    """What names of files stand for, and the types of the driver's dialect."""
+
+    core: Core
+    text: str
+    query: Query
+    catalog: Catalog
+    relations: dict[str, files_duckdb.Relation] = field(default_factory=dict)
+    listed: list[list[File]] = field(default_factory=list)
+    unnamed: bool = False
+    failed: bool = False  # with what is there: it is no file, or none that can be read
+
+    def find(self, relation: Relation) -> Found:
+        reference = Binder(self.text, self.catalog, self.query).resolve(relation)
+        if reference is None or reference.kind != "file":
+            decline(f"{relation.function or relation.name} in FROM")
+        try:
+            with placed(reference, self.text):
+                files, _, found = read.named_files(self.core, reference)
+        except SqlError:
+            self.failed = True
+            raise
+        made = files_duckdb.relation(files, [name for name, _, _ in found])
+        key = str(len(self.relations))
+        self.relations[key] = made
+        self.listed.append(found)
+        return Found(Source("file", reference.target, reference.target, key=key), made.fields)
+
+    def analyze(self, text: Spliced, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
+        found = duckdb_plan.fields_of(text.text, schemas)
+        self.unnamed = self.unnamed or any(each.name == duckdb_plan.UNNAMED for each in found)
+        return found
+
+
+def _check_spelling(text: str, context: _Context) -> None:
+    """Decline what is written so that a plan has another text, name or figure of it than Spark.
+
+    Spark names a column as the query writes it, a plan as the file does.
+    """
+    known = {each.name for relation in context.relations.values() for each in relation.fields}
+    lower = {name.lower() for name in known}
+    for token in tokenize(text):
+        if token.is_name and token.name.lower() in lower and token.name not in known:
+            decline(f"{token.name} is written in another way than in the file")
+        if token.kind == STRING and _ESCAPE.search(token.text):
+            decline("an escape in a text")
+        if token.is_name and token.name.lower() in _INEXACT:
+            decline(f"{token.name} of doubles")
+
+
+def rows(core: Core, asked: Question) -> Any:
+    """The answer as a pyarrow.Table; None if DuckDB fails for the rows there are, for Spark to say why."""
+    import duckdb
+    import pyarrow as pa
+
+    duck = ducks.connect()
+    try:
+        for each in asked.relations:
+            if each.table is not None:
+                duck.register(each.name, each.table)
+        with _settings(asked):
+            found = duck.sql(asked.text).to_arrow_table()
+        made = found.rename_columns([each.name for each in asked.fields]).cast(_schema(asked.fields))
+    except _OF_ROWS(duckdb) as error:
+        core.needs_spark = str(error).splitlines()[0]
+        return None
+    except pa.ArrowInvalid as error:  # a sum that has no room in its type
+        core.needs_spark = str(error).splitlines()[0]
+        return None
+    finally:
+        duck.close()
+    if [(name, size, time) for name, size, time in asked.files if _status(name) != (size, time)]:
+        core.needs_spark = "a file changed while it was read"
+        return None
+    return made
+
+
+@contextmanager
+def _settings(asked: Question) -> Iterator[None]:
+    """Without an order of their own, rows come as they stand in the file."""
+    with ducks.DATABASE.needing("preserve_insertion_order", True), ducks.counting_all(asked.text):
+        if not any(each.bounded for each in asked.relations):
+            yield
+            return
+        # NaN is beyond the bounds that Parquet files tell.
+        with ducks.DATABASE.needing("disabled_optimizers", "statistics_propagation,filter_pushdown"):
+            yield
+
+
+def _OF_ROWS(duckdb: Any) -> tuple[type[Exception], ...]:
+    """Errors of DuckDB's that the rows are to blame for, or their number; others are errors of ours."""
+    return (
+        duckdb.ConversionException,
+        duckdb.OutOfRangeException,
+        duckdb.InvalidInputException,
+        duckdb.OutOfMemoryException,
+        duckdb.IOException,
+    )
+
+
+def _status(name: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def _schema(fields: Sequence[Field]) -> Any:
+    import pyarrow as pa
+
+    simple = {
+        "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(), "float": pa.float32(),
+        "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_(), "date": pa.date32(),
+        "timestamp": pa.timestamp("us", "UTC"),
+    }  # fmt: skip
+
+    def type_of(type: str) -> Any:
+        kind = kind_of(type)
+        return simple[type] if type in simple else pa.decimal128(kind.width, kind.bits)
+
+    return pa.schema([pa.field(each.name, type_of(each.type)) for each in fields])

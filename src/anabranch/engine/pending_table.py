@@ -1,0 +1,131 @@
+"""Pending keys as a table of DuckDB, where they are too many to be objects of Python. See `algebra.pending`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from anabranch.algebra.pending import Key
+from anabranch.algebra.triggers import Pending
+from anabranch.duck import connect, path_list
+from anabranch.engine.frames import hashable
+from anabranch.plan.catalog import Field
+from anabranch.plan.views import duckdb_type
+
+if TYPE_CHECKING:
+    import duckdb
+
+_TABLE, _GIVEN = "pending", "__given"
+_IS_GIVEN = f"EXISTS (SELECT 1 FROM {_GIVEN} g WHERE"
+#: What is pending is told by these columns, behind those of the key.
+STATE = (
+    Field("records", "bigint"),
+    Field("deadline", "bigint"),
+    Field("armed", "boolean"),
+    Field("event_time", "bigint"),
+)
+_WAITS = "(records <> 0 OR deadline IS NOT NULL OR armed OR event_time IS NOT NULL)"
+
+
+class PendingTable:
+    """The pending keys in files of a view's table; the last line of a key counts."""
+
+    def __init__(self, keys: tuple[Field, ...], ends: tuple[tuple[int, int], ...], paths: list[str]) -> None:
+        """`ends`: which keys are times, and how long after them what they are about ends."""
+        self._keys = keys
+        self._duck: duckdb.DuckDBPyConnection = connect()
+        self._names = [key.name for key in keys]
+        self._columns = ", ".join([*self._names, *(field.name for field in STATE)])
+        found = [f"{_micros(keys[at])} + {shift}" for at, shift in ends]
+        end = f"greatest({', '.join(found)})" if len(found) > 1 else found[0] if found else "CAST(NULL AS BIGINT)"
+        self._end = f"CAST({end} AS BIGINT)"
+        typed = ", ".join(f"CAST({f.name} AS {duckdb_type(f.type)}) AS {f.name}" for f in (*keys, *STATE))
+        apart = f"PARTITION BY {', '.join(self._names)} " if keys else ""
+        self._duck.execute(
+            f"CREATE TEMP TABLE {_TABLE} AS SELECT {typed}, {self._end} AS ends"
+            f" FROM (SELECT *, row_number() OVER ({apart}ORDER BY _version DESC) AS __n"
+            f" FROM read_parquet({path_list(paths)}, union_by_name = true)) WHERE __n = 1 AND {_WAITS}"
+        )
+        self._schema = self._duck.sql(f"SELECT {self._columns} FROM {_TABLE} LIMIT 0").to_arrow_table().schema
+
+    def close(self) -> None:
+        self._duck.close()
+
+    def __len__(self) -> int:
+        return int(self._asked("SELECT count(*) FROM pending")[0][0])
+
+    def of(self, keys: Iterable[Key]) -> dict[Key, Pending]:
+        given = list(keys)
+        if not given:
+            return {}
+        if not self._keys:  # there is one key, and it has no columns
+            return self.everything()
+        with self._given(given):
+            return self._found(f"WHERE {_IS_GIVEN} {self._match()})")
+
+    def touched(self, now: int, after: int | None) -> dict[Key, Pending]:
+        reached = "" if after is None else f" OR (armed AND coalesce(ends, event_time) <= {after})"
+        return self._found(f"WHERE deadline <= {now}{reached}")
+
+    def everything(self) -> dict[Key, Pending]:
+        return self._found("")
+
+    def update(self, changed: Mapping[Key, Pending]) -> None:
+        if not changed:
+            return
+        rows = [(*key, each.records, each.deadline, each.armed, each.event_time) for key, each in changed.items()]
+        with self._given(rows, whole=True):
+            self._duck.execute(f"DELETE FROM {_TABLE} p USING {_GIVEN} g WHERE {self._match()}")
+            self._duck.execute(f"INSERT INTO {_TABLE} SELECT {self._columns}, {self._end} FROM {_GIVEN} WHERE {_WAITS}")
+
+    def earliest(self) -> int | None:
+        return self._first("ends")
+
+    def due(self, now: int) -> bool:
+        first = self._first("deadline")
+        return first is not None and first <= now
+
+    def ends(self, before: int | None, after: int, but: Collection[Key]) -> Counter[int]:
+        since = "" if before is None else f" AND ends > {before}"
+        counted = f"SELECT ends, count(*) FROM {_TABLE} p WHERE armed AND ends <= {after}{since}"
+        counts = Counter(dict(self._asked(f"{counted} GROUP BY ends")))
+        if but:
+            with self._given(but):
+                counts.subtract(dict(self._asked(f"{counted} AND {_IS_GIVEN} {self._match()}) GROUP BY ends")))
+        return +counts
+
+    def _first(self, column: str) -> int | None:
+        found: int | None = self._asked(f"SELECT min({column}) FROM {_TABLE}")[0][0]
+        return found
+
+    @contextmanager
+    def _given(self, rows: Collection[tuple[Any, ...]], *, whole: bool = False) -> Iterator[None]:
+        """Keys, or whole rows, as a relation."""
+        import pyarrow as pa
+
+        schema = self._schema if whole else pa.schema(list(self._schema)[: len(self._keys)])
+        arrays = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
+        self._duck.register(_GIVEN, pa.Table.from_arrays(arrays, schema=schema))
+        try:
+            yield
+        finally:
+            self._duck.unregister(_GIVEN)
+
+    def _match(self) -> str:
+        return " AND ".join(f"g.{name} IS NOT DISTINCT FROM p.{name}" for name in self._names) or "true"
+
+    def _found(self, where: str) -> dict[Key, Pending]:
+        table = self._duck.sql(f"SELECT {self._columns} FROM {_TABLE} p {where}").to_arrow_table()
+        width = len(self._keys)
+        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        return {hashable(row[:width]): Pending(*row[width:]) for row in rows}
+
+    def _asked(self, text: str) -> list[tuple[Any, ...]]:
+        return self._duck.execute(text).fetchall()
+
+
+def _micros(key: Field) -> str:
+    """A key that is a time in microseconds; one that is a number, as it is."""
+    return f"epoch_us({key.name})" if key.type.startswith("timestamp") else key.name
