@@ -203,7 +203,7 @@ def test_a_path_that_cannot_be_looked_into_is_an_error(home: Harness, folder: Pa
     locked = folder / "locked"
     locked.mkdir()
     for path, words in [
-        ("s3://bucket/*.csv", "files of s3:// cannot be read"),
+        ("ftp://host/*.csv", "files of ftp:// cannot be read"),
         ("hdfs://host/in", "files of hdfs:// cannot be read"),
         (f"{folder}/missing/*.csv", f"there is no folder {folder}/missing"),
         (f"{folder}/missing/*/*.csv", f"there is no folder {folder}/missing"),

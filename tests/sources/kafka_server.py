@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,9 +23,8 @@ import pytest
 VERSION = "4.0.0"
 CACHE = Path(os.environ.get("ANABRANCH_TEST_CACHE", "~/.cache/anabranch-tests")).expanduser()
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>anabranch</groupId><artifactId>broker</artifactId><version>1</version><dependencies><dependency>
-<groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version>
-</dependency></dependencies></project>
+<groupId>anabranch</groupId><artifactId>server</artifactId><version>1</version><dependencies>{artifacts}</dependencies>
+</project>
 """
 SETTINGS = """process.roles=broker,controller
 node.id=1
@@ -57,9 +56,9 @@ class Broker:
 
     def __init__(self, jars: Path, folder: Path) -> None:
         self.folder = folder
-        self.ports = [_free_port() for _ in range(3)]
+        self.ports = [free_port() for _ in range(3)]
         self.brokers, self.guarded = (f"127.0.0.1:{port}" for port in self.ports[:2])
-        self._java = [_java(), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
+        self._java = [java(), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
         self._settings = folder / "server.properties"
         port, guarded, controller = self.ports
         self._settings.write_text(
@@ -96,7 +95,7 @@ class Broker:
 def broker() -> Iterator[Broker]:
     """A broker that is running; skips the test if it cannot be had."""
     pytest.importorskip("confluent_kafka", reason="NO KAFKA: confluent-kafka is not installed (anabranch[kafka])")
-    jars = _jars()
+    jars = jars_of(f"kafka-{VERSION}", (f"org.apache.kafka:kafka_2.13:{VERSION}",), "Kafka")
     with tempfile.TemporaryDirectory(prefix="anabranch-kafka-", ignore_cleanup_errors=True) as folder:
         found = Broker(jars, Path(folder))
         try:
@@ -106,16 +105,16 @@ def broker() -> Iterator[Broker]:
             found.kill()
 
 
-def _jars() -> Path:
-    """The folder of the broker's jars, fetched if it is not there yet."""
-    target = CACHE / f"kafka-{VERSION}"
+def jars_of(name: str, artifacts: Sequence[str], server: str) -> Path:
+    """A folder of jars with all that they need, fetched if it is not there yet; `:alone` is for what needs no more."""
+    target = CACHE / name
     if target.is_dir():
         return target
     if shutil.which("mvn") is None:
-        pytest.skip("NO KAFKA: mvn is not there, which fetches the broker")
+        pytest.skip(f"NO {server.upper()}: mvn is not there, which fetches it")
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-        Path(folder, "pom.xml").write_text(POM.format(version=VERSION))
+        Path(folder, "pom.xml").write_text(POM.format(artifacts="".join(map(_dependency, artifacts))))
         command = [
             "mvn",
             "-q",
@@ -127,23 +126,30 @@ def _jars() -> Path:
         try:
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
         except subprocess.TimeoutExpired:
-            pytest.skip("NO KAFKA: mvn did not fetch the broker within 4 minutes")
+            pytest.skip(f"NO {server.upper()}: mvn did not fetch it within 4 minutes")
         if done.returncode:
-            pytest.skip(f"NO KAFKA: mvn could not fetch the broker: {(done.stdout + done.stderr)[-300:]}")
+            pytest.skip(f"NO {server.upper()}: mvn could not fetch it: {(done.stdout + done.stderr)[-300:]}")
         with contextlib.suppress(OSError):  # another process was first
             Path(folder, "jars").rename(target)
     return target
 
 
-def _java() -> str:
+def _dependency(artifact: str) -> str:
+    group, name, version, *alone = artifact.split(":")
+    without = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+    named = f"<groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
+    return f"<dependency>{named}{without if alone else ''}</dependency>"
+
+
+def java(server: str = "Kafka") -> str:
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if found is None:
-        pytest.skip("NO KAFKA: java is not there, which runs the broker")
+        pytest.skip(f"NO {server.upper()}: java is not there, which runs it")
     return found
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])

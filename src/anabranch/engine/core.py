@@ -26,7 +26,7 @@ from anabranch.plan.bind import STDIN
 from anabranch.plan.catalog import Catalog, Field, Stream, Table
 from anabranch.sources import registry
 from anabranch.sources.base import Source
-from anabranch.sources.files import FilesSource
+from anabranch.sources.files import FilesSource, source_class
 from anabranch.sources.paths import is_pipe
 
 if TYPE_CHECKING:
@@ -356,7 +356,8 @@ class Core:
             )
         if isinstance(options.get("path"), str):
             options = {**options, "path": self.spooled(options["path"])}
-        return FilesSource(options, lambda: self.spark, fields, seen, now=self.now, scratch=self.scratch)
+        made = source_class(str(options.get("path")))
+        return made(options, lambda: self.spark, fields, seen, now=self.now, scratch=self.scratch)
 
     def spooled(self, path: str) -> str:
         """The path of a file with what came through a pipe, which can be read only once; other paths are files."""

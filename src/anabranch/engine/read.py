@@ -25,7 +25,7 @@ from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, ORIGIN, BadRow, Source
 from anabranch.sources.files import FilesSource, reader
 from anabranch.sources.listing import File
-from anabranch.sources.parts import Part, file_and_start, mark_of
+from anabranch.sources.parts import Part, file_and_start
 from anabranch.sources.paths import check_path, format_of, nothing_at
 from anabranch.sql.lexer import quote_name
 
@@ -101,7 +101,7 @@ def file_frame(core: Core, reference: Reference) -> DataFrame:
     if files.typed:
         return reader(core.spark, files.format, files.options, infer=True).load([name for name, _, _ in found])
     key = (str(sorted(options.items())), tuple(found))
-    taken = [Part(name, size, time, 0, mark_of(name, size)) for name, size, time in found]
+    taken = [Part(name, size, time, 0, files.mark(name, size)) for name, size, time in found]
     if key not in core.inferred:
         if len(core.inferred) > 100:
             core.inferred.clear()

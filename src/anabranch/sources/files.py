@@ -33,6 +33,7 @@ from anabranch.sources.paths import (
     check_options,
     check_scheme,
     format_of,
+    scheme_of,
     settle_of,
     skips,
 )
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
+
+    from anabranch.sources.hadoop import Objects
 
 #: What one run takes at the most when nothing else is said, and what it copies at the most.
 MAX_FILES, MAX_BYTES, MAX_COPIED = 20_000, 8 << 30, 256 << 20
@@ -133,7 +136,7 @@ class FilesSource:
         self._now = now or (lambda: time_module.time_ns() // 1000)
         self._scratch = scratch or (lambda: Path(tempfile.gettempdir()))
         self._elapsed = elapsed
-        self._listing = Listing(path, elapsed)
+        self._listing: Listing | Objects = Listing(path, elapsed)
         self._known: dict[str, Part] | None = None
         self._looks: dict[
             str, tuple[tuple[int, int], float]
@@ -187,7 +190,7 @@ class FilesSource:
 
         digits = inference.EXACT_DIGITS + 1
         numbers = [place for place, field in enumerate(fields) if field.type == "double"]
-        if not numbers or not any(has_long_number(name, digits) for name in names):
+        if not numbers or not any(self.has_long_number(name, digits) for name in names):
             return fields
         texts = struct(
             [Field(f"c{place}" if self.format != "json" else f.name, "string") for place, f in enumerate(fields)]
@@ -297,7 +300,8 @@ class FilesSource:
 
     def _fields_of_columnar(self, name: str) -> tuple[Field, ...]:
         try:
-            shape = _shape_of(name, self.format)
+            with self.open(name) as file:
+                shape = _shape_of(file, self.format)
         except (OSError, ValueError) as error:
             raise SourceError(f"{name} is not a readable {self.format} file: {error}") from error
         if shape not in self._shapes:
@@ -652,7 +656,8 @@ class FilesSource:
         shapes: dict[str, list[str]] = {}
         for name in names:
             try:
-                shape = _shape_of(name, self.format)
+                with self.open(name) as file:
+                    shape = _shape_of(file, self.format)
             except (OSError, ValueError) as error:
                 called = "Parquet" if self.format == "parquet" else "ORC"
                 raise SourceError(f"{name} is not a readable {called} file: {error}") from error
@@ -716,7 +721,7 @@ class FilesSource:
         given = self.options.get("header")
         if given is not None and not _is_true(given):
             return None
-        with open_text(name) as lines:
+        with self.open_text(name) as lines:
             if len(self.dialect.separator) == 1:
                 names = next(self.dialect.rows(lines), [])
             else:
@@ -729,6 +734,24 @@ class FilesSource:
             if not {each.lower() for each in found} <= declared:
                 return None
         return found
+
+    # ---- where files are
+
+    def status(self, name: str) -> tuple[int, int] | None:
+        """Size and time of change of a file; None if it is gone."""
+        return _status(name)
+
+    def mark(self, name: str, end: int) -> str | None:
+        return parts.mark_of(name, end)
+
+    def open(self, name: str) -> IO[bytes]:
+        return open(name, "rb")
+
+    def open_text(self, name: str) -> IO[str]:
+        return open_text(name)
+
+    def has_long_number(self, name: str, digits: int) -> bool:
+        return has_long_number(name, digits)
 
     def explain(self, rows: Sequence[tuple[str, str]]) -> list[why.Why]:
         """The lines of texts that are no rows of the stream, and why they are none; each is given with its origin."""
@@ -745,7 +768,7 @@ class FilesSource:
     def _names(self, name: str) -> tuple[str, ...]:
         """The names of the columns of a file, in their order."""
         assert self.declared is not None
-        header = self._header(name) if self.format in SEPARATED and os.path.exists(name) else None
+        header = self._header(name) if self.format in SEPARATED and self.status(name) else None
         return header or tuple(field.name for field in self.declared)
 
     def _lines_of(self, origin: str, raw: list[str]) -> dict[str, int]:
@@ -782,15 +805,15 @@ def reader(spark: SparkSession, format: str, options: Mapping[str, Any], *, infe
     return made
 
 
-def _shape_of(name: str, format: str) -> str:
+def _shape_of(file: IO[bytes], format: str) -> str:
     """The columns of a columnar file, as a text that is the same for files that Spark can read together."""
     if format == "parquet":
         import pyarrow.parquet as parquet
 
-        return str(parquet.read_schema(name).remove_metadata())
+        return str(parquet.read_schema(file).remove_metadata())
     from pyarrow import orc
 
-    return str(orc.ORCFile(name).schema)
+    return str(orc.ORCFile(file).schema)
 
 
 def _same(have: pa.Field, wanted: pa.Field) -> bool:
@@ -869,10 +892,20 @@ def count_rows(name: str, format: str) -> int:
         return 0
 
 
+def source_class(path: str) -> type[FilesSource]:
+    """Who reads the files of a path: those of this machine, or of a store."""
+    if scheme_of(path) is None:
+        return FilesSource
+    from anabranch.sources.objects import ObjectsSource
+
+    return ObjectsSource
+
+
 def _open(format: str | None) -> Callable[[Opening], FilesSource]:
     def opened(opening: Opening) -> FilesSource:
         options = opening.options if format is None else {**opening.options, "format": format}
-        return FilesSource(
+        made = source_class(str(options.get("path")))
+        return made(
             options,
             opening.spark,
             opening.fields,
@@ -896,7 +929,9 @@ def _kind(name: str, doc: str, format: str | None) -> Kind:
         doc=doc,
         example=f"{name}(path => 'in/*.{format or 'csv'}')",
         options=(
-            Option(name="path", doc="a file, a folder or a glob", required=True),
+            Option(
+                name="path", doc="a file, a folder or a glob; of this machine, or s3://, gs://, abfs://", required=True
+            ),
             *formats,
             Option(
                 name="settle",

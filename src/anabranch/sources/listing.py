@@ -95,7 +95,7 @@ class Listing:
     def _named(self, paths: Iterable[str]) -> list[str]:
         places: dict[str, set[str]] = {}
         for place, name in map(os.path.split, map(os.path.abspath, paths)):
-            if _is_shown(name):
+            if is_shown(name):
                 places.setdefault(place, set()).add(name)
         for place, names in places.items():
             folder = self._folders.setdefault(place, _Folder())
@@ -113,7 +113,7 @@ class Listing:
                 elif folder.listed - folder.since >= COARSE:
                     continue
                 names = set(os.listdir(place)) - folder.settled.keys()
-                folder.open = {name for name in names if _is_shown(name) and (not pattern or pattern.match(name))}
+                folder.open = {name for name in names if is_shown(name) and (not pattern or pattern.match(name))}
                 folder.listed = now
             except (FileNotFoundError, NotADirectoryError):
                 folder.time, folder.open = -1, set()
@@ -143,7 +143,7 @@ def _changed(place: str, folder: _Folder) -> list[File]:
     return found
 
 
-def _is_shown(name: str) -> bool:
+def is_shown(name: str) -> bool:
     return not name.startswith(_HIDDEN) and not name.endswith(_UNFINISHED)
 
 

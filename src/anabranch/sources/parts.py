@@ -141,11 +141,22 @@ def open_bytes(name: str, mode: Literal["rb", "wb"] = "rb", *, like: str | None 
     ending = like or name
     if ending.endswith(".gz"):
         return cast("IO[bytes]", gzip.open(name, mode))
-    if ending.endswith(".zst") and mode == "rb":  # from the beginning to the end only
+    if ending.endswith(".zst") and mode == "rb":
+        return open_compressed(open(name, mode), ending)
+    return cast("IO[bytes]", bz2.open(name, mode)) if ending.endswith(".bz2") else open(name, mode)
+
+
+def open_compressed(content: IO[bytes], name: str) -> IO[bytes]:
+    """Bytes out of their compression, if a name says so; to be read from the beginning to the end."""
+    if name.endswith(".gz"):
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=content))
+    if name.endswith(".bz2"):
+        return cast("IO[bytes]", bz2.BZ2File(content))
+    if name.endswith(".zst"):
         import pyarrow as pa
 
-        return io.BufferedReader(pa.input_stream(name, compression="zstd"))
-    return cast("IO[bytes]", bz2.open(name, mode)) if ending.endswith(".bz2") else open(name, mode)
+        return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(content, "r"), "zstd"))
+    return content
 
 
 def remove_copies(folder: Path, purpose: str) -> None:

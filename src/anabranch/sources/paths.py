@@ -46,6 +46,8 @@ TEXT_OPTIONS = {
 }  # fmt: skip
 #: A text file is whole when it has not changed for so long, in microseconds.
 SETTLE = 2_000_000
+#: Schemes of object stores that Spark reads with the right package.
+STORES = ("s3", "s3a", "gs", "abfs", "abfss")
 CHECK = "check the path; a relative one starts at the current folder"
 
 
@@ -59,6 +61,8 @@ def format_of(path: str, given: Any = None) -> str:
     for ending, format in FORMATS.items():
         if name.endswith(ending):
             return _readable(format)
+    if scheme_of(path) is not None:
+        raise SourceError(f"the format of {path} does not follow from its name", hint="say it: format => 'csv'")
     found = {FORMATS[Path(each).suffix] for each in matches(path)[:1000] if Path(each).suffix in FORMATS}
     if len(found) == 1:
         return _readable(found.pop())
@@ -137,21 +141,31 @@ def skips(given: Any) -> bool:
     return str(given) == "skip"
 
 
-def _scheme(path: str) -> str | None:
+def scheme_of(path: str) -> str | None:
+    """The scheme of a path that is not on this machine."""
     scheme, found, _ = path.partition("://")
     return scheme if found and scheme.lower() != "file" and not os.path.exists(path) else None
 
 
 def check_scheme(path: str) -> None:
-    """Only files of this machine can be read: of others it must not look as if there were none."""
-    scheme = _scheme(path)
-    if scheme is not None:
-        raise SourceError(f"files of {scheme}:// cannot be read", hint="only local files; a mounted folder will do")
+    """Only files of this machine and of some stores can be read: of others it must not look as if there were none."""
+    scheme = scheme_of(path)
+    if scheme is not None and scheme.lower() not in STORES:
+        told = ", ".join(f"{each}://" for each in STORES)
+        raise SourceError(f"files of {scheme}:// cannot be read", hint=f"local files can, and {told}")
+    if (
+        scheme is not None
+        and "@" in path.partition("://")[2].partition("/")[0]
+        and scheme.lower() not in ("abfs", "abfss")
+    ):
+        raise SourceError("a path must not have keys in it", hint=f"spark.hadoop.fs.{scheme}.* are settings for them")
 
 
 def check_path(path: str) -> None:
     """Whether a path can be looked into. A folder may be empty, and a file or glob may match nothing yet."""
     check_scheme(path)
+    if scheme_of(path) is not None:
+        return
     plain = path.removeprefix("file://")
     named = glob.has_magic(plain) and not os.path.exists(plain)
     folder = plain
@@ -178,7 +192,7 @@ def check_path(path: str) -> None:
 
 def absolute(path: str) -> str:
     """A path that means the same in another folder; one of another system stays what it is."""
-    return path if _scheme(path) is not None else str(Path(path.removeprefix("file://")).absolute())
+    return path if scheme_of(path) is not None else str(Path(path.removeprefix("file://")).absolute())
 
 
 def is_pipe(path: str) -> bool:

@@ -1,0 +1,110 @@
+"""Streams and queries over files of object stores: files that Spark reads where they are, each as a whole."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from anabranch.errors import SourceError
+from anabranch.sources.base import SourceChanged
+from anabranch.sources.files import FilesSource
+from anabranch.sources.hadoop import Objects, Store, url
+from anabranch.sources.listing import File
+from anabranch.sources.parts import Part, open_compressed
+from anabranch.sources.paths import SEPARATED
+from anabranch.sources.quotes import Layout
+from anabranch.types import Field
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+#: About so many bytes are a row, where nobody looks.
+_ROW = 100
+
+
+class ObjectsSource(FilesSource):
+    """The files of an object store that match a URL."""
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        spark: Callable[[], SparkSession],
+        fields: tuple[Field, ...] | None = None,
+        seen: Callable[[], list[Any]] = list,
+        *,
+        now: Callable[[], int] | None = None,
+        scratch: Callable[[], Path] | None = None,
+        **others: Any,
+    ) -> None:
+        super().__init__(options, spark, fields, seen, now=now, scratch=scratch, **others)
+        self.store = Store(url(self.path), spark)
+        self._listing = Objects(self.store)
+
+    def listing(self) -> list[File]:
+        return self.store.list()
+
+    def mark(self, name: str, end: int) -> str | None:
+        return None
+
+    def has_footer(self, name: str, size: int) -> bool:
+        return True
+
+    def _part(self, name: str, size: int, time: int, known: Part | None) -> Part | str | None:
+        if known is not None:
+            return "the file was changed after it was read; its new contents are not read"
+        return Part(name, size, time)
+
+    def _appendable(self, name: str) -> bool:
+        return False
+
+    def _cut(self, part: Part, rows: int) -> Part:
+        return part
+
+    def _count_rows(self, part: Part) -> int:
+        return max(1, part.size // _ROW)
+
+    def layout(self, part: Part) -> Layout:
+        """Whether there are newlines within quotes is not looked up: it would take reading all of it."""
+        given = {name.lower(): str(value).lower() for name, value in self.options.items()}.get("multiline", "true")
+        return Layout(multiline=self.format in SEPARATED and given == "true")
+
+    def _path(self, part: Part) -> str:
+        status = self.status(part.name)
+        if status is None:
+            raise SourceError(
+                f"the file {part.name} has disappeared",
+                hint="put it back; a stream that must outlive its files needs KEEP ALL",
+            )
+        if status != (part.end, part.time):
+            raise SourceError(
+                f"the file {part.name} was changed after it was read: its rows of then are gone",
+                hint="put it back as it was; a stream that must outlive its files needs KEEP ALL",
+            )
+        return part.name
+
+    def verify(self, captured: list[Any]) -> None:
+        for part in (Part.of(each) for stretch in captured for each in stretch):
+            if self.status(part.name) != (part.end, part.time):
+                raise SourceChanged(f"the file {part.name} changed while it was read")
+
+    def status(self, name: str) -> tuple[int, int] | None:
+        return self.store.status(name)
+
+    def open(self, name: str) -> IO[bytes]:
+        return self.store.open(name)
+
+    def open_text(self, name: str) -> IO[str]:
+        content = open_compressed(self.store.open(name), name)
+        return io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace", newline="")
+
+    def has_long_number(self, name: str, digits: int) -> bool:
+        return True
+
+    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
+        return None
+
+    def lying(self, captured: Any, columns: Collection[str], time: str | None) -> None:
+        return None
