@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.duck import Database, connect, counting_all
+from anabranch.duck import DATABASE, Database, connect, counting_all
+from anabranch.engine.held import Budget
 
 
 @pytest.mark.parametrize("join", ["LEFT", "FULL"])
@@ -40,3 +41,39 @@ def test_what_does_not_fit_into_memory_is_not_put_where_the_user_is(
     duck.close()
     database.close()
     assert not list(aside.iterdir())
+
+
+def test_a_setting_stays_as_long_as_anybody_needs_it() -> None:
+    """Connections share the settings: one that is done must not switch off what another one still needs."""
+    duck = connect()
+
+    def disabled() -> str:
+        return str(duck.sql("SELECT current_setting('disabled_optimizers')").fetchall()[0][0])
+
+    one, other = (counting_all("a LEFT JOIN b") for _ in range(2))
+    with one:
+        other.__enter__()
+    assert disabled() == "statistics_propagation"
+    other.__exit__(None, None, None)
+    assert disabled() == ""
+    with DATABASE.needing("perfect_ht_threshold", 20), DATABASE.needing("perfect_ht_threshold", 14):
+        assert duck.sql("SELECT current_setting('perfect_ht_threshold')").fetchall() == [(20,)]
+
+
+def test_tables_of_a_connection_are_its_own() -> None:
+    one, other = connect(), connect()
+    for number, duck in enumerate((one, other)):
+        duck.execute(f"CREATE TEMP TABLE same AS SELECT {number} AS n")
+    assert [duck.sql("SELECT n FROM same").fetchall() for duck in (one, other)] == [[(0,)], [(1,)]]
+    assert other.sql("SELECT current_setting('TimeZone'), unix_micros(make_timestamptz(7))").fetchall() == [("UTC", 7)]
+
+
+def test_all_together_hold_no_more_than_the_budget() -> None:
+    budget = Budget()
+    assert budget.take("a", 50, 100) and budget.take("b", 40, 100)
+    assert not budget.take("c", 20, 100), "a and b leave 10"
+    assert budget.take("c", 10, 100) and budget.total == 100
+    assert not budget.take("a", 51, 100), "nobody holds more than half"
+    assert budget.total == 50, "what does not fit is not held"
+    budget.release("b")
+    assert budget.take("a", 50, 100) and budget.total == 60

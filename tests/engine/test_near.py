@@ -88,7 +88,7 @@ def kinds(table: pa.Table) -> list[tuple[str, pa.DataType]]:
 def test_runs_and_answers_are_the_same_by_duckdb(
     home: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where Spark has no other machine, larger runs are taken in by DuckDB, unless something in them is Spark's."""
+    """Larger runs are taken in by DuckDB as well, unless something in them is Spark's."""
     chance, folder = random.Random(7), tmp_path / "in"
     folder.mkdir()
     placed = home.session._core.place

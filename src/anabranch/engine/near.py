@@ -1,8 +1,8 @@
 """The scan of a run on the driver: its rows as an Arrow table, its partials by DuckDB, without a Spark job.
 
-Most of the time of a small run is the time that Spark takes to plan and start; where Spark has no other machine, larger
-runs are sooner done here, too. What means the same in DuckDB is computed here; what does not, and every run with a row
-that is bad, is left to Spark.
+Most of the time of a small run is the time that Spark takes to plan and start; runs of some size are sooner done here,
+too. What means the same in DuckDB is computed here; what does not, and every run with a row that is bad, is left to
+Spark.
 """
 
 from __future__ import annotations
