@@ -118,8 +118,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
 def test_changes_add_up_to_the_answers_whatever_the_size_of_runs(
     made: Path, tmp_path: Path, spark: SparkSession, size: int
 ) -> None:
-    """All 26 at one size, and at two more when there is time, rows and runs of all streams mixed. The quick ones are in
-    small runs."""
+    """All 26 at one size, and at two more in the soak; the quick ones in small runs. Rows and streams are mixed."""
     names = CHEAP if size == 4 else tuple(QUERIES)
     chance = random.Random(size)
     runs = []
