@@ -43,17 +43,11 @@ def sql(rel: Rel, leaf: Callable[[Scan], str]) -> str:
         scans[name] = scan
         return f"`{name}`"
 
-    pieces = _typed(_written(rel, placeholder), _Schemas(scans)).text.split(MARK)
+    text = _written(rel, placeholder)
+    pieces = _typed(text, {name: scan.schema for name, scan in scans.items()}).text.split(MARK)
     for index in range(1, len(pieces), 2):
         pieces[index] = leaf(scans[pieces[index]])
     return "".join(pieces)
-
-
-class _Schemas(dict[str, Sequence[Field]]):
-    """The columns of scans, by their placeholders."""
-
-    def __init__(self, scans: Mapping[str, Scan]) -> None:
-        super().__init__({name: scan.schema for name, scan in scans.items()})
 
 
 def _written(rel: Rel, leaf: Callable[[Scan], str]) -> str:
