@@ -219,7 +219,7 @@ def test_what_comes_through_a_pipe_is_read(home: Harness, tmp_path: Path) -> Non
     assert home.table("s") == [(7, "x")]
     for statement, told in [
         ("SELECT * FROM '/dev/stdin'", "the format of /dev/stdin does not follow from its name"),
-        ("SELECT * FROM stdin.xml", "there is no stream, view or table stdin.xml"),
+        ("SELECT * FROM stdin.yaml", "there is no stream, view or table stdin.yaml"),
         ("CREATE STREAM t (a INT) FROM csv('/dev/stdin')", "a pipe can be read once"),
     ]:
         with pytest.raises(AnabranchError, match=told):
