@@ -41,7 +41,7 @@ def test_a_row_is_in_the_same_windows(size: int, slide: int, offset: int) -> Non
     windows = SlidingWindows(size, slide, offset % slide)
     with connect() as duck:
         values = ", ".join(f"({timestamp(str(time))})" for time in TIMES)
-        duck.execute(f"CREATE TABLE r AS SELECT * FROM (VALUES {values}, (NULL)) AS v(ts)")
+        duck.execute(f"CREATE TEMP TABLE r AS SELECT * FROM (VALUES {values}, (NULL)) AS v(ts)")
         found = duck.execute(
             f"SELECT epoch_us(ts), epoch_us(window_start), epoch_us(window_end) FROM {text}"
         ).fetchall()
@@ -59,7 +59,7 @@ def test_windows_of_windows() -> None:
     first, second = SlidingWindows(12, 4, 1), SlidingWindows(3000, 1500)
     with connect() as duck:
         values = ", ".join(f"({timestamp(str(time))})" for time in TIMES)
-        duck.execute(f"CREATE TABLE r AS SELECT * FROM (VALUES {values}) AS v(ts)")
+        duck.execute(f"CREATE TEMP TABLE r AS SELECT * FROM (VALUES {values}) AS v(ts)")
         local = [driver_sql(text, {"@rows": "(SELECT * FROM r)"}.get, FIELDS) or "" for text in texts]
         found = [sorted(duck.execute(f"SELECT {columns} FROM {text}").fetchall()) for text in local]
     wanted = [
@@ -108,7 +108,7 @@ def test_remainders() -> None:
     """As Spark has them; of a division by anything but a number above 0, they are left to it."""
     text = driver_sql("SELECT pmod(a - 1, 5) AS r FROM r", lambda _: None, FIELDS)
     with connect() as duck:
-        duck.execute("CREATE TABLE r AS SELECT unnest([-10, -6, -5, -4, -1, 0, 1, 4, 5, 6, NULL])::BIGINT AS a")
+        duck.execute("CREATE TEMP TABLE r AS SELECT unnest([-10, -6, -5, -4, -1, 0, 1, 4, 5, 6, NULL])::BIGINT AS a")
         found = duck.execute(text or "").fetchall()
     assert found == [((a - 1) % 5,) for a in (-10, -6, -5, -4, -1, 0, 1, 4, 5, 6)] + [(None,)]
     for divisor in ("0", "-5", "a", "5 + a"):
@@ -138,7 +138,7 @@ def test_a_cast_of_an_aggregate_changes_its_width_or_is_left_to_spark(cast: str,
     rows = "(1, NULL, 2.7, 1.7, 'a', make_timestamptz(0)), (5, NULL, 1.0, 3.4, 'A', NULL)"
     with connect() as duck:
         columns = "n::BIGINT AS n, none::BIGINT AS none, x::DOUBLE AS x, d::DECIMAL(12,1) AS d, s, ts"
-        duck.execute(f"CREATE TABLE r AS SELECT {columns} FROM (VALUES {rows}) AS v(n, none, x, d, s, ts)")
+        duck.execute(f"CREATE TEMP TABLE r AS SELECT {columns} FROM (VALUES {rows}) AS v(n, none, x, d, s, ts)")
         text = driver_sql(f"SELECT {cast} AS y FROM r", lambda _: None, FIELDS)
         assert (text is None) == (kept is None)
         assert text is None or duck.execute(text).fetchall() == [(kept,)]
