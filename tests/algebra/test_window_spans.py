@@ -148,7 +148,7 @@ def test_sql_does_what_the_model_does(seed: int) -> None:
     groups, bound, parts = Groups(windows), None, list[Spans[int]]()
     duck = connect()
     duck.execute(
-        f"CREATE TABLE state (k VARCHAR, {LAST} TIMESTAMPTZ, _windows BIGINT, {ENDING} BIGINT, {FORM} BIGINT, n BIGINT)"
+        f"CREATE TEMP TABLE state (k VARCHAR, {LAST} TIMESTAMPTZ, _windows BIGINT, {ENDING} BIGINT, {FORM} BIGINT, n BIGINT)"
     )
 
     def settle(source: str, judging: Judging | None = None) -> Spans[int]:
@@ -156,7 +156,7 @@ def test_sql_does_what_the_model_does(seed: int) -> None:
         if judging is not None:
             known = f"({known_sql('state', ['k'], judging.open_after)})"
         text = settled_sql(source, windows.slide, ["k"], {"n": "sum(n)"}, {"n": "BIGINT"}, "duckdb", judging, known)
-        duck.execute(f"CREATE OR REPLACE TABLE settled AS {text}")
+        duck.execute(f"CREATE OR REPLACE TEMP TABLE settled AS {text}")
         found = {}
         for key, last, count, n in duck.sql(f"SELECT k, epoch_us({LAST}), {WINDOWS}, n FROM settled").fetchall():
             wid = (last - windows.first_start) // windows.slide
@@ -172,7 +172,7 @@ def test_sql_does_what_the_model_does(seed: int) -> None:
 
     last, count = span_sql("v", windows, "duckdb")
     for number, run in enumerate(runs):
-        duck.execute("CREATE OR REPLACE TABLE run (k VARCHAR, v BIGINT)")
+        duck.execute("CREATE OR REPLACE TEMP TABLE run (k VARCHAR, v BIGINT)")
         values = ", ".join(f"({'NULL' if row.key is None else repr(row.key)}, {row.value})" for row in run)
         duck.execute(f"INSERT INTO run VALUES {values or '(NULL, NULL)'}")
         entries = (
@@ -186,7 +186,7 @@ def test_sql_does_what_the_model_does(seed: int) -> None:
         if chooser.random() < 0.2:
             parts = [reduced(parts, COUNT)]
             assert reduce() == parts[0]
-            duck.execute("CREATE OR REPLACE TABLE state AS FROM settled")
+            duck.execute("CREATE OR REPLACE TEMP TABLE state AS FROM settled")
         if chooser.random() < 0.5:
             bound = max(-80 if bound is None else bound, chooser.randint(-80, 80))
             groups.advance(bound)

@@ -192,7 +192,7 @@ class Engines:
         self.spark, self.duck = spark, duck
         frame = spark.createDataFrame(table(40 if where == "true" else 400, seed)).coalesce(1).where(where)
         duck.register("given", frame.toArrow())
-        duck.execute("CREATE OR REPLACE TABLE r AS SELECT * FROM given")
+        duck.execute("CREATE OR REPLACE TEMP TABLE r AS SELECT * FROM given")
         frame.createOrReplaceTempView("r")
 
     def driver(self, text: str) -> Counter[Any] | None:

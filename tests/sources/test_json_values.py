@@ -104,7 +104,7 @@ def test_what_the_driver_reads_is_what_spark_reads(spark: SparkSession) -> None:
     assert taken >= 20
 
 
-def test_one_odd_value_leaves_all_to_spark() -> None:
+def test_one_odd_value_leaves_all_to_spark(spark: SparkSession) -> None:
     plain = [json.dumps({"id": id, "k": "x"}).encode() for id in range(100)]
     found = columns_of(pa.chunked_array([plain, plain], pa.binary()), FIELDS)
     assert found is not None and found.column("id").to_pylist() == [*range(100), *range(100)]
