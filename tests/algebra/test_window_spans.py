@@ -148,7 +148,8 @@ def test_sql_does_what_the_model_does(seed: int) -> None:
     groups, bound, parts = Groups(windows), None, list[Spans[int]]()
     duck = connect()
     duck.execute(
-        f"CREATE TEMP TABLE state (k VARCHAR, {LAST} TIMESTAMPTZ, _windows BIGINT, {ENDING} BIGINT, {FORM} BIGINT, n BIGINT)"
+        f"CREATE TEMP TABLE state (k VARCHAR, {LAST} TIMESTAMPTZ, _windows BIGINT, {ENDING} BIGINT, {FORM} BIGINT,"
+        " n BIGINT)"
     )
 
     def settle(source: str, judging: Judging | None = None) -> Spans[int]:

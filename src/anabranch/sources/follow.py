@@ -23,6 +23,7 @@ from anabranch.sources.files import FilesSource
 from anabranch.sources.parts import Part
 from anabranch.sources.paths import COLUMNAR, COMPRESSED
 from anabranch.sources.registry import Kind, Opening, Option
+from anabranch.sources.schemas import SchemaChange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,6 +157,10 @@ class FollowSource(FilesSource):
         if self._read is None or self._read[0] != captured:
             raise SourceError(f"the lines of {self.path} are read once, and the stream does not keep its rows")
         return self._read[1]
+
+    def schema_changes(self, captured: Any) -> list[SchemaChange]:
+        """None: a log that is rotated keeps its columns, and those that a line lacks are NULL."""
+        return []
 
     def files_of(self, captured: Any) -> tuple[str, ...]:
         path, _, start, _ = captured
