@@ -18,6 +18,7 @@ from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token
 from anabranch.sql.syntax import Query
+from anabranch.sql.versions import EVENT_TIME
 
 _Piece = tuple[Part, Span | None]
 
@@ -105,6 +106,9 @@ class Reader:
         alias = self.aliases.get(chain.parts[0].lower()) if len(chain.parts) == 1 else None
         if alias is not None and self.first:
             return self._alias(alias, chain.span)
+        if chain.parts[-1].lower() == EVENT_TIME:
+            what = "the event time of a relation by that name has no typed plan yet"
+            raise NotSupported(what, text=self.text, start=chain.span.start, end=chain.span.end)
         found = self.scope.find(self.text, chain.parts, chain.span)
         if found is not None:
             if len(chain.parts) == 1 and not alone and of_the_language(token) and not is_unit(token.text):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anabranch.errors import NotSupported, Rewritten
+from anabranch.errors import NotSupported, Rewritten, SqlError
 from anabranch.ir.build import Builder
 from anabranch.ir.show import show
 from anabranch.plan.bind import Reference
@@ -27,7 +27,7 @@ def normalized(text: str, query: Query, catalog: Catalog, analyze: Analyze, rule
     builder = _builder(text, query, catalog, analyze)
     try:
         rel = builder.query(query, None, {})
-    except NotSupported:  # no plan of it can be made yet
+    except SqlError:  # Spark has taken it: what the builder cannot read yet stays as it is written
         return text, query
     made = normalize(rel, rules, builder.types)
     if made is rel and not _abbreviated(query):
