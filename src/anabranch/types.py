@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 #: A type as Spark writes it: `bigint`, `decimal(18,2)`, `struct<a:int>`.
 SparkType: TypeAlias = str
+#: Whole numbers, from short to long.
+INTEGERS: tuple[SparkType, ...] = ("tinyint", "smallint", "int", "bigint")
 
 
 @dataclass(frozen=True)

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from anabranch.errors import UnknownName
-from anabranch.ir.build import Found, build
+from anabranch.ir.build import Builder, Found, build
 from anabranch.ir.rel import Rel, Source
+from anabranch.ir.select import SelectBlock
 from anabranch.sql.calls import split_commas
 from anabranch.sql.lexer import tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Spliced
-from anabranch.sql.syntax import Relation, SelectStatement
+from anabranch.sql.syntax import Relation, Select, SelectStatement
 from anabranch.types import Field
 
 COLUMNS = {
+    "r": {"k": "string", "v": "int", "ts": "timestamp"},
     "s": {"k": "string", "n": "int", "d": "decimal(12,2)", "ts": "timestamp"},
     "b": {"k": "string", "m": "int", "p": "struct<x:int,y:int>", "xs": "array<int>", "ts": "timestamp"},
+    "t": {"k": "string", "w": "bigint", "ts": "timestamp"},
     "names": {"k": "string", "label": "string"},
 }
-TIMES = {"s": ("ts",), "b": ("ts",)}
+TIMES = {"s": ("ts",), "b": ("ts",), "r": ("ts",), "t": ("ts",)}
 
 
 class Untyped:
@@ -64,3 +67,10 @@ def plan(sql: str, context: Untyped | None = None) -> Rel:
     (statement,) = parse(sql)
     assert isinstance(statement, SelectStatement)
     return build(statement.text, statement.query, context or Untyped())
+
+
+def block(sql: str) -> SelectBlock:
+    """The SELECT block that a query is; Spark is not asked."""
+    (statement,) = parse(sql)
+    assert isinstance(statement, SelectStatement) and isinstance(statement.query.body, Select)
+    return Builder(statement.text, Untyped()).block(statement.query, statement.query.body, {})

@@ -22,7 +22,7 @@ def ahead(call: str) -> int | str | None:
     def passes(tokens: Sequence[Token]) -> int | None:
         return {"ts": 1, "window_end": 0}.get(" ".join(token.text for token in tokens))
 
-    found = looks_ahead(select, statement.query, passes, statement.text)
+    found = looks_ahead(select, statement.query, passes)
     if found is None or not found.rows or found.time == FOREVER:
         return found.time if found is not None else None
     rows = "".join(f"+{each.number}" for each in found.rows)

@@ -18,9 +18,9 @@ from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Stream, Table, View
-from anabranch.plan.keys import INTEGERS
 from anabranch.plan.views import duckdb_type
 from anabranch.render.duckdb import driver_sql
+from anabranch.types import INTEGERS
 
 if TYPE_CHECKING:
     from anabranch.engine.maintain import Maintainer

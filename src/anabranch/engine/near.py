@@ -25,13 +25,13 @@ from anabranch.engine.read import punctuation_sql
 from anabranch.engine.tables import PANE
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Panes, Rows, Stream
-from anabranch.plan.keys import INTEGERS
 from anabranch.plan.views import duckdb_type
 from anabranch.plan.windows import micros_sql
 from anabranch.render.duckdb import driver_sql
 from anabranch.sources.base import PARTITION
 from anabranch.sources.files import InFiles
 from anabranch.sql.lexer import quote_name
+from anabranch.types import INTEGERS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,6 +23,7 @@ from anabranch.ir.rel import (
     TopN,
 )
 from anabranch.ir.scope import Exposed, Scope
+from anabranch.ir.select import SelectBlock, ShownItem
 from anabranch.sql.calls import GENERATORS
 from anabranch.sql.syntax import Item, Select
 from anabranch.types import Field
@@ -63,7 +64,8 @@ class Block:
         self.builder = builder
         self.select = select
         self.order = order
-        self.input, self.scope = builder.source(select, outer, ctes)
+        self.source = builder.source(select, outer, ctes)
+        self.input, self.scope = self.source.rel, self.source.scope
         self.reader = builder.reader(self.scope, ctes, select)
         self.items = self._items()
         aliases = {each.alias.lower(): each.expr for each in self.items if each.alias is not None}
@@ -109,6 +111,26 @@ class Block:
     def _by_position(self, expr: Expr) -> Expr:
         at = ordinal(expr, len(self.items))
         return expr if at is None else self.items[at].expr
+
+    def select_block(self) -> SelectBlock:
+        """The block as it is written, with no types but those of columns."""
+        generators = any(each.generator for each in self.items)
+        return SelectBlock(
+            self.source.items,
+            tuple(ShownItem(each.expr, each.alias or each.own) for each in self.items),
+            self.where,
+            self.keys if self.select.group else None,
+            self.sets,
+            self.having,
+            self.qualify,
+            tuple(self.calls),
+            tuple(self.over),
+            self.sort,
+            bool(self.order.limit or self.order.offset),
+            self.select.distinct,
+            bool(self.select.views) or generators,
+            self.source.merged,
+        )
 
     # ---- nodes
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Protocol, cast
 
@@ -30,10 +30,12 @@ from anabranch.ir.rel import (
     TopN,
     Values,
     Windowed,
+    is_live,
 )
 from anabranch.ir.scope import Exposed, Scope
+from anabranch.ir.select import FromItem, SelectBlock
 from anabranch.sources import registry
-from anabranch.sql.lexer import Span
+from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import LateralView, Opaque, Query, Relation, Select, SetOperation, WindowSpec
 from anabranch.types import Field, SparkType
@@ -65,7 +67,18 @@ def build(text: str, query: Query, context: Context) -> Rel:
     return Builder(text, context).query(query, None, {})
 
 
-#: Functions of ours over files; every other table function is Spark's.
+@dataclass(frozen=True)
+class From:
+    """A FROM clause: all of it joined, what can be named of it, and its relations one by one."""
+
+    rel: Rel
+    scope: Scope
+    items: tuple[FromItem, ...] = ()
+    merged: Mapping[Column, Expr] = field(default_factory=dict)
+
+
+#: What rows of a stream have besides their columns, where it is asked for: their number, and when they came.
+NUMBERS = ("_row_num", "_arrival_ts")
 BOUNDS = ("window_start", "window_end", "window_time")
 Ctes = Mapping[str, Rel]
 
@@ -73,9 +86,12 @@ Ctes = Mapping[str, Rel]
 class Builder:
     """Builds the queries of one statement; columns of all of them have ids of their own."""
 
-    def __init__(self, text: str, context: Context) -> None:
+    def __init__(
+        self, text: str, context: Context, placed: Callable[[Relation], Found | None] = lambda _: None
+    ) -> None:
         self.text = text
         self.context = context
+        self.placed = placed  # what stands in the place of a relation that is planned already
         self._ids = count(1)
         self._with_id = "window_id" in text.lower()
 
@@ -84,13 +100,17 @@ class Builder:
     def query(self, query: Query, outer: Scope | None, ctes: Ctes) -> Rel:
         known = dict(ctes)
         for (name, inner), given in zip(query.ctes, query.cte_columns, strict=True):
-            known[name.lower()] = replace(self._renamed(self.query(inner, outer, known), given, inner.span), label=name)
+            known[name.lower()] = self.cte(name, inner, given, known, outer)
         order = Order(query)
         if isinstance(query.body, Select):
             rel = self.select(query.body, order, outer, known)
         else:
             rel = self._sorted(self._body(query.body, outer, known), order, outer, known)
         return rel if query.emission is None else Emit(rel, query.emission)
+
+    def cte(self, name: str, query: Query, columns: Sequence[str], ctes: Ctes, outer: Scope | None = None) -> Rel:
+        """A common table expression; those before it can be read."""
+        return replace(self._renamed(self.query(query, outer, ctes), columns, query.span), label=name)
 
     def _body(self, body: Select | SetOperation | Query | Opaque, outer: Scope | None, ctes: Ctes) -> Rel:
         if isinstance(body, Select):
@@ -157,6 +177,11 @@ class Builder:
     def select(self, select: Select, order: Order, outer: Scope | None, ctes: Ctes) -> Rel:
         return Block(self, select, order, outer, ctes).rel()
 
+    def block(self, query: Query, select: Select, ctes: Ctes) -> SelectBlock:
+        """A SELECT of a query, with the ORDER BY and LIMIT behind it, without asking Spark for types."""
+        order = Order(query if query.body is select else None)
+        return Block(self, select, order, None, ctes).select_block()
+
     def reader(self, scope: Scope, ctes: Ctes, select: Select | None = None) -> Reader:
         queries = {query.span.start: query for query in select.subqueries} if select is not None else {}
         windows = {name.lower(): tokens for name, tokens in select.windows} if select is not None else {}
@@ -164,24 +189,34 @@ class Builder:
 
     # ---- FROM
 
-    def source(self, select: Select, outer: Scope | None, ctes: Ctes) -> tuple[Rel, Scope]:
+    def source(self, select: Select, outer: Scope | None, ctes: Ctes) -> From:
         """The relations of FROM, joined, and what can be named of them."""
         if not select.relations:
-            return OneRow(), Scope(outer=outer)
+            return From(OneRow(), Scope(outer=outer))
         rel: Rel | None = None
         scope = Scope(outer=outer)
+        items: list[FromItem] = []
+        merged: dict[Column, Expr] = {}
         for index, relation in enumerate(select.relations):
             around = scope if relation.lateral or relation.function is not None else outer
             right, exposed = self._relation(relation, around if rel is not None else outer, ctes)
             if rel is None:
                 rel, scope = right, Scope((exposed,), exposed.columns, outer=outer)
+                items.append(FromItem(right, right.label, static=not is_live(right)))
             else:
                 rel, scope = self._join(rel, scope, right, exposed, relation, ctes, select)
+                join = rel
+                if isinstance(rel, Project):  # FULL JOIN ... USING
+                    merged |= {column: expr for column, expr in rel.items if expr.column != column}
+                    join = rel.input
+                assert isinstance(join, Join)
+                static = not is_live(right)
+                items.append(FromItem(right, right.label, join.kind, join.on, join.lateral, static))
             for view in select.views:
                 if view.after == index + 1:
                     rel, scope = self._lateral_view(rel, scope, view, ctes)
         assert rel is not None
-        return rel, scope
+        return From(rel, scope, tuple(items), merged)
 
     def _relation(self, relation: Relation, outer: Scope | None, ctes: Ctes) -> tuple[Rel, Exposed]:
         if relation.reshaped:
@@ -193,9 +228,14 @@ class Builder:
             inner = relation.name or relation.subquery
             rel = replace(rel, written=(relation.span, inner.span if inner is not None else relation.span))
         rel = replace(self._renamed(rel, relation.alias_columns, relation.span), label=relation.exposed)
-        return rel, Exposed(relation.exposed, rel.columns)
+        hidden = tuple(column for column in rel.columns if isinstance(rel, Scan) and column.name in NUMBERS)
+        columns = tuple(column for column in rel.columns if column not in hidden)
+        return rel, Exposed(relation.exposed, columns, hidden, event_times(rel))
 
     def _named(self, relation: Relation, outer: Scope | None, ctes: Ctes) -> Rel:
+        placed = self.placed(relation)
+        if placed is not None:
+            return self._scan(placed, relation)
         if relation.subquery is not None:
             return self.query(relation.subquery, outer, ctes)
         if relation.kind == "opaque":
@@ -205,8 +245,12 @@ class Builder:
             return self._copy(ctes[name])
         if relation.function is not None and registry.find(relation.function) is None:
             return self._table_function(relation, outer, ctes)
-        found = self.context.find(relation)
+        return self._scan(self.context.find(relation), relation)
+
+    def _scan(self, found: Found, relation: Relation) -> Scan:
         numbered = relation.window is not None and _needs_numbers(relation.window)
+        label = quote_name(relation.exposed or "")
+        numbered = numbered or any(f"{label}.{name}" in self.text for name in NUMBERS)
         fields = found.numbered if numbered and found.numbered else found.fields
         return Scan(found.source, tuple(self.new(field.name, field.type) for field in fields), found.times)
 
@@ -229,7 +273,7 @@ class Builder:
 
     def _windowed(self, rel: Rel, window: WindowSpec) -> Rel:
         names = [*BOUNDS, *(["window_id"] if self._with_id else [])]
-        hidden = {*names, *(("_row_num", "_arrival_ts") if _needs_numbers(window) else ())}
+        hidden = {*names, *(NUMBERS if _needs_numbers(window) else ())}
         kept = tuple(column for column in rel.columns if column.name.lower() not in hidden)
         along = None
         if window.attribute == "column":

@@ -98,6 +98,20 @@ def equation(expr: Expr) -> tuple[Expr, str, Expr] | None:
     return piece(expr, 0, signs[0]), sign, piece(expr, signs[0] + 1, len(expr.parts))
 
 
+def called(expr: Expr) -> tuple[str, list[Expr]] | None:
+    """The name of the function, in capitals, and the arguments of a call that is all there is."""
+    parts = expr.parts
+    if len(parts) < 3 or not word(parts[0]).isidentifier() or word(parts[1]) != "(":
+        return None
+    inside = list(depths(parts))
+    if 0 in inside[2:-1] or inside[-1] != 0:
+        return None
+    cuts = [index for index, part in enumerate(parts) if part == "," and inside[index] == 1]
+    bounds = zip([1, *cuts], [*cuts, len(parts) - 1], strict=True)
+    found = [piece(expr, start + 1, end) for start, end in bounds]
+    return word(parts[0]), [each for each in found if each.parts]
+
+
 def listed(expr: Expr, length: int) -> list[Expr] | None:
     """An expression, or `length` of them in brackets; None if there are not so many."""
     if length == 1:

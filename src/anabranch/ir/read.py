@@ -16,7 +16,7 @@ from anabranch.ir.scope import Aliases, Scope
 from anabranch.sql.calls import AGGREGATES, Chain, closing, split_commas
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.durations import is_unit
-from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token
+from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token, words
 from anabranch.sql.syntax import Query
 from anabranch.sql.versions import EVENT_TIME
 
@@ -107,11 +107,12 @@ class Reader:
         if alias is not None and self.first:
             return self._alias(alias, chain.span)
         if chain.parts[-1].lower() == EVENT_TIME:
-            what = "the event time of a relation by that name has no typed plan yet"
-            raise NotSupported(what, text=self.text, start=chain.span.start, end=chain.span.end)
+            time = self.scope.event_time(chain.parts[0].lower() if len(chain.parts) > 1 else None)
+            if time is not None:
+                return [(time, chain.span)]
         found = self.scope.find(self.text, chain.parts, chain.span)
         if found is not None:
-            if len(chain.parts) == 1 and not alone and of_the_language(token) and not is_unit(token.text):
+            if len(chain.parts) == 1 and not alone and token.kind == WORD and token.text.lower() in _IN_EXPRESSIONS:
                 what = f"{token.text} can be a column or a word of the language"
                 hint = f"if it is the column, quote it: `{token.text}`"
                 raise NotSupported(what, text=self.text, start=token.start, end=token.end, hint=hint)
@@ -250,6 +251,12 @@ def _clauses(tokens: Sequence[Token]) -> dict[str, list[Token]]:
     return found
 
 
+#: Words that have a place of their own inside expressions: which of them are columns only quotes can tell.
+_IN_EXPRESSIONS = words(
+    """all and any as between both case collate distinct div else end escape exists false filter for from ignore ilike
+    in interval is leading like not null nulls or over placing regexp respect rlike similar some struct then trailing
+    true when within"""
+)
 #: Functions whose first argument is a unit of time.
 _OF_UNITS = frozenset({"timestampadd", "timestampdiff", "dateadd", "datediff", "date_add", "date_diff", "extract"})
 

@@ -103,6 +103,11 @@ class Rel(ABC):
         return replace(self, **inner).map_exprs(by) if inner else self.map_exprs(by)
 
 
+def is_live(rel: Rel) -> bool:
+    """Whether a relation changes with a stream."""
+    return any(isinstance(each, Scan) and each.source.kind in ("stream", "view") for each in rel.walk())
+
+
 def _rebuilt(value: Any, change: Callable[[Rel], Rel]) -> Any:
     """A field of a node over other relations; the same object where none of them changes."""
     if isinstance(value, Rel):

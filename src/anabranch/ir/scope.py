@@ -17,6 +17,7 @@ class Exposed:
     qualifier: str | None
     columns: tuple[Column, ...]
     hidden: tuple[Column, ...] = ()
+    times: tuple[Column, ...] = ()  # those that are event times
 
     def named(self, name: str) -> list[Column]:
         return [column for column in (*self.columns, *self.hidden) if column.name.lower() == name.lower()]
@@ -67,6 +68,12 @@ class Scope:
             return list(self.star)
         here = [each for each in self.relations if (each.qualifier or "").lower() == qualifier.lower()]
         return [column for each in here for column in each.columns] if here else None
+
+    def event_time(self, qualifier: str | None) -> Column | None:
+        """The event time of a relation; None if it has none, or several."""
+        here = [each for each in self.relations if qualifier is None or (each.qualifier or "").lower() == qualifier]
+        times = [column for each in here for column in each.times]
+        return times[0] if len(times) == 1 else None
 
     def names(self) -> Iterator[str]:
         for each in self.relations:

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.plan.distances import outside_brackets, sum_of
-from anabranch.plan.keys import partition_by
-from anabranch.sql.calls import closing, split_commas
+from anabranch.ir.expr import Expr
+from anabranch.plan.facts.distances import sum_of
+from anabranch.sql.calls import closing, outside_brackets, split_commas
 from anabranch.sql.lexer import NUMBER, Span, Token, tokenize
 from anabranch.sql.syntax import Query, Select
 
@@ -51,14 +51,14 @@ class Ahead:
     rows: tuple[NextRow, ...] = ()
 
 
-def looks_ahead(select: Select, owner: Query, passes: Passes, text: str) -> Ahead | None:
+def looks_ahead(select: Select, owner: Query, passes: Passes) -> Ahead | None:
     """What a row of a SELECT waits for; None if it has no window functions."""
     places = [item.tokens for item in select.items]
     places += [expression.tokens for expression in select.tail_expressions]
     if owner.body is select:
         places.append(owner.order_tokens)
     windows = {name.lower(): inside for name, inside in select.windows}
-    found = [each for tokens in places for each in _in_tokens(tokens, windows, passes, text)]
+    found = [each for tokens in places for each in _in_tokens(tokens, windows, passes)]
     if not found:
         return None
     return Ahead(
@@ -79,7 +79,7 @@ def without_frame(window: str) -> str:
 
 
 def _in_tokens(
-    tokens: Sequence[Token], windows: Mapping[str, tuple[Token, ...]], passes: Passes, text: str
+    tokens: Sequence[Token], windows: Mapping[str, tuple[Token, ...]], passes: Passes
 ) -> Iterator[int | NextRow]:
     for index, token in enumerate(tokens[:-1]):
         if token.upper != "OVER":
@@ -92,7 +92,7 @@ def _in_tokens(
             inside, over = windows.get(following.name.lower(), ()), following.span
         name, arguments = _called(tokens[:index])
         ignoring = index > 1 and tokens[index - 2].upper == "IGNORE"
-        found = _of_call(name, arguments, inside, passes, text, ignoring)
+        found = _of_call(name, arguments, inside, passes, ignoring)
         if isinstance(found, int):
             yield found
             continue
@@ -116,7 +116,7 @@ def _called(tokens: Sequence[Token]) -> tuple[str, list[list[Token]]]:
 
 
 def _of_call(
-    name: str, arguments: list[list[Token]], inside: Sequence[Token], passes: Passes, text: str, ignoring: bool
+    name: str, arguments: list[list[Token]], inside: Sequence[Token], passes: Passes, ignoring: bool
 ) -> int | tuple[list[Token], int]:
     """How long after its own time a row waits for a call; or the time that orders it, and the next row it waits for."""
     if any(passes(tokens) is not None for tokens in partition_by(inside)):
@@ -144,12 +144,20 @@ def _of_call(
         if bound[-1].upper == "PRECEDING":  # by less than nothing it is FOLLOWING
             return 0 if not any("-" in token.text for token in distance) else FOREVER
         if inside[frame].upper != "ROWS":
-            length = sum_of(distance, text) if inside[frame].upper == "RANGE" else None
+            length = sum_of(Expr(tuple(token.text for token in distance))) if inside[frame].upper == "RANGE" else None
             return max(0, int(length.high)) if length is not None and length.kind == "length" else FOREVER
         number, ignoring = _integer(distance), False
     if number is None or (number > 0 and ignoring):
         return FOREVER
     return (first, number) if number > 0 else 0
+
+
+def partition_by(tokens: Sequence[Token]) -> list[tuple[Token, ...]]:
+    """The expressions of PARTITION BY inside the brackets of OVER."""
+    if len(tokens) < 3 or tokens[0].upper not in ("PARTITION", "DISTRIBUTE"):
+        return []
+    end = next((i for i in outside_brackets(tokens) if tokens[i].upper in ("ORDER", "SORT", *_FRAMES)), len(tokens))
+    return [tuple(piece) for piece in split_commas(tokens[2:end]) if piece]
 
 
 def _integer(tokens: Sequence[Token]) -> int | None:

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from anabranch.errors import NotSupported, Rewritten, SqlError
 from anabranch.ir.build import Builder
+from anabranch.ir.rel import is_live
 from anabranch.ir.show import show
 from anabranch.plan.bind import Reference
 from anabranch.plan.blocks import Analyze, aggregates_in
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.context import PlanningContext
-from anabranch.plan.rules import Rule, is_live, normalize
+from anabranch.plan.rules import Rule, normalize
 from anabranch.render.blocks import blocks
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Spliced

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Near, chained
 from anabranch.algebra.windows import MILLISECOND
+from anabranch.errors import NotSupported, SqlError
+from anabranch.ir.build import Builder, Found
+from anabranch.ir.expr import Column, Expr
+from anabranch.ir.rel import Project, Rel
+from anabranch.ir.select import FromItem, SelectBlock
 from anabranch.plan.ahead import FINAL, FOREVER, NextRow, looks_ahead, without_frame
-from anabranch.plan.bands import find_bands, place_of
 from anabranch.plan.bind import Binder, Reference, refuse
-from anabranch.plan.blocks import Block, find_block, grouped_tokens, read_edits
+from anabranch.plan.blocks import Block, find_block, read_edits
 from anabranch.plan.buckets import SAME, spread
 from anabranch.plan.catalog import (
     ASKED,
@@ -31,23 +35,18 @@ from anabranch.plan.catalog import (
     leading_time,
     window_type,
 )
-from anabranch.plan.following import find_following
+from anabranch.plan.context import PlanningContext, found_node
+from anabranch.plan.facts.bands import find_bands
+from anabranch.plan.facts.following import find_following
+from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals
+from anabranch.plan.facts.progress import Join, find_meets, of_union, through, time_call, union_times
+from anabranch.plan.inputs import Input, limited
 from anabranch.plan.inside import RECORDS, Inside
-from anabranch.plan.keys import (
-    Input,
-    Keying,
-    KeyPart,
-    find_keys,
-    joined_by_equals,
-    limited,
-    with_condition,
-    with_hidden,
-)
-from anabranch.plan.meets import Join, columns_shown, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.pairs import PAIRS, added_up, worth_it
 from anabranch.plan.parts import gives_records, parts_of, stays_met
 from anabranch.plan.plane import bounded
+from anabranch.plan.rewriting import with_condition, with_hidden
 from anabranch.plan.scope import Unfit
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
@@ -55,9 +54,9 @@ from anabranch.plan.windows import closing_shift, micros_sql, sliding
 from anabranch.plan.winners import event_times
 from anabranch.sql.calls import aggregate_calls, chains
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
-from anabranch.sql.splice import Edit
+from anabranch.sql.splice import Edit, Spliced
 from anabranch.sql.syntax import Opaque, Query, Relation, Select, SetOperation
-from anabranch.sql.versions import EVENT_TIME, UNTIL
+from anabranch.sql.versions import UNTIL
 
 if TYPE_CHECKING:
     from anabranch.plan.nodes import Tree
@@ -103,6 +102,8 @@ class Build:
         self.guarded: dict[str, Reference] = {}  # what it reads in place of a relation
         self.unnamed = 0
         self.hidden: list[tuple[str, str]] = []  # the columns of its key that it does not show, and what they are
+        self.block = SelectBlock((), ())
+        self.untyped = ""  # why there is no typed form of its SELECT
         self.ties: list[Edit] = []
 
     # ---- relations
@@ -207,12 +208,15 @@ class Build:
             for relation in select.relations:
                 self.replace_relation(relation)
         for select in rows:
-            inputs = self._inputs(select, placed=True)
-            live = next(each for each in inputs if not each.static)
+            self.read_block(select)
+            (live,) = self.block.live
             touches.append(
-                (self._live_placeholder(live.relation), self.binder.bind(select.span, extra=self.edits).text.text)
+                (
+                    self._live_placeholder(select.relations[live]),
+                    self.binder.bind(select.span, extra=self.edits).text.text,
+                )
             )
-            times.append((touches[-1][0], self._times_by_position(select, inputs, live)))
+            times.append((touches[-1][0], self._times_by_position(select, live)))
         keying = Keying("keyed", every_column=True) if touches else Keying("whole", reason=NO_STREAM)
         view = self._finish(emit, keying, None, (), tuple(touches))
         meets = of_union(times, view.fields)
@@ -221,33 +225,50 @@ class Build:
         shown_times = union_times(times, view.fields)
         return replace(view, meets=meets, times=shown_times, time=leading_time(view.fields, shown_times))
 
-    def _times_by_position(self, select: Select, inputs: Sequence[Input], live: Input) -> dict[int, tuple[str, int]]:
+    def _times_by_position(self, select: Select, live: int) -> dict[int, tuple[str, int]]:
         """The columns of a SELECT over one stream that are its event times, by their places."""
-        if live.relation.window is not None:
+        relation = select.relations[live]
+        if relation.window is not None:
             return {}
-        own = self._bounded_times(live)
-        numbered = tuple(Field(str(index), "") for index in range(len(select.items) + len(live.columns)))
+        own = self._columns_named(live, self._bounded_times(relation))
         found: dict[int, tuple[str, int]] = {}
-        for place, tokens in columns_shown(select, inputs, numbered, list(live.columns)):
-            named = list(chains(tokens))
-            if len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end):
-                parts = [part.lower() for part in named[0].parts]
-                shift = self._shift(parts, inputs) if parts[-1] in own else None
-                if shift is not None:
-                    found[int(place)] = parts[-1], shift
+        for place, item in enumerate(self.block.items):
+            column = item.expr.column
+            shift = self._shift(select, column) if column in own else None
+            if column is not None and shift is not None:
+                found[place] = column.name.lower(), shift
         return found
-
-    def _looks_aside(self, relation: Relation) -> bool:
-        """Whether a relation reads what changes once for each row of the relations before it."""
-        inner = relation.subquery
-        return relation.lateral and inner is not None and self.tree.reads_live(inner, self.ctes)
 
     def _is_stateless(self, select: Select) -> bool:
         named = [each for each in select.relations if not self._is_cte(each)]
         if any(each.subquery is not None or asked_table(self.binder, each) for each in named):
             return False
-        inputs = self._inputs(select, placed=False)
-        return find_keys(select, Query(select.span, select), inputs, self.text).kind == "stateless"
+        self.read_block(select)
+        return not self.untyped and find_keys(replace(self.block, limited=False)).kind == "stateless"
+
+    def read_block(self, select: Select) -> None:
+        """Read a SELECT into its typed form: nodes stand in the place of what they compute."""
+        names = PlanningContext(self.text, self.tree.catalog, self.query, self._analyzed, self._columns_of_file)
+        builder = Builder(self.text, names, self._placed)
+        self.block, self.untyped = SelectBlock((), ()), ""
+        try:
+            ctes: dict[str, Rel] = {}
+            for each in self.inline:
+                ctes[each.name.lower()] = builder.cte(each.name, each.query, each.columns, ctes)
+            self.block = builder.block(self.query, select, ctes)
+        except SqlError as error:
+            self.untyped = error.message
+
+    def _placed(self, relation: Relation) -> Found | None:
+        node = self._node(relation)
+        return None if node is None else found_node(node, relation.exposed or node.name)
+
+    def _analyzed(self, text: Spliced, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
+        return self.tree.world.analyze(text.text, {name: tuple(fields) for name, fields in schemas.items()})
+
+    @staticmethod
+    def _columns_of_file(reference: Reference) -> Sequence[Field]:
+        raise NotSupported(f"{reference.target} is no stream, view or table")
 
     def _select(self, select: Select, emit: str, counted: bool) -> View:
         for relation in select.relations:
@@ -256,12 +277,13 @@ class Build:
             self.names_inside(inner)
         place_lookups(self, select, self._inputs(select, placed=True))
         inputs = self._inputs(select, placed=True)
+        self.read_block(select)
         by_key = self.tree.by_key and not gives_records(select)
-        keying = find_keys(select, self.query, inputs, self.text, by_key=by_key)
+        keying = find_keys(self.block, by_key=by_key)
+        if self.untyped:
+            keying = Keying("whole", reason=self.untyped)
         if not any(not each.static for each in inputs):
             keying = Keying("whole", reason=NO_STREAM)
-        if any(self._looks_aside(each) for each in select.relations):
-            keying = Keying("whole", reason="a LATERAL subquery looks at a stream for each row")
         partial = select.span in self.tree.partial
         if partial:
             keying = Keying("join")
@@ -277,15 +299,15 @@ class Build:
         view = replace(view, counted=self.counted, near=near, through=through, timed=timed, sides=self._sides(inputs))
         if keying.pairs and view.in_time and view.clock == "event" and view.node:
             view = replace(view, nearby=nearby)
-        view = self._following(select, inputs, view)
+        view = self._following(select, view)
         view = self._with_progress(select, inputs, keying, view)
         if partial:
             return replace(view, partial=True)
         view = replace(view, ends=self._ends(select, inputs, view, keying) if view.node else None)
         view = self._with_ahead(select, inputs, view)
         if view.node == "join":
-            view = replace(view, spread=self._spread(select, inputs, view))
-        if self.tree.joins is not None and self.tree.waits and self._several_times(select, inputs, view):
+            view = replace(view, spread=self._spread(select, view))
+        if self.tree.joins is not None and self.tree.waits and self._several_times(select, view):
             self._join_first(select, self.tree.joins)
         elif self.tree.splits is not None and worth_it(select, self.query, inputs, view):
             self._split(select, inputs, self.tree.splits)
@@ -293,7 +315,7 @@ class Build:
 
     def _with_ahead(self, select: Select, inputs: Sequence[Input], view: View) -> View:
         """A view with what its rows wait for because of its window functions."""
-        ahead = looks_ahead(select, self.query, self._passes_with(select, inputs, view), self.text)
+        ahead = looks_ahead(select, self.query, self._passes_with(select, inputs, view))
         if ahead is None:
             return view
         if not self.tree.settled(view):
@@ -331,39 +353,32 @@ class Build:
     ) -> Callable[[Sequence[Token]], int | None]:
         """For times of the one input that have passed when the column has by which a row of this node is shown: what to
         add to them for the progress that is past them."""
-        shown = dict(columns_shown(select, inputs, view.fields)).get(closing_column(view) or "")
+        shown = dict(self._shown(view.fields))
         live = [each for each in inputs if not each.static]
-
-        def column(tokens: Sequence[Token]) -> tuple[str | None, int | None]:
-            named = list(chains(tokens))
-            if len(named) != 1 or named[0].span != Span(tokens[0].start, tokens[-1].end):
-                return None, None
-            parts = [part.lower() for part in named[0].parts]
-            shift = self._shift(parts, live)
-            return (parts[-1] if shift is not None else None), shift
-
-        closes = column(shown)[0] if shown is not None and len(live) == 1 else None
-        own = live[0].relation.window if live else None
+        closing = shown.get(closing_column(view) or "")
+        closes = closing.column if closing is not None and len(live) == 1 else None
+        if closes is not None and self._shift(select, closes) is None:
+            closes = None
+        source = self.block.sources[self.block.owner[closes]] if closes is not None else None
+        windowed = source.windowed if source is not None else None
+        times: tuple[Column | None, ...] = (closes,)
+        if windowed is not None and closes in windowed.bounds:
+            times = (*windowed.bounds, *([windowed.along] if windowed.window.by_row else []))
 
         def passes(tokens: Sequence[Token]) -> int | None:
-            found, shift = column(tokens) if closes is not None else (None, None)
-            times = (*WINDOW_COLUMNS, (own.time_column or "").lower() if own is not None and own.by_row else None)
-            return shift if found == closes or (closes in WINDOW_COLUMNS and found in times) else None
+            named = list(chains(tokens))
+            whole = len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end)
+            column = self.block.find(named[0].parts) if whole and closes is not None else None
+            return self._shift(select, column) if column is not None and column in times else None
 
         return passes
 
-    def _several_times(self, select: Select, inputs: Sequence[Input], view: View) -> bool:
+    def _several_times(self, select: Select, view: View) -> bool:
         """Whether a node groups what it joins by times of several inputs, and no key of its own tells them."""
         if view.meets is None or not view.meets.inner or any(key.name in view.times for key in view.keys):
             return False
-        names = {name for each in inputs for name in each.columns}
-        timed: set[int] = set()
-        for tokens in (grouped_tokens(group, select, names) for group in select.group):
-            named = list(chains(tokens))
-            whole = len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end)
-            place = place_of(tuple(part.lower() for part in named[0].parts), inputs) if whole else None
-            if place is not None and self._shift([inputs[place[0]].exposed, place[1]], inputs) is not None:
-                timed.add(place[0])
+        columns = [expr.column for expr in self.block.keys or ()]
+        timed = {self.block.owner[each] for each in columns if each and self._shift(select, each) is not None}
         return len(timed) > 1
 
     def _join_first(self, select: Select, joins: list[Edit]) -> None:
@@ -414,7 +429,7 @@ class Build:
         everything = any(item.star for item in select.items)
         names, hidden = [], []
         for index, key in enumerate(below.keys):
-            shown = self._passed_through(select, view, key.name)
+            shown = self._passed_through(view, key.name)
             if shown is None:
                 shown = KEY.format(index)
                 hidden.append((shown, quote_name(key.name)))
@@ -425,7 +440,7 @@ class Build:
         inside = f"(SELECT * FROM ({below.text}) AS __rows({columns}))"
         placeholder, edits = quote_name(f"@v:{below.id}"), [*self.edits, *self._with_clause()]
         text = self._bound([*edits, *with_hidden(select, hidden)])
-        shows_closing = self._shows_closing(select, view, below)
+        shows_closing = self._shows_closing(view, below)
         # Where no time is shown, rows are those that the nodes below have let through.
         waits = shows_closing or (_leading(view) is None and not below.final)
         final = ""
@@ -446,7 +461,7 @@ class Build:
             timed=below.timed,
             sides=below.sides,
             meets=through(view.meets, below.meets),
-            ends=self._passed_ends(select, view, below),
+            ends=self._passed_ends(view, below),
             ahead=below.ahead if below.ahead is None or waits else FOREVER,
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
@@ -457,54 +472,46 @@ class Build:
             statics_at=below.statics_at,
         )
 
-    def _shows_closing(self, select: Select, view: View, below: View) -> bool:
+    def _shows_closing(self, view: View, below: View) -> bool:
         """Whether rows of this node are shown by the same time as those of the node below would be."""
         closing = closing_column(below)
-        return closing is not None and self._passed_through(select, view, closing) == _leading(view)
+        return closing is not None and self._passed_through(view, closing) == _leading(view)
 
-    def _passed_ends(self, select: Select, view: View, below: View) -> Ends | None:
+    def _passed_ends(self, view: View, below: View) -> Ends | None:
         """When the windows of the node below end, as this one shows it."""
-        if below.ends is None:
-            return None
-        return below.ends.renamed(lambda column: self._passed_through(select, view, column))
+        return None if below.ends is None else below.ends.renamed(lambda column: self._passed_through(view, column))
 
-    def _passed_through(self, select: Select, view: View, column: str) -> str | None:
+    def _passed_through(self, view: View, column: str) -> str | None:
         """The output column that is a column of the only relation as it stands."""
-        for item, field in zip(select.items, view.fields, strict=False):
-            if item.star:
-                return column if any(each.name == column for each in view.fields) else None
-            named = list(chains(item.tokens))
-            whole = len(named) == 1 and named[0].span == item.expression
-            if whole and named[0].parts[-1].lower() == column.lower() and len(named[0].parts) <= 2:
-                return field.name
-        return None
+        own = self.block.sources[0].named(column) if self.block.sources else None
+        return next((name for name, expr in self._shown(view.fields) if own and expr.column == own), None)
 
     def _with_progress(self, select: Select, inputs: Sequence[Input], keying: Keying, view: View) -> View:
         """A view with what is known of how its columns progress, where it joins or reads what does."""
         # What reads no stream never brings a row that is late.
-        inputs = [replace(each, static=each.static or self._reads_no_stream(each.relation)) for each in inputs]
-        live = [each for each in inputs if not each.static]
-        below = [self._known(each.relation) for each in live]
+        static = [each.static or self._reads_no_stream(each.relation) for each in inputs]
+        live = [each.relation for each, never in zip(inputs, static, strict=True) if not never]
+        below = [self._known(relation) for relation in live]
         meets = [each.meets for each in below if isinstance(each, View)]
-        if limited(self.query) or (len(live) < 2 and not any(meets)):
+        if self.untyped or limited(self.query) or (len(live) < 2 and not any(meets)):
             return view
         calls = {
-            field.name: 1
-            for item, field in zip(select.items, view.fields, strict=False)
+            name: 1
+            for name, expr in self._shown(view.fields)
             if len(live) > 1
-            and (call := time_call(item.tokens)) is not None
-            and all(self._shift([each.name.lower() for each in part if each.is_name], inputs) == 1 for part in call[1])
+            and (call := time_call(expr)) is not None
+            and all(each.column and self._shift(select, each.column) == 1 for each in call[1])
         }
-        names = [key.name for key in view.keys]
-        keys = {name: tokenize(part.expression)[:-1] for name, part in zip(names, keying.parts, strict=False)}
-        join = Join(
-            select,
-            inputs,
-            ["" if each.static else self._live_placeholder(each.relation) for each in inputs],
-            [frozenset() if each.static else frozenset(self._bounded_times(each)) for each in inputs],
-            all(each is None or each.inner for each in meets),
-            self.text,
-        )
+        keys = {key.name: part.expr for key, part in zip(view.keys, keying.parts, strict=False)}
+        sources = tuple(replace(each, static=never) for each, never in zip(self.block.sources, static, strict=True))
+        times = [
+            frozenset() if never else self._columns_named(index, self._bounded_times(each.relation))
+            for index, (each, never) in enumerate(zip(inputs, static, strict=True))
+        ]
+        pairs = zip(inputs, static, strict=True)
+        placeholders = ["" if never else self._live_placeholder(each.relation) for each, never in pairs]
+        inner = all(each is None or each.inner for each in meets)
+        join = Join(replace(self.block, sources=sources), placeholders, times, inner)
         found = find_meets(join, replace(view, times={**view.times, **calls}), keys)
         known = found.behind if found is not None else {}
         return replace(view, meets=found, times={**view.times, **{name: 1 for name in calls if name in known}})
@@ -513,42 +520,54 @@ class Build:
         known = self._known(relation)
         return isinstance(known, View) and self.tree.reads_no_stream(known)
 
-    def _bounded_times(self, each: Input) -> list[str]:
+    def _bounded_times(self, relation: Relation) -> list[str]:
         """The event times of an input that are known to progress column by column."""
-        known = self._known(each.relation)
-        own = self._own_times(each)
+        known = self._known(relation)
+        own = self._own_times(relation)
         return own if not isinstance(known, View) else [name.lower() for name in bounded(known) if name.lower() in own]
+
+    def _columns_named(self, index: int, names: Iterable[str]) -> frozenset[Column]:
+        """The columns of the rows of a relation that have these names; those of a window hide them."""
+        source = self.block.sources[index]
+        bounds = source.windowed.bounds if source.windowed is not None else ()
+        found = (source.named(name) for name in names)
+        return frozenset(column for column in found if column is not None and column not in bounds)
 
     def _near(self, select: Select, inputs: Sequence[Input]) -> tuple[tuple[Near, ...], int]:
         """Which rows of the streams of a join can meet; and within how many steps all are that matter to a new one.
 
         One that comes from n inputs is at most n - 1 steps from each row that says whether it does.
         """
+        if self.untyped:
+            return (), 0
         placeholders = self._apart(inputs)
         near: list[Near] = []
-        for one, other, least, most in find_bands(select, inputs, list(map(self._row_times, inputs)), self.text):
-            known = [self._known(inputs[index].relation) for index in (one[0], other[0])]
+        times = [self._columns_named(index, self._row_times(each)) for index, each in enumerate(inputs)]
+        for band in find_bands(self.block, times):
+            one, other = (self.block.owner[column] for column in (band.one, band.other))
+            known = [self._known(select.relations[index]) for index in (one, other)]
             if all(map(self._passes, known)):
                 # The time of a window that is no longer than that is as near to its rows.
                 wider = MILLISECOND * sum(isinstance(each, View) and not each.kept for each in known)
-                least, most = (None if least is None else least - wider), (None if most is None else most + wider)
-                near.append(Near(placeholders[one[0]], placeholders[other[0]], least, most))
+                least = None if band.least is None else band.least - wider
+                most = None if band.most is None else band.most + wider
+                near.append(Near(placeholders[one], placeholders[other], least, most))
         live = [name for name in placeholders if name]
         return tuple(near), 2 * (len(live) - 1) if chained(near, live) else 0
 
-    def _following(self, select: Select, inputs: Sequence[Input], view: View) -> View:
+    def _following(self, select: Select, view: View) -> View:
         """A view of rows with the next of each, where that is looked for within bounds: new rows touch no others."""
-        found = find_following(select, self.text)
-        live = [each for each in inputs if not each.static]
-        if found is None or len(live) != 1 or len(inputs) != 1 or limited(self.query):
+        found = find_following(self.block)
+        if found is None or len(self.block.sources) != 1 or self.block.sources[0].static or self.block.limited:
             return view
-        if live[0].relation.window is not None or not view.in_time or view.clock != "event" or not view.node:
+        (relation,) = select.relations
+        if relation.window is not None or not view.in_time or view.clock != "event" or not view.node:
             return view
         column, distance = found
-        own = self._row_times(live[0])
-        if self._passes(self._known(live[0].relation)) is None or self._named(live[0].relation, column[-1]) not in own:
+        own = self._columns_named(0, self._row_times(Input(relation, {}, False)))
+        if self._passes(self._known(relation)) is None or column not in own:
             return view
-        name = self._live_placeholder(live[0].relation)
+        name = self._live_placeholder(relation)
         return replace(view, near=(Near(name, name, -distance, distance),), nearby=1)
 
     def _apart(self, inputs: Sequence[Input]) -> list[str]:
@@ -568,7 +587,7 @@ class Build:
                 continue
             known = self._known(each.relation)
             called = each.relation.exposed or (known.name if isinstance(known, Stream | View) else "")
-            own = self._own_times(each)
+            own = self._own_times(each.relation)
             time = known.time if isinstance(known, Stream) else next(iter(own), None)
             if isinstance(known, View) and known.kept and known.time.lower() in own:
                 time = known.time
@@ -605,13 +624,13 @@ class Build:
         below = self._passes(nodes.get(id) or self.tree.catalog.objects.get(id))
         return None if isinstance(below, View) and dict(below.times) != {below.time: 1} else below
 
-    def _spread(self, select: Select, inputs: Sequence[Input], view: View) -> str:
+    def _spread(self, select: Select, view: View) -> str:
         """The query for Spark where the only thing that its streams have in common is their time; else nothing."""
         names = [each.name for each in view.fields]
         known = [each for each in view.near if each.least is not None and each.most is not None]
         if len(view.inputs) != 2 or len(known) != 1 or view.views or len(set(names)) != len(names):
             return ""
-        if joined_by_equals(select, self.query, inputs, self.text):
+        if joined_by_equals(self.block):
             return ""
         streams = [self.tree.catalog.stream(view.streams[name]) for name in (known[0].one, known[0].other)]
         one, other = (stream.time or "" for stream in streams)
@@ -621,11 +640,11 @@ class Build:
         text, _ = _told_apart(text, dict.fromkeys(name.partition("#")[0] for name in view.inputs))
         return spread(text, known[0], (one, other), names)
 
-    def _own_times(self, each: Input) -> list[str]:
+    def _own_times(self, relation: Relation) -> list[str]:
         """The columns of an input that are event times, without those of its windows."""
-        if each.static or each.relation.alias_columns:
+        if relation.alias_columns:
             return []
-        known = self._known(each.relation)
+        known = self._known(relation)
         if isinstance(known, Stream):
             return [known.time.lower()] if known.time is not None else []
         return [name.lower() for name in known.times] if isinstance(known, View) else []
@@ -636,7 +655,7 @@ class Build:
         Of a view whose changes are kept, the one that these are found by.
         """
         known = self._known(each.relation)
-        own = frozenset(self._own_times(each))
+        own = frozenset() if each.static else frozenset(self._own_times(each.relation))
         if isinstance(known, View) and known.kept:
             return own & {known.time.lower()}
         bounds = {name.lower() for name, shift in known.times.items() if shift != 1} if isinstance(known, View) else ()
@@ -664,7 +683,8 @@ class Build:
         ):
             return
         self.counted = self._live_placeholder(live[0].relation)
-        same = " AND ".join(f"__t.__k{i} <=> ({part.expression})" for i, part in enumerate(keying.parts)) or "true"
+        texts = [self.block.sql(part.expr) for part in keying.parts]
+        same = " AND ".join(f"__t.__k{i} <=> ({text})" for i, text in enumerate(texts)) or "true"
         upto = f"(SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same})"
         shown = f"coalesce({PLACE} <= {upto}, true)"
         if _by_row(live[0]):
@@ -779,7 +799,7 @@ class Build:
         for index, part in enumerate(keying.parts):
             names.append(part.shown or KEY.format(index))
             if part.shown is None:
-                expression = part.expression
+                expression = self.block.sql(part.expr)
                 if block is not None:
                     expression = quote_name(block[0].keys[part.position].name)
                 hidden.append((names[-1], expression))
@@ -837,13 +857,13 @@ class Build:
             text, again = _told_apart(text, (*streams, *views))
             streams |= {name: streams[first] for name, first in again.items() if first in streams}
             views |= {name: views[first] for name, first in again.items() if first in views}
-        times = {**self._times(select, inputs, fields), **self._key_times(keying, names, inputs)}
+        times = {**self._times(select, fields), **self._key_times(select, keying, names)}
         return View(
             "?", "?", self.query.span.of(self.text), text, fields, uses, None, streams, tables, views, emit,
             self.tree.start, direct, self.query.order is not None,
             {table: self.tree.world.table_at(table) for table in tables.values()},
             kind, keying.reason if kind else "", keys if kind else (), made_touches if kind else (),
-            self._narrows(keying, inputs, block) if kind else (), None, None, "correct", False,
+            self._narrows(keying, select, block) if kind else (), None, None, "correct", False,
             times, clock=self._clock(inputs), cuts=self._cuts(inputs),
             time=leading_time(fields, times) if kind else "",
         )  # fmt: skip
@@ -954,7 +974,7 @@ class Build:
             where = ""
             if select.where is not None:
                 where = " WHERE " + binder.bind(select.where.span, extra=self.edits).text.text
-            chosen = items([part.expression for part in keying.parts])
+            chosen = items([self.block.sql(part.expr) for part in keying.parts])
             if self.counted is not None:
                 chosen = f"{chosen}, {PLACE}" if chosen else PLACE
                 relation = inputs[live[0]].relation
@@ -971,7 +991,8 @@ class Build:
             source = quote_name(placeholder)
             if relation.window is not None and _by_row(inputs[index]):
                 source = self.binder.windowed(source, relation, self._fields(relation, True)[0])
-            columns = [f"__d.{quote_name(part.columns[index] or '')}" for part in keying.parts]
+            own = self.block.sources[index]
+            columns = [f"__d.{quote_name(_name_in(own, part.columns[index]))}" for part in keying.parts]
             touches.append(Touch(placeholder, f"SELECT DISTINCT {items(columns)} FROM {source} AS __d"))
         return tuple(dict.fromkeys(touches))
 
@@ -983,73 +1004,63 @@ class Build:
         assert reference is not None
         return reference.placeholder
 
-    def _narrows(
-        self, keying: Keying, inputs: Sequence[Input], block: tuple[Block, Placed] | None
-    ) -> tuple[Narrow, ...]:
+    def _narrows(self, keying: Keying, select: Select | None, block: tuple[Block, Placed] | None) -> tuple[Narrow, ...]:
         """Which rows of which input are enough for the touched keys. A relation that is read twice is read whole."""
-        if keying.kind != "keyed" or keying.every_column:
+        if keying.kind != "keyed" or keying.every_column or select is None:
             return ()
         if block is not None:
             names = tuple(block[0].keys[part.position].name for part in keying.parts)
             return (Narrow(block[1].use.placeholder, names),)
         found: dict[str, set[Narrow]] = {}
-        for index, each in enumerate(inputs):
-            if each.static:
-                continue
-            columns = tuple(_own_column(part, index, each) for part in keying.parts)
-            times = tuple(self._along(part, index, each) for part in keying.parts)
-            placeholder = self._live_placeholder(each.relation)
+        for index in self.block.live:
+            source, relation = self.block.sources[index], select.relations[index]
+            columns = tuple(_row_name(source, part.columns[index]) for part in keying.parts)
+            times = tuple(self._along(source, relation, part.columns[index]) for part in keying.parts)
+            placeholder = self._live_placeholder(relation)
             found.setdefault(placeholder, set()).add(Narrow(placeholder, columns, times))
         narrows = [next(iter(each)) for each in found.values() if len(each) == 1]
         return tuple(each for each in narrows if any(each.columns) or any(each.times))
 
-    def _along(self, part: KeyPart, index: int, each: Input) -> tuple[str, int, int] | None:
-        """What the windows of an input lie along, where a part of the key is a bound of them."""
-        relation, column = each.relation, part.columns[index]
-        if relation.window is None or relation.alias_columns or column not in WINDOW_COLUMNS:
+    def _along(self, source: FromItem, relation: Relation, column: Column | None) -> tuple[str, int, int] | None:
+        """What the windows of an input lie along, where a column is a bound of them."""
+        windowed = source.windowed
+        if windowed is None or column not in windowed.bounds[:2] or windowed.along is None or windowed.window.rows:
             return None
-        windows, time = sliding(self.binder.window_of(relation)), (relation.window.time_column or "").lower()
-        if windows is None or relation.window.rows or each.columns.get(time) != "timestamp":
+        windows = sliding(self.binder.window_of(relation))
+        if windows is None or windowed.along.type != "timestamp":
             return None
-        spans = {"window_start": (0, windows.size), "window_end": (-windows.size, 0)}
-        return (time, *spans[column]) if column in spans else None
+        span = (0, windows.size) if column == windowed.bounds[0] else (-windows.size, 0)
+        return windowed.along.name, *span
 
-    def _times(self, select: Select | None, inputs: Sequence[Input], fields: tuple[Field, ...]) -> dict[str, int]:
-        """The output columns that are bounds of windows."""
+    def _times(self, select: Select | None, fields: tuple[Field, ...]) -> dict[str, int]:
+        """The output columns that are bounds of windows, or event times."""
         if select is None:
             return {}
-        found: dict[str, int] = {}
-        for name, tokens in columns_shown(select, inputs, fields) if inputs else ():
-            named = list(chains(tokens))
-            if len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end):
-                shift = self._shift([part.lower() for part in named[0].parts], inputs)
-                if shift is not None:
-                    found[name] = shift
-        return found
+        shown = ((name, expr.column) for name, expr in self._shown(fields))
+        found = {name: self._shift(select, column) for name, column in shown if column is not None}
+        return {name: shift for name, shift in found.items() if shift is not None}
 
-    def _key_times(self, keying: Keying, names: Sequence[str], inputs: Sequence[Input]) -> dict[str, int]:
+    def _shown(self, fields: Sequence[Field]) -> Iterator[tuple[str, Expr]]:
+        """The columns that a SELECT gives, with what they are."""
+        return ((field.name, item.expr) for field, item in zip(fields, self.block.items, strict=False))
+
+    def _key_times(self, select: Select | None, keying: Keying, names: Sequence[str]) -> dict[str, int]:
         """The columns of the key that are bounds of windows."""
-        found: dict[str, int] = {}
-        for name, part in zip(names, keying.parts, strict=False):
-            tokens = tokenize(part.expression)[:-1]
-            named = list(chains(tokens))
-            if len(named) == 1 and named[0].span == Span(tokens[0].start, tokens[-1].end):
-                shift = self._shift([each.lower() for each in named[0].parts], inputs)
-                if shift is not None:
-                    found[name] = shift
-        return found
+        columns = {name: part.expr.column for name, part in zip(names, keying.parts, strict=False)}
+        found = {name: self._shift(select, column) for name, column in columns.items() if select and column}
+        return {name: shift for name, shift in found.items() if shift is not None}
 
-    def _shift(self, parts: list[str], inputs: Sequence[Input]) -> int | None:
-        for each in inputs:
-            if len(parts) == 2 and each.exposed != parts[0]:
-                continue
-            window = each.relation.window
-            if window is not None and parts[-1] in WINDOW_COLUMNS:
-                return closing_shift(window, parts[-1]) if self._progresses(each.relation) else None
-            shift = self._time_of(each.relation, parts[-1])
-            if shift is not None:
-                return shift
-        return None
+    def _shift(self, select: Select, column: Column) -> int | None:
+        """What to add to a column for the progress that has passed it; None if it does not progress."""
+        index = self.block.owner.get(column)
+        if index is None:
+            return None
+        source, relation = self.block.sources[index], select.relations[index]
+        window = source.window
+        if window is not None and (bound := _name_in(source, column)) in {each.name for each in window.bounds}:
+            return closing_shift(window.window, bound) if self._progresses(relation) else None
+        name = _row_name(source, column)
+        return self._time_of(relation, name.lower()) if name is not None else None
 
     def _ends(self, select: Select, inputs: Sequence[Input], view: View, keying: Keying) -> Ends | None:
         """When the windows of a node end, where other rows than a row's own make them and event time closes them."""
@@ -1070,14 +1081,11 @@ class Build:
         else:
             every = window.slide if window.kind == "landmark" else window.size
             found = replace(found, after=0, every=every, origin=window.offset)
-        shown = [
-            (name, tokens[-1].name.lower())
-            for name, tokens in columns_shown(select, inputs, view.fields)
-            if tokens[-1].is_name
-            and (len(tokens) == 1 or (len(tokens) == 3 and tokens[0].name.lower() == live[0].exposed))
-        ]
-        ends = [name for name, column in shown if column in ("window_end", "window_time") and name in view.times]
-        return replace(found, columns=tuple(ends), starts=tuple(n for n, column in shown if column == "window_start"))
+        windowed = self.block.sources[self.block.live[0]].windowed
+        start, *others = windowed.bounds[:3] if windowed is not None else (None,)
+        shown = [(name, expr.column) for name, expr in self._shown(view.fields) if expr.column is not None]
+        ends = [name for name, column in shown if column in others and name in view.times]
+        return replace(found, columns=tuple(ends), starts=tuple(name for name, column in shown if column == start))
 
     def _clock(self, inputs: Sequence[Input]) -> str:
         """What the windows of a node close by."""
@@ -1127,7 +1135,6 @@ class Build:
 
     def _time_of(self, relation: Relation, column: str) -> int | None:
         """What to add to a column of a relation for the progress that has passed it; None if it does not progress."""
-        column = self._named(relation, column)
         node = self._node(relation)
         if node is None:
             reference = self.binder.resolve(relation)
@@ -1137,15 +1144,6 @@ class Build:
             node = known if isinstance(known, View) else None
         times = node.times if node is not None else {}
         return next((shift for name, shift in times.items() if name.lower() == column), None)
-
-    def _named(self, relation: Relation, column: str) -> str:
-        """A column in lower case; the event time of a relation under its own name."""
-        if column.lower() != EVENT_TIME:
-            return column.lower()
-        known = self._known(relation)
-        if isinstance(known, View):  # of several times it is not known here which one is meant
-            return known.time.lower() if dict(known.times) == {known.time: 1} else EVENT_TIME
-        return (known.time or EVENT_TIME).lower() if isinstance(known, Stream) else EVENT_TIME
 
 
 def _is_joined_first(relation: Relation) -> bool:
@@ -1167,12 +1165,19 @@ def _by_row(each: Input) -> bool:
     return each.relation.window is None or each.relation.window.by_row
 
 
-def _own_column(part: KeyPart, index: int, each: Input) -> str | None:
-    """The column of an input's own rows that holds a part of the key; a bound of a window is in no row."""
-    column = part.columns[index]
-    if column is None or (each.relation.window is not None and column in WINDOW_COLUMNS):
-        return None
-    return None if each.relation.alias_columns else column
+def _name_in(each: FromItem, column: Column | None) -> str:
+    """The name of a column before an alias has given it another."""
+    rel = each.rel
+    while isinstance(rel, Project):
+        column = next(expr.column for own, expr in rel.items if own == column)
+        rel = rel.input
+    return column.name if column is not None else ""
+
+
+def _row_name(each: FromItem, column: Column | None) -> str | None:
+    """The name that a column has in the rows themselves; None for one that is in no row."""
+    own = each.row_column(column) if column is not None else None
+    return own.name if own is not None else None
 
 
 def items(expressions: Sequence[str]) -> str:

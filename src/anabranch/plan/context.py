@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from anabranch.ir.build import Found
 from anabranch.ir.rel import Scan, Source
 from anabranch.plan.bind import Binder, Reference
-from anabranch.plan.catalog import NUMBERED, Catalog, Stream, Table, View
+from anabranch.plan.catalog import ASKED, NUMBERED, Catalog, Stream, Table, View
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Query, Relation
@@ -37,15 +37,26 @@ class PlanningContext:
             times = (target.time,) if target.time is not None else ()
             return Found(source, target.fields, times, target.row_fields)
         if isinstance(target, View) and not reference.provisional:
-            names = [field.name for field in target.fields if field.name in target.times]
-            named = [each for each in names if each.lower() == "window_time"] or names
-            return Found(source, target.shown_fields, tuple(named))
+            return Found(source, target.shown_fields, _times(target))
         if isinstance(target, Table):
             return Found(replace(source, asked=bool(target.asked)), target.fields)
         return Found(source, tuple(self.columns(reference)))
 
     def analyze(self, text: Spliced, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
         return self.analysis(text, schemas)
+
+
+def found_node(node: View, name: str) -> Found:
+    """A node of a view that is being planned. What it asks of tables outside is no column of its own."""
+    lists = {ASKED, *(ask.into for ask in node.asks)} if node.asks else set()
+    fields = tuple(field for field in node.fields if field.name not in lists)
+    return Found(Source("view", node.id, name), fields, _times(node))
+
+
+def _times(view: View) -> tuple[str, ...]:
+    """The event times of a view: that of its windows, where it has one."""
+    names = [field.name for field in view.fields if field.name in view.times]
+    return tuple([each for each in names if each.lower() == "window_time"] or names)
 
 
 def placeholder(scan: Scan) -> str:

@@ -18,10 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from anabranch.plan.bands import place_of
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.catalog import ASKED, Ask, Catalog, Field, Stream, Table, View, leading_time
-from anabranch.plan.keys import INNER, Input
+from anabranch.plan.inputs import INNER, Input, place_of
 from anabranch.plan.questions import Found, Questions, shared_names
 from anabranch.plan.windows import needs_numbers
 from anabranch.sql.calls import chains

@@ -23,10 +23,9 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.algebra import aggregates
 from anabranch.algebra.weighted import merged
-from anabranch.plan.bands import Place, place_of
 from anabranch.plan.blocks import aggregates_in, grouped_tokens
 from anabranch.plan.catalog import View
-from anabranch.plan.keys import INNER, Input, limited
+from anabranch.plan.inputs import INNER, Input, Place, limited, place_of
 from anabranch.plan.late_joins import stands_alone
 from anabranch.plan.memory import bounded, unbounded
 from anabranch.plan.scope import span_of

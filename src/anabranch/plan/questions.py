@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.errors import NotSupported, SqlError
-from anabranch.plan.bands import place_of
 from anabranch.plan.bind import refuse
 from anabranch.plan.catalog import Table
-from anabranch.plan.distances import outside_brackets
-from anabranch.plan.keys import INNER, INTEGERS, Input
+from anabranch.plan.inputs import INNER, Input, place_of
 from anabranch.sources.lookup import KEY_TYPES, searchable
-from anabranch.sql.calls import chains, conjuncts
+from anabranch.sql.calls import chains, conjuncts, outside_brackets
 from anabranch.sql.lexer import SYMBOL, Span, Token, quote_name
 from anabranch.sql.syntax import Relation, Select
+from anabranch.types import INTEGERS
 
 if TYPE_CHECKING:
     from anabranch.plan.build import Build

@@ -31,8 +31,8 @@ from anabranch.plan.blocks import aggregates_in, find_block
 from anabranch.plan.bridge import normalized
 from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Field, Rows, View
 from anabranch.plan.in_place import places_in, query_in_place, without_ctes
+from anabranch.plan.inputs import limited
 from anabranch.plan.inside import RECORDS, Inside, check_plain, relations_under
-from anabranch.plan.keys import limited
 from anabranch.plan.parts import MET
 from anabranch.plan.rewriting import rewritten, rewritten_throughout
 from anabranch.plan.rules import Rule

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from anabranch.errors import Rewritten
 from anabranch.sql.cursor import MAX_QUERIES
-from anabranch.sql.lexer import Span
+from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Edit, splice
-from anabranch.sql.syntax import Query, SelectStatement
+from anabranch.sql.syntax import Query, Select, SelectStatement
 
 
 def rewritten(text: str, query: Query, edits: Iterable[Edit]) -> tuple[str, Query]:
@@ -33,3 +33,19 @@ def rewritten_throughout(text: str, query: Query, step: Callable[[str, Query], S
             break
         text, query = rewritten(text, query, edits)
     return text, query
+
+
+def with_hidden(select: Select, hidden: Iterable[tuple[str, str]]) -> list[Edit]:
+    """Edits that add columns to a SELECT list."""
+    added = "".join(f", {expression} AS {quote_name(name)}" for name, expression in hidden)
+    last = select.items[-1].span
+    return [Edit(Span(last.end, last.end), added)] if added else []
+
+
+def with_condition(select: Select, condition: str) -> list[Edit]:
+    """Edits that ask one thing more of the rows of a SELECT."""
+    if select.where is not None:
+        start, end = select.where.span.start, select.where.span.end
+        return [Edit(Span(start, start), "("), Edit(Span(end, end), f") AND {condition}")]
+    assert select.from_span is not None
+    return [Edit(Span(select.from_span.end, select.from_span.end), f" WHERE {condition}")]

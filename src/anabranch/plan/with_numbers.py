@@ -13,8 +13,8 @@ from itertools import count
 
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import ROW_NUM, Stream, Table
+from anabranch.plan.inputs import INNER
 from anabranch.plan.inside import Body, apart, check_plain, columns_of, qualified, using
-from anabranch.plan.keys import INNER
 from anabranch.plan.parts import PART
 from anabranch.plan.scope import Unfit
 from anabranch.plan.windows import needs_numbers

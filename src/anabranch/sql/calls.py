@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.sql.lexer import CLOSING, OPENING, STRING, Span, Token, normal_form, words
+from anabranch.sql.lexer import CLOSING, OPENING, STRING, SYMBOL, Span, Token, normal_form, words
 
 #: Every aggregate of Spark 4.3; those without a mergeable form are recomputed over kept rows.
 AGGREGATES = words(
@@ -163,6 +163,16 @@ def split_commas(tokens: Sequence[Token]) -> Iterator[list[Token]]:
         piece.append(token)
     if piece:
         yield piece
+
+
+def outside_brackets(tokens: Sequence[Token]) -> Iterator[int]:
+    """The tokens that are in no bracket."""
+    depth = 0
+    for index, token in enumerate(tokens):
+        if token.kind == SYMBOL:
+            depth += (token.text in OPENING) - (token.text in CLOSING)
+        if depth == 0:
+            yield index
 
 
 def conjuncts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from anabranch.ir.expr import Column, Expr
-from anabranch.ir.rel import Rel, Scan
+from anabranch.ir.rel import Rel
 from anabranch.types import SparkType
 
 Types = Callable[[Sequence[Expr], Rel], list[SparkType]]
@@ -35,11 +35,6 @@ class RuleContext:
 Rule = Callable[[Rel, RuleContext], Rel | None]
 #: Told of each rule that changed a plan: its name, and the plan after it.
 Trace = Callable[[str, Rel], None]
-
-
-def is_live(rel: Rel) -> bool:
-    """Whether a relation changes with a stream."""
-    return any(isinstance(each, Scan) and each.source.kind in ("stream", "view") for each in rel.walk())
 
 
 def normalize(rel: Rel, rules: Sequence[Rule], types: Types, trace: Trace | None = None) -> Rel:

@@ -22,16 +22,29 @@ from dataclasses import dataclass, replace
 
 from anabranch.ir.expr import Column, Expr, Part, Subquery, of_column
 from anabranch.ir.logic import Membership, conjunction, conjuncts, equation, listed, membership
-from anabranch.ir.rel import Aggregate, Computed, Emit, Filter, Join, JoinKind, OverRows, Project, Rel, Scan, Windowed
-from anabranch.plan.rules import RuleContext, is_live
+from anabranch.ir.rel import (
+    Aggregate,
+    Computed,
+    Emit,
+    Filter,
+    Join,
+    JoinKind,
+    OverRows,
+    Project,
+    Rel,
+    Scan,
+    Windowed,
+    is_live,
+)
+from anabranch.plan.rules import RuleContext
 from anabranch.sql.lexer import words
+from anabranch.types import INTEGERS
 
 #: Aggregates that are NULL where there are no rows; count is 0 there, and of others it is not known here.
 _NULL_OF_NOTHING = words(
     """min max sum avg mean min_by max_by stddev stddev_pop stddev_samp std variance var_pop var_samp bool_and bool_or
     every some median"""
 )
-_INTEGERS = {"tinyint", "smallint", "int", "bigint"}
 
 
 @dataclass(frozen=True)
@@ -201,7 +214,7 @@ def _pairs(
 def _same_types(pairs: Sequence[tuple[Expr, Expr]], one: Rel, other: Rel, context: RuleContext) -> bool:
     """Whether values of the same types are compared: of others it depends on the form what is equal."""
     lefts, rights = context.types([left for left, _ in pairs], one), context.types([right for _, right in pairs], other)
-    return all(a == b or {a, b} <= _INTEGERS for a, b in zip(lefts, rights, strict=True))
+    return all(a == b or {a, b} <= set(INTEGERS) for a, b in zip(lefts, rights, strict=True))
 
 
 def _equal(left: Expr, right: Expr) -> Expr:

@@ -8,15 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.plan.bands import Apart, differences, find_bands
-from anabranch.plan.keys import Input
-from anabranch.sql.calls import conjuncts
-from anabranch.sql.lexer import tokenize
-from anabranch.sql.parser import parse
-from anabranch.sql.syntax import Select, SelectStatement
+from anabranch.ir.expr import Column
+from anabranch.ir.logic import conjuncts
+from anabranch.ir.select import SelectBlock
+from anabranch.plan.facts.bands import find_bands
+from anabranch.plan.facts.distances import Apart, differences
+from ir.plan_help import block
 
-S, R = ("s", "ts"), ("r", "ts")
 SECOND = 1_000_000
+
+
+def names(column: Column, of: SelectBlock) -> str:
+    return of.qualified(column).replace("`", "")
+
+
+def said(condition: str) -> list[tuple[str, str, Apart]]:
+    """The differences that a condition of a join tells, with the names of their columns."""
+    joined = block(f"SELECT 1 AS x FROM s JOIN r ON {condition}")
+    on = joined.sources[1].on
+    assert on is not None
+    return [(names(each.one, joined), names(each.other, joined), each) for each in differences(on)]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +78,7 @@ SECOND = 1_000_000
     ],
 )
 def test_what_a_condition_says(condition: str, least: int | None, most: int | None) -> None:
-    found = [each for each in differences([tokenize(condition)[:-1]], condition) if (each.one, each.other) == (S, R)]
+    found = [each for one, other, each in said(condition) if (one, other) == ("s.ts", "r.ts")]
     assert max((each.least for each in found if each.least is not None), default=None) == least
     assert min((each.most for each in found if each.most is not None), default=None) == most
 
@@ -92,31 +103,25 @@ def test_what_is_told_always_holds(condition: str, s: int, r: int, n: int) -> No
     if not MEANINGS[condition](s, r, n):
         return
     text = condition.format(n=n)
-    for each in differences([tokenize(text)[:-1]], text):
-        one, other = (s, r) if each.one == S else (r, s)
+    for first, _, each in said(text):
+        one, other = (s, r) if first == "s.ts" else (r, s)
         assert each.least is None or each.least <= other - one
         assert each.most is None or other - one <= each.most
 
 
 def test_conditions_in_brackets_are_conditions() -> None:
-    text = "((a = b AND c BETWEEN 1 AND 2) AND (d = 1 OR e = 2) AND (f))"
-    found = [" ".join(token.text for token in each) for each in conjuncts(tokenize(text)[:-1])]
-    assert found == ["a = b", "c BETWEEN 1 AND 2", "( d = 1 OR e = 2 )", "f"]
-    assert list(conjuncts(tokenize("(a AND b) OR c")[:-1])) == []
+    asked = block("SELECT 1 AS x FROM s WHERE ((k = d AND n BETWEEN 1 AND 2) AND (d = 1 OR n = 2) AND (ts IS NULL))")
+    assert asked.where is not None
+    found = [asked.sql(each).replace("`s`.", "").replace("`", "") for each in conjuncts(asked.where)]
+    assert found == ["k = d", "n BETWEEN 1 AND 2", "(d = 1 OR n = 2)", "ts IS NULL"]
 
 
 # ---- of a query
 
 
-def inputs_of(text: str) -> tuple[Select, list[Input]]:
-    (statement,) = parse(text)
-    assert isinstance(statement, SelectStatement) and isinstance(statement.query.body, Select)
-    select = statement.query.body
-    inputs = []
-    for relation in select.relations:
-        names = ["k", "ts", *(["window_start", "window_end", "window_time"] if relation.window is not None else [])]
-        inputs.append(Input(relation, dict.fromkeys(names, "?"), relation.exposed == "names"))
-    return select, inputs
+def times_of(of: SelectBlock) -> list[frozenset[Column]]:
+    times = ((each.named("ts"), each.static) for each in of.sources)
+    return [frozenset() if time is None or static else frozenset({time}) for time, static in times]
 
 
 TUMBLES = "TUMBLE(TABLE {0}, DESCRIPTOR(ts), INTERVAL {1} SECONDS) {0}"
@@ -129,7 +134,7 @@ TUMBLES = "TUMBLE(TABLE {0}, DESCRIPTOR(ts), INTERVAL {1} SECONDS) {0}"
         ("FROM s JOIN r ON r.ts >= s.ts WHERE s.ts + INTERVAL 3 SECONDS >= r.ts", 0, 3 * SECOND),
         ("FROM s JOIN r ON s.k = r.k AND r.ts >= s.ts", 0, None),
         ("FROM s JOIN r USING (k, ts)", 0, 0),
-        ("FROM s JOIN names ON names.ts = s.ts JOIN r ON r.ts = names.ts", 0, 0),
+        ("FROM s JOIN t ON t.ts = s.ts JOIN r ON r.ts = t.ts", 0, 0),
         ("FROM s JOIN r ON r.ts = s.ts LEFT JOIN names ON names.k = s.k", 0, 0),
         ("FROM s JOIN r ON r.k = s.k LEFT JOIN names ON r.ts = s.ts", None, None),
         ("FROM s JOIN r ON r.k = s.k LEFT JOIN names ON names.k = s.k WHERE r.ts = s.ts", 0, 0),
@@ -155,13 +160,11 @@ TUMBLES = "TUMBLE(TABLE {0}, DESCRIPTOR(ts), INTERVAL {1} SECONDS) {0}"
 )  # fmt: skip
 def test_the_distance_of_a_join(query: str, least: int | None, most: int | None) -> None:
     for items in ("1 AS x", "count(*) AS n"):
-        text = f"SELECT {items} {query}"
-        select, inputs = inputs_of(text)
-        times = [frozenset() if each.static else frozenset({"ts"}) for each in inputs]
-        live = [index for index, each in enumerate(inputs) if not each.static]
-        found = [each for each in find_bands(select, inputs, times, text) if [each[0][0], each[1][0]] == live]
-        assert [each[2:] for each in found] == ([] if least is most is None else [(least, most)])
-        assert find_bands(select, inputs, [frozenset() for _ in inputs], text) == []
+        joined = block(f"SELECT {items} {query}")
+        bands = find_bands(joined, times_of(joined))
+        found = [each for each in bands if {names(each.one, joined)[0], names(each.other, joined)[0]} == {"s", "r"}]
+        assert [(each.least, each.most) for each in found] == ([] if least is most is None else [(least, most)])
+        assert find_bands(joined, [frozenset() for _ in joined.sources]) == []
 
 
 @pytest.mark.parametrize(
@@ -176,13 +179,12 @@ def test_the_distance_of_a_join(query: str, least: int | None, most: int | None)
     ],
 )  # fmt: skip
 def test_three_inputs(query: str, found: dict[str, tuple[int | None, int | None]]) -> None:
-    text = f"SELECT 1 AS x {query}"
-    select, inputs = inputs_of(text)
-    bands = find_bands(select, inputs, [frozenset({"ts"})] * 3, text)
-    assert {"srt"[one[0]] + "srt"[other[0]]: (least, most) for one, other, least, most in bands} == found
+    joined = block(f"SELECT 1 AS x {query}")
+    bands = find_bands(joined, times_of(joined))
+    told = {names(each.one, joined)[0] + names(each.other, joined)[0]: (each.least, each.most) for each in bands}
+    assert told == found
 
 
 def test_both_directions_are_told() -> None:
-    text = "r.ts >= s.ts - INTERVAL 2 SECONDS"
-    found = set(differences([tokenize(text)[:-1]], text))
-    assert found == {Apart(S, R, least=-2 * SECOND), Apart(R, S, most=2 * SECOND)}
+    found = {(one, other, each.least, each.most) for one, other, each in said("r.ts >= s.ts - INTERVAL 2 SECONDS")}
+    assert found == {("s.ts", "r.ts", -2 * SECOND, None), ("r.ts", "s.ts", None, 2 * SECOND)}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.plan.following import find_following
-from anabranch.sql.parser import parse
-from anabranch.sql.syntax import Select, SelectStatement
+from anabranch.plan.facts.following import find_following
+from ir.plan_help import block
 
 NEXT = "LEAD(q.ts) OVER (PARTITION BY q.k ORDER BY q.ts)"
 LAST = "LEAD(q.ts) OVER (ORDER BY q.ts DESC)"
@@ -27,7 +26,7 @@ SECOND = 1_000_000
         (f"CASE WHEN {NEXT} <= q.ts + INTERVAL 1 SECOND THEN {NEXT} ELSE q.ts END AS until", None),
         (f"CASE WHEN {NEXT} <= q.ts + INTERVAL 1 SECOND THEN {LAST} END AS until", None),
         (f"CASE WHEN {NEXT} >= q.ts - INTERVAL 1 SECOND THEN {NEXT} END AS until", None),
-        (f"CASE WHEN {NEXT} <= q.at + INTERVAL 1 SECOND THEN {NEXT} END AS until", None),
+        (f"CASE WHEN {NEXT} <= q.d + INTERVAL 1 SECOND THEN {NEXT} END AS until", None),
         (f"CASE WHEN {NEXT} <= q.ts - INTERVAL 1 SECOND THEN {NEXT} END AS until", None),
         (
             f"CASE WHEN {NEXT} <= q.ts + INTERVAL 1 SECOND THEN {NEXT} END AS a, count(*) OVER (PARTITION BY k) AS n",
@@ -37,8 +36,5 @@ SECOND = 1_000_000
     ],
 )
 def test_how_far_the_next_row_is_looked_for(items: str, distance: int | None) -> None:
-    text = f"SELECT {items} FROM q"
-    (statement,) = parse(text)
-    assert isinstance(statement, SelectStatement) and isinstance(statement.query.body, Select)
-    found = find_following(statement.query.body, text)
-    assert found == (None if distance is None else (("q", "ts"), distance))
+    found = find_following(block(f"SELECT {items} FROM s AS q"))
+    assert (None if found is None else (found[0].name, found[1])) == (None if distance is None else ("ts", distance))

@@ -1,0 +1,151 @@
+"""A SELECT block with typed expressions: its relations, what it asks of their rows, what it groups by and shows.
+
+Every expression is over the columns of FROM, with the calls of aggregates and window functions where they stand. Needs
+no analysis by Spark: what a block is keyed by, or how far apart its times are, follows from columns alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from anabranch.ir.expr import Call, Column, Expr, SortKey
+from anabranch.ir.rel import JoinKind, Project, Rel, Scan, Windowed
+from anabranch.ir.text import Writer
+from anabranch.sql.lexer import quote_name
+
+INNER: tuple[JoinKind, ...] = ("inner", "cross")
+
+
+@dataclass(frozen=True)
+class FromItem:
+    """A relation of FROM, and how it is joined to those before it."""
+
+    rel: Rel
+    label: str | None
+    kind: JoinKind = "cross"
+    on: Expr | None = None
+    lateral: bool = False
+    static: bool = False  # no stream changes it
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.rel.columns
+
+    @property
+    def inner(self) -> bool:
+        return self.kind in INNER
+
+    @property
+    def windowed(self) -> Windowed | None:
+        """Its windows, where its columns are those of the rows in them."""
+        return self.rel if isinstance(self.rel, Windowed) else None
+
+    @cached_property
+    def window(self) -> Windowed | None:
+        """Its windows, whatever names its columns have."""
+        rel = self.rel
+        while isinstance(rel, Project):
+            rel = rel.input
+        return rel if isinstance(rel, Windowed) else None
+
+    def named(self, name: str) -> Column | None:
+        return next((column for column in self.columns if column.name.lower() == name.lower()), None)
+
+    def row_column(self, column: Column) -> Column | None:
+        """The column of the rows themselves, without windows and other names, that a column is; None for none."""
+        rel = self.rel
+        while not isinstance(rel, Scan):
+            if isinstance(rel, Project):
+                inner = next((expr.column for own, expr in rel.items if own == column), None)
+                if inner is None:
+                    return None
+                column, rel = inner, rel.input
+            elif isinstance(rel, Windowed) and column not in rel.bounds:
+                rel = rel.input
+            else:
+                return None
+        return column
+
+
+@dataclass(frozen=True)
+class ShownItem:
+    """An entry of the SELECT list. `name` is what it is called, if its text tells."""
+
+    expr: Expr
+    name: str | None
+
+
+@dataclass(frozen=True)
+class SelectBlock:
+    sources: tuple[FromItem, ...]
+    items: tuple[ShownItem, ...]
+    where: Expr | None = None
+    keys: tuple[Expr, ...] | None = None  # None: nothing is grouped
+    sets: tuple[tuple[int, ...], ...] = ()
+    having: Expr | None = None
+    qualify: Expr | None = None
+    calls: tuple[Call, ...] = ()  # of aggregates
+    over: tuple[Call, ...] = ()  # of window functions
+    order: tuple[SortKey, ...] = ()
+    limited: bool = False
+    distinct: bool = False
+    generates: bool = False  # LATERAL VIEW, or a generator in the SELECT list
+    #: Columns that a join has made of others: those of FULL JOIN ... USING.
+    merged: Mapping[Column, Expr] = field(default_factory=dict)
+
+    @property
+    def aggregated(self) -> bool:
+        return self.keys is not None or bool(self.calls)
+
+    @cached_property
+    def owner(self) -> dict[Column, int]:
+        """Which relation of FROM has a column."""
+        return {column: index for index, each in enumerate(self.sources) for column in each.columns}
+
+    @property
+    def live(self) -> list[int]:
+        """The relations that change."""
+        return [index for index, each in enumerate(self.sources) if not each.static]
+
+    def exprs(self) -> Iterator[Expr]:
+        yield from (item.expr for item in self.items)
+        yield from self.keys or ()
+        yield from (key.expr for key in self.order)
+        yield from (each for each in (self.where, self.having, self.qualify) if each is not None)
+        yield from (each.on for each in self.sources if each.on is not None)
+
+    def find(self, parts: Sequence[str]) -> Column | None:
+        """The column that a name in the text of this block stands for; None if there is none, or more than one."""
+        qualifier = parts[0].lower() if len(parts) > 1 else None
+        here = [each for each in self.sources if qualifier is None or (each.label or "").lower() == qualifier]
+        found = [column for each in here if (column := each.named(parts[-1])) is not None]
+        return found[0] if len(found) == 1 and len(parts) <= 2 else None
+
+    def sql(self, expr: Expr) -> str:
+        """An expression as it can stand in this block, in Spark's SQL."""
+        writer = _BlockText(self)
+        writer.expr(expr)
+        return writer.written.text
+
+    def qualified(self, column: Column) -> str:
+        """A column as it can be named in this block."""
+        merged = self.merged.get(column)
+        if merged is not None:
+            return self.sql(merged)
+        label = self.sources[self.owner[column]].label
+        return f"{quote_name(label)}.{quote_name(column.name)}" if label else quote_name(column.name)
+
+
+class _BlockText(Writer):
+    def __init__(self, block: SelectBlock) -> None:
+        super().__init__()
+        self.block = block
+
+    def column(self, column: Column) -> str:
+        known = column in self.block.owner or column in self.block.merged
+        return self.block.qualified(column) if known else quote_name(column.name)
+
+    def subquery(self, subquery: object) -> None:
+        raise AssertionError("a subquery has no text of its own here")
