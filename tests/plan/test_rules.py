@@ -10,23 +10,26 @@ import pytest
 
 from anabranch.plan.bridge import normalized
 from anabranch.plan.catalog import Catalog, Stream, Table, View, to_json
-from anabranch.plan.rules.decorrelate import decorrelate
-from anabranch.plan.rules.grouping_sets import expand_grouping_sets
-from anabranch.plan.rules.merge_projections import merge_projections
+from anabranch.plan.nodes import COUNTING_RULES
+from anabranch.plan.nodes import RULES as ALL_RULES
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import SelectStatement
 from anabranch.types import Field
 from ir.plan_help import Untyped
 
-RULES = {rule.__name__: rule for rule in (decorrelate, expand_grouping_sets, merge_projections)}
+RULES = {rule.__name__: rule for rule in (*ALL_RULES, *COUNTING_RULES)}
 S = (Field("k", "string"), Field("n", "int"), Field("m", "int"), Field("day", "int"), Field("ts", "timestamp"))
 R = (Field("k", "string"), Field("p", "int"), Field("id", "bigint"), Field("rts", "timestamp"))
 T = (Field("k", "string"), Field("label", "string"))
 
 
 def stream(name: str, fields: tuple[Field, ...]) -> Stream:
-    return Stream(name, name, "", fields, "ts", None, None, None, None, {}, "all", False, 0)
+    return Stream(name, name, "", fields, fields[-1].name, None, None, None, None, {}, "all", False, 0)
+
+
+def view(name: str, query: str, fields: tuple[Field, ...], start: str = "beginning") -> View:
+    return View(name, name, query, "", fields, (), None, {"@s:s": "s"}, {}, {}, "feed", start)
 
 
 CATALOG = Catalog(
@@ -36,7 +39,11 @@ CATALOG = Catalog(
             stream("s", S),
             stream("r", R),
             Table("t", "t", "", T, None, {}, None),
-            View("v", "v", "SELECT k, n FROM s", "", S[:2], (), None, {}, {}, {}, "feed", "beginning"),
+            view("v", "SELECT k, n FROM s", S[:2]),
+            view("rows", "SELECT k, n FROM s WHERE n > 0 ORDER BY n EMIT CHANGES", S[:2]),
+            view("newer", "SELECT k, n FROM s", S[:2], "now"),
+            view("counts", "SELECT k, count(*) AS c FROM s GROUP BY k EMIT CHANGES", S[:2]),
+            view("pairs", "SELECT s.k, r.p FROM s JOIN r ON s.k = r.k", R[:2]),
         )
     }
 )
@@ -61,5 +68,14 @@ def pairs() -> list[tuple[str, str, str]]:
 def test_a_rule_gives_the_query_that_it_should(rule: str, query: str, wanted: str) -> None:
     (statement,) = parse(query)
     assert isinstance(statement, SelectStatement)
-    text, made = normalized(statement.text, statement.query, CATALOG, analyze, (RULES[rule],))
-    assert made.span.of(text) == wanted
+    made = normalized(statement.text, statement.query, CATALOG, analyze, (RULES[rule],))
+    assert made.query.span.of(made.text) == wanted
+
+
+def test_views_whose_queries_become_part_of_another_are_named() -> None:
+    (statement,) = parse(
+        "SELECT p.k, count(*) AS n FROM pairs AS p JOIN v ON p.k = v.k GROUP BY p.k TRIGGER COUNTING 3"
+    )
+    assert isinstance(statement, SelectStatement)
+    made = normalized(statement.text, statement.query, CATALOG, analyze, COUNTING_RULES)
+    assert made.included == ("pairs", "v")

@@ -30,12 +30,13 @@ from anabranch.ir.rel import (
     TopN,
     Values,
     Windowed,
+    Written,
     is_live,
 )
 from anabranch.ir.scope import Exposed, Scope
 from anabranch.ir.select import FromItem, SelectBlock
 from anabranch.sources import registry
-from anabranch.sql.lexer import Span, quote_name
+from anabranch.sql.lexer import Span
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import LateralView, Opaque, Query, Relation, Select, SetOperation, WindowSpec
 from anabranch.types import Field, SparkType
@@ -87,12 +88,18 @@ class Builder:
     """Builds the queries of one statement; columns of all of them have ids of their own."""
 
     def __init__(
-        self, text: str, context: Context, placed: Callable[[Relation], Found | None] = lambda _: None
+        self,
+        text: str,
+        context: Context,
+        placed: Callable[[Relation], Found | None] = lambda _: None,
+        around: Builder | None = None,
     ) -> None:
         self.text = text
         self.context = context
         self.placed = placed  # what stands in the place of a relation that is planned already
-        self._ids = count(1)
+        self.inside = around is not None  # of a plan whose text is another one
+        self.ctes: list[Rel] = []  # all that were built
+        self._ids: count[int] = around._ids if around is not None else count(1)
         self._with_id = "window_id" in text.lower()
 
     # ---- queries
@@ -110,7 +117,9 @@ class Builder:
 
     def cte(self, name: str, query: Query, columns: Sequence[str], ctes: Ctes, outer: Scope | None = None) -> Rel:
         """A common table expression; those before it can be read."""
-        return replace(self._renamed(self.query(query, outer, ctes), columns, query.span), label=name)
+        made = replace(self._renamed(self.query(query, outer, ctes), columns, query.span), label=name)
+        self.ctes.append(made)
+        return made
 
     def _body(self, body: Select | SetOperation | Query | Opaque, outer: Scope | None, ctes: Ctes) -> Rel:
         if isinstance(body, Select):
@@ -185,7 +194,8 @@ class Builder:
     def reader(self, scope: Scope, ctes: Ctes, select: Select | None = None) -> Reader:
         queries = {query.span.start: query for query in select.subqueries} if select is not None else {}
         windows = {name.lower(): tokens for name, tokens in select.windows} if select is not None else {}
-        return Reader(self.text, scope, lambda query: self.query(query, scope, ctes), queries, windows)
+        reader = Reader(self.text, scope, lambda query: self.query(query, scope, ctes), queries, windows)
+        return replace(reader, origins=not self.inside)
 
     # ---- FROM
 
@@ -226,8 +236,10 @@ class Builder:
             rel = self._windowed(rel, relation.window)
         if isinstance(rel, Scan | Windowed):
             inner = relation.name or relation.subquery
-            rel = replace(rel, written=(relation.span, inner.span if inner is not None else relation.span))
-        rel = replace(self._renamed(rel, relation.alias_columns, relation.span), label=relation.exposed)
+            written = Written(self.text, relation.span, inner.span if inner is not None else relation.span)
+            rel = replace(rel, written=written)
+        rel = self._renamed(rel, relation.alias_columns, relation.span)
+        rel = replace(rel, label=relation.exposed, refreshable=relation.refreshable is not None)
         hidden = tuple(column for column in rel.columns if isinstance(rel, Scan) and column.name in NUMBERS)
         columns = tuple(column for column in rel.columns if column not in hidden)
         return rel, Exposed(relation.exposed, columns, hidden, event_times(rel))
@@ -249,8 +261,7 @@ class Builder:
 
     def _scan(self, found: Found, relation: Relation) -> Scan:
         numbered = relation.window is not None and _needs_numbers(relation.window)
-        label = quote_name(relation.exposed or "")
-        numbered = numbered or any(f"{label}.{name}" in self.text for name in NUMBERS)
+        numbered = numbered or any(name in self.text for name in NUMBERS)
         fields = found.numbered if numbered and found.numbered else found.fields
         return Scan(found.source, tuple(self.new(field.name, field.type) for field in fields), found.times)
 

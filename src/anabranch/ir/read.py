@@ -37,11 +37,13 @@ class Reader:
     windows: Mapping[str, tuple[Token, ...]] = field(default_factory=dict)  # of the clause WINDOW, by name
     aliases: Aliases = field(default_factory=dict)
     first: bool = False
+    origins: bool = True  # whether expressions know where they stand in the text
 
     def expr(self, tokens: Sequence[Token]) -> Expr:
         """One expression."""
         pieces = self._pieces(tokens)
-        return Expr(tuple(part for part, _ in pieces), spans=tuple(span for _, span in pieces))
+        spans = tuple(span for _, span in pieces) if self.origins else ()
+        return Expr(tuple(part for part, _ in pieces), spans=spans)
 
     def exprs(self, tokens: Sequence[Token]) -> tuple[Expr, ...]:
         """Expressions with commas between them."""
@@ -71,7 +73,8 @@ class Reader:
             if query is not None:
                 end = closing(tokens, index)
                 span = Span(token.start, tokens[end].end)
-                pieces.append((Subquery(_kind(tokens, index), self.subquery(query), span), span))
+                origin = span if self.origins else None
+                pieces.append((Subquery(_kind(tokens, index), self.subquery(query), origin), span))
                 index = end + 1
             elif (call := self._call_at(tokens, index)) is not None:
                 made, index = call
@@ -170,7 +173,7 @@ class Reader:
             after.nulls,
             None if after.over is None else self._over(after.over),
             star=star,
-            origin=Span(token.start, tokens[after.end].end),
+            origin=Span(token.start, tokens[after.end].end) if self.origins else None,
         )
         return made, after.end + 1
 

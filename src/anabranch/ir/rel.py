@@ -25,12 +25,21 @@ class MalformedPlan(Exception):
 
 
 @dataclass(frozen=True)
+class Written:
+    """Where a relation stands in a text: the whole of it, and what a window function around it is of."""
+
+    text: str
+    whole: Span
+    inner: Span
+
+
+@dataclass(frozen=True)
 class Rel(ABC):
-    """A relation. Behind FROM, `label` is what the query calls it and `written` where it stands in the user's text: the
-    whole of it, and what a window function around it is of."""
+    """A relation. Behind FROM, `label` is what the query calls it and `written` how the user wrote it."""
 
     label: str | None = field(default=None, compare=False, kw_only=True)
-    written: tuple[Span, Span] | None = field(default=None, compare=False, kw_only=True)
+    written: Written | None = field(default=None, compare=False, kw_only=True)
+    refreshable: bool = field(default=False, compare=False, kw_only=True)  # JOIN t REFRESHABLE
 
     @property
     def inputs(self) -> tuple[Rel, ...]:

@@ -28,9 +28,8 @@ from anabranch.plan.blocks import STREAM, Analyze, Block, BlockCall, find_block
 from anabranch.plan.catalog import Above, Table
 from anabranch.plan.hints import HINTS, called
 from anabranch.plan.late_joins import Join, Unfit, pieces_of
-from anabranch.plan.scope import span_of
 from anabranch.plan.strategy import Loads
-from anabranch.sql.calls import chains
+from anabranch.sql.calls import chains, span_of
 from anabranch.sql.lexer import Span, Token, quote_name
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Edit, splice

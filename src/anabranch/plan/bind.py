@@ -212,11 +212,15 @@ class Binder:
 
     def _selects(self, relation: Relation, column: str) -> bool:
         """Whether a hidden column of the rows of a stream is asked for."""
-        asked = f"{quote_name(relation.exposed or '')}.{column}"
-        if asked not in self.text:
+        if column not in self.text:
             return False
         selects = [each for each, _ in self.query.selects() if any(r.span == relation.span for r in each.relations)]
-        return any(item.expression.of(self.text) == asked for select in selects for item in select.items)
+        exposed = (relation.exposed or "").lower()
+        names = [named for each in selects for item in each.items for named in chains(item.tokens)]
+        return any(
+            named.parts[-1] == column and (len(named.parts) == 1 or named.parts[0].lower() == exposed)
+            for named in names
+        )
 
     def event_times(self, select: Select) -> Iterator[Edit]:
         """The event time of versions, in place of what stands for it."""

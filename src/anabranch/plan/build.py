@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -41,13 +39,11 @@ from anabranch.plan.facts.following import find_following
 from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals
 from anabranch.plan.facts.progress import Join, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.inputs import Input, limited
-from anabranch.plan.inside import RECORDS, Inside
 from anabranch.plan.outside import asked_table, place_lookups
 from anabranch.plan.pairs import PAIRS, added_up, worth_it
-from anabranch.plan.parts import gives_records, parts_of, stays_met
+from anabranch.plan.parts import gives_records, is_inside, parts_of, stays_met
 from anabranch.plan.plane import bounded
 from anabranch.plan.rewriting import with_condition, with_hidden
-from anabranch.plan.scope import Unfit
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
 from anabranch.plan.windows import closing_shift, micros_sql, sliding
@@ -62,8 +58,6 @@ if TYPE_CHECKING:
     from anabranch.plan.nodes import Tree
 
 KEY = "_k{}"
-#: What a query is called that is joined in a node of its own, so that what groups it closes by several times.
-JOINED = "__joined{}"
 NO_STREAM = "its FROM clause reads no stream"
 #: The place of a record among those of its run, and the placeholder of the last places that a key may show.
 PLACE = "_place"
@@ -125,8 +119,7 @@ class Build:
                 self.names_inside(relation.subquery)
                 return
             by_key = self.tree.by_key
-            inside = relation.exposed == RECORDS or (self.tree.joins is None and _is_joined_first(relation))
-            self.tree.by_key = by_key and not inside
+            self.tree.by_key = by_key and not is_inside(relation)
             node = self.tree.below(relation.subquery, self.ctes, stays=stays_met(relation))
             self.tree.by_key = by_key
         elif relation.kind == "name" and relation.name is not None and len(relation.name.parts) == 1:
@@ -307,9 +300,7 @@ class Build:
         view = self._with_ahead(select, inputs, view)
         if view.node == "join":
             view = replace(view, spread=self._spread(select, view))
-        if self.tree.joins is not None and self.tree.waits and self._several_times(select, view):
-            self._join_first(select, self.tree.joins)
-        elif self.tree.splits is not None and worth_it(select, self.query, inputs, view):
+        if self.tree.splits is not None and worth_it(select, self.query, inputs, view):
             self._split(select, inputs, self.tree.splits)
         return self._fused(select, view) or view
 
@@ -372,22 +363,6 @@ class Build:
             return self._shift(select, column) if column is not None and column in times else None
 
         return passes
-
-    def _several_times(self, select: Select, view: View) -> bool:
-        """Whether a node groups what it joins by times of several inputs, and no key of its own tells them."""
-        if view.meets is None or not view.meets.inner or any(key.name in view.times for key in view.keys):
-            return False
-        columns = [expr.column for expr in self.block.keys or ()]
-        timed = {self.block.owner[each] for each in columns if each and self._shift(select, each) is not None}
-        return len(timed) > 1
-
-    def _join_first(self, select: Select, joins: list[Edit]) -> None:
-        """Have what this node groups joined in a node of its own, when all of it is planned again: then its times are
-        keys, and a group closes by all of them together."""
-        assert self.tree.whole is not None
-        with contextlib.suppress(Unfit):
-            binder = Binder(self.text, self.tree.catalog, self.tree.whole)
-            joins += list(Inside(select, self.query, binder, JOINED.format(len(joins))).edits())
 
     def _split(self, select: Select, inputs: Sequence[Input], splits: list[Edit]) -> None:
         """Have the pairs of a join added up in a node of their own, when all of it is planned again."""
@@ -1144,10 +1119,6 @@ class Build:
             node = known if isinstance(known, View) else None
         times = node.times if node is not None else {}
         return next((shift for name, shift in times.items() if name.lower() == column), None)
-
-
-def _is_joined_first(relation: Relation) -> bool:
-    return relation.alias is not None and re.fullmatch(JOINED.format(r"\d+"), relation.alias) is not None
 
 
 def closing_column(view: View) -> str | None:

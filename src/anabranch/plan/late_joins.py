@@ -28,9 +28,18 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.blocks import Analyze, aggregates_in, grouped_tokens, stream_and_tables
 from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Field, Stream, Table
 from anabranch.plan.rewriting import rewritten
-from anabranch.plan.scope import span_of
 from anabranch.plan.windows import ID, needs_numbers, partitioned
-from anabranch.sql.calls import Call, Chain, aggregate_calls, chains, clock_calls, closing, conjuncts, occurrences
+from anabranch.sql.calls import (
+    Call,
+    Chain,
+    aggregate_calls,
+    chains,
+    clock_calls,
+    closing,
+    conjuncts,
+    occurrences,
+    span_of,
+)
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select

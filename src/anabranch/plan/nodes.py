@@ -15,33 +15,31 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.algebra.windows import time_before_end
-from anabranch.errors import NotSupported
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.bridge import normalized
 from anabranch.plan.build import Build, InlineCte, closing_column, items
 from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.hints import with_hints
-from anabranch.plan.in_place import static_in_place
 from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
-from anabranch.plan.records import count_records
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.rules import Rule
 from anabranch.plan.rules.decorrelate import decorrelate
 from anabranch.plan.rules.grouping_sets import expand_grouping_sets
 from anabranch.plan.rules.merge_projections import merge_projections
-from anabranch.plan.scope import Unfit
+from anabranch.plan.rules.records import number_records, separate_counted
+from anabranch.plan.rules.separate_joins import separate_joins
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
 from anabranch.plan.windows import micros_sql, partitioned
-from anabranch.sql.cursor import Cursor
 from anabranch.sql.lexer import Span, quote_name, tokenize
-from anabranch.sql.query import parse_query
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Emission, Query, Select
 
 #: All rules, in their order. After them a query whose changes are kept has keys wherever it can have them.
-RULES = (decorrelate, expand_grouping_sets, merge_projections)
+RULES = (decorrelate, expand_grouping_sets, merge_projections, separate_joins)
+#: Those for a query whose trigger counts records.
+COUNTING_RULES = (merge_projections, number_records, decorrelate, separate_counted, separate_joins)
 
 #: Columns that are kept with every change.
 _OWN = re.compile(r"_(diff|version|at|k[0-9]+)", re.IGNORECASE)
@@ -61,23 +59,24 @@ def plan(
     _refuse_without_stream(text, catalog, query)
     kept = feed or asks(text, catalog, query) or query.emits
     if kept:
-        text, query = _without_static_ctes(text, query, catalog)
-    text, query = normalized(text, query, catalog, world.analyze, rules_for(query, kept))
-    counted = count_records(text, query, catalog, world, fields)
-    raised = raise_joins(counted.text, counted.query, catalog, world.analyze)
+        _refuse_recursive(text, query)
+    normal = normalized(text, query, catalog, world.analyze, rules_for(query, kept))
+    raised = raise_joins(normal.text, normal.query, catalog, world.analyze)
     planned = _planned(
         id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
         catalog=catalog, world=world, feed=feed,
     )  # fmt: skip
-    planned = replace(planned, view=replace(planned.view, included=counted.included)) if counted.included else planned
+    planned = replace(planned, view=replace(planned.view, included=normal.included)) if normal.included else planned
     planned = replace(planned, reasons=raised.reasons) if raised.reasons else planned
     return _begun(planned, catalog, world)
 
 
 def rules_for(query: Query, kept: bool) -> Sequence[Rule]:
-    """The rules for a query. What waits or is numbered is shown as it is written."""
+    """The rules for a query. What waits key by key is shown as it is written, but for the records that it counts."""
+    if any((each.counting or 1) > 1 for each in query.emissions()):
+        return COUNTING_RULES
     by_key = any(each.by_key or each.counting is not None for each in query.emissions())
-    return RULES if kept and not by_key else (merge_projections,)
+    return RULES if kept and not by_key else (merge_projections, separate_joins)
 
 
 def _refuse_without_stream(text: str, catalog: Catalog, query: Query) -> None:
@@ -109,28 +108,16 @@ def _begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:
     return replace(planned, view=begun(planned.view), objects=objects)
 
 
-def _without_static_ctes(text: str, query: Query, catalog: Catalog) -> tuple[str, Query]:
-    """A query whose changes are kept, with common table expressions that never change in the places of their names:
-    whatever node reads them."""
-
-    if not any(each.ctes or each.dropped for each in query.queries()):
-        return text, query
-
-    def is_static(part: str) -> bool:
-        inner = parse_query(Cursor(part, tokenize(part)), nested=True)
-        return not any(map(Binder(part, catalog, inner).is_live, inner.relations()))
-
-    try:
-        edits = static_in_place(text, query, is_static)
-    except Unfit as unfit:
-        what = f"the changes of a query with {unfit} are not kept"
-        raise refuse(text, query.span, what, "make a table of it: CREATE TABLE t AS WITH RECURSIVE ...") from None
-    return rewritten(text, query, edits) if edits else (text, query)
+def _refuse_recursive(text: str, query: Query) -> None:
+    for each in query.queries():
+        if each.ctes and tokenize(text[each.span.start : each.ctes[0][1].span.start])[1].upper == "RECURSIVE":
+            what = "the changes of a query with WITH RECURSIVE are not kept"
+            raise refuse(text, each.span, what, "make a table of it: CREATE TABLE t AS WITH RECURSIVE ...")
 
 
 def _planned(
     *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
-    catalog: Catalog, world: Surroundings, feed: bool, joined: bool = False,
+    catalog: Catalog, world: Surroundings, feed: bool,
 ) -> Planned:  # fmt: skip
     emission = said(query)
     feed = feed or asks(text, catalog, query)
@@ -151,18 +138,9 @@ def _planned(
     emit = "feed" if feed or emission is not None else "read"
     tree = Tree(text, catalog, world, id, name, start)
     tree.whole = query
-    if not joined:
-        tree.joins = []
     if emit == "feed" and not inner and (emission is None or (emission.mode == "feed" and not emission.by_key)):
         tree.splits = []
-    try:
-        root = tree.root(query, sql, fields, emit)
-    except NotSupported:
-        if not tree.joins:
-            raise
-    if tree.joins:
-        text, query = rewritten(text, query, tree.joins)
-        return _planned(**{**arguments, "text": text, "query": query}, feed=feed, joined=True)
+    root = tree.root(query, sql, fields, emit)
     refuse_others(text, catalog, query, tree.joined)
     made = tree.planned(root)
     if not tree.splits:
@@ -229,7 +207,6 @@ class Tree:
         self.named: dict[str, Query] = {}  # the common table expressions that what is being made can name
         self.whole: Query | None = None
         self.waits = False  # whether what is being made waits for windows
-        self.joins: list[Edit] | None = None  # what makes two nodes of one that groups by several times of a join
         self.splits: list[Edit] | None = None  # what makes two nodes of one that groups a join; None: nothing does
         self.pairs: list[str] = []  # and what the one below is called then
         self.partial: frozenset[Span] = frozenset()  # the SELECTs that give what new pairs add up to

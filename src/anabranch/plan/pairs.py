@@ -28,8 +28,7 @@ from anabranch.plan.catalog import View
 from anabranch.plan.inputs import INNER, Input, Place, limited, place_of
 from anabranch.plan.late_joins import stands_alone
 from anabranch.plan.memory import bounded, unbounded
-from anabranch.plan.scope import span_of
-from anabranch.sql.calls import Call, chains, generators, occurrences
+from anabranch.sql.calls import Call, chains, generators, occurrences, span_of
 from anabranch.sql.columns import names_in
 from anabranch.sql.lexer import Span, Token, quote_name
 from anabranch.sql.splice import Edit

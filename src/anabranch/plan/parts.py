@@ -14,7 +14,11 @@ from anabranch.sql.syntax import Relation, Select
 
 #: The column with the numbers of the rows of a stream, of which a query may read several.
 PART = "__part{}_{}"
-#: What a query is called whose rows have met static tables once and for all.
+#: What a query is called whose rows are the records that a trigger counts.
+RECORDS = "__records"
+#: One that is joined in a node of its own, so that what groups it closes by several times.
+JOINED = "__joined{}"
+#: And one whose rows have met static tables once and for all.
 MET = "__met"
 _PART = re.compile(r"__part\d+_(.+)")
 
@@ -31,6 +35,12 @@ def parts_of(names: Sequence[str]) -> dict[str, str]:
 def gives_records(select: Select) -> bool:
     """Whether a SELECT is one whose rows are counted."""
     return bool(parts_of([item.alias for item in select.items if item.alias is not None]))
+
+
+def is_inside(relation: Relation) -> bool:
+    """Whether a relation is a query that a rule has put into a node of its own, and that shows all its rows."""
+    name = relation.exposed or ""
+    return name == RECORDS or re.fullmatch(JOINED.format(r"\d+"), name) is not None
 
 
 def stays_met(relation: Relation) -> bool:

@@ -76,6 +76,7 @@ class _Source:
     lateral: bool = False
     call: Expr | None = None  # of LATERAL VIEW
     outer: bool = False
+    refreshable: bool = False
 
 
 @dataclass
@@ -201,8 +202,10 @@ class _Folder:
                 below.columns = rel.columns
                 return below
             below = self._wrapped(rel.input, below)
-        elif below.stage == _Stage.EMIT or (
-            below.stage >= _Stage.ITEMS and (None in renames or (below.distinct and not whole))
+        elif (
+            below.stage == _Stage.EMIT
+            or _stays_apart(rel.input)
+            or (below.stage >= _Stage.ITEMS and (None in renames or (below.distinct and not whole)))
         ):
             below = self._wrapped(rel.input, below)
         stage = max(below.stage, _Stage.ITEMS)
@@ -238,6 +241,11 @@ class _Folder:
         return [*left, right]
 
     def _source(self, rel: Rel) -> _Source:
+        made = self._plain_source(rel)
+        made.refreshable = rel.refreshable
+        return made
+
+    def _plain_source(self, rel: Rel) -> _Source:
         if isinstance(rel, Scan | Values | TableFunction) or (isinstance(rel, Windowed) and rel.written is not None):
             alias = self._alias(rel.label or (rel.source.name if isinstance(rel, Scan) else "t"))
             return _Source(alias, {column: column.name for column in rel.columns}, rel)
@@ -276,6 +284,11 @@ class _Folder:
             name = f"{stem}{number}"
         self.taken.add(name.lower())
         return name
+
+
+def _stays_apart(rel: Rel) -> bool:
+    """Whether a rule has named a relation, so that it becomes a node of its own."""
+    return rel.label is not None and rel.label.startswith("__")
 
 
 def _aliases(query: _Query) -> Iterator[str]:
@@ -358,7 +371,7 @@ class _BlockWriter(Writer):
             self._block(query, names)
         if query.emission is not None:
             self.put(" ")
-            self._user_text(query.emission.span)
+            self._user_text(query.emission.span, self.text)
 
     def _union(self, query: _Union, names: Sequence[str]) -> None:
         for index, operand in enumerate(query.operands):
@@ -462,6 +475,7 @@ class _BlockWriter(Writer):
             self.query(source.of, list(source.names.values()))
             self.put(")")
         self.put(f" AS {_quoted(source.alias)}{columns}" if columns or not self._called(source) else "")
+        self.put(" REFRESHABLE" if source.refreshable else "")
 
     def _called(self, source: _Source) -> bool:
         """Whether a relation has its name without an alias."""
@@ -471,19 +485,19 @@ class _BlockWriter(Writer):
 
     def _leaf(self, rel: Rel) -> None:
         assert rel.written is not None
-        whole, inner = rel.written
+        text, whole, inner = rel.written.text, rel.written.whole, rel.written.inner
         if not isinstance(rel, Windowed) or isinstance(rel.input, Scan):
-            self._user_text(whole)
+            self._user_text(whole, text)
             return
-        self._user_text(Span(whole.start, inner.start))
-        named = tokenize(inner.of(self.text))[0].upper not in ("SELECT", "WITH", "VALUES")
+        self._user_text(Span(whole.start, inner.start), text)
+        named = tokenize(inner.of(text))[0].upper not in ("SELECT", "WITH", "VALUES")
         self.put("(" if named else "")
         self.nested(rel.input, [column.name for column in rel.input.columns])
         self.put(")" if named else "")
-        self._user_text(Span(inner.end, whole.end))
+        self._user_text(Span(inner.end, whole.end), text)
 
-    def _user_text(self, span: Span) -> None:
-        self.put(span.of(self.text), span)
+    def _user_text(self, span: Span, text: str) -> None:
+        self.put(span.of(text), span if text is self.text else None)
 
 
 def _quoted(name: str) -> str:

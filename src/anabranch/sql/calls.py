@@ -165,6 +165,10 @@ def split_commas(tokens: Sequence[Token]) -> Iterator[list[Token]]:
         yield piece
 
 
+def span_of(tokens: Sequence[Token]) -> Span:
+    return Span(tokens[0].start, tokens[-1].end)
+
+
 def outside_brackets(tokens: Sequence[Token]) -> Iterator[int]:
     """The tokens that are in no bracket."""
     depth = 0

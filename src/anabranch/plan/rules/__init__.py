@@ -6,30 +6,23 @@ A rule knows relations and nothing of engines. It gives None where it does not a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass
 
 from anabranch.ir.expr import Column, Expr
-from anabranch.ir.rel import Rel
+from anabranch.ir.rel import Rel, Scan
 from anabranch.types import SparkType
 
 Types = Callable[[Sequence[Expr], Rel], list[SparkType]]
 
 
-@dataclass
+@dataclass(frozen=True)
 class RuleContext:
-    """What a rule may ask for: columns of its own, and whether what it looks at changes with a stream."""
+    """What a rule may ask for."""
 
-    root: Rel
     types: Types  # of expressions over a relation, as Spark tells them
-    _ids: count[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        used = (column.id for rel in self.root.walk() for column in rel.columns)
-        self._ids = count(max(used, default=0) + 1)
-
-    def new(self, name: str, type: SparkType) -> Column:
-        return Column(next(self._ids), name, type)
+    new: Callable[[str, SparkType], Column]  # a column of its own
+    #: The query of a view in the place of a scan of it, where it shows each record that its streams ever made.
+    expand: Callable[[Scan], Rel | None] = lambda _: None
 
 
 Rule = Callable[[Rel, RuleContext], Rel | None]
@@ -37,19 +30,18 @@ Rule = Callable[[Rel, RuleContext], Rel | None]
 Trace = Callable[[str, Rel], None]
 
 
-def normalize(rel: Rel, rules: Sequence[Rule], types: Types, trace: Trace | None = None) -> Rel:
+def normalize(rel: Rel, rules: Sequence[Rule], context: RuleContext, trace: Trace | None = None) -> Rel:
     """A plan after all these rules, one after the other; the same object if none applies."""
     for rule in rules:
-        made = _rewritten(rel, rule, types)
+        made = _rewritten(rel, rule, context)
         if trace is not None and made is not rel:
             trace(rule.__name__, made)
         rel = made
     return rel
 
 
-def _rewritten(rel: Rel, rule: Rule, types: Types) -> Rel:
+def _rewritten(rel: Rel, rule: Rule, context: RuleContext) -> Rel:
     """A plan with a rule applied to each of its nodes, those below first. What was shared stays shared."""
-    context = RuleContext(rel, types)
     done: dict[int, tuple[Rel, Rel]] = {}  # the node is kept beside its new form, so that its id stays its own
 
     def change(node: Rel) -> Rel:

@@ -33,7 +33,7 @@ def merge_projections(rel: Rel, context: RuleContext) -> Rel | None:
         else:
             by = {column: expr for column, expr in below.items if expr.column != column}
             read = [*made.exprs(), *conditions]
-            if any(_names_fields(expr, by) for expr in read):
+            if any(names_fields(expr, by) for expr in read):
                 return None
             made = _over(made, by)
             conditions = [each.substitute(by) for each in conditions]
@@ -73,7 +73,7 @@ def _over(rel: Rel, by: dict[Column, Expr]) -> Rel:
     return Aggregate(rel.input, tuple(map(key, rel.keys)), calls)
 
 
-def _names_fields(expr: Expr, by: dict[Column, Expr]) -> bool:
+def names_fields(expr: Expr, by: dict[Column, Expr]) -> bool:
     """Whether fields of a struct are called like columns that come to be something else."""
     structs = any(isinstance(part, str) and part.lower() == "struct" for part in _parts(expr))
     return structs and bool(expr.columns() & by.keys())
