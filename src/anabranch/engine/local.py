@@ -338,7 +338,8 @@ class _Query:
         return f"({' UNION ALL '.join(f'SELECT {renamed} FROM ({part}) AS __f({renamed})' for part in parts)})"
 
     def state_rows(self) -> int:
-        tables = [self.view.changes_table, *self.catalog.tables_read(self.view)]
+        tables = [self.view.changes_table]
+        tables += [] if self.maintainer.goes_on(self.view) else self.catalog.tables_read(self.view)
         return sum(file.rows for table in tables for file in self.maintainer.after.files.get(table, {}).values())
 
     # ---- the statement
@@ -433,8 +434,27 @@ class _Query:
         assert found is not None
         return found
 
+    def retained(self, placeholder: str) -> str | None:
+        """What the view shows of the rows of its stream, and those of this commit."""
+        view = self.view
+        new = self.delta(view, placeholder, 1)
+        if not view.retained or new is None:
+            return new
+        shown = self.warm.relation(view.changes_table, self.maintainer.before, _stored(view))
+        again = ", ".join(f"{quoted(name)} AS {quoted(column)}" for column, name in view.retained.items())
+        columns = ", ".join(map(quoted, view.retained))
+        keyed = self.is_touched([key.name for key in view.keys])
+        net = net_sql(_columns(view.fields), f"(SELECT {_columns(view.fields)}, _diff FROM {shown} r WHERE {keyed})")
+        return (
+            f"(SELECT {again} FROM (SELECT *, unnest(range(_diff)) FROM ({net})) UNION ALL SELECT {columns} FROM {new})"
+        )
+
     def narrowed(self, placeholder: str, at: Snapshot, within: Range | None) -> str | None:
-        whole = self.relation(self.view, placeholder, at, within)
+        whole = (
+            self.retained(placeholder)
+            if self.maintainer.goes_on(self.view)
+            else self.relation(self.view, placeholder, at, within)
+        )
         narrow = next((each for each in self.view.narrows if each.input == placeholder), None)
         if whole is None or narrow is None:
             return whole

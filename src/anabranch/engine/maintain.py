@@ -786,6 +786,7 @@ class Maintainer:
         now.
         """
         narrows = {each.input: each.columns for each in view.narrows}
+        goes_on = at is None and self.goes_on(view)
         at = at or self.after
         within = spans.within if spans is not None else within
 
@@ -794,6 +795,8 @@ class Maintainer:
                 frame = self._partners(view, placeholder, at, within.get(placeholder))
             if counted is not None and placeholder == view.counted:
                 frame = counted
+            if touched is not None and goes_on:
+                frame = self._retained(view, placeholder)
             if touched is None:
                 return frame
             columns = narrows.get(placeholder)
@@ -805,6 +808,22 @@ class Maintainer:
         if touched is None:
             return whole
         return self._semi(whole, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
+
+    def goes_on(self, view: View) -> bool:
+        """Whether what a view shows and the rows of this commit are enough for its changes."""
+        return view.goes_on and not self.filling
+
+    def _retained(self, view: View, placeholder: str) -> DataFrame:
+        """What a view shows of the rows of its stream, and those of this commit."""
+        new = self.delta(view, placeholder)
+        assert new is not None and view.retained is not None
+        if not view.retained:
+            return new
+        shown = read.shown_frame(self.core, self.catalog, view, self.before)
+        again = ", ".join(f"{quote_name(name)} AS {quote_name(column)}" for column, name in view.retained.items())
+        columns = ", ".join(map(quote_name, view.retained))
+        both = f"SELECT {again} FROM `@shown` UNION ALL SELECT {columns} FROM `@new`"
+        return self.core.frames.sql(both, {"@shown": shown, "@new": new})
 
     def minus_shown(
         self, view: View, fresh: DataFrame, touched: DataFrame | None, during: str | None = None

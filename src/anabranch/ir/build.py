@@ -38,7 +38,7 @@ from anabranch.ir.select import FromItem, SelectBlock
 from anabranch.sources import registry
 from anabranch.sql.lexer import Span
 from anabranch.sql.splice import Spliced
-from anabranch.sql.syntax import LateralView, Opaque, Query, Relation, Select, SetOperation, WindowSpec
+from anabranch.sql.syntax import NEWEST, LateralView, Opaque, Query, Relation, Select, SetOperation, WindowSpec
 from anabranch.types import Field, SparkType
 
 
@@ -240,7 +240,8 @@ class Builder:
             rel = replace(rel, written=written)
         rel = self._renamed(rel, relation.alias_columns, relation.span)
         rel = replace(rel, label=relation.exposed, refreshable=relation.refreshable is not None)
-        hidden = tuple(column for column in rel.columns if isinstance(rel, Scan) and column.name in NUMBERS)
+        unshown = NUMBERS if isinstance(rel, Scan) else (NEWEST,) if isinstance(rel, Windowed) else ()
+        hidden = tuple(column for column in rel.columns if column.name in unshown)
         columns = tuple(column for column in rel.columns if column not in hidden)
         return rel, Exposed(relation.exposed, columns, hidden, event_times(rel))
 
@@ -283,15 +284,14 @@ class Builder:
         return TableFunction(call, tuple(self.new(field.name, field.type) for field in fields))
 
     def _windowed(self, rel: Rel, window: WindowSpec) -> Rel:
-        names = [*BOUNDS, *(["window_id"] if self._with_id else [])]
+        names = [*BOUNDS, *(["window_id"] if self._with_id else []), *([NEWEST] if window.pairs != "none" else [])]
         hidden = {*names, *(NUMBERS if _needs_numbers(window) else ())}
         kept = tuple(column for column in rel.columns if column.name.lower() not in hidden)
         along = None
         if window.attribute == "column":
             along = self._along(rel, window)
-        bounds = tuple(
-            self.new(name, "bigint" if window.rows or name == "window_id" else "timestamp") for name in names
-        )
+        types = {NEWEST: "boolean", "window_id": "bigint"}
+        bounds = tuple(self.new(name, types.get(name, "bigint" if window.rows else "timestamp")) for name in names)
         apart = tuple(self._column(rel, name.last, name.span) for name in window.partition)
         return Windowed(rel, window, along, apart, bounds, kept)
 

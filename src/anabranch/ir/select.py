@@ -109,6 +109,11 @@ class SelectBlock:
         """The relations that change."""
         return [index for index, each in enumerate(self.sources) if not each.static]
 
+    @property
+    def asks(self) -> bool:
+        """Whether there is a subquery in one of its expressions."""
+        return any(True for expr in self.exprs() for _ in expr.subqueries())
+
     def exprs(self) -> Iterator[Expr]:
         yield from (item.expr for item in self.items)
         yield from self.keys or ()

@@ -34,6 +34,7 @@ from anabranch.plan.catalog import (
     window_type,
 )
 from anabranch.plan.context import PlanningContext, found_node
+from anabranch.plan.facts.append_only import first_of, first_ranked, is_distinct
 from anabranch.plan.facts.bands import find_bands
 from anabranch.plan.facts.following import find_following
 from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals
@@ -302,7 +303,15 @@ class Build:
             view = replace(view, spread=self._spread(select, view))
         if self.tree.splits is not None and worth_it(select, self.query, inputs, view):
             self._split(select, inputs, self.tree.splits)
-        return self._fused(select, view) or view
+        return self._fused(select, view) or self._retaining(view)
+
+    def _retaining(self, view: View) -> View:
+        """A view with what it can go on from, where it need not look at the rows of the past again."""
+        if view.node != "keyed" or view.clock != "event" or view.blocks or view.tables or len(view.inputs) != 1:
+            return view
+        if is_distinct(self.block):
+            return replace(view, retained={})
+        return replace(view, retained=first_ranked(self.block) or None)
 
     def _with_ahead(self, select: Select, inputs: Sequence[Input], view: View) -> View:
         """A view with what its rows wait for because of its window functions."""
@@ -423,8 +432,10 @@ class Build:
             rows = f"(SELECT * FROM ({below.final}) AS __rows({columns}, {FINAL}))"
             final = self._bound([*edits, *with_hidden(select, [*hidden, (FINAL, FINAL)])]).replace(placeholder, rows)
         self.tree.nodes.remove(below)
+        ranked = first_of(self.tree.typed[below.id], [each.name for each in below.fields], self.block)
         return replace(
             view,
+            retained=(ranked or None) if below.node == "keyed" and not below.tables else None,
             text=text.replace(placeholder, inside),
             final=final,
             next_rows=below.next_rows if final else 0,

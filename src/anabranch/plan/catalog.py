@@ -479,6 +479,9 @@ class View:
     ahead: int | None = None  # how long after its time a row can still change; None: it has no window functions
     next_rows: int = 0  # and which of the next rows of its partition it waits for; 0: for none
     final: str = ""  # then the query with one more column, FINAL: the progress at which a row is final
+    #: Of a node over a stream for which what it shows and new rows are enough: the columns of the stream, as it shows
+    #: them; none where new rows alone are enough. None: it looks at all rows.
+    retained: Mapping[str, str] | None = None
     lacks: int = 0  # how many rows it could not compute; they are in no table of its own
     stopped: str = ""  # why it takes no more rows; then it cannot be read
 
@@ -514,6 +517,11 @@ class View:
     def kept(self) -> bool:
         """Whether its changes are in the ledger."""
         return self.emit != "read" and (self.stays or not (self.node == "stateless" and self.owner is not None))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether its changes follow from what it shows and the new rows: it need not look at those of the past."""
+        return self.retained is not None and self.emit == "feed" and self.late == "correct" and self.counted is None
 
     @property
     def counts_by_run(self) -> bool:

@@ -327,6 +327,8 @@ class _Describer:
             lines.append(f"starts with run {run} of stream {self.catalog.stream(id).name}: rows before it do not count")
         for use in view.blocks:
             lines += self._panes_lines(view, use, self.catalog.panes(use.panes))
+        if view.goes_on:
+            lines.append("goes on from what it shows: the rows of the past are not read again")
         kind = kind_of(view)
         read = self._read_names(view)
         if kind == "stateless":

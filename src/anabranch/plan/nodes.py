@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.algebra.windows import time_before_end
+from anabranch.ir.select import SelectBlock
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.bridge import normalized
 from anabranch.plan.build import Build, InlineCte, closing_column, items
@@ -207,6 +208,8 @@ class Tree:
         self.named: dict[str, Query] = {}  # the common table expressions that what is being made can name
         self.whole: Query | None = None
         self.waits = False  # whether what is being made waits for windows
+        self.block = SelectBlock((), ())  # that of the node that was made last
+        self.typed: dict[str, SelectBlock] = {}  # those of all, by their ids
         self.splits: list[Edit] | None = None  # what makes two nodes of one that groups a join; None: nothing does
         self.pairs: list[str] = []  # and what the one below is called then
         self.partial: frozenset[Span] = frozenset()  # the SELECTs that give what new pairs add up to
@@ -261,7 +264,7 @@ class Tree:
         build = Build(self, query, ctes, cut, inline)
         # With each record as it comes, what is there after a run is what it shows: no record is to be told from others.
         view = build.view(emit, counted=emission is not None and (emission.counting or 1) > 1)
-        self.by_key, self.waits, self.named = outside, idle, around
+        self.by_key, self.waits, self.named, self.block = outside, idle, around, build.block
         if emission is not None:
             view = self._with_emission(view, emission, query)
         return view
@@ -271,6 +274,7 @@ class Tree:
         view = replace(view, stays=stays and view.node == "stateless")
         number = len(self.nodes) + 1
         view = replace(view, id=self.world.new_id(f"{self.id}_{number}"), name=f"{self.name}/{number}", owner="?")
+        self.typed[view.id] = self.block
         self.nodes.append(view)
         return view
 
@@ -426,7 +430,9 @@ def _renamed(view: View, fields: tuple[Field, ...]) -> View:
         meets = replace(meets, behind=behind, closes=closes, ends=tuple(names.get(name, name) for name in meets.ends))
     ends = view.ends.renamed(lambda name: names.get(name, name)) if view.ends is not None else None
     time = names.get(view.time, view.time)
-    return replace(view, fields=fields, keys=keys, times=times, direct=direct, meets=meets, ends=ends, time=time)
+    retained = view.retained and {column: names.get(name, name) for column, name in view.retained.items()}
+    view = replace(view, fields=fields, keys=keys, times=times, direct=direct, meets=meets, ends=ends, time=time)
+    return replace(view, retained=retained)
 
 
 def _by_live_keys(view: View) -> View:

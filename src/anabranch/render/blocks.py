@@ -33,7 +33,7 @@ from anabranch.ir.rel import (
 from anabranch.ir.text import Writer
 from anabranch.render.spark import JOINS, SETS
 from anabranch.sql.columns import of_the_language
-from anabranch.sql.lexer import WORD, Span, quote_name, tokenize
+from anabranch.sql.lexer import WORD, Span, Token, quote_name, tokenize
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Emission
 
@@ -502,6 +502,5 @@ class _BlockWriter(Writer):
 
 def _quoted(name: str) -> str:
     """A name as people write it, where it cannot be taken for something else."""
-    tokens = tokenize(name)
-    plain = len(tokens) == 2 and tokens[0].kind == WORD and tokens[0].text == name and not of_the_language(tokens[0])
-    return name if plain and name.isidentifier() else quote_name(name)
+    plain = name.isascii() and name.isidentifier() and not of_the_language(Token(WORD, name, 0, len(name)))
+    return name if plain else quote_name(name)

@@ -25,7 +25,7 @@ from anabranch.ir.rel import (
     Windowed,
 )
 from anabranch.ir.text import Writer
-from anabranch.plan.windows import windowed_sql
+from anabranch.plan.windows import ID, windowed_sql
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Name
@@ -135,7 +135,7 @@ class SparkWriter(Writer):
         inner.put(")")
         partition = tuple(Name((_name(column),), rel.window.time_span) for column in rel.apart)
         window = replace(rel.window, time_column=_name(rel.along) if rel.along else None, partition=partition)
-        source = windowed_sql(inner.written.text, window, with_id=len(rel.bounds) > 3)
+        source = windowed_sql(inner.written.text, window, with_id=any(column.name == ID for column in rel.bounds))
         bounds = "".join(f", {column.name} AS {_name(column)}" for column in rel.bounds)
         self.put(f"SELECT {_names(rel.kept)}{bounds} FROM {source}")
 

@@ -93,7 +93,7 @@ def _obstacle(block: SelectBlock) -> str | None:
     """Why a SELECT cannot be keyed, if there is something that is plain to see."""
     if block.limited:
         return "LIMIT looks at all rows"
-    if any(True for expr in block.exprs() for _ in expr.subqueries()):
+    if block.asks:
         return _of_subquery(block)
     if block.sets:
         return "it groups by several sets of columns"

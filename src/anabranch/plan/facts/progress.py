@@ -32,7 +32,7 @@ def find_meets(join: Join, view: View, keys: Mapping[str, Expr]) -> Meets | None
     block = join.block
     if block.over or block.qualify is not None or block.generates:
         return None
-    if any(True for expr in block.exprs() for _ in expr.subqueries()):
+    if block.asks:
         return None
     shown = {field.name: item.expr for field, item in zip(view.fields, block.items, strict=False)}
     grouped = {expr.normal for expr in block.keys or ()} if block.aggregated else None

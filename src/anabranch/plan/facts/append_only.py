@@ -1,0 +1,96 @@
+"""Queries over rows that nobody takes back whose answer stays enough to go on from: what was shown and the new rows.
+
+    SELECT DISTINCT k, v FROM s
+        a row that is there stays: new rows alone tell what is added
+
+    SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM s) WHERE n <= 3
+        a row that is not among the first three never comes back among them
+
+So the rows of the past need not be read again. Ties are broken by all columns of a row: all of them have to be shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from anabranch.ir.expr import Call, Column, Expr, Part
+from anabranch.ir.logic import conjuncts, unwrapped, word
+from anabranch.ir.rel import Scan
+from anabranch.ir.select import SelectBlock
+
+_RANKS = ("row_number", "rank", "dense_rank")
+_MIRRORED = {">": "<", ">=": "<=", "=": "=", "==": "="}
+
+
+def is_distinct(block: SelectBlock) -> bool:
+    """Whether a SELECT shows each row of one stream once, of those that it lets through."""
+    plain = not (block.aggregated or block.over or block.limited or block.generates)
+    return block.distinct and plain and _stream(block) is not None
+
+
+def first_ranked(block: SelectBlock) -> dict[str, str]:
+    """What a SELECT with QUALIFY that shows the first rows of each partition calls the columns of its stream; nothing
+    where it shows others, or not all columns."""
+    if block.qualify is None or not _ranks(block):
+        return {}
+    ranks = {call.normal for call in block.over}
+    named = {item.name: item.expr for item in block.items if item.name is not None}
+    first = all(_is_first(each, lambda part: isinstance(part, Call) and part.normal in ranks)
+                for each in conjuncts(block.qualify))  # fmt: skip
+    return _shown(block, named) if first else {}
+
+
+def first_of(inner: SelectBlock, names: Sequence[str], outer: SelectBlock) -> dict[str, str]:
+    """The same of a SELECT over one with ranks, whose columns have these names."""
+    simple = not (outer.aggregated or outer.over or outer.distinct or outer.limited or outer.generates)
+    if not _ranks(inner) or inner.qualify is not None or outer.where is None or not simple or len(outer.sources) != 1:
+        return {}
+    made = dict(zip(names, (item.expr for item in inner.items), strict=False))
+    ranks = {name for name, expr in made.items() if len(expr.parts) == 1 and isinstance(expr.parts[0], Call)}
+    if not all(_is_first(each, lambda part: isinstance(part, Column) and part.name in ranks)
+               for each in conjuncts(outer.where)):  # fmt: skip
+        return {}
+    columns = {item.name: item.expr.column for item in outer.items if item.name is not None}
+    named = {name: made.get(column.name) for name, column in columns.items() if column is not None}
+    return _shown(inner, {name: expr for name, expr in named.items() if expr is not None})
+
+
+def _stream(block: SelectBlock) -> Scan | None:
+    """The stream that a SELECT reads, if it reads nothing else."""
+    rel = block.sources[0].rel if len(block.sources) == 1 else None
+    plain = isinstance(rel, Scan) and rel.source.kind == "stream" and not block.asks
+    return rel if plain and isinstance(rel, Scan) else None
+
+
+def _ranks(block: SelectBlock) -> bool:
+    """Whether a SELECT ranks the rows of one stream, all in the same way, and does nothing else to them."""
+    simple = not (block.aggregated or block.distinct or block.limited or block.generates)
+    windows = {call.over for call in block.over}
+    ranked = all(call.name in _RANKS for call in block.over)
+    return simple and ranked and len(windows) == 1 and _stream(block) is not None
+
+
+def _is_first(condition: Expr, is_rank: Callable[[Part], bool]) -> bool:
+    """Whether a condition is `rank <= 3` or the like: then it holds for all rows in front of one for which it does."""
+    parts = unwrapped(condition).parts
+    if len(parts) != 3:
+        return False
+    one, sign, other = parts
+    text = word(sign)
+    if _integer(one) is not None:
+        one, other, text = other, one, _MIRRORED.get(text, "")
+    number = _integer(other)
+    return is_rank(one) and number is not None and (text in ("<", "<=") or (text in ("=", "==") and number == 1))
+
+
+def _integer(part: Part) -> int | None:
+    return int(part) if isinstance(part, str) and part.isdecimal() else None
+
+
+def _shown(block: SelectBlock, named: Mapping[str, Expr]) -> dict[str, str]:
+    """What the columns of the stream are called where they are shown; nothing unless all of them are."""
+    stream = _stream(block)
+    assert stream is not None
+    shown = {expr.column: name for name, expr in named.items() if expr.column is not None}
+    found = {column.name: shown[column] for column in stream.columns if column in shown}
+    return found if len(found) == len(stream.columns) else {}

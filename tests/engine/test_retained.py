@@ -1,0 +1,69 @@
+"""Nodes that go on from what they show: the first rows of each key, and distinct rows, in any order and any cut."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from anabranch.testing import Harness, assert_same_rows, cuts, shuffled
+
+pytestmark = pytest.mark.spark
+
+BY = "OVER (PARTITION BY k ORDER BY v DESC NULLS LAST)"
+VIEWS = {
+    "numbered": f"SELECT * FROM (SELECT *, row_number() {BY} AS n FROM s) WHERE n <= 2",
+    "ranked": f"SELECT k, n, v AS x, ts FROM (SELECT *, rank() {BY} AS n FROM s WHERE v IS NULL OR v > 0) WHERE n < 3",
+    "dense": f"SELECT *, dense_rank() {BY} AS n FROM s QUALIFY n <= 2",
+    "latest": "SELECT k, v, ts FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY ts DESC) AS n FROM s)"
+    " WHERE n = 1",
+    "once": "SELECT DISTINCT upper(k) AS k, v FROM s WHERE v > 1",
+}
+
+
+def rows(chance: random.Random) -> list[tuple[str | None, float | None, str]]:
+    values = (0.0, -1.5, 2.0, 2.5, 3.0, float("nan"), None)
+    return [
+        (chance.choice(("a", "b", None)), chance.choice(values), f"2026-01-01 00:00:{chance.randrange(60):02d}")
+        for _ in range(40)
+    ]
+
+
+@pytest.mark.parametrize("backend", ["auto", "spark"])
+def test_what_is_shown_and_new_rows_are_enough(home: Harness, backend: str) -> None:
+    chance = random.Random(7)
+    given = rows(chance)
+    home.sql("CREATE STREAM s (k STRING, v DOUBLE, ts TIMESTAMP, WATERMARK FOR ts AS ts)")
+    home.sql(f"SET anabranch.backend = '{backend}'")
+    for name, query in VIEWS.items():
+        home.sql(f"CREATE VIEW {name} AS {query} EMIT CHANGES")
+        assert "not read again" in str(home.query(f"EXPLAIN {name}")), name
+    runs = list(cuts(shuffled(given, chance), chance))
+    for index, run in enumerate(runs):
+        home.insert("s", run)
+        if index == len(runs) // 2:
+            home.compact()
+            home.reopen()
+    home.sql("CREATE VIEW later AS " + VIEWS["numbered"] + " EMIT CHANGES")  # filled from all rows
+    home.insert("s", [("a", 9.0, "2026-01-01 00:00:01"), ("a", 9.0, "2026-01-01 00:00:01")])
+    given += [("a", 9.0, "2026-01-01 00:00:01")] * 2
+    for name, query in {**VIEWS, "later": VIEWS["numbered"]}.items():
+        wanted = home.batch(query, s=given)
+        assert_same_rows(home.table(name), wanted, name)
+        assert_same_rows(home.emitted(name), wanted, f"changes of {name}")
+
+
+def test_others_look_at_all_rows(home: Harness) -> None:
+    home.sql("CREATE STREAM s (k STRING, v DOUBLE, ts TIMESTAMP); CREATE TABLE t AS SELECT 'a' AS k, 1 AS w")
+    for name, query in {
+        "second": f"SELECT * FROM (SELECT *, row_number() {BY} AS n FROM s) WHERE n = 2",
+        "some": f"SELECT k, n FROM (SELECT *, row_number() {BY} AS n FROM s) WHERE n <= 2",
+        "beside": "SELECT * FROM (SELECT s.*, row_number() OVER (PARTITION BY s.k ORDER BY v) AS n"
+        " FROM s JOIN t ON s.k = t.k) WHERE n <= 2",
+    }.items():
+        home.sql(f"CREATE VIEW {name} AS {query} EMIT CHANGES")
+        assert "not read again" not in str(home.query(f"EXPLAIN {name}")), name
+    home.insert("s", [("a", 1.0, "2026-01-01 00:00:00"), ("a", 2.0, "2026-01-01 00:00:00")])
+    home.insert("s", [("a", 3.0, "2026-01-01 00:00:00")])
+    assert home.query("SELECT v FROM second") == [(2.0,)]
+    assert sorted(home.query("SELECT n FROM some")) == [(1,), (2,)]
