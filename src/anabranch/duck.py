@@ -54,6 +54,8 @@ class Database:
     def __init__(self, memory: int = MEMORY) -> None:
         self._lock = threading.RLock()
         self._memory = memory
+        self._threads: int | None = None  # as many as there are cores
+        self._scratch: Path | None = None
         self._root: duckdb.DuckDBPyConnection | None = None
         #: Settings of the whole database that somebody needs right now, and the values they need.
         self._needed: dict[str, list[Any]] = {}
@@ -69,12 +71,13 @@ class Database:
         import duckdb
 
         # DuckDB would put it into the folder that the user happens to be in. It makes the folder when it needs it.
-        spill = Path(tempfile.gettempdir()) / f"anabranch-spill-{os.getpid()}"
+        spill = (self._scratch or Path(tempfile.gettempdir())) / f"anabranch-spill-{os.getpid()}"
         duck = duckdb.connect(":memory:")
         for setting in (
             "TimeZone = 'UTC'",
             *(f"{name} = {value}" for name, value in _USUAL.items()),
             f"memory_limit = '{self._memory}B'",
+            *([f"threads = {self._threads}"] if self._threads is not None else []),
             "autoinstall_known_extensions = false",
             "default_null_order = 'nulls_first_on_asc_last_on_desc'",  # as in Spark
             f"temp_directory = {quoted_text(str(spill))}",
@@ -90,6 +93,13 @@ class Database:
             self._memory = size
             if self._root is not None:
                 self._root.execute(f"SET GLOBAL memory_limit = '{size}B'")
+
+    def confine(self, memory: int, threads: int, scratch: Path) -> None:
+        """Work within these bounds, and with temporary files in a folder; from the next time on that it is opened."""
+        with self._lock:
+            if (memory, threads, scratch) != (self._memory, self._threads, self._scratch):
+                self.close()
+            self._memory, self._threads, self._scratch = memory, threads, scratch
 
     def close(self) -> None:
         """Let go of everything, and of the temporary files; a later connection starts anew."""

@@ -91,6 +91,8 @@ if TYPE_CHECKING:
 
 #: The setting that says where work runs, as `connect(backend=...)` does.
 BACKEND_SETTING, BACKEND_VARIABLE = "anabranch.backend", "ANABRANCH_BACKEND"
+#: Whether Spark's tasks may run DuckDB.
+KERNELS_SETTING, KERNELS_VARIABLE = "anabranch.kernels", "ANABRANCH_KERNELS"
 
 __all__ = ["Batch", "Result", "RunReport", "Session", "connect"]
 
@@ -113,7 +115,8 @@ def connect(
     done on the driver, without a Spark job, where the answer is the same; `backend="spark"` has Spark compute it all,
     `backend="driver"` the driver whatever the size, but for what it declines. The environment variable
     ANABRANCH_BACKEND says it for sessions that do not. `limits` says what counts as small, as in
-    `limits={"run_bytes": "16 MB"}`; docs/how-a-run-works.md has them all.
+    `limits={"run_bytes": "16 MB"}`; docs/how-a-run-works.md has them all. ANABRANCH_KERNELS=off keeps Spark's tasks
+    from running DuckDB, as `SET anabranch.kernels = off` does.
     """
     where = _check_backend(backend or os.environ.get(BACKEND_VARIABLE) or "auto")
     allowed = Limits().with_settings(limits or {})
@@ -144,6 +147,7 @@ def connect(
         run_rows=run_rows,
         backend=where,
         limits=allowed,
+        kernels=_check_kernels(os.environ.get(KERNELS_VARIABLE) or "on"),
     )
     return Session(core, temporary)
 
@@ -681,6 +685,9 @@ class Session:
         if statement.key.lower() == BACKEND_SETTING:
             self._core.place.backend = _check_backend(statement.value)
             return Result(message=f"{BACKEND_SETTING} is {statement.value}")
+        if statement.key.lower() == KERNELS_SETTING:
+            self._core.place.kernels = _check_kernels(statement.value)
+            return Result(message=f"{KERNELS_SETTING} is {str(statement.value).lower()}")
         place, name = self._core.place, statement.key.lower().removeprefix(PREFIX)
         if statement.key.lower().startswith(PREFIX) and name in vars(place.limits):
             place.limits = place.limits.with_settings({name: statement.value})
@@ -690,14 +697,14 @@ class Session:
         if not statement.key.startswith("spark."):
             from anabranch.errors import NotSupported
 
-            known = [BACKEND_SETTING, *(f"{PREFIX}{name}" for name in vars(place.limits))]
+            known = [BACKEND_SETTING, KERNELS_SETTING, *(f"{PREFIX}{name}" for name in vars(place.limits))]
             raise NotSupported(
                 f"there is no setting {statement.key}",
                 text=statement.text,
                 start=statement.span.start,
                 end=statement.span.end,
                 hint=did_you_mean(statement.key, known)
-                or f"there is {BACKEND_SETTING}, and there are limits; settings of Spark start with spark.",
+                or f"there are {BACKEND_SETTING}, {KERNELS_SETTING} and limits; settings of Spark start with spark.",
             )
         check_setting(statement.key, statement.value)
         try:
@@ -713,6 +720,12 @@ class Session:
                 "this home is open for reading only",
                 hint="open it without read_only, when no other process writes to it",
             )
+
+
+def _check_kernels(given: Any) -> bool:
+    if str(given).lower() not in ("on", "off"):
+        raise UsageError(f"{KERNELS_SETTING} is 'on' or 'off', not {str(given)!r:.40}")
+    return str(given).lower() == "on"
 
 
 def _check_backend(name: Any) -> Backend:

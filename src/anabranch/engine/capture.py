@@ -132,6 +132,7 @@ class Capture:
             stretch.files,
             lambda columns: source.at_hand(stretch.captured, columns),
             partial(source.lying, stretch.captured) if isinstance(source, FilesSource) else lambda _, __: None,
+            partial(source.in_groups, stretch.captured) if hasattr(source, "in_groups") else lambda _, __: None,
             getattr(source, "explain", None),
         )
         record = self.runner.run(stream.id, incoming)

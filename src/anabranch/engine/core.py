@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from anabranch.engine.ask import Asker
     from anabranch.engine.functions import Functions
     from anabranch.engine.hot import Hot
+    from anabranch.engine.kernels import Kernels
     from anabranch.engine.local import Local
     from anabranch.engine.numbering import Arrivals
     from anabranch.engine.sinks import Sinks
@@ -68,9 +69,10 @@ class Core:
         run_rows: int | None,
         backend: Backend = "auto",
         limits: Limits | None = None,
+        kernels: bool = True,
     ) -> None:
         self.ledger = ledger
-        self.place = Place(backend, limits)
+        self.place = Place(backend, limits, kernels=kernels)
         self.run_rows = run_rows
         self.stop = Stop()
         self._given = spark
@@ -93,6 +95,7 @@ class Core:
         self._arrivals: Arrivals | None = None
         self._warm: Warm | None = None
         self._local: Local | None = None
+        self._kernels: Kernels | None = None
         self._sinks: Sinks | None = None
         self._scratch: Path | None = None
         #: Files with what came through pipes, by path and number of the pipe.
@@ -206,6 +209,15 @@ class Core:
 
             self._local = Local()
         return self._local
+
+    @property
+    def kernels(self) -> Kernels:
+        """What has Spark's tasks run DuckDB."""
+        if self._kernels is None:
+            from anabranch.engine.kernels import Kernels
+
+            self._kernels = Kernels(self)
+        return self._kernels
 
     @property
     def functions(self) -> Functions:

@@ -23,6 +23,7 @@ from anabranch.engine.numbering import number_table
 from anabranch.engine.places import place_sql, settle_sql
 from anabranch.engine.read import punctuation_sql
 from anabranch.engine.tables import PANE
+from anabranch.kernel import ROWS
 from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Panes, Rows, Stream
 from anabranch.plan.views import duckdb_type
@@ -30,16 +31,17 @@ from anabranch.plan.windows import micros_sql
 from anabranch.render.duckdb import driver_sql
 from anabranch.sources.base import PARTITION
 from anabranch.sources.files import InFiles
+from anabranch.sources.row_groups import InGroups
 from anabranch.sql.lexer import quote_name
 from anabranch.types import INTEGERS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What a query of this module reads, where a row stands in it, and the bounds of keys.
 #: What a text that names relations stands behind.
 _FROM = "SELECT * FROM "
-ROWS, _PLACE, _BOUNDS = "__near", "__place", "__bounds"
+#: Where a row stands in what a query of this module reads, and the bounds of keys.
+_PLACE, _BOUNDS = "__place", "__bounds"
 #: Types whose values are the same text in DuckDB as in Spark; days of far years, say, are not.
 _SAME_AS_TEXT = ("string", "boolean", *INTEGERS)
 #: What is known of the groups of its rows, where a query asks for it.
@@ -49,6 +51,8 @@ KNOWN = "__known"
 AtHand = Callable[[Collection[str] | None], "pa.Table | None"]
 #: Columns of the rows of a run that DuckDB can read where they lie, and an event time of which all is known.
 Lying = Callable[[Collection[str], str | None], InFiles | None]
+#: Columns of the rows of a run by the groups of rows of their files, and an event time.
+Grouped = Callable[[Collection[str], str | None], InGroups | None]
 
 
 class Near:
@@ -158,7 +162,7 @@ class Near:
         import duckdb
         import pyarrow as pa
 
-        rows = self.rows if _numbered(text) else self.plain
+        rows = self.rows if numbered(text) else self.plain
         try:
             with _bound({ROWS: rows, KNOWN: known}, text, fields) as made:
                 return _found(made, fields)
@@ -181,7 +185,7 @@ class InPlace:
     def of(cls, stream: Stream, lying: Lying, columns: Collection[str], text: str, bound: int | None) -> InPlace | None:
         """The rows of a run for one text of this module, if what else is to be known of them is told by their files."""
         in_order = stream.rule is not None and stream.rule.in_order
-        if stream.live or in_order or stream.key is not None or value_text(stream) != "" or _numbered(text):
+        if stream.live or in_order or stream.key is not None or value_text(stream) != "" or numbered(text):
             return None
         found = lying(columns, stream.time)
         if found is None:
@@ -226,7 +230,8 @@ class InPlace:
             return None
 
 
-def _numbered(text: str) -> bool:
+def numbered(text: str) -> bool:
+    """Whether a text of this module may ask for the numbers of rows."""
     return ROW_NUM in text or ARRIVAL_TS in text
 
 

@@ -2,6 +2,7 @@
 
 Spark can do all of it, at any size and on any master. The driver's engine spares jobs over little data: it is asked
 where the work is small, it may decline what it does not compute as Spark does, and every answer is the same without it.
+Of more rows, Spark's tasks compute what the driver's engine would not decline, with the same engine: see kernels.py.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from anabranch.errors import UsageError, did_you_mean
 
 #: Who computes: "auto" goes by size; "driver" whatever the size, but for what it declines; "spark" all of it.
 Backend = Literal["auto", "spark", "driver"]
+#: Where the rows of a run were computed: by whom `sys.runs` has the time.
+DRIVER, KERNEL, SPARK = "driver", "kernel", "spark"
+IN_WORDS = {DRIVER: "on the driver", KERNEL: "in kernels", SPARK: "by Spark"}
 #: Settings of a session start with this.
 PREFIX = "anabranch."
 
@@ -51,6 +55,8 @@ class Limits:
     memory_bytes: int = _limit(MEMORY, "memory of the driver's engine, in the whole process")
     held_bytes: int = _limit(2 << 30, "of it, estimated: state of views that stays between runs")
     held_rows: int = _limit(200_000, "changes of one run that stay in memory for the next")
+    task_bytes: int = _limit(256 << 20, "rows of a run, uncompressed, that one task of Spark's takes with DuckDB")
+    task_memory_bytes: int = _limit(512 << 20, "memory of DuckDB in such a task")
     file_bytes: int = _limit(256 << 20, "files that the driver merges into one, and a file that is merged at all")
 
     def with_settings(self, given: Mapping[str, int | str]) -> Limits:
@@ -78,8 +84,9 @@ def _amount(name: str, value: int | str) -> int:
 class Place:
     """Decides for one open home where work runs."""
 
-    def __init__(self, backend: Backend, limits: Limits | None = None) -> None:
+    def __init__(self, backend: Backend, limits: Limits | None = None, *, kernels: bool = True) -> None:
         self.backend = backend
+        self.kernels = kernels  # whether Spark's tasks may run DuckDB over what the driver does not take
         self.limits = limits or Limits()
 
     @property

@@ -23,8 +23,9 @@ from anabranch.algebra.progress import END, EVERY_KEY, MOST_KEYS, Computed, Prog
 from anabranch.duck import quoted
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import is_data_error
-from anabranch.engine.near import AtHand, InPlace, Lying, Near, columns_named, means_the_same, value_text
+from anabranch.engine.near import AtHand, Grouped, InPlace, Lying, Near, columns_named, means_the_same, value_text
 from anabranch.engine.numbering import number_frame, number_table
+from anabranch.engine.place import DRIVER, KERNEL, SPARK
 from anabranch.engine.read import good_rows, parsed_rows, punctuation_sql
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
 from anabranch.engine.writing import write_frame, write_table
@@ -63,6 +64,7 @@ class Incoming:
     files: tuple[str, ...] = ()  # that they are read from, in the order in which they came
     at_hand: AtHand = lambda _: None  # the rows in their order, if they are to be had without a Spark job
     lying: Lying = lambda _, __: None  # the rows in their files, if they can be read from there as they are
+    in_groups: Grouped = lambda _, __: None  # the rows by groups of their files, if tasks can read them from there
     explain: Explain | None = None  # the lines of texts that are no rows, and why they are none
 
 
@@ -170,14 +172,18 @@ class Scan:
         """Write the outputs and fill in what was written and seen."""
         source = self.core.source(self.stream)
         parts = source.partitions() if source is not None else [""]
+        limit = _limit(self.stream, self.core.now())
         near: Near | InPlace | None = None
         if self.core.place.takes_little(self.incoming.bytes) or self._all_near:
-            limit = _limit(self.stream, self.core.now())
             near = self._in_place() if len(parts) == 1 and limit is None else None
             near = near or Near.of(
                 self.stream, self.incoming.at_hand, self.first, self.at, parts, limit, self.state.bound, self._columns
             )
-        tasks = self._tasks(scanned, parts) if near is None else self._by_hand(near, scanned, parts[0])
+        kernels = self._in_kernels(scanned, parts) if near is None and len(parts) == 1 and limit is None else None
+        if near is not None:
+            tasks, where = self._by_hand(near, scanned, parts[0]), DRIVER
+        else:
+            tasks, where = (self._tasks(scanned, parts), SPARK) if kernels is None else (kernels, KERNEL)
         kept = len(tasks) > 1 and not self.incoming.cheap
         if kept:
             self.rows.persist()
@@ -188,7 +194,7 @@ class Scan:
             elif tasks:
                 with ThreadPoolExecutor(max_workers=WRITERS) as pool:
                     list(pool.map(lambda task: task(), tasks))
-            watch.lap("partials")
+            watch.lap("partials", where)
             scanned.figures = Figures.of(self.values, parts, self.times)
             if self.keys is not None:
                 seen = {key: _seen(values, self.times.get(key, ())) for key, values in self.keys.items()}
@@ -263,6 +269,16 @@ class Scan:
             self.rows = marked(self.core.spark.createDataFrame(near.rows))
         return [partial(self._write, output, self.rows, scanned) for output in left]
 
+    def _in_kernels(self, scanned: Scanned, parts: list[str]) -> list[Callable[[], None]] | None:
+        """Have Spark's tasks write what they can with DuckDB; what is left to do, or None if that is all."""
+        done = self.core.kernels.scan(self.stream, self.incoming, self.outputs, self.first, self.at, self.state.bound)
+        if done is None:
+            return None
+        self.values = done.values
+        scanned.files |= done.files
+        left = [output for output in self.outputs if output.table not in done.files]
+        return [*(partial(self._write, output, self.rows, scanned) for output in left), *self._collecting(parts)]
+
     def _tasks(self, scanned: Scanned, parts: list[str]) -> list[Callable[[], None]]:
         carried, rest = self._carried(), self.outputs
         metrics = _metrics(self.stream, self.good, self.parsed, self.state, parts, self.core.now())
@@ -279,6 +295,11 @@ class Scan:
                 first = partial(self._count, metrics)
         tasks: list[Callable[[], None]] = [first]
         tasks += [partial(self._write, output, self.rows, scanned) for output in rest]
+        return tasks + self._collecting(parts)
+
+    def _collecting(self, parts: list[str]) -> list[Callable[[], None]]:
+        """What progress needs to know besides the figures."""
+        tasks: list[Callable[[], None]] = []
         if self.stream.rule is not None and self.stream.rule.in_order:
             tasks.append(partial(self._collect_times, parts))
         if self.stream.key is not None:

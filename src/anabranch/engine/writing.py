@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,11 +43,16 @@ def write_table(ledger: Ledger, table_id: str, table: Any, time: str | None) -> 
 
 
 def adopt_folder(ledger: Ledger, table_id: str, folder: Path, time: str | None) -> tuple[DataFile, ...]:
+    """Files that executors wrote to a folder."""
+    return adopt_files(ledger, table_id, sorted(folder.rglob("*.parquet")), time)
+
+
+def adopt_files(ledger: Ledger, table_id: str, paths: Iterable[Path], time: str | None) -> tuple[DataFile, ...]:
     """Files that executors wrote, with their rows and range from the footers."""
     import pyarrow.parquet as parquet
 
     adopted = []
-    for path in sorted(folder.rglob("*.parquet")):
+    for path in paths:
         metadata = parquet.read_metadata(path)
         if metadata.num_rows == 0:
             continue

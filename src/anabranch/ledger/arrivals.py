@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.ledger import files
 from anabranch.ledger.commit import checked
@@ -52,21 +52,7 @@ class Arrivals:
 
         def write(path: Path) -> Written:
             plain = table.cast(plain_schema(table.schema), safe=False)
-            # Without Arrow's own copy of the schema: every reader sees the types that Parquet has. Dictionaries pay for
-            # texts alone: of numbers they take as long as all the rest, and hardly a byte less. What is written by hand
-            # is small, read often and soon merged, where it is made as small as it can be; here it is to be quick.
-            # Whole numbers and times are near those before them: their differences are quicker to write and to read.
-            texts = [field.name for field in plain.schema if str(field.type) in ("string", "large_string")]
-            near = {field.name: "DELTA_BINARY_PACKED" for field in plain.schema if _counted(field.type)}
-            parquet.write_table(
-                plain,
-                path,
-                compression="snappy",
-                store_schema=False,
-                use_dictionary=texts,
-                column_encoding=near,
-                write_statistics=with_statistics(plain.schema),
-            )
+            parquet.write_table(plain, path, **parquet_options(plain.schema))
             return table.num_rows, low, high
 
         return self.write(table_id, write)
@@ -109,6 +95,22 @@ class Arrivals:
             self._waiting.add((table_id, name))
             folder.mkdir(parents=True, exist_ok=True)
         return name, folder / name
+
+
+def parquet_options(schema: pa.Schema) -> dict[str, Any]:
+    """How a file of a table is written that is read often and soon merged, where it is made as small as it can be.
+
+    Without Arrow's own copy of the schema: every reader sees the types that Parquet has. Dictionaries pay for texts
+    alone: of numbers they take as long as all the rest, and hardly a byte less. Whole numbers and times are near those
+    before them: their differences are quicker to write and to read.
+    """
+    return {
+        "compression": "snappy",
+        "store_schema": False,
+        "use_dictionary": [field.name for field in schema if str(field.type) in ("string", "large_string")],
+        "column_encoding": {field.name: "DELTA_BINARY_PACKED" for field in schema if _counted(field.type)},
+        "write_statistics": with_statistics(schema),
+    }
 
 
 def _counted(type: pa.DataType) -> bool:

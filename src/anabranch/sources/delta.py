@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
+from anabranch.sources import row_groups
 from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, Stretch
 from anabranch.sources.registry import Kind, Opening, Option
 from anabranch.types import Field
@@ -191,6 +192,11 @@ class DeltaSource:
             return None
         wanted = [field.name for field in self.declared if columns is None or field.name in columns]
         return parquet.read_table(self._file(captured), columns=wanted)
+
+    def in_groups(self, captured: Any, columns: Collection[str], time: str | None) -> row_groups.InGroups | None:
+        """The file of ours by its groups of rows."""
+        names = [str(self._file(captured))] if captured["rows"] else []
+        return row_groups.in_groups(names, self.declared or (), columns, time)
 
     def read(self, captured: list[Any]) -> DataFrame:
         from anabranch.engine.frames import struct

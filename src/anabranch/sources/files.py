@@ -61,8 +61,6 @@ MOST_AT_HAND = 5_000_000
 
 #: Encodings in which the byte of a newline is nothing else.
 _ASCII = ("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin1", "windows-1252")
-#: Types that DuckDB reads from Parquet files as they are; of fractions it may take a bound for one that NaN is within.
-AS_THEY_ARE = ("string", "boolean", "date", "timestamp", "tinyint", "smallint", "int", "bigint")
 
 
 @dataclass(frozen=True)
@@ -528,7 +526,9 @@ class FilesSource:
                     have, rows = file.schema_arrow, rows + file.metadata.num_rows
                     if rows > MOST_AT_HAND:
                         return None
-                    if not all(field.name in have.names and _same(have.field(field.name), field) for field in wanted):
+                    if not all(
+                        field.name in have.names and row_groups.same(have.field(field.name), field) for field in wanted
+                    ):
                         return None
                 # By groups of rows, on all cores; in the order that they have in the file.
                 tables.append(parquet.read_table(name, columns=wanted.names, partitioning=None).cast(wanted))
@@ -553,14 +553,14 @@ class FilesSource:
         if any(set(name) & set("*?[]{}") for name in names):
             return None
         chosen = [each for each in self.declared if each.name in columns]
-        if not names or any(each.type not in AS_THEY_ARE for each in chosen):
+        if not names or any(each.type not in row_groups.AS_THEY_ARE for each in chosen):
             return None
         wanted, rows, groups = arrow_schema(chosen), 0, 0
         lows, highs = list[int](), list[int]()
         try:
             for name in names:
                 metadata = parquet.read_metadata(name)
-                if not _plain(metadata, wanted) or (time is not None and lacking(metadata, time)):
+                if not row_groups.is_plain(metadata, wanted) or (time is not None and lacking(metadata, time)):
                     return None
                 rows, groups = rows + metadata.num_rows, groups + metadata.num_row_groups
                 if time is not None and metadata.num_row_groups:
@@ -574,6 +574,12 @@ class FilesSource:
         if rows > MOST_AT_HAND or groups < (os.cpu_count() or 1):
             return None
         return InFiles(names, rows, min(lows, default=None), max(highs, default=None))
+
+    def in_groups(self, captured: Any, columns: Collection[str], time: str | None) -> row_groups.InGroups | None:
+        """Parquet files by their groups of rows, for tasks that read them where they are."""
+        if self.format != "parquet" or self.declared is None:
+            return None
+        return row_groups.in_groups([self._path(Part.of(each)) for each in captured], self.declared, columns, time)
 
     def read(self, captured: list[Any], *, checked: bool = False) -> DataFrame:
         """Rows of files with the stream's columns, the text of rows that do not parse, and the file of each.
@@ -814,33 +820,6 @@ def _shape_of(file: IO[bytes], format: str) -> str:
     from pyarrow import orc
 
     return str(orc.ORCFile(file).schema)
-
-
-def _same(have: pa.Field, wanted: pa.Field) -> bool:
-    """Whether a column of a file is one of the stream as it stands; a time without a zone is in UTC."""
-    import pyarrow as pa
-
-    if pa.types.is_timestamp(have.type) and pa.types.is_timestamp(wanted.type):
-        return bool(have.type.unit == wanted.type.unit)
-    return bool(have.type == wanted.type)
-
-
-def _plain(metadata: Any, wanted: pa.Schema) -> bool:
-    """Whether a file has columns of these names and types, and DuckDB finds them by their names."""
-    import pyarrow as pa
-
-    have, columns = metadata.schema.to_arrow_schema(), range(metadata.num_columns)
-    if len({name.lower() for name in have.names}) < len(have.names):
-        return False
-    kinds = {metadata.schema.column(index).path: metadata.schema.column(index).logical_type.type for index in columns}
-    for field in wanted:
-        if field.name not in have.names or not _same(have.field(field.name), field):
-            return False
-        if pa.types.is_timestamp(field.type) and have.field(field.name).type.tz is None:
-            return False
-        if pa.types.is_string(field.type) and kinds.get(field.name) != "STRING":
-            return False
-    return True
 
 
 def _first_line(text: str) -> str:

@@ -106,5 +106,8 @@ class ObjectsSource(FilesSource):
     def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         return None
 
+    def in_groups(self, captured: Any, columns: Collection[str], time: str | None) -> None:
+        return None
+
     def lying(self, captured: Any, columns: Collection[str], time: str | None) -> None:
         return None

@@ -1,0 +1,336 @@
+"""Kernels: Spark's tasks that run the driver's queries with DuckDB, where the rows of a run are.
+
+Spark schedules the tasks, tries them again and spreads them over its executors; the texts are those that the driver's
+engine computes, so they mean the same. Only names of files and a few figures come back. Whatever a kernel does not
+compute, and every run in which a task declines, is left to Spark's own engine.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anabranch
+from anabranch import kernel
+from anabranch.duck import quoted
+from anabranch.engine.core import Core
+from anabranch.engine.frames import arrow_schema
+from anabranch.engine.near import columns_named, means_the_same, numbered, value_text
+from anabranch.engine.place import Limits
+from anabranch.engine.writing import adopt_files
+from anabranch.kernel import Declined, Done, Piece, Query, Work
+from anabranch.ledger import DataFile
+from anabranch.ledger.arrivals import parquet_options
+from anabranch.ledger.crash import reach
+from anabranch.ledger.tables import plain_schema
+from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Stream
+from anabranch.sources.row_groups import FileGroups, InGroups
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    from anabranch.engine.scan import Incoming, Output
+
+#: A task of fewer bytes than this costs more to start than it spares.
+_WORTH = 4 << 20
+#: What a Python worker needs besides DuckDB's memory, of the memory that Spark leaves to it.
+_SHARE = 0.6
+_FIGURES = ("rows", "bad", "late", "low", "high")
+#: Why the executors of a Spark run no kernels, by its application; None: they do.
+_known: dict[str, str | None] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """What kernels did of a run: the files of tables, and the figures of all rows."""
+
+    files: Mapping[str, tuple[DataFile, ...]]
+    values: Mapping[str, Any]
+
+
+class Kernels:
+    """The kernels of one open home."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.declined: str | None = None  # why something of the last run was left to Spark, if it was a task that did
+
+    def scan(
+        self, stream: Stream, incoming: Incoming, outputs: Sequence[Output], first: int, at: int, bound: int | None
+    ) -> Scanned | None:
+        """Have tasks write what they can of the outputs of a run; None if all of it is Spark's to compute."""
+        if not self.core.place.kernels or value_text(stream) != "":
+            return None
+        texts = {output.table: text for output in outputs if (text := _text(stream, output)) is not None}
+        mine = [output for output in outputs if output.table in texts]
+        if not mine:
+            return None
+        columns = columns_named(stream, list(texts.values()))
+        rows = incoming.in_groups(columns, stream.time)
+        if rows is None or not rows.rows or self.unavailable() is not None:
+            return None
+        if not rows.timed:  # a row without an event time has no number
+            mine = [output for output in mine if not numbered(texts[output.table])]
+        if rows.low is not None and rows.timed:
+            later = {each.table: each.later for each in mine if each.later is not None}
+            texts |= {table: text for table, (origin, text) in later.items() if rows.low >= origin}
+        return self._job(stream, rows, mine, texts, first, at, bound) if mine else None
+
+    def _job(
+        self,
+        stream: Stream,
+        rows: InGroups,
+        outputs: Sequence[Output],
+        texts: Mapping[str, str],
+        first: int,
+        at: int,
+        bound: int | None,
+    ) -> Scanned | None:
+        context, ledger = self.core.spark.sparkContext, self.core.ledger
+        figures = _known_figures(stream, rows, bound)
+        folder = ledger.stage()
+        work = Work(
+            folder=str(folder),
+            schema=arrow_schema(rows.fields),
+            direct=rows.direct,
+            time=None if rows.timed else stream.time,
+            numbers=(ROW_NUM, ARRIVAL_TS, at) if any(numbered(texts[each.table]) for each in outputs) else None,
+            figures=_figures_text(stream, bound) if figures is None else None,
+            queries=tuple(_query(output, texts[output.table]) for output in outputs),
+            memory=task_memory(context, self.core.place.limits),
+        )
+        try:
+            reach("during-kernels")
+            done = self._run(context, work, tasks_of(rows.files, first, context, self.core.place.limits))
+            if done is None:
+                return None
+            reach("after-kernels")
+            declined = {table: reason for each in done for table, reason in each.declined}
+            self.declined = next(iter(declined.values()), None)
+            files = {}
+            for output in outputs:
+                if output.table in declined:
+                    continue
+                paths = [folder / name for each in done for table, name in each.files if table == output.table]
+                files[output.table] = adopt_files(ledger, output.table, paths, output.time)
+                reach("between-files")
+            return None if not files else Scanned(files, figures or _added([each.figures or () for each in done]))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _run(self, context: SparkContext, work: Work, tasks: Sequence[tuple[Piece, ...]]) -> list[Done] | None:
+        """What the tasks of a job did; None if one declined, or if executors cannot run them after all."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            found = context.parallelize(tasks, len(tasks)).map(partial(kernel.compute, work)).collect()
+        except (Py4JError, PySparkException) as error:
+            if "cancelled" in str(error).lower():
+                raise
+            reason = _said(error)
+            with _lock:
+                _known[context.applicationId] = reason
+            self.core.warn(f"kernels are left out from now on, and Spark's own engine computes instead: {reason}")
+            return None
+        self.declined = next((each.reason for each in found if isinstance(each, Declined)), None)
+        return [each for each in found if isinstance(each, Done)] if self.declined is None else None
+
+    def unavailable(self) -> str | None:
+        """Why the executors run no kernels; None if they do. Found out once."""
+        return unavailable(self.core.spark, self.core.ledger.home)
+
+
+def _text(stream: Stream, output: Output) -> str | None:
+    """What to write of an output, as DuckDB is asked for it; None if that is Spark's to say.
+
+    How groups are kept that are judged by their size cannot be said from a part of the rows.
+    """
+    if output.table == stream.rows_table:
+        names = ", ".join(quoted(field.name) for field in output.fields)
+        text = f"SELECT {names} FROM {kernel.ROWS}"
+    elif output.near is None or output.known is not None:
+        return None
+    else:
+        text = output.near
+    return text if means_the_same(stream.row_fields, text, output.fields) else None
+
+
+def _query(output: Output, text: str) -> Query:
+    schema = arrow_schema(output.fields)
+    plain = plain_schema(schema)
+    return Query(output.table, text, schema, plain, parquet_options(plain))
+
+
+# ---- figures
+
+
+def _known_figures(stream: Stream, rows: InGroups, bound: int | None) -> dict[str, Any] | None:
+    """What files say themselves of their rows; None if tasks have to look."""
+    if stream.time is None:
+        return {"rows": rows.rows, "bad": 0}
+    if not rows.timed or (bound is not None and rows.low is not None and rows.low < bound):
+        return None
+    return {"rows": rows.rows, "bad": 0, "late": 0, "low": rows.low, "high": rows.high}
+
+
+def _figures_text(stream: Stream, bound: int | None) -> str:
+    time = quoted(stream.time or "")
+    micros = f"epoch_us({time})"  # a bound can be beyond every time
+    late = f"count(*) FILTER ({micros} < {bound})" if bound is not None else "0"
+    return f"SELECT count({time}), count(*) - count({time}), {late}, min({micros}), max({micros}) FROM {kernel.ALL}"
+
+
+def _added(figures: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """The figures of all tasks as those of one."""
+    rows, bad, late, lows, highs = zip(*figures, strict=True)
+    low = min((each for each in lows if each is not None), default=None)
+    high = max((each for each in highs if each is not None), default=None)
+    return dict(zip(_FIGURES, (sum(rows), sum(bad), sum(late), low, high), strict=True))
+
+
+# ---- tasks
+
+
+def tasks_of(files: Sequence[FileGroups], first: int, context: SparkContext, limits: Limits) -> list[tuple[Piece, ...]]:
+    total = sum(sum(file.bytes) for file in files)
+    most = -(-total // max(1, limits.task_bytes))
+    return cut(files, first, max(most, min(context.defaultParallelism, -(-total // _WORTH)), 1))
+
+
+def cut(files: Sequence[FileGroups], first: int, tasks: int) -> list[tuple[Piece, ...]]:
+    """Groups of rows for tasks, about as many bytes for each; `first` is the number of the first row.
+
+    >>> a, b = FileGroups("a", (5, 5), (100, 100)), FileGroups("b", (8,), (200,))
+    >>> [[(piece.path, piece.rows, piece.number) for piece in task] for task in cut([a, b], 50, 2)]
+    [[('a', (0, 10), 50)], [('b', (0, 8), 60)]]
+    >>> [[(piece.path, piece.rows) for piece in task] for task in cut([a], 0, 9)]
+    [[('a', (0, 5))], [('a', (5, 10))]]
+    """
+    total = sum(sum(file.bytes) for file in files) or 1
+    found: dict[int, list[Piece]] = {}
+    before = 0
+    for file in files:
+        row = 0
+        for group, (rows, size) in enumerate(zip(file.rows, file.bytes, strict=True)):
+            task = min((2 * before + size) * tasks // (2 * total), tasks - 1)
+            pieces = found.setdefault(task, [])
+            if pieces and pieces[-1].path == file.path:
+                last = pieces.pop()
+                piece = replace(last, groups=(last.groups[0], group + 1), rows=(last.rows[0], row + rows))
+            else:
+                piece = Piece(file.path, (group, group + 1), (row, row + rows), False, first)
+            pieces.append(replace(piece, whole=piece.groups == (0, len(file.rows))))
+            row, before = row + rows, before + size
+        first += row
+    return [tuple(found[task]) for task in sorted(found)]
+
+
+def task_memory(context: SparkContext, limits: Limits) -> int:
+    """What DuckDB may take in one task: of what executors leave to Python beside the JVM, a share for each task."""
+    conf = context.getConf()
+    if str(context.master).startswith("local") and not str(context.master).startswith("local-cluster"):
+        return limits.task_memory_bytes
+    mb = 1 << 20
+    heap = _megabytes(conf.get("spark.executor.memory", "1g") or "1g")
+    given = conf.get("spark.executor.pyspark.memory") or conf.get("spark.executor.memoryOverhead")
+    factor = float(conf.get("spark.executor.memoryOverheadFactor", "0.1") or 0.1)
+    overhead = _megabytes(given) if given else max(384, int(heap * factor))
+    slots = int(conf.get("spark.executor.cores", "1") or 1) // int(conf.get("spark.task.cpus", "1") or 1)
+    return min(limits.task_memory_bytes, max(64 * mb, int(overhead * mb * _SHARE) // max(1, slots)))
+
+
+def _megabytes(text: str) -> int:
+    """A size as Spark's settings have it, where a bare number is of megabytes.
+
+    >>> _megabytes("2g"), _megabytes("512m"), _megabytes("384"), _megabytes("1048576k")
+    (2048, 512, 384, 1024)
+    """
+    digits = text.strip().lower().rstrip("b")
+    unit = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}.get(digits[-1:])
+    return int(float(digits) if unit is None else float(digits[:-1]) * unit)
+
+
+# ---- whether executors can
+
+
+def unavailable(spark: SparkSession, home: Path) -> str | None:
+    """Why the executors of a Spark run no kernels, found out once by a small job; None if they do.
+
+    They need the same packages as the driver, and to see the files of the home.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        context = spark.sparkContext
+        application = str(context.applicationId)
+    except (Py4JError, PySparkException, AttributeError):
+        return "this session has no SparkContext, as with Spark Connect"
+    with _lock:
+        if application not in _known:
+            try:
+                _known[application] = _probed(context, home)
+            except (Py4JError, PySparkException) as error:
+                _known[application] = f"a job in Python failed: {_said(error)}"
+        return _known[application]
+
+
+def _probed(context: SparkContext, home: Path) -> str | None:
+    import duckdb
+    import pyarrow
+
+    wanted = {"anabranch": anabranch.__version__, "duckdb": duckdb.__version__, "pyarrow": pyarrow.__version__}
+    mark = home.absolute() / "staging" / f"seen-{uuid.uuid4().hex}"
+    seen = str(mark)
+
+    # Sent as code, and not by its name: an executor without our package can say so.
+    def look(_: int) -> tuple[str, dict[str, str], bool]:
+        import importlib
+        import os
+        import socket
+
+        found = {}
+        for name in wanted:
+            try:
+                found[name] = str(importlib.import_module(name).__version__)
+            except ImportError:
+                found[name] = ""
+        return socket.gethostname(), found, os.path.exists(seen)
+
+    tasks = max(1, context.defaultParallelism)
+    try:
+        with suppress(OSError):  # of a home that is not made yet, nothing can be seen
+            mark.touch()
+        there = mark.exists()
+        answers = context.parallelize(range(tasks), tasks).map(look).collect()
+    finally:
+        with suppress(OSError):
+            mark.unlink(missing_ok=True)
+    for host, found, sees in answers:
+        for name, version in wanted.items():
+            if not found[name]:
+                return f"{name} is not installed in the Python of executors on {host}"
+            if found[name] != version:
+                return f"executors on {host} have {name} {found[name]}, and the driver has {version}"
+        if there and not sees:
+            return f"executors on {host} do not see the files in {home}"
+    return None
+
+
+def _said(error: Exception) -> str:
+    """The line of an error of Spark's that says what happened."""
+    cause = getattr(error, "java_exception", None)
+    text = str(cause.getMessage()) if cause is not None else str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    last = [line for line in lines if "Error" in line or "Exception" in line]
+    return (last or lines or [type(error).__name__])[-1][:300]

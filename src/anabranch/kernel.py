@@ -1,0 +1,202 @@
+"""What one of Spark's tasks does for a run: DuckDB over some groups of rows of Parquet files, results as files.
+
+It runs in a Python worker of an executor, which keeps its DuckDB from task to task. It knows the texts that it is
+given, and neither Spark nor the ledger. A task can run twice, so every file has a name of its own: those whose names
+reach the driver count.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.duck import DATABASE, path_list, places_for, quoted, timestamp
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The good rows of a run, which its queries read; all of its rows, and all as they are in an Arrow table.
+ROWS, ALL, _TABLE = "__near", "__all", "__groups"
+#: Where DuckDB says which row of a file a row is.
+ROW_OF_FILE = "file_row_number"
+#: Rows that are written at a time.
+_BATCH = 1 << 20
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some groups of rows of a Parquet file."""
+
+    path: str
+    groups: tuple[int, int]  # the first, and the one behind the last
+    rows: tuple[int, int]  # the same for rows
+    whole: bool
+    number: int  # of the first row of the file, among all that a stream has had
+
+
+@dataclass(frozen=True)
+class Query:
+    """One table that the rows of a run add to."""
+
+    table: str
+    text: str
+    schema: pa.Schema
+    plain: pa.Schema  # as files have it
+    options: dict[str, Any]  # how they are written
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a job does, the same for each of its tasks."""
+
+    folder: str
+    schema: pa.Schema  # of the columns to read
+    direct: bool  # whether DuckDB reads the files as they are
+    time: str | None  # a column that good rows have; None if that is known of all
+    numbers: tuple[str, str, int] | None  # the names of numbers and times of arrival, and the time
+    figures: str | None  # what to say about all rows, as a query of one row
+    queries: tuple[Query, ...]
+    memory: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a task wrote and saw."""
+
+    files: tuple[tuple[str, str], ...]  # the table and the name of each
+    declined: tuple[tuple[str, str], ...]  # tables that are Spark's to write, and why
+    figures: tuple[Any, ...] | None
+
+
+@dataclass(frozen=True)
+class Declined:
+    """Why a task leaves the run to Spark's own engine, which says it in its own words."""
+
+    reason: str
+
+
+def compute(work: Work, pieces: Sequence[Piece]) -> Done | Declined:
+    """Carry out the queries of a job over some pieces of its files."""
+    import duckdb
+    import pyarrow as pa
+
+    DATABASE.confine(work.memory, 1, _scratch())
+    try:
+        return _computed(work, pieces)
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        DATABASE.close()  # some errors leave it unusable
+        return Declined(_first_line(error))
+
+
+def _scratch() -> Path:
+    """Where what does not fit into memory goes: a folder that Spark removes with the application."""
+    given = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    return Path(given or tempfile.gettempdir())
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def _computed(work: Work, pieces: Sequence[Piece]) -> Done:
+    import duckdb
+    import pyarrow as pa
+
+    duck = DATABASE.connect()
+    try:
+        if work.direct:
+            source = _in_files(work, pieces)
+        else:
+            duck.register(_TABLE, _in_memory(work, pieces))
+            source = f"SELECT * FROM {_TABLE}"
+        good = f" WHERE {quoted(work.time)} IS NOT NULL" if work.time is not None else ""
+        rows = f"WITH {ALL} AS NOT MATERIALIZED ({source}), {ROWS} AS NOT MATERIALIZED (SELECT * FROM {ALL}{good})"
+        count = sum(last - first for first, last in (piece.rows for piece in pieces))
+        with places_for(count) if work.direct else nullcontext():
+            figures = duck.execute(f"{rows} {work.figures}").fetchall()[0] if work.figures is not None else None
+            files, declined = [], []
+            for query in work.queries:
+                try:
+                    name = _write(duck.sql(f"{rows} SELECT * FROM ({query.text})"), query, work)
+                except (duckdb.Error, pa.ArrowException) as error:  # an overflow, say
+                    declined.append((query.table, _first_line(error)))
+                    continue
+                files += [(query.table, name)] if name is not None else []
+        return Done(tuple(files), tuple(declined), figures)
+    finally:
+        duck.close()
+
+
+def _in_files(work: Work, pieces: Sequence[Piece]) -> str:
+    """The rows as DuckDB reads them: it skips groups of rows by the numbers of their rows."""
+    columns = ", ".join(map(quoted, work.schema.names))
+    texts = []
+    together = [piece.path for piece in pieces if piece.whole and work.numbers is None]
+    if together:
+        texts.append(f"SELECT {columns} FROM read_parquet({path_list(together)}, hive_partitioning = false)")
+    for piece in pieces:
+        if piece.path in together:
+            continue
+        numbers = ""
+        if work.numbers is not None:
+            number, arrival, at = work.numbers
+            row = f"CAST({piece.number} + {ROW_OF_FILE} AS BIGINT)"
+            numbers = f", {row} AS {quoted(number)}, {timestamp(str(at))} AS {quoted(arrival)}"
+        first, last = piece.rows
+        within = "" if piece.whole else f" WHERE {ROW_OF_FILE} >= {first} AND {ROW_OF_FILE} < {last}"
+        texts.append(
+            f"SELECT {columns}{numbers} FROM read_parquet({path_list([piece.path])}, hive_partitioning = false,"
+            f" {ROW_OF_FILE} = true){within}"
+        )
+    return " UNION ALL ".join(texts)
+
+
+def _in_memory(work: Work, pieces: Sequence[Piece]) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    tables = []
+    for piece in pieces:
+        with parquet.ParquetFile(piece.path) as file:
+            table = file.read_row_groups(list(range(*piece.groups)), columns=work.schema.names, use_threads=False)
+        table = table.cast(work.schema)
+        if work.numbers is not None:
+            number, arrival, at = work.numbers
+            first, last = piece.rows
+            table = table.append_column(number, pa.array(range(piece.number + first, piece.number + last), pa.int64()))
+            came = pa.repeat(pa.scalar(at, pa.timestamp("us", "UTC")), table.num_rows)
+            table = table.append_column(arrival, came)
+        tables.append(table)
+    return pa.concat_tables(tables)
+
+
+def _write(made: Any, query: Query, work: Work) -> str | None:
+    """The name of the file with what a query gives; None for no rows."""
+    import pyarrow.parquet as parquet
+
+    name = f"{uuid.uuid4().hex}.parquet"
+    writer: parquet.ParquetWriter | None = None
+    try:
+        for table in _batches(made, query):
+            if writer is None:
+                writer = parquet.ParquetWriter(os.path.join(work.folder, name), query.plain, **query.options)
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
+    return None if writer is None else name
+
+
+def _batches(made: Any, query: Query) -> Iterator[pa.Table]:
+    import pyarrow as pa
+
+    for batch in made.to_arrow_reader(_BATCH):
+        if batch.num_rows:
+            table = pa.Table.from_batches([batch]).rename_columns(query.schema.names)
+            yield table.cast(query.schema).cast(query.plain, safe=False)
