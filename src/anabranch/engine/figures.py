@@ -8,6 +8,7 @@ from dataclasses import replace
 from anabranch.algebra.progress import END
 from anabranch.engine.core import Core
 from anabranch.engine.moves import progress
+from anabranch.engine.place import IN_WORDS
 from anabranch.ledger import Record, Snapshot
 from anabranch.plan.catalog import Catalog, Stream, View
 from anabranch.plan.describe import Figures, Groups, PlanNode, tables_of
@@ -36,7 +37,8 @@ def of_nodes(core: Core, nodes: Iterable[PlanNode], snapshot: Snapshot) -> dict[
             last = _in_stream(each, record) if isinstance(each, Stream) else _in_view(each, catalog, record)
             if last is not None:
                 rows, took = last
-                found[id] = replace(found[id], version=record.version, rows=rows, milliseconds=took)
+                where = _where(record) if isinstance(each, Stream) else ""
+                found[id] = replace(found[id], version=record.version, rows=rows, milliseconds=took, where=where)
                 del waiting[id]
         if not waiting:
             break
@@ -93,6 +95,11 @@ def _newest_first(core: Core, version: int) -> Iterator[Record]:
 def _in_stream(stream: Stream, record: Record) -> tuple[int, float | None] | None:
     run = record.streams.get(stream.id)
     return (run.rows, record.milliseconds.get("total")) if run is not None and run.rows else None
+
+
+def _where(record: Record) -> str:
+    """Where the rows of a run were computed; nothing where its record does not say."""
+    return next((words for place, words in IN_WORDS.items() if f"partials {place}" in record.milliseconds), "")
 
 
 def _in_view(view: View, catalog: Catalog, record: Record) -> tuple[int, float | None] | None:
