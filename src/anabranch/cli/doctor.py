@@ -30,16 +30,22 @@ NO_DISK = 200 * 1024**2
 SPARK_SECONDS = 120.0
 _STYLES = {OK: "green", WARN: "yellow", FAIL: "red"}
 
-#: Run with the key=value settings as arguments; prints the number 10 if Spark works.
+#: Run with the home and key=value settings as arguments; prints the number 10 if Spark works, and what keeps its
+#: executors from running kernels.
 _START_SPARK = """
-import sys
+import os, sys
+from pathlib import Path
 from pyspark.sql import SparkSession
+from anabranch.engine.kernels import unavailable
+if any(setting.startswith("spark.master=local") for setting in sys.argv):
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 builder = SparkSession.builder.appName("anabranch doctor")
-for setting in sys.argv[1:]:
+for setting in sys.argv[2:]:
     key, _, value = setting.partition("=")
     builder = builder.config(key, value)
 spark = builder.getOrCreate()
 print(spark.range(10).count())
+print(unavailable(spark, Path(sys.argv[1])) or "")
 spark.stop()
 """
 
@@ -94,7 +100,7 @@ def check_all(home: Path, *, start_spark: bool, master: str | None, conf: dict[s
     elif FAIL in (java.state, pyspark.state):
         yield Finding("Spark session", FAIL, "not started", "mend Java and pyspark first")
     else:
-        yield check_spark(master, conf)
+        yield from check_spark(master, conf, home)
 
 
 def check_python() -> Finding:
@@ -227,12 +233,19 @@ def check_lock(home: Path) -> Finding:
     return Finding("writer of the home", OK, "none")
 
 
-def check_spark(master: str | None, conf: dict[str, str]) -> Finding:
+def check_spark(master: str | None, conf: dict[str, str], home: Path) -> Iterator[Finding]:
+    """Whether a session starts, and whether its executors can run DuckDB over the rows of large runs."""
     from anabranch import java
 
     java.ensure()
     settings = {"spark.master": master or "local[1]", "spark.ui.enabled": "false", **conf}
-    command = [sys.executable, "-c", _START_SPARK, *[f"{key}={value}" for key, value in settings.items()]]
+    command = [
+        sys.executable,
+        "-c",
+        _START_SPARK,
+        str(home.absolute()),
+        *[f"{key}={value}" for key, value in settings.items()],
+    ]
     started = time.monotonic()
     try:
         done = subprocess.run(
@@ -245,13 +258,21 @@ def check_spark(master: str | None, conf: dict[str, str]) -> Finding:
         )
     except subprocess.TimeoutExpired:
         advice = "is the master reachable?" if master else "is the machine very busy?"
-        return Finding("Spark session", FAIL, f"no answer in {SPARK_SECONDS:.0f} s", advice)
+        yield Finding("Spark session", FAIL, f"no answer in {SPARK_SECONDS:.0f} s", advice)
+        return
     seconds = time.monotonic() - started
-    if done.returncode or done.stdout.strip() != "10":
+    count, _, kernels = done.stdout.partition("\n")
+    if done.returncode or count.strip() != "10":
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         said = next((line for line in reversed(lines) if "Exception" in line or "Error" in line), None)
-        return Finding("Spark session", FAIL, said or (lines[-1] if lines else "no result"), "see the message")
-    return Finding("Spark session", OK, f"started and counted in {seconds:.1f} s with {settings['spark.master']}")
+        yield Finding("Spark session", FAIL, said or (lines[-1] if lines else "no result"), "see the message")
+        return
+    yield Finding("Spark session", OK, f"started and counted in {seconds:.1f} s with {settings['spark.master']}")
+    if kernels.strip():
+        advice = "large runs are slower without: pip install anabranch for the executors, and a home that they see"
+        yield Finding("kernels", WARN, kernels.strip(), advice)
+    else:
+        yield Finding("kernels", OK, "executors can compute large runs with DuckDB")
 
 
 def _existing(folder: Path) -> Path:
