@@ -29,6 +29,7 @@ def test_every_measure_gives_figures_and_exact_totals(tmp_path: Path, capsys: py
         "joins",
         "epochs",
         "growth",
+        "kernels",
         "disorder",
     }
     assert {each["measure"] for each in found["figures"]} == every

@@ -6,6 +6,7 @@
     anabranch bench --only joins,epochs
     anabranch bench --only policies,disorder
     anabranch bench --only growth --runs 10000
+    anabranch bench --only kernels
 
 Nothing heavy is imported before the options are known to be right.
 """
@@ -30,14 +31,29 @@ if TYPE_CHECKING:
 
 #: Those on bids have letters; the others bring their own rows.
 ON_BIDS = "abcdef"
-WITH_SPARK = (*ON_BIDS, "live", "smoothing", "nexmark", "strategies", "policies", "joins", "epochs", "growth", "kafka")
+WITH_SPARK = (
+    *ON_BIDS,
+    "live",
+    "smoothing",
+    "nexmark",
+    "strategies",
+    "policies",
+    "joins",
+    "epochs",
+    "growth",
+    "kernels",
+    "kafka",
+)
 MEASURES = (*WITH_SPARK, "disorder")
 #: What needs a server is measured when it is asked for.
 BY_DEFAULT = tuple(name for name in MEASURES if name != "kafka")
 ROWS, QUICK_ROWS, FILES, REPEAT = 10_000_000, 1_000_000, 40, 3
 EVENTS, QUICK_EVENTS, FEWEST_EVENTS = 1_000_000, 100_000, 5_000
 RUNS, QUICK_RUNS, FEWEST_RUNS = 2_000, 500, 250
-ALL = "a to f, live, smoothing, nexmark, strategies, policies, joins, epochs, growth and disorder; kafka needs a broker"
+ALL = (
+    "a to f, live, smoothing, nexmark, strategies, policies, joins, epochs, growth, kernels and disorder;"
+    " kafka needs a broker"
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -121,6 +137,7 @@ def measures() -> dict[str, Measure]:
         growth,
         joins,
         kafka,
+        kernels,
         late,
         live,
         nexmark,
@@ -147,6 +164,7 @@ def measures() -> dict[str, Measure]:
         "joins": joins.joins,
         "epochs": epochs.epochs,
         "growth": growth.growth,
+        "kernels": kernels.kernels,
         "kafka": kafka.tumbling_count,
     }
 
@@ -187,7 +205,7 @@ def measure_with_spark(options: argparse.Namespace, say: Callable[[str], None]) 
 
     work = Path(tempfile.mkdtemp(prefix="anabranch-bench-"))
     try:
-        if set(options.only) & set(ON_BIDS):
+        if set(options.only) & {*ON_BIDS, "kernels"}:
             say(f"generating {options.rows:,} bids in {options.files} files")
             generate(work / "bids", Bids(options.rows, options.files))
         spark = spark_sessions.start(options.master, {"spark.sql.shuffle.partitions": "2"})
