@@ -10,12 +10,12 @@ from anabranch.testing import Harness, assert_same_rows, shuffled
 
 pytestmark = pytest.mark.spark
 
-BY = "OVER (PARTITION BY k ORDER BY v DESC NULLS LAST)"
+BY = "OVER (PARTITION BY k ORDER BY v DESC NULLS LAST, ts)"
 VIEWS = {
     "numbered": f"SELECT * FROM (SELECT *, row_number() {BY} AS n FROM s) WHERE n <= 2",
     "ranked": f"SELECT k, n, v AS x, ts FROM (SELECT *, rank() {BY} AS n FROM s WHERE v IS NULL OR v > 0) WHERE n < 3",
     "dense": f"SELECT *, dense_rank() {BY} AS n FROM s QUALIFY n <= 2",
-    "latest": "SELECT k, v, ts FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY ts DESC) AS n FROM s)"
+    "latest": "SELECT k, v, ts FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY ts DESC, v) AS n FROM s)"
     " WHERE n = 1",
     "once": "SELECT DISTINCT upper(k) AS k, v FROM s WHERE v > 1",
 }
