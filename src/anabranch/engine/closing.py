@@ -17,6 +17,7 @@ from anabranch.engine.core import Core
 from anabranch.engine.emit import EARLIEST, Closing
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import key_bounds
+from anabranch.engine.writing import collected
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.ahead import FINAL
 from anabranch.plan.catalog import Ends, View
@@ -115,10 +116,11 @@ class _Wait:
             return maintainer.difference_within(view, found)
         if view.node != "keyed":
             return () if rows.isEmpty() else _whole(maintainer, view)
-        keys = self._keys(rows).toArrow()
-        if not keys.num_rows:
-            return ()
-        return maintainer.closed_difference(view, maintainer.core.spark.createDataFrame(keys))
+        touched = self._keys(rows)
+        keys = collected(touched, maintainer.core.place.limits.small_rows)
+        if keys is not None:
+            touched = maintainer.core.spark.createDataFrame(keys)
+        return () if keys is not None and not keys.num_rows else maintainer.closed_difference(view, touched)
 
     def _keys(self, rows: DataFrame) -> DataFrame:
         """The keys of rows of the input, with their types."""

@@ -24,6 +24,7 @@ from anabranch.engine import read
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import Held, KeyBounds, Moves, hold, key_bounds, progress, shown_before
+from anabranch.engine.place import TAKEN
 from anabranch.engine.places import starts_sql
 from anabranch.engine.tables import PANE, change_fields, hidden_keys, place_fields, standing_fields
 from anabranch.engine.writing import footer_range, least
@@ -57,8 +58,8 @@ def changes(
     late: list[LateRows],
     held: dict[str, Held],
     made: bool = False,
-) -> tuple[DataFile, ...]:
-    """Compute the changes of one view for a commit and write them; its files, none if nothing changed.
+) -> tuple[tuple[DataFile, ...], str]:
+    """Compute the changes of one view for a commit and write them; its files, none if nothing changed, and where.
 
     Late rows of windows that were shown are added to `late`. A view with a budget says in `held` how far it has come;
     one that is just made shows everything.
@@ -70,16 +71,17 @@ def changes(
         after = held[view.id].bound
     closing = Closing(before, after, key_bounds(core, catalog, view, snapshot, moves))
     if closing.furthest_after is None or not _anything_to_do(view, closing, added):
-        return ()
+        return (), str(TAKEN)
     scope = _scope(catalog, view, closing, added)
-    if not core.place.takes_closing(scope.rows(snapshot)):
+    verdict = core.place.takes_closing(scope.rows(snapshot))
+    if not verdict:
         from anabranch.engine.emit_spark import ClosingJob
 
-        return ClosingJob(core, catalog, view, snapshot, closing, scope).changes(late)
+        return ClosingJob(core, catalog, view, snapshot, closing, scope).changes(late), str(verdict)
     import duckdb
 
     try:
-        return _by_duckdb(core, catalog, view, snapshot, closing, scope, late)
+        return _by_duckdb(core, catalog, view, snapshot, closing, scope, late), str(verdict)
     except duckdb.DataError:
         _ask_spark(core, catalog, view, snapshot, closing, added)
         raise

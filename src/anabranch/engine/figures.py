@@ -37,6 +37,8 @@ def of_nodes(core: Core, nodes: Iterable[PlanNode], snapshot: Snapshot) -> dict[
             if last is not None:
                 rows, took = last
                 found[id] = replace(found[id], version=record.version, rows=rows, milliseconds=took)
+                if id in record.places:
+                    found[id] = replace(found[id], where=record.places[id])
                 del waiting[id]
         if not waiting:
             break

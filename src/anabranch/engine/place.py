@@ -86,6 +86,11 @@ class Verdict:
     def __bool__(self) -> bool:
         return self.driver
 
+    def __str__(self) -> str:
+        if self.driver:
+            return "on the driver"
+        return f"by Spark: {self.reason}" if self.reason else "by Spark"
+
 
 TAKEN = Verdict(True)
 

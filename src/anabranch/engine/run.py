@@ -374,7 +374,9 @@ def _changes_of(
             return maintainer.renew(view)
         return maintainer.fill(view) if made else maintainer.changes(view)
     core, catalog, held = maintainer.core, maintainer.catalog, maintainer.held
-    files = emit.changes(core, catalog, view, maintainer.before, maintainer.moves, added, maintainer.late, held, made)
+    files, maintainer.places[view.id] = emit.changes(
+        core, catalog, view, maintainer.before, maintainer.moves, added, maintainer.late, held, made
+    )
     if view.id in held:
         maintainer.hold(view, held[view.id])
     maintainer.added[view.changes_table] = files
@@ -490,7 +492,9 @@ def emit_changes(
         tables[late.LATE_ROWS] = TableChange(add=files)
         if _lacks(snapshot, late.LATE_ROWS, late.LATE_ROW_FIELDS):
             schemas[late.LATE_ROWS] = arrow_schema(late.LATE_ROW_FIELDS)
-    return Outcome(maintainer.held, maintainer.passed, stopped, aside)
+    changed = {view.id for view in kept if maintainer.added.get(view.changes_table)}
+    places = {id: where for id, where in maintainer.places.items() if id in changed}
+    return Outcome(maintainer.held, maintainer.passed, stopped, aside, places)
 
 
 def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:

@@ -86,6 +86,7 @@ class Figures:
     bound: int | None = None  # how far it has come; None: not known, or at its end
     bounds: Mapping[str, int] = field(default_factory=dict)  # by column: no later row has less
     groups: Groups | None = None  # where they are kept by their size
+    where: str = ""  # where the rows of a run were computed, in words
 
 
 def describe(catalog: Catalog, roots: Iterable[View], reasons: Mapping[str, str] | None = None) -> list[PlanNode]:

@@ -87,7 +87,8 @@ def _figure_lines(figures: Figures) -> list[str]:
         told.append(f"has come to {_moment(figures.bound)}{_least(figures)}")
     if figures.version is not None:
         took = f", {figures.milliseconds:,.1f} ms" if figures.milliseconds is not None else ""
-        told.append(f"last changed by version {figures.version}: {_rows(figures.rows)}{took}")
+        where = f", {figures.where}" if figures.where else ""
+        told.append(f"last changed by version {figures.version}: {_rows(figures.rows)}{took}{where}")
     told.append(f"kept now: {_rows(figures.state_rows)}, {figures.state_bytes:,} bytes")
     if figures.groups is not None:
         large, small, limits = figures.groups.large, figures.groups.small, figures.groups.thresholds
@@ -164,6 +165,8 @@ def _node_document(node: PlanNode, figures: Figures | None) -> dict[str, Any]:
             "bound": None if figures.bound is None else _moment(figures.bound),
             "bounds": {name: _moment(bound) for name, bound in figures.bounds.items()},
         }
+        if figures.where:
+            found["figures"]["where"] = figures.where
         if figures.groups is not None:
             groups = figures.groups
             limits = {"large_above": groups.thresholds.up, "small_below": groups.thresholds.down}
