@@ -23,7 +23,7 @@ from anabranch.testing import Harness, assert_same_rows, shuffled
 sys.path.append(str(Path(__file__).parents[1] / "crash"))
 
 import crash_help
-from crash_help import Feed, Processes, answers, check_changes, check_clean, same, spark_host, truth
+from crash_help import Feed, Processes, answers, check_changes, check_clean, same, truth
 
 from engine.test_limits import STREAM, VIEWS, at, plain
 
@@ -55,22 +55,19 @@ def test_nobody_computes_on_the_driver_alone(spark: SparkSession) -> None:
     assert {name for _, name in found} == {"anabranch"}
 
 
-@pytest.mark.parametrize("small", [True, False], ids=["small", "large"])
-def test_the_law(small: bool, tmp_path: Path, spark: SparkSession) -> None:
-    """Any order and any cut into runs, live and closed, whether the driver may take what is small or nothing is."""
+def test_the_law(tmp_path: Path, spark: SparkSession) -> None:
+    """Any order and any cut into runs, live and closed: executors compute and write all of it."""
     chance = random.Random(5)
     rows = [
         (chance.choice(["a", "b", "c", None]), chance.randrange(3), chance.randrange(-5, 9), at(chance.randrange(240)))
         for _ in range(60)
     ]
-    views = {**VIEWS, "joined": f"{JOINED} EMIT CHANGES"}
-    if not small:
-        views = {name: views[name] for name in ("live", "closed", "computed", "joined")}
+    views = {name: VIEWS[name] for name in ("live", "closed", "computed")} | {"joined": f"{JOINED} EMIT CHANGES"}
     with Harness(tmp_path / "home", spark) as home:
-        home.sql(f"{NOTHING_SMALL if not small else 'SELECT 1 AS one'}; {STREAM}")
+        home.sql(f"{NOTHING_SMALL}; {STREAM}")
         home.sql("; ".join(f"CREATE VIEW {name} AS {query}" for name, query in views.items()))
         given = shuffled(rows, chance)
-        for run in (given[:7], given[7:30], given[30:]):
+        for run in (given[:30], given[30:]):
             home.insert("s", run)
         home.compact()
         home.advance("s")
@@ -79,20 +76,19 @@ def test_the_law(small: bool, tmp_path: Path, spark: SparkSession) -> None:
     assert not list((tmp_path / "home" / "staging").iterdir())
 
 
-def test_killed_and_started_again(tmp_path: Path) -> None:
+def test_killed_and_started_again(tmp_path: Path, spark: SparkSession) -> None:
     """A driver that dies while executors write leaves nothing behind, and every answer is right after it."""
     home, feed = tmp_path / "home", Feed(tmp_path / "in")
-    with spark_host() as environment:
-        processes = Processes(environment)
-        order = {"home": home, "run": feed.script, "run_rows": 8, "by_executors": True}
-        for place in ("during-files", "after-adopt:3", "after-changes"):
-            feed.add(2)
-            outcome = processes.run(order, crash_at=place)
-            assert outcome.killed, f"{place} was not reached: {outcome.explain()}"
-            crash_help.look(home)
+    gateway = spark.sparkContext._gateway.java_parameters  # type: ignore[union-attr]
+    found = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.auth_token}
+    processes, order = Processes(found), {"home": home, "run": feed.script, "by_executors": True}
+    for place in ("after-adopt:3", "after-changes"):
         feed.add(1)
-        last = processes.run({**order, "after": [answers(at_version=False)]})
-        assert last.clean, last.explain()
+        outcome = processes.run(order, crash_at=place)
+        assert outcome.killed, f"{place} was not reached: {outcome.explain()}"
+        crash_help.look(home)
+    last = processes.run({**order, "after": [answers(at_version=False)]})
+    assert last.clean, last.explain()
     same(last.answers("after"), truth(feed.all_files()))
     check_clean(home)
     check_changes(home)

@@ -54,7 +54,7 @@ def work() -> Iterator[None]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_law_and_crashes_on_a_local_cluster(work: None) -> None:
     run("local-cluster[2,1,1024]", [str(SUITE)])
 

@@ -23,7 +23,7 @@ from anabranch.engine.moves import Moves, Outcome, anything_waits, bounds_after
 from anabranch.engine.near import partials_text, selected_text
 from anabranch.engine.scan import Incoming, Output, Scan, Scanned
 from anabranch.engine.set_aside import Lost, lacking, mend, refuse, told
-from anabranch.engine.standing import standing_of
+from anabranch.engine.standing import Standing, standing_of
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
 from anabranch.engine.trigger import pending_fields
@@ -135,6 +135,12 @@ class Runner:
 
     # ---- what a run adds to
 
+    def _near_text(self, stream: Stream, state: Panes, standing: Standing | None) -> str | None:
+        """The partials of a run for the driver; None where what decides how they are kept is too much for it."""
+        if standing is not None and standing.known is None:
+            return None
+        return partials_text(stream, state, standing.judging if standing is not None else None)
+
     def _outputs(self, stream: Stream, catalog: Catalog, snapshot: Snapshot, size: int) -> list[Output]:
         outputs: list[Output] = []
         if stream.kept_since is not None:
@@ -158,7 +164,8 @@ class Runner:
             if isinstance(state, Panes):
                 standing = standing_of(self.core, stream, state, snapshot) if state.spanned else None
                 partials = partial(self.stream_part.partials, state, catalog, standing=standing)
-                later = partials_text(stream, state, since_origin=True)
+                near = self._near_text(stream, state, standing)
+                later = partials_text(stream, state, since_origin=True) if near is not None else None
                 outputs.append(
                     Output(
                         state.id,
@@ -169,7 +176,7 @@ class Runner:
                         state.from_text == STREAM and not state.spanned,
                         state.numbered,
                         state if self.stream_part.carries(state, stream) else None,
-                        partials_text(stream, state, standing.judging if standing is not None else None),
+                        near,
                         (state.origin, later) if later is not None else None,
                         standing.known if standing is not None else None,
                     )

@@ -68,15 +68,14 @@ class Timers:
 
     def pending(self, view: View, snapshot: Snapshot) -> PendingKeys | PendingFiles:
         """The pending keys of a view: on the driver, or in the files of the ledger where they are too many for it."""
-        from anabranch.engine.trigger_spark import PendingFiles
-
         names = frozenset(snapshot.files.get(view.pending_table, ()))
         known = self._kept.get(view.id)
-        rows = sum(file.rows for file in snapshot.files.get(view.pending_table, {}).values())
-        few = bool(self.core.place.takes_triggers(0, rows)) or not view.touches
-        if known is None or known.files != names or isinstance(known.keys, PendingFiles) == few:
+        if known is None or known.files != names:
+            from anabranch.engine.trigger_spark import PendingFiles
+
             self.forget(view.id)
-            keys = self._load(view, snapshot, rows) if few else PendingFiles(self.core, view, snapshot)
+            few = not view.touches or self.core.place.takes_triggers(0, _lines(view, snapshot))
+            keys = self._load(view, snapshot) if few else PendingFiles(self.core, view, snapshot)
             known = self._kept[view.id] = _Kept(names, keys)
         return known.keys
 
@@ -86,11 +85,13 @@ class Timers:
         """The pending keys in their files, where it is for Spark to decide about so many new rows and what may fire."""
         from anabranch.engine.trigger_spark import PendingFiles
 
-        keys = self.pending(view, snapshot)
+        keys, place = self.pending(view, snapshot), self.core.place
         if isinstance(keys, PendingFiles):
-            return keys
+            if not place.takes_triggers(rows, _lines(view, snapshot)):
+                return keys
+            keys = self._kept[view.id].keys = self._load(view, snapshot)
         firing = len(keys) if everything or not isinstance(keys, PendingTable) else keys.firing(now, after)
-        if self.core.place.takes_triggers(rows, len(keys), firing) or not view.touches:
+        if not view.touches or place.takes_triggers(rows, len(keys), firing):
             return None
         return PendingFiles(self.core, view, snapshot)
 
@@ -203,12 +204,13 @@ class Timers:
         assert not isinstance(keys, PendingFiles), "it is for Spark to decide about them"
         return keys
 
-    def _load(self, view: View, snapshot: Snapshot, rows: int) -> PendingKeys:
+    def _load(self, view: View, snapshot: Snapshot) -> PendingKeys:
         from pyarrow import parquet
 
         fields = pending_fields(view)
         keys, paths = fields[: len(view.keys)], snapshot.table_paths(self.core.ledger, view.pending_table)
-        if rows > self.core.place.limits.pending_keys and all(duckdb_type(key.type) for key in keys):
+        many = _lines(view, snapshot) > self.core.place.limits.pending_keys
+        if many and all(duckdb_type(key.type) for key in keys):
             return PendingTable(keys, ends_of(view), paths)
         latest: dict[Key, tuple[int, Pending]] = {}
         width = len(view.keys)
@@ -228,6 +230,11 @@ class Timers:
             for key, each in changed.items()
         ]
         return write_table(self.core.ledger, view.pending_table, table_of(pending_fields(view), rows), None)
+
+
+def _lines(view: View, snapshot: Snapshot) -> int:
+    """How many lines the files of pending keys have: more than keys."""
+    return sum(file.rows for file in snapshot.files.get(view.pending_table, {}).values())
 
 
 def ends_of(view: View) -> tuple[tuple[int, int], ...]:
