@@ -30,7 +30,7 @@ def run(master: str, chosen: list[str], **environment: str) -> None:
     """Run tests on a master, in a process of their own."""
     arguments = f"--driver-java-options {SMALL} --conf spark.executor.extraJavaOptions={SMALL} pyspark-shell"
     started = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly", *chosen],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-v", "-p", "no:cacheprovider", "--timeout", "900", *chosen],
         env={
             **os.environ,
             "ANABRANCH_TEST_MASTER": master,

@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 
-from anabranch.engine.place import Limits
 from anabranch.testing import Harness
 
 pytestmark = pytest.mark.spark
@@ -50,6 +49,8 @@ def plain(query: str) -> str:
     return query.partition(" EMIT")[0].partition(" TRIGGER")[0]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_the_same_answers_above_every_limit(tmp_path: Path, spark: SparkSession) -> None:
     """Changes, closed windows, corrections, sessions and triggers, run by run: those of the driver, and the batch's."""
     found: list[Any] = []
@@ -106,8 +107,3 @@ def test_a_day_closes_without_its_keys_on_the_driver(
     for view, query in (("direct", "sum(n)"), ("computed", "sum(n) * 2")):
         text = f"SELECT window_start, k, {query} AS n FROM {day} GROUP BY window_start, window_end, k"
         assert home.table(view) == home.batch(text, s=rows)
-
-
-def test_every_limit_is_a_setting(home: Harness) -> None:
-    for name in vars(Limits()):
-        assert home.session.sql(f"SET anabranch.{name} = 7").message == f"anabranch.{name} is 7"
