@@ -104,6 +104,11 @@ def test_a_day_closes_without_its_keys_on_the_driver(
     home.advance("s", "2026-01-02 00:00:00")
     assert seen and max(seen) <= 21
     monkeypatch.undo()
+    for view, said in (
+        ("direct", "rows are more than anabranch.closing_rows, 100"),
+        ("computed", "by Spark, what fires too: 400 keys are more than anabranch.pending_keys, 100"),
+    ):
+        assert any(said in line for (line,) in home.query(f"EXPLAIN ANALYZE {view}"))
     for view, query in (("direct", "sum(n)"), ("computed", "sum(n) * 2")):
         text = f"SELECT window_start, k, {query} AS n FROM {day} GROUP BY window_start, window_end, k"
         assert home.table(view) == home.batch(text, s=rows)

@@ -320,7 +320,7 @@ class Maintainer:
         pending = self.core.timers.in_files(view, self.before, rows, self.now, furthest, everything=everything)
         if pending is None:
             return None
-        self.places[view.id] = "by Spark, which decides what fires too: it is too much for the driver"
+        self.places[view.id] = f"by Spark, what fires too: {pending.verdict.reason}"
         job = FiringJob(self, view, pending)
         if view.budget is not None and after is not None:
             before = shown_before(view, self.before, before)

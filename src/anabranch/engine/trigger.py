@@ -87,13 +87,17 @@ class Timers:
 
         keys, place = self.pending(view, snapshot), self.core.place
         if isinstance(keys, PendingFiles):
-            if not place.takes_triggers(rows, _lines(view, snapshot)):
+            keys.verdict = place.takes_triggers(rows, _lines(view, snapshot))
+            if not keys.verdict:
                 return keys
             keys = self._kept[view.id].keys = self._load(view, snapshot)
         firing = len(keys) if everything or not isinstance(keys, PendingTable) else keys.firing(now, after)
-        if not view.touches or place.takes_triggers(rows, len(keys), firing):
+        verdict = place.takes_triggers(rows, len(keys), firing)
+        if verdict or not view.touches:
             return None
-        return PendingFiles(self.core, view, snapshot)
+        found = PendingFiles(self.core, view, snapshot)
+        found.verdict = verdict
+        return found
 
     def written(self, view: View, snapshot: Snapshot, keys: PendingFiles, files: tuple[DataFile, ...]) -> None:
         """Spark has decided, and wrote these files: `snapshot` has them."""

@@ -19,6 +19,7 @@ from anabranch.engine.closing import marks_frames, spark_bounds
 from anabranch.engine.emit import Closing
 from anabranch.engine.moves import KeyBounds, PairBounds
 from anabranch.engine.pending_table import STATE, WAITS
+from anabranch.engine.place import TAKEN
 from anabranch.engine.trigger import ends_of, pending_fields
 from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Snapshot
@@ -39,6 +40,7 @@ class PendingFiles:
 
     def __init__(self, core: Core, view: View, snapshot: Snapshot) -> None:
         self._core, self._view = core, view
+        self.verdict = TAKEN  # why Spark decides about them
         self._names = [f"k{index}" for index in range(len(view.keys))]
         self.measure(snapshot)
 
