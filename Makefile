@@ -43,6 +43,7 @@ soak: java $(STAMP)
 	$(BIN)/pytest -m slow $(ARGS)
 	ANABRANCH_EXAMPLES=10 ANABRANCH_BACKEND=spark $(BIN)/pytest $(MODES)
 	ANABRANCH_EXAMPLES=10 ANABRANCH_BACKEND=driver $(BIN)/pytest $(MODES)
+	ANABRANCH_EXAMPLES=3 ANABRANCH_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/pytest -m "not slow" tests/law tests/cases
 
 # What runs once more with all work done by Spark, and once with the driver taking work of any size.
 MODES := -m "not slow" -n 2 --dist loadfile tests/law tests/cases tests/nexmark tests/engine/test_stream_joins.py

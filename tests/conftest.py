@@ -1,5 +1,7 @@
 """What all tests share: one Spark session a process, a home of its own for each test, and how hard to search.
 
+ANABRANCH_TEST_MASTER has all of it on another master than local[2]: see `cluster`.
+
 The examples of the property tests are the same in every run, and few. ANABRANCH_EXAMPLES=200 looks at as many,
 at random.
 """
@@ -71,7 +73,7 @@ _LONG = (
 )
 
 #: Folders whose tests start processes of their own.
-_PROCESSES = ("bench", "cli", "crash", "demo", "docs", "sinks")
+_PROCESSES = ("bench", "cli", "cluster", "crash", "demo", "docs", "sinks")
 #: Fixtures that start Spark or a server.
 _STARTS = {"spark", "home", "postgres", "mysql", "broker", "server"}
 
@@ -110,7 +112,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
     }
-    session = sessions.start("local[2]", settings)
+    session = sessions.start(os.environ.get("ANABRANCH_TEST_MASTER", "local[2]"), settings)
     yield session
     session.stop()
 

@@ -24,7 +24,8 @@ def say(**what: Any) -> None:
 def host() -> None:
     from anabranch.engine import spark as sessions
 
-    spark = sessions.start("local[2]", {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"})
+    master = os.environ.get("ANABRANCH_TEST_MASTER", "local[2]")
+    spark = sessions.start(master, {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"})
     spark.range(1).toArrow()
     gateway = spark.sparkContext._gateway
     say(port=gateway.java_parameters.port, secret=gateway.java_parameters.auth_token)
@@ -56,6 +57,7 @@ def small_ledger(fan_in: int, snapshot_every: int, by_executors: bool) -> None:
 
     if by_executors:
         names = ("run_bytes", "small_run_bytes", "small_rows", "changes_rows", "state_rows", "answer_rows")
+        names += ("closing_rows", "pending_keys", "session_keys")
         place.Limits.__init__.__defaults__ = tuple(
             -1 if each.name in names else each.default for each in fields(place.Limits)
         )

@@ -90,9 +90,14 @@ def test_limits_decide_where_work_runs() -> None:
         ("driver", small, True, True, True),
     ):
         place = Place(backend, limits)  # type: ignore[arg-type]
-        assert place.takes_run(10 << 20) is run and place.takes_changes(1_000_000, 0) is changes
-        assert place.takes_answer(1000) is answer and place.takes_little(1) is (backend != "spark")
+        assert bool(place.takes_run(10 << 20)) is run and bool(place.takes_changes(1_000_000, 0)) is changes
+        assert bool(place.takes_answer(1000)) is answer and place.takes_little(1) is (backend != "spark")
     assert not Place("auto").takes_changes(0, 200_000_000)
+    assert str(Place("auto").takes_closing(1)) == "on the driver"
+    assert str(Place("spark").takes_closing(1)) == "by Spark: anabranch.backend is spark"
+    assert (
+        str(Place("auto", small).takes_answer(1234)) == "by Spark: 1,234 rows are more than anabranch.answer_rows, 100"
+    )
     assert Place("driver").takes_changes(0, 200_000_000)
 
 

@@ -155,3 +155,44 @@ def _over_before_records(triggers: Triggers, deadline: int, now: int) -> bool:
 def _reached(event_time: int | None, progress: int | None) -> bool:
     """Whether progress has come to the event time of a key: its window has closed."""
     return event_time is not None and progress is not None and event_time <= progress
+
+
+def decide_sql(triggers: Triggers, rows: str, *, now: int, ended: bool, late: str) -> str:
+    """`decide` for many keys at once, as Spark SQL.
+
+    `rows` is a relation with a row a key: `n` new records, what is pending (`records`, `deadline`, `armed`,
+    `event_time`), the time `ends` of the key, and the progress `lower` before and `upper` after the run. The result has
+    them too, and what `decide` gives: `fires`, `take`, and `left_records` and so on for what is kept.
+    """
+    wait, first, by_progress = triggers.delay, triggers.first, triggers.watermark
+    unseen = "coalesce(time <= lower, false)" if late in UNSEEN else "false"
+    over = f"coalesce(deadline < {now}{'' if first else f' OR deadline = {now}'}, false)"
+    counted, every = "count1 + seen", triggers.counting
+    hit = f"({counted}) >= {every}" if every is not None else "false"
+    count2 = f"IF({hit}, ({counted}) % {every}, {counted})" if every is not None else "count1"
+    starts = "false" if wait is None else "seen > coalesce(shown2, 0)" + (" AND deadline2 IS NULL" if first else "")
+    arms = "seen > 0" if by_progress or triggers.end else "false"
+    reached = "coalesce(time <= upper, false)" if by_progress else "false"
+    steps = [
+        "coalesce(ends, event_time) AS time",
+        f"IF({unseen}, 0L, n) AS seen, {over} AS over",
+        "IF(over, 0L, NULL) AS shown1, IF(over, 0L, records) AS count1, IF(over, NULL, deadline) AS deadline1",
+        f"{hit} AS hit, {count2} AS count2",
+        "IF(hit, seen - count2, shown1) AS shown2, IF(hit, NULL, deadline1) AS deadline2",
+        f"IF({starts}, {now + (wait or 0)}, deadline2) AS deadline3, armed OR {arms} AS armed1",
+        f"armed1 AND ({'true' if ended else reached}) AS final",
+        f"final OR coalesce(deadline3 <= {now}, false) AS last",
+        "IF(last, seen, shown2) AS shown3",
+    ]
+    for step in steps:
+        rows = f"(SELECT *, {step} FROM {rows})"
+    quiet = "final" if by_progress else "(final OR coalesce(shown3 = seen, false))"
+    left = f"(SELECT *, armed1 AND NOT {quiet} AS left_armed FROM {rows})"
+    given = "n, records, deadline, armed, event_time, ends, lower, upper"
+    event = "IF(left_armed, time, NULL)" if by_progress else "CAST(NULL AS BIGINT)"
+    return (
+        f"SELECT * EXCEPT ({given}, time, seen, over, shown1, count1, deadline1, hit, count2, shown2, deadline2,"
+        f" deadline3, armed1, final, last, shown3), {given}, shown3 IS NOT NULL AS fires, nullif(shown3, n) AS take,"
+        f" CAST(IF(last, 0, count2) AS BIGINT) AS left_records, IF(last, NULL, deadline3) AS left_deadline,"
+        f" {event} AS left_event_time FROM {left}"
+    )

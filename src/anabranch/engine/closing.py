@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END
 from anabranch.engine import left_out, read, sessions
+from anabranch.engine.core import Core
 from anabranch.engine.emit import EARLIEST, Closing
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import key_bounds
+from anabranch.engine.writing import collected
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.ahead import FINAL
 from anabranch.plan.catalog import Ends, View
@@ -50,11 +52,11 @@ def closed(maintainer: Maintainer, view: View, frame: DataFrame) -> DataFrame:
     type = next(field.type for field in view.fields if field.name == view.closing)
     column = f"__r.{quote_name(view.closing)}"
     end = f"unix_micros({column})" if type == "timestamp" else column
-    _, after, marks = _spark_bounds(bounds, view.keys[bounds.keys.index].name if bounds.keys is not None else "")
+    _, after, marks = spark_bounds(bounds, view.keys[bounds.keys.index].name if bounds.keys is not None else "")
     text = f"SELECT __r.* FROM `@rows` AS __r{marks} WHERE {end} + {view.times[view.closing]} <= {after}"
     if view.final:
         text += f" AND __r.{FINAL} <= {after}"
-    return maintainer.core.frames.sql(text, {"@rows": frame, **_marks(maintainer, bounds)})
+    return maintainer.core.frames.sql(text, {"@rows": frame, **marks_frames(maintainer.core, bounds)})
 
 
 def bounds_of(maintainer: Maintainer, view: View) -> Closing:
@@ -67,13 +69,12 @@ def _whole(maintainer: Maintainer, view: View) -> tuple[DataFile, ...]:
     return maintainer.minus_shown(view, closed(maintainer, view, maintainer.fresh(view)), None)
 
 
-def _marks(maintainer: Maintainer, bounds: Closing) -> dict[str, DataFrame]:
-    if bounds.keys is None:
-        return {}
-    return {MARKS: maintainer.core.spark.createDataFrame(bounds.marks())}
+def marks_frames(core: Core, bounds: Closing) -> dict[str, DataFrame]:
+    """What `spark_bounds` joins with."""
+    return {} if bounds.keys is None else {MARKS: core.spark.createDataFrame(bounds.marks())}
 
 
-def _spark_bounds(bounds: Closing, column: str) -> tuple[str, str, str]:
+def spark_bounds(bounds: Closing, column: str) -> tuple[str, str, str]:
     """For a row __r with a key: its bounds before and after, and what to join for them."""
     before, after = (str(EARLIEST if bound is None else bound) for bound in (bounds.before, bounds.after))
     if bounds.keys is None:
@@ -115,10 +116,11 @@ class _Wait:
             return maintainer.difference_within(view, found)
         if view.node != "keyed":
             return () if rows.isEmpty() else _whole(maintainer, view)
-        keys = self._keys(rows).toArrow()
-        if not keys.num_rows:
-            return ()
-        return maintainer.closed_difference(view, maintainer.core.spark.createDataFrame(keys))
+        touched = self._keys(rows)
+        keys = collected(touched, maintainer.core.place.limits.small_rows)
+        if keys is not None:
+            touched = maintainer.core.spark.createDataFrame(keys)
+        return () if keys is not None and not keys.num_rows else maintainer.closed_difference(view, touched)
 
     def _keys(self, rows: DataFrame) -> DataFrame:
         """The keys of rows of the input, with their types."""
@@ -181,12 +183,12 @@ class _Wait:
 
     def _timed(self, rows: DataFrame, bound: str | None = None) -> DataFrame:
         """Rows of the input below a bound, or the progress before this commit."""
-        before, _, marks = _spark_bounds(self.bounds, self._key())
+        before, _, marks = spark_bounds(self.bounds, self._key())
         text = (
             f"SELECT * FROM (SELECT __r.*, {self._time('__r.')} AS __time, {bound or before} AS __before"
             f" FROM `@rows` AS __r{marks}) WHERE __time < __before"
         )
-        return self.maintainer.core.frames.sql(text, {"@rows": rows, **_marks(self.maintainer, self.bounds)})
+        return self.maintainer.core.frames.sql(text, {"@rows": rows, **marks_frames(self.maintainer.core, self.bounds)})
 
     def _judged(self, new: DataFrame, low: int, came: str, taken: str) -> DataFrame | None:
         """New rows below progress, and whether each is late for the session that it would be in; None if none is.
@@ -236,7 +238,7 @@ class _Wait:
         rows = self._between(low, None if high is None else high + self.ends.gap, self.maintainer.after)
         if rows is None:
             return None
-        before, after, marks = _spark_bounds(self.bounds, self._key())
+        before, after, marks = spark_bounds(self.bounds, self._key())
         time = self._time("__r.")
         last = "true"
         if self.ends.gap:
@@ -250,7 +252,7 @@ class _Wait:
             f" {last} AS __last, {before} AS __before, {after} AS __after FROM `@rows` AS __r{marks})"
             f" WHERE __last AND {end} > __before AND {end} <= __after"
         )
-        return self.maintainer.core.frames.sql(text, {"@rows": rows, **_marks(self.maintainer, self.bounds)})
+        return self.maintainer.core.frames.sql(text, {"@rows": rows, **marks_frames(self.maintainer.core, self.bounds)})
 
     def _between(self, low: int | None, high: int | None, at: Snapshot) -> DataFrame | None:
         """The rows of the input with event times in [low, high), at a snapshot; None where no file has any."""

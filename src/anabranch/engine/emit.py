@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from anabranch.engine import read
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import Held, KeyBounds, Moves, hold, key_bounds, progress, shown_before
+from anabranch.engine.place import TAKEN
 from anabranch.engine.places import starts_sql
 from anabranch.engine.tables import PANE, change_fields, hidden_keys, place_fields, standing_fields
 from anabranch.engine.writing import footer_range, least
@@ -57,8 +58,8 @@ def changes(
     late: list[LateRows],
     held: dict[str, Held],
     made: bool = False,
-) -> tuple[DataFile, ...]:
-    """Compute the changes of one view for a commit and write them; its files, none if nothing changed.
+) -> tuple[tuple[DataFile, ...], str]:
+    """Compute the changes of one view for a commit and write them; its files, none if nothing changed, and where.
 
     Late rows of windows that were shown are added to `late`. A view with a budget says in `held` how far it has come;
     one that is just made shows everything.
@@ -70,11 +71,17 @@ def changes(
         after = held[view.id].bound
     closing = Closing(before, after, key_bounds(core, catalog, view, snapshot, moves))
     if closing.furthest_after is None or not _anything_to_do(view, closing, added):
-        return ()
+        return (), str(TAKEN)
+    scope = _scope(catalog, view, closing, added)
+    verdict = core.place.takes_closing(scope.rows(snapshot))
+    if not verdict:
+        from anabranch.engine.emit_spark import ClosingJob
+
+        return ClosingJob(core, catalog, view, snapshot, closing, scope).changes(late), str(verdict)
     import duckdb
 
     try:
-        return _by_duckdb(core, catalog, view, snapshot, closing, added, late)
+        return _by_duckdb(core, catalog, view, snapshot, closing, scope, late), str(verdict)
     except duckdb.DataError:
         _ask_spark(core, catalog, view, snapshot, closing, added)
         raise
@@ -98,12 +105,17 @@ def _within_budget(
     assert windows is not None
     if after == END or needed(before, [windows]) == needed(after, [windows]):
         return hold(view, snapshot, after, ())
-    folder = core.ledger.table_folder(panes.id)
     low = None if before is None else before - windows.size
-    paths = snapshot.table_paths(core.ledger, panes.id, low, after)
-    paths += [str(folder / file.path) for file in added.get(panes.id, ()) if file.may_hold(low, after)]
+    new = tuple(file for file in added.get(panes.id, ()) if file.may_hold(low, after))
+    scope = Scope(panes.id, windows, new, low, after)
+    paths = scope.paths(core, snapshot)
     if not paths:
         return hold(view, snapshot, after, ())
+    if not core.place.takes_closing(scope.rows(snapshot)):
+        from anabranch.engine.emit_spark import ClosingJob
+
+        job = ClosingJob(core, catalog, view, snapshot, Closing(before, after), scope)
+        return hold(view, snapshot, after, job.counts(before, after))
     # Only a budget of rows has to know how many keys a window has; without them there is little to put into windows.
     keys = panes.keys if (view.budget or {}).get("rows") else ()
     place = [field.name for field in place_fields(panes)]
@@ -120,12 +132,62 @@ def _within_budget(
 
 
 @dataclass(frozen=True)
+class Scope:
+    """Which partials a commit of a view reads: its own, and those of panes in [low, high) that were there.
+
+    `late`: some of its own may be in windows that were shown.
+    """
+
+    panes: str
+    windows: SlidingWindows
+    new: tuple[DataFile, ...]
+    low: int | None
+    high: int | None
+    late: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.windows.size
+
+    def rows(self, snapshot: Snapshot) -> int:
+        """How many partials that is, each as often as it is in some window."""
+        there = snapshot.files.get(self.panes, {}).values()
+        rows = sum(file.rows for file in (*self.new, *(each for each in there if each.may_hold(self.low, self.high))))
+        return rows * -(-self.windows.size // self.windows.slide)
+
+    def paths(self, core: Core, snapshot: Snapshot) -> list[str]:
+        return snapshot.table_paths(core.ledger, self.panes, self.low, self.high) + self.new_paths(core)
+
+    def new_paths(self, core: Core) -> list[str]:
+        folder = core.ledger.table_folder(self.panes)
+        return [str(folder / file.path) for file in self.new]
+
+
+def _scope(catalog: Catalog, view: View, closing: Closing, added: Added) -> Scope:
+    """Panes of windows that close now start at the earliest a window's length before the old bound; those of windows
+    that late rows change, before these."""
+    use = view.blocks[0]
+    windows, new = use.sliding, added.get(use.panes, ())
+    assert windows is not None
+    before, after = closing.furthest_before, closing.furthest_after
+    lows = [file.low for file in new if file.low is not None]
+    late = before is not None and any(_in_closed(windows, low, before) for low in lows)
+    low = closing.floor - windows.size
+    low = min(low, min(lows) - windows.size) if late else low
+    return Scope(catalog.panes(use.panes).id, windows, new, low, None if after == END else after, late)
+
+
+@dataclass(frozen=True)
 class Closing:
     """Up to where windows had closed before a commit, and have closed after it; some keys further than the others."""
 
     before: int | None
     after: int | None
     keys: KeyBounds | None = None
+
+    @property
+    def floor(self) -> int:
+        return EARLIEST if self.before is None else self.before
 
     @property
     def furthest_before(self) -> int | None:
@@ -249,35 +311,26 @@ def _by_duckdb(
     view: View,
     snapshot: Snapshot,
     closing: Closing,
-    added: Added,
+    scope: Scope,
     counted: list[LateRows],
 ) -> tuple[DataFile, ...]:
     use = view.blocks[0]
     panes, windows = catalog.panes(use.panes), use.sliding
     assert windows is not None
     names = _Columns(view, panes, use, windows)
-    ledger = core.ledger
-    fresh = added.get(panes.id, ())
-    folder = ledger.table_folder(panes.id)
-    fresh_paths = [str(folder / file.path) for file in fresh]
+    ledger, fresh_paths = core.ledger, scope.new_paths(core)
     before, after = closing.furthest_before, closing.furthest_after
-    floor = EARLIEST if closing.before is None else closing.before
-    # Panes of windows that close now start at the earliest a window's length before the old bound.
-    lows = [file.low for file in fresh if file.low is not None]
-    late = before is not None and any(_in_closed(windows, low, before) for low in lows)
-    low = floor - windows.size
     duck = connection()
     if closing.keys is not None:
         duck.register(MARKS, closing.marks())
     shown_before, shown_after, marks = closing.sql()
-    if late and before is not None:
+    if scope.late and before is not None:
         came = _late_rows(names, fresh_paths, before, f"{marks} WHERE w + {windows.size} <= {shown_before}")
         counted += came
-        late = bool(came) and view.late == "correct"
-    if late:
-        low = min(low, min(lows) - windows.size)
-    high = None if after == END else after
-    paths = snapshot.table_paths(ledger, panes.id, low, high) + fresh_paths
+        if not came or view.late != "correct":
+            scope = replace(scope, low=closing.floor - windows.size, late=False)
+    late, low, high = scope.late, scope.low, scope.high
+    paths = scope.paths(core, snapshot)
     if not paths:
         return ()
     closes = f"w + {windows.size} > {shown_before}"
@@ -302,7 +355,7 @@ def _by_duckdb(
     version = snapshot.version + 1
     final = f"SELECT {stored}, CAST(1 AS BIGINT) AS _diff FROM fresh"
     if late:
-        shown_paths = snapshot.table_paths(ledger, view.changes_table, min(lows) - windows.size, before)
+        shown_paths = snapshot.table_paths(ledger, view.changes_table, low, before)
         if shown_paths:
             on = " AND ".join(
                 [

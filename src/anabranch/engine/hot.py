@@ -106,12 +106,20 @@ class Hot:
         added: tuple[DataFile, ...],
         closed: int | None,
         now: int,
-    ) -> tuple[DataFile, ...]:
-        """The changes that new partials bring; `closed` is the progress up to which windows need not stay hot."""
+    ) -> tuple[DataFile, ...] | None:
+        """The changes that new partials bring; None where the groups are in files that are too large for the driver.
+
+        `closed` is the progress up to which windows need not stay hot.
+        """
         duck, shape = self.duck, _Shape(view, panes, view.blocks[0])
         folder = self.core.ledger.table_folder(panes.id)
+        hot = self._ready(shape, snapshot, closed)
+        if hot is None:
+            tables = (snapshot.files.get(table, {}).values() for table in (panes.id, view.changes_table))
+            if not self.core.place.takes_changes(0, sum(file.rows for files in tables for file in files)):
+                return None
         self._load("delta", shape, [str(folder / file.path) for file in added])
-        hot = self._ready(shape, snapshot, closed) or self._touched(shape, snapshot)
+        hot = hot or self._touched(shape, snapshot)
         if hot.floor is not None:
             self._bring_back(shape, hot, snapshot)
         match = shape.match("d", "h")

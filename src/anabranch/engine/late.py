@@ -85,10 +85,15 @@ def write(
     return write_table(core.ledger, LATE_ROWS, table_of(LATE_ROW_FIELDS, rows), None)
 
 
-def rows_before(paths: list[str], stream: Stream, end: int) -> int:
-    """How many rows of files are before a moment."""
+def rows_before(core: Core, stream: Stream, files: Sequence[DataFile], end: int) -> int:
+    """How many rows of files of a stream are before a moment."""
     from anabranch.engine.emit import connection
 
+    folder = core.ledger.table_folder(stream.rows_table)
+    paths = [str(folder / file.path) for file in files]
+    if not core.place.takes_changes(sum(file.rows for file in files), 0):
+        there = core.frames.parquet(paths, stream.fields)
+        return there.where(f"{quote_name(stream.time or '')} < timestamp_micros({end})").count()
     rows = f"read_parquet({path_list(paths)}, union_by_name = true)"
     text = f"SELECT count(*) FROM {rows} WHERE {quoted(stream.time or '')} < {timestamp(str(end))}"
     ((count,),) = connection().execute(text).fetchall()
@@ -142,6 +147,11 @@ def _kept(
     if stream is None or stream.time is None or span is None or not files:
         return [None] * len(windows)
     folder = core.ledger.table_folder(stream.rows_table)
+    if not core.place.takes_changes(sum(file.rows for file in files), 0):
+        there = core.frames.parquet([str(folder / file.path) for file in files], stream.fields)
+        along = f"unix_micros({quote_name(stream.time)})"
+        there = there.where(f"{along} >= {span[0]} AND {along} < {span[1]}").limit(LISTED)
+        return _by_window(there.toArrow().to_pylist(), stream, windows)
     time = quoted(stream.time)
     text = (
         f"SELECT {', '.join(quoted(field.name) for field in stream.fields)} FROM"

@@ -7,12 +7,13 @@ the input less those of the table, whatever the run, and so is what it would be 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.duck import quoted
 from anabranch.engine.core import Core
 from anabranch.engine.tables import DIFF, net_sql
-from anabranch.ledger import Snapshot
+from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Catalog, Field, View
 from anabranch.sql.lexer import quote_name
 
@@ -49,9 +50,13 @@ def without_sql(rows: str, left_out: str, columns: list[str]) -> str:
     return f"(SELECT {items} FROM {rows} EXCEPT ALL SELECT {items} FROM {left_out})"
 
 
-def came(paths: list[str]) -> int:
-    """How many rows files have that came, and were not taken back."""
-    from pyarrow import parquet
+def came(core: Core, table: str, files: Sequence[DataFile]) -> int:
+    """How many rows files of a table have that came, and were not taken back."""
+    from pyarrow import compute, parquet
 
-    counts = (parquet.read_table(path, columns=[DIFF.name]).column(DIFF.name).to_pylist() for path in paths)
-    return sum(each for column in counts for each in column if each > 0)
+    paths = [str(core.ledger.table_folder(table) / file.path) for file in files]
+    if paths and not core.place.takes_changes(sum(file.rows for file in files), 0):
+        total = core.frames.parquet(paths, (DIFF,)).selectExpr(f"sum(greatest({DIFF.name}, 0))")
+        return int(total.collect()[0][0] or 0)
+    columns = (parquet.read_table(path, columns=[DIFF.name]).column(DIFF.name) for path in paths)
+    return sum(compute.sum(compute.max_element_wise(column, 0)).as_py() or 0 for column in columns)

@@ -14,12 +14,13 @@ from anabranch.algebra.reach import Range
 from anabranch.duck import LEFT_TO_SPARK, WHOLE, counting_all, quoted, timestamp
 from anabranch.engine.emit import copy_to_table, pane_source, window_rows
 from anabranch.engine.left_out import input_fields, without_sql
+from anabranch.engine.place import Verdict
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Stream, Table, View
 from anabranch.plan.views import duckdb_type
-from anabranch.render.duckdb import driver_sql
+from anabranch.render.duckdb import driver_sql, why_declined
 from anabranch.types import INTEGERS
 
 if TYPE_CHECKING:
@@ -57,11 +58,12 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     """The changes of a node for a commit; None if they are Spark's to compute."""
     import duckdb
 
-    if not maintainer.core.place.driver or not maintainer.core.local.fits(maintainer, view):
-        return None
-    query = _Query(maintainer, view)
-    rows = maintainer.new_rows(view)
-    if not maintainer.core.place.takes_changes(rows, query.state_rows()):
+    query, rows = _Query(maintainer, view), maintainer.new_rows(view)
+    verdict = maintainer.core.place.takes_changes(rows, query.state_rows())
+    if verdict and not maintainer.core.local.fits(maintainer, view):
+        verdict = Verdict(False, query.declined())
+    maintainer.places[view.id] = str(verdict)
+    if not verdict:
         return None
     try:
         warm = maintainer.core.warm
@@ -75,6 +77,8 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     except (Unfit, duckdb.Error) as error:
         if LEFT_TO_SPARK in str(error):
             maintainer.core.local.leave(view)
+        reason = (str(error).splitlines() or ["something that it reads is not to be had on the driver"])[0]
+        maintainer.places[view.id] = str(Verdict(False, reason))
         return None  # an overflow, say: Spark tells of it in its own words
 
 
@@ -172,6 +176,16 @@ class _Query:
             return False
         wanted = [duckdb_type(field.type) or "" for field in (*view.fields, *view.hidden)]
         return len(kinds) == len(wanted) and all(map(alike, kinds, wanted))
+
+    def declined(self) -> str:
+        """Why it cannot be, in words."""
+        view = self.view
+        unknown = [field for field in self.all_fields(view) if duckdb_type(field.type) is None]
+        if unknown:
+            return f"the driver has no type {unknown[0].type}" if unknown[0].type != "?" else "partials of Spark's own"
+        read = self.fields_read(view)
+        texts = (why_declined(text, read) for text in (view.text, *(touch.text for touch in view.touches)))
+        return next((text for text in texts if text), "the driver does not compute it as Spark does")
 
     def all_fields(self, view: View) -> list[Field]:
         return [*view.fields, *view.hidden, *self.fields_read(view)]

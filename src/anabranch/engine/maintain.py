@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anabranch.algebra.pending import Key
 from anabranch.algebra.progress import END
@@ -45,12 +45,14 @@ from anabranch.engine.moves import (
     state_of,
 )
 from anabranch.engine.numbering import PLACES, with_places
+from anabranch.engine.place import Verdict
 from anabranch.engine.sessions import Spans
 from anabranch.engine.set_aside import Checking, computable, of_one_row, placed_anyhow
 from anabranch.engine.stream_part import STREAM_ROWS, StreamPart
 from anabranch.engine.tables import DIFF, change_fields, net_sql
 from anabranch.engine.trigger import Fired, Records
-from anabranch.engine.writing import without_time, write_frame
+from anabranch.engine.trigger_spark import FiringJob
+from anabranch.engine.writing import collected, without_time, write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.build import PLACE
 from anabranch.plan.catalog import NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
@@ -94,7 +96,8 @@ class Maintainer:
         self.core = core
         self.taken = taken  # how many rows this commit brings, by stream
         self.moves = moves
-        self.filling = False
+        self.filling = False  # whether all rows there are count as new ones
+        self.anew = False  # whether a node is computed as a whole
         #: For views with triggers or a budget, the end of the first window that is still to be shown, before and after.
         self.waits: dict[str, tuple[int | None, int | None]] = {}
         for view in catalog.of(View):
@@ -109,6 +112,8 @@ class Maintainer:
         #: How many rows or chunks views have come to past idle streams.
         self.passed: dict[str, int] = {}
         self.late: list[LateRows] = []
+        #: Where the changes of nodes are computed in this commit, and why not elsewhere.
+        self.places: dict[str, str] = {}
         #: Of views that look at one row at a time, the rows that they can compute, where some they cannot.
         self.computable: dict[str, str] = {}
         self.catalog = catalog
@@ -130,6 +135,7 @@ class Maintainer:
                 return self._ask(view) if view.asks else self._fire(view)
             finally:
                 self.filling = False
+        self.anew = True
         known = self.core.catalog(self.before).objects.get(view.id)
         if isinstance(known, View) and known.rows is not None and known.sql == view.sql:
             # What it has shown so far: its rows have met static tables, and stay as they are.
@@ -144,6 +150,7 @@ class Maintainer:
         if view.emit == "triggers":
             shown = self._shown_windows(view)
             return () if shown is None else self.minus_shown(view, shown, None)
+        self.anew = True
         if view.asks:
             return self._ask(view, anew=True)
         return self.minus_shown(view, closing.closed(self, view, self.fresh(view)), None)
@@ -162,9 +169,11 @@ class Maintainer:
 
     def changes(self, view: View) -> tuple[DataFile, ...]:
         """What a node shows now and did not, and the other way round."""
+        self.anew = False
         if view.emit == "triggers":
             return self._fire(view)
         if view.closing:
+            self.places[view.id] = str(Verdict(False, "its windows are made by other rows"))
             return closing.changes(self, view)
         if self.core.warm.keeps(view.id):  # whether or not it has anything to do in this commit
             self.core.warm.let_go(view.id, self.needed(view))
@@ -223,7 +232,11 @@ class Maintainer:
         """
         import duckdb
 
-        if not self.core.place.driver or self.core.hot.left(view):
+        verdict = self.core.place.takes_changes(self.rows_read(view), 0)
+        if verdict and self.core.hot.left(view):
+            verdict = Verdict(False, "DuckDB failed for it before")
+        self.places[view.id] = str(verdict)
+        if not verdict:
             return self._by_spark(view)
         panes = self.catalog.panes(view.blocks[0].panes)
         closed = progress(self.core, self.catalog, view, self.before, self.moves, 1)
@@ -231,12 +244,16 @@ class Maintainer:
             files = self.core.hot.changes(view, panes, self.before, self.added[panes.id], closed, self.now)
         except duckdb.Error as error:
             self.core.hot.forget(view.id)
+            self.places[view.id] = str(Verdict(False, (str(error).splitlines() or [""])[0]))
             files = self._by_spark(view)  # or tells in its own words what is wrong, of an overflow, say
             if not isinstance(error, duckdb.OutOfMemoryException):
                 self.core.hot.leave(view)
                 reason = (str(error).splitlines() or [""])[0]
                 self.core.warn(f"view {view.name} is computed by Spark from now on, and runs take longer: {reason}")
             return files
+        if files is None:
+            self.places[view.id] = str(Verdict(False, "its groups are more than the driver holds or reads"))
+            return self._by_spark(view)
         self.added[view.changes_table] = files
         return files
 
@@ -269,6 +286,10 @@ class Maintainer:
         """The changes of the keys that fire in this commit."""
         before, after = self.progress(view, 0), self.progress(view, 1)
         keys = self._own_bounds(view)
+        files = self._fire_by_spark(view, before, after, keys)
+        if files is not None:
+            return files
+        self.places[view.id] = "by Spark; what fires is decided on the driver"
         records = self._records(view)
         if view.budget is not None and after is not None:
             before = shown_before(view, self.before, before)
@@ -277,7 +298,7 @@ class Maintainer:
             after = self.held[view.id].bound
         fired = self.core.timers.fire(
             view, self.before, records, now=self.now, before=before, after=after, keys=keys,
-            on_late=lambda end, count: self._late(view, end, count),
+            on_late=lambda end, count: self.count_late(view, end, count),
         )  # fmt: skip
         self.added[view.pending_table] = fired.files
         if view.budget is None:
@@ -289,6 +310,28 @@ class Maintainer:
             return self.minus_shown(view, self._limited(view, fired, None), None)
         touched = self.core.spark.createDataFrame(table_of(names, fired.keys))
         return self.minus_shown(view, self._limited(view, fired, touched), touched)
+
+    def _fire_by_spark(
+        self, view: View, before: int | None, after: int | None, keys: KeyBounds | PairBounds | None
+    ) -> tuple[DataFile, ...] | None:
+        """The same where keys are too many for the driver; None where they are not."""
+        furthest = highest(after, keys.furthest[1]) if isinstance(keys, KeyBounds) else after
+        rows, everything = self.rows_read(view), after == END or isinstance(keys, PairBounds)
+        pending = self.core.timers.in_files(view, self.before, rows, self.now, furthest, everything=everything)
+        if pending is None:
+            return None
+        self.places[view.id] = f"by Spark, what fires too: {pending.verdict.reason}"
+        job = FiringJob(self, view, pending)
+        if view.budget is not None and after is not None:
+            before = shown_before(view, self.before, before)
+            ready = () if self.filling else job.ready(before, after)
+            self.hold(view, Held(after) if self.filling else hold(view, self.before, after, ready))
+            after = self.held[view.id].bound
+        self.added[view.pending_table], files = job.changes(before, after, keys)
+        self.core.timers.written(view, self.after, pending, self.added[view.pending_table])
+        if view.budget is None:
+            self.waits[view.id] = self.waits[view.id][0], self.core.timers.earliest(view)
+        return files
 
     def hold(self, view: View, held: Held) -> None:
         """A view with a budget has come so far; the views above go no further."""
@@ -354,10 +397,10 @@ class Maintainer:
         found: dict[Key, Records] = {}
         width = len(view.keys)
         for touch in view.touches:
-            rows = self._records_of(view, touch)
+            rows = self.records_of(view, touch)
             if rows is None:
                 continue
-            for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+            for row in zip(*(column.to_pylist() for column in rows.toArrow().columns), strict=True):
                 records = found.setdefault(hashable(row[:width]), Records())
                 records.count += row[width] if view.counted is None else 1
                 if view.counted is not None:
@@ -369,9 +412,9 @@ class Maintainer:
             found[()] = Records(self.new_rows(view))
         return found
 
-    def _records_of(self, view: View, touch: Touch) -> Any:
-        """The keys of the records that this commit brings to an input, with their places or how many they are, as an
-        Arrow table; None for none."""
+    def records_of(self, view: View, touch: Touch) -> DataFrame | None:
+        """The keys of the records that this commit brings to an input, with their places or how many they are; None for
+        none."""
         new = self._changed(view, touch.input) if view.counts_by_run else self.delta(view, touch.input)
         if new is None:
             return None
@@ -379,7 +422,7 @@ class Maintainer:
         rows = self._keyed(view, self._touching(view, touch, text, new), PLACE)
         if view.counted is None:
             rows = rows.groupBy(*(f"k{index}" for index in range(len(view.keys)))).count()
-        return rows.toArrow()
+        return rows
 
     def _changed(self, view: View, placeholder: str) -> DataFrame | None:
         """The rows behind a placeholder that this commit gives or takes back, each as often as it does."""
@@ -388,10 +431,14 @@ class Maintainer:
 
     def _limited(self, view: View, fired: Fired, touched: DataFrame | None) -> DataFrame:
         """What the keys that fired show; of this commit, only the rows up to the one that fired."""
-        if not fired.upto or view.counted is None:
-            return self.fresh(view, touched)
         rows = [(*key, place) for key, place in fired.upto.items()]
-        takes = self.core.spark.createDataFrame(table_of(read.take_fields(view), rows))
+        takes = self.core.spark.createDataFrame(table_of(read.take_fields(view), rows)) if rows else None
+        return self.fresh_upto(view, takes, touched)
+
+    def fresh_upto(self, view: View, takes: DataFrame | None, touched: DataFrame | None) -> DataFrame:
+        """What keys show now; with `takes`, of this commit only the rows up to a place."""
+        if takes is None or view.counted is None:
+            return self.fresh(view, touched)
         new = self.delta(view, view.counted)
         assert new is not None
         if self.filling:
@@ -408,7 +455,7 @@ class Maintainer:
         rows = read.view_frame(self.core, self.catalog, below, self.after, emitted=True)
         return rows.where(f"NOT ({self._is_new(below)})")
 
-    def _late(self, view: View, end: int, count: int) -> None:
+    def count_late(self, view: View, end: int, count: int) -> None:
         size = max((shift for name, shift in view.times.items() if name in {key.name for key in view.keys}), default=0)
         late = LateRows(view, end - size if size else None, end, count)
         late.check()
@@ -427,9 +474,8 @@ class Maintainer:
         for id, end in ends.items():
             stream = self.catalog.stream(id)
             files = self.added.get(stream.rows_table, ())
-            folder = self.core.ledger.table_folder(stream.rows_table)
-            paths = [str(folder / file.path) for file in files if file.low is None or file.low < end]
-            count = rows_before(paths, stream, end) if paths else 0
+            files = tuple(file for file in files if file.low is None or file.low < end)
+            count = rows_before(self.core, stream, files, end) if files else 0
             if count:
                 self.late.append(LateRows(view, None, end, count))
 
@@ -470,7 +516,7 @@ class Maintainer:
         self.added[table] = write_frame(self.core.ledger, table, rows, small=small, time=None, staged=staged)
         for folder in staged:
             shutil.rmtree(folder, ignore_errors=True)
-        return left_out.came(self.paths(table))
+        return left_out.came(self.core, table, self.added[table])
 
     # ---- new rows
 
@@ -705,9 +751,12 @@ class Maintainer:
             touched = touched.unionAll(part)
         if len(parts) > 1:
             touched = touched.distinct()
-        if self.new_rows(view) > self.core.place.limits.small_rows:
+        most = self.core.place.limits.small_rows
+        keys = None
+        if self.rows_read(view) <= most:
+            keys = collected(touched, most) if view.tables else touched.toArrow()
+        if keys is None:
             return touched
-        keys = touched.toArrow()
         return self.core.spark.createDataFrame(keys) if keys.num_rows else None
 
     def keys_of(self, view: View, touch: Touch, rows: DataFrame) -> DataFrame:
@@ -736,6 +785,16 @@ class Maintainer:
     def new_rows(self, view: View) -> int:
         """How many rows this commit brings that a node reads."""
         return sum(file.rows for table in self.catalog.tables_read(view) for file in self.added.get(table, ()))
+
+    def rows_read(self, view: View) -> int:
+        """How many rows a node reads in this commit, each once a window: new ones, or all where it is computed anew."""
+        rows, after = 0, self.after.files if self.filling or self.anew else None
+        for table in self.catalog.tables_read(view):
+            windows = [use.sliding for use in view.blocks if use.panes == table]
+            often = max((-(-each.size // each.slide) for each in windows if each is not None), default=1)
+            files = self.added.get(table, ()) if after is None else after.get(table, {}).values()
+            rows += often * sum(file.rows for file in files)
+        return rows
 
     # ---- f(state) - shown
 
@@ -869,15 +928,21 @@ class Maintainer:
             f"CAST({self.before.version + 1} AS BIGINT) AS _version",
             f"timestamp_micros({self.now}) AS _at",
         )
-        small = self.new_rows(view) <= self.core.place.limits.small_rows
         staged: list[Path] = []
-        files = write_frame(
-            self.core.ledger, view.changes_table, stamped, small=small, time=view.time or None, staged=staged
-        )
+        small, time = self._small(view), view.time or None
+        files = write_frame(self.core.ledger, view.changes_table, stamped, small=small, time=time, staged=staged)
         for folder in staged:
             shutil.rmtree(folder, ignore_errors=True)
         self.added[view.changes_table] = files
         return files
+
+    def _small(self, view: View) -> bool | int:
+        """Whether the changes of a view are few; or up to how many are, where the rows that it reads do not tell."""
+        most = self.core.place.limits.small_rows
+        if self.rows_read(view) > most:
+            return False
+        one_by_one = view.row_by_row and len(view.inputs) == 1 and not view.tables
+        return True if one_by_one else most
 
     def paths(self, table: str) -> list[str]:
         if self.filling:

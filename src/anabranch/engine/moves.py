@@ -166,6 +166,7 @@ class Outcome:
 
     held:   of those with a budget;
     passed: of those whose windows go by rows or chunks, how many they have come to past idle streams;
+    places: where their changes were computed, and why not elsewhere;
     and to the views themselves: why some cannot go on (`stopped`), and which rows they could not compute (`aside`), by
     the ids of the view and of the stream.
     """
@@ -174,11 +175,13 @@ class Outcome:
     passed: dict[str, int] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
     aside: dict[tuple[str, str], Found] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: Outcome) -> None:
         """Take over what another part of the same commit did."""
         self.held |= other.held
         self.passed |= other.passed
+        self.places |= other.places
 
 
 def shown_before(view: View, snapshot: Snapshot, before: int | None) -> int | None:
@@ -214,11 +217,12 @@ def held_back(catalog: Catalog, snapshot: Snapshot, held: Mapping[str, Held]) ->
 
 
 class ViewBounds(TypedDict):
-    """What the record of a commit says of the bounds of views."""
+    """What the record of a commit says of views: their bounds, and where they were computed."""
 
     bounds: dict[str, int]
     ready: dict[str, tuple[int, ...]]
     passed: dict[str, int | None]
+    places: dict[str, str]
 
 
 def bounds_after(core: Core, catalog: Catalog, snapshot: Snapshot, moves: Moves, outcome: Outcome) -> ViewBounds:
@@ -233,6 +237,7 @@ def bounds_after(core: Core, catalog: Catalog, snapshot: Snapshot, moves: Moves,
         bounds=_view_bounds(core, catalog, snapshot, moves, outcome.held, waits),
         ready=_ready_bounds(snapshot, outcome.held),
         passed={id: bound for id, bound in passed.items() if bound != snapshot.passed.get(id)},
+        places=outcome.places,
     )
 
 

@@ -26,7 +26,7 @@ STATE = (
     Field("armed", "boolean"),
     Field("event_time", "bigint"),
 )
-_WAITS = "(records <> 0 OR deadline IS NOT NULL OR armed OR event_time IS NOT NULL)"
+WAITS = "(records <> 0 OR deadline IS NOT NULL OR armed OR event_time IS NOT NULL)"
 
 
 class PendingTable:
@@ -46,7 +46,7 @@ class PendingTable:
         self._duck.execute(
             f"CREATE TEMP TABLE {_TABLE} AS SELECT {typed}, {self._end} AS ends"
             f" FROM (SELECT *, row_number() OVER ({apart}ORDER BY _version DESC) AS __n"
-            f" FROM read_parquet({path_list(paths)}, union_by_name = true)) WHERE __n = 1 AND {_WAITS}"
+            f" FROM read_parquet({path_list(paths)}, union_by_name = true)) WHERE __n = 1 AND {WAITS}"
         )
         self._schema = self._duck.sql(f"SELECT {self._columns} FROM {_TABLE} LIMIT 0").to_arrow_table().schema
 
@@ -66,8 +66,11 @@ class PendingTable:
             return self._found(f"WHERE {_IS_GIVEN} {self._match()})")
 
     def touched(self, now: int, after: int | None) -> dict[Key, Pending]:
-        reached = "" if after is None else f" OR (armed AND coalesce(ends, event_time) <= {after})"
-        return self._found(f"WHERE deadline <= {now}{reached}")
+        return self._found(f"WHERE {_fires(now, after)}")
+
+    def firing(self, now: int, after: int | None) -> int:
+        """How many keys `touched` gives."""
+        return int(self._asked(f"SELECT count(*) FROM {_TABLE} p WHERE {_fires(now, after)}")[0][0])
 
     def everything(self) -> dict[Key, Pending]:
         return self._found("")
@@ -78,7 +81,7 @@ class PendingTable:
         rows = [(*key, each.records, each.deadline, each.armed, each.event_time) for key, each in changed.items()]
         with self._given(rows, whole=True):
             self._duck.execute(f"DELETE FROM {_TABLE} p USING {_GIVEN} g WHERE {self._match()}")
-            self._duck.execute(f"INSERT INTO {_TABLE} SELECT {self._columns}, {self._end} FROM {_GIVEN} WHERE {_WAITS}")
+            self._duck.execute(f"INSERT INTO {_TABLE} SELECT {self._columns}, {self._end} FROM {_GIVEN} WHERE {WAITS}")
 
     def earliest(self) -> int | None:
         return self._first("ends")
@@ -124,6 +127,11 @@ class PendingTable:
 
     def _asked(self, text: str) -> list[tuple[Any, ...]]:
         return self._duck.execute(text).fetchall()
+
+
+def _fires(now: int, after: int | None) -> str:
+    reached = "" if after is None else f" OR (armed AND coalesce(ends, event_time) <= {after})"
+    return f"deadline <= {now}{reached}"
 
 
 def _micros(key: Field) -> str:

@@ -43,6 +43,7 @@ class Limits:
     small_rows: int = _limit(100_000, "rows that Spark hands to the driver, which writes them as one file")
     changes_rows: int = _limit(5_000_000, "new rows of a view whose changes the driver computes")
     state_rows: int = _limit(20_000_000, "rows beside which it computes them")
+    closing_rows: int = _limit(20_000_000, "partials that the driver merges where windows close, each once a window")
     answer_rows: int = _limit(20_000_000, "rows that the driver puts an answer together from")
     query_bytes: int = _limit(1 << 30, "files of a query that the driver answers without Spark")
     window_rows: int = _limit(10_000_000, "partials of overlapping windows, each as often as it is in one")
@@ -50,7 +51,7 @@ class Limits:
     ordered_rows: int = _limit(1_000_000, "rows of a run whose progress goes by their order of arrival")
     lookup_keys: int = _limit(200_000, "keys of tables outside whose rows are remembered")
     pending_keys: int = _limit(
-        1_000_000, "keys of a view that wait for triggers as objects of Python; more are a table"
+        1_000_000, "keys of a view that the driver decides about one by one, where triggers fire"
     )
     memory_bytes: int = _limit(MEMORY, "memory of the driver's engine, in the whole process")
     held_bytes: int = _limit(2 << 30, "of it, estimated: state of views that stays between runs")
@@ -81,6 +82,25 @@ def _amount(name: str, value: int | str) -> int:
     return int(match[1].replace(",", "").replace("_", "")) * _UNITS[unit]
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the driver takes some work, and if not, why; true where it does."""
+
+    driver: bool
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.driver
+
+    def __str__(self) -> str:
+        if self.driver:
+            return "on the driver"
+        return f"by Spark: {self.reason}" if self.reason else "by Spark"
+
+
+TAKEN = Verdict(True)
+
+
 class Place:
     """Decides for one open home where work runs."""
 
@@ -94,6 +114,19 @@ class Place:
         """Whether the driver may compute anything."""
         return self.backend != "spark"
 
+    def within(self, **sizes: int) -> Verdict:
+        """Whether work of so much is within the limits of these names; a backend that is set decides by itself."""
+        if not self.driver:
+            return Verdict(False, f"{PREFIX}backend is spark")
+        if self.backend == "driver":
+            return TAKEN
+        for name, size in sizes.items():
+            limit = getattr(self.limits, name)
+            if size > limit:
+                unit = "bytes" if name.endswith("_bytes") else name.rpartition("_")[2]
+                return Verdict(False, f"{size:,} {unit} are more than {PREFIX}{name}, {limit:,}")
+        return TAKEN
+
     def is_small(self, size: int) -> bool:
         """Whether nobody gains by splitting the rows of a run."""
         return size <= self.limits.small_run_bytes
@@ -102,24 +135,34 @@ class Place:
         """Whether the driver takes what it can of the rows of a run, and leaves the rest of the run to Spark."""
         return self.driver and self.is_small(size)
 
-    def takes_run(self, size: int) -> bool:
+    def takes_run(self, size: int) -> Verdict:
         """Whether the driver takes all of a run, if it declines none of it."""
-        return self.driver and (self.backend == "driver" or size <= self.limits.run_bytes)
+        return self.within(run_bytes=size)
 
-    def takes_changes(self, rows: int, state: int) -> bool:
+    def takes_changes(self, rows: int, state: int) -> Verdict:
         """Whether the driver computes the changes of a node: so many new rows, beside so many that are kept."""
-        if not self.driver:
-            return False
-        return self.backend == "driver" or (rows <= self.limits.changes_rows and state <= self.limits.state_rows)
+        return self.within(changes_rows=rows, state_rows=state)
 
-    def takes_answer(self, rows: int) -> bool:
+    def takes_closing(self, rows: int) -> Verdict:
+        """Whether the driver merges so many partials where windows close or change."""
+        return self.within(closing_rows=rows)
+
+    def takes_triggers(self, rows: int, pending: int, firing: int = 0) -> Verdict:
+        """Whether the driver decides which keys fire: so many new rows, keys that wait, and of these such that fire."""
+        return self.within(pending_keys=max(rows, firing), state_rows=pending)
+
+    def takes_sessions(self, keys: int, state: int) -> Verdict:
+        """Whether the driver follows sessions of so many keys, over so many rows."""
+        return self.within(session_keys=keys, state_rows=state)
+
+    def takes_answer(self, rows: int) -> Verdict:
         """Whether the driver answers a question about so many rows."""
-        return self.driver and (self.backend == "driver" or rows <= self.limits.answer_rows)
+        return self.within(answer_rows=rows)
 
-    def takes_merge(self, size: int) -> bool:
+    def takes_merge(self, size: int) -> Verdict:
         """Whether the driver merges files of so many bytes."""
-        return self.backend == "driver" or size <= self.limits.file_bytes
+        return self.within(file_bytes=size)
 
-    def takes_files(self, size: int) -> bool:
+    def takes_files(self, size: int) -> Verdict:
         """Whether the driver answers a query over files of so many bytes by itself, so that Spark need not start."""
-        return self.driver and (self.backend == "driver" or size <= self.limits.query_bytes)
+        return self.within(query_bytes=size)

@@ -23,7 +23,7 @@ from anabranch.engine.moves import Moves, Outcome, anything_waits, bounds_after
 from anabranch.engine.near import partials_text, selected_text
 from anabranch.engine.scan import Incoming, Output, Scan, Scanned
 from anabranch.engine.set_aside import Lost, lacking, mend, refuse, told
-from anabranch.engine.standing import standing_of
+from anabranch.engine.standing import Standing, standing_of
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
 from anabranch.engine.trigger import pending_fields
@@ -135,6 +135,12 @@ class Runner:
 
     # ---- what a run adds to
 
+    def _near_text(self, stream: Stream, state: Panes, standing: Standing | None) -> str | None:
+        """The partials of a run for the driver; None where what decides how they are kept is too much for it."""
+        if standing is not None and standing.known is None:
+            return None
+        return partials_text(stream, state, standing.judging if standing is not None else None)
+
     def _outputs(self, stream: Stream, catalog: Catalog, snapshot: Snapshot, size: int) -> list[Output]:
         outputs: list[Output] = []
         if stream.kept_since is not None:
@@ -158,7 +164,8 @@ class Runner:
             if isinstance(state, Panes):
                 standing = standing_of(self.core, stream, state, snapshot) if state.spanned else None
                 partials = partial(self.stream_part.partials, state, catalog, standing=standing)
-                later = partials_text(stream, state, since_origin=True)
+                near = self._near_text(stream, state, standing)
+                later = partials_text(stream, state, since_origin=True) if near is not None else None
                 outputs.append(
                     Output(
                         state.id,
@@ -169,7 +176,7 @@ class Runner:
                         state.from_text == STREAM and not state.spanned,
                         state.numbered,
                         state if self.stream_part.carries(state, stream) else None,
-                        partials_text(stream, state, standing.judging if standing is not None else None),
+                        near,
                         (state.origin, later) if later is not None else None,
                         standing.known if standing is not None else None,
                     )
@@ -374,7 +381,9 @@ def _changes_of(
             return maintainer.renew(view)
         return maintainer.fill(view) if made else maintainer.changes(view)
     core, catalog, held = maintainer.core, maintainer.catalog, maintainer.held
-    files = emit.changes(core, catalog, view, maintainer.before, maintainer.moves, added, maintainer.late, held, made)
+    files, maintainer.places[view.id] = emit.changes(
+        core, catalog, view, maintainer.before, maintainer.moves, added, maintainer.late, held, made
+    )
     if view.id in held:
         maintainer.hold(view, held[view.id])
     maintainer.added[view.changes_table] = files
@@ -490,7 +499,9 @@ def emit_changes(
         tables[late.LATE_ROWS] = TableChange(add=files)
         if _lacks(snapshot, late.LATE_ROWS, late.LATE_ROW_FIELDS):
             schemas[late.LATE_ROWS] = arrow_schema(late.LATE_ROW_FIELDS)
-    return Outcome(maintainer.held, maintainer.passed, stopped, aside)
+    changed = {view.id for view in kept if maintainer.added.get(view.changes_table)}
+    places = {id: where for id, where in maintainer.places.items() if id in changed}
+    return Outcome(maintainer.held, maintainer.passed, stopped, aside, places)
 
 
 def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.reach import Range
 from anabranch.duck import path_list, quoted, timestamp
+from anabranch.engine.writing import collected
+from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import Ends, Stream, View
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.lexer import quote_name
@@ -50,11 +52,11 @@ def spans(maintainer: Maintainer, view: View, rows: DataFrame) -> Spans | None:
     ends, stream = view.ends, stream_of(maintainer, view)
     if ends is None or stream is None or not ends.told:
         return None
-    most = maintainer.core.place.limits.session_keys
-    seeds = _seeds(view, ends, rows).limit(most + 1).toArrow()
-    if seeds.num_rows > most:
-        return None
+    place, touched = maintainer.core.place, _seeds(view, ends, rows)
     nothing = Spans(None, {}, ends.input, micros_sql(f"__r.{quote_name(ends.time)}"), _during(view, ends))
+    seeds = collected(touched, place.limits.session_keys) if place.driver else None
+    if seeds is None:
+        return _by_spark(maintainer, view, ends, stream, touched, nothing)
     if not seeds.num_rows:
         return nothing
     try:
@@ -62,9 +64,34 @@ def spans(maintainer: Maintainer, view: View, rows: DataFrame) -> Spans | None:
     except duckdb.Error:  # a type that it does not compare as Spark does, say
         return None
     if found is None:
-        return None
+        return _by_spark(maintainer, view, ends, stream, touched, nothing)
     low, high = (_most(found.column(name), name) for name in ("low", "high"))
     return replace(nothing, touched=maintainer.core.spark.createDataFrame(found), within={ends.input: (low, high)})
+
+
+def _by_spark(
+    maintainer: Maintainer, view: View, ends: Ends, stream: Stream, seeds: DataFrame, nothing: Spans
+) -> Spans | None:
+    """The same where the keys, or the rows around them, are too many for the driver."""
+    core, far = maintainer.core, FIRST * ends.gap
+    seeds = seeds.persist()
+    try:
+        low, high = seeds.selectExpr("min(low)", "max(high)").collect()[0]
+        if low is None:
+            return nothing
+        for _ in range(TIMES):
+            there = core.table_frame(stream.rows_table, stream.fields, maintainer.after, low - far, high + far + 1)
+            rows = f"(SELECT *, unix_micros({quote_name(stream.time or '')}) AS __t FROM `@rows`)"
+            text = chains_sql(rows, _columns(view, ends), ends.gap, far, "`@seeds`", quote_name)
+            chains = core.frames.sql(text, {"@rows": there, "@seeds": seeds}).persist()
+            whole, first, last = chains.selectExpr("every(whole)", "min(low)", "max(high)").collect()[0]
+            if whole:  # whoever compares the keys lets them go
+                return replace(nothing, touched=chains, within={ends.input: (first, last)})
+            chains.unpersist()
+            far *= FURTHER
+    finally:
+        seeds.unpersist()
+    return None
 
 
 def _during(view: View, ends: Ends) -> str:
@@ -116,7 +143,8 @@ def _followed(maintainer: Maintainer, view: View, ends: Ends, stream: Stream, se
     try:
         for _ in range(TIMES):
             paths = after.table_paths(maintainer.core.ledger, stream.rows_table, low - far, high + far + 1)
-            if not paths:
+            known = _rows_within(after, stream, low - far, high + far + 1)
+            if not paths or not maintainer.core.place.takes_sessions(seeds.num_rows, known):
                 return None
             files = f"read_parquet({path_list(paths)}, union_by_name = true)"
             since, until = (timestamp(str(each)) for each in (max(low - far, -FAR), min(high + far, FAR)))
@@ -131,18 +159,31 @@ def _followed(maintainer: Maintainer, view: View, ends: Ends, stream: Stream, se
     return None
 
 
-def chains_sql(rows: str, columns: Sequence[str], gap: int, far: int) -> str:
-    """For each key of `_seeds`, the first and the last time `__t` of the chain of rows that goes from its low to its
-    high; no further than `far` to each side, and whether that is the `whole` of it."""
-    same = [f"r.{quoted(column)} IS NOT DISTINCT FROM s.k{index}" for index, column in enumerate(columns)]
+def _rows_within(snapshot: Snapshot, stream: Stream, low: int, high: int) -> int:
+    files = snapshot.files.get(stream.rows_table, {}).values()
+    return sum(file.rows for file in files if file.may_hold(low, high))
+
+
+def chains_sql(
+    rows: str,
+    columns: Sequence[str],
+    gap: int,
+    far: int,
+    seeds: str = SEEDS,
+    quote: Callable[[str], str] = quoted,
+) -> str:
+    """For Spark and DuckDB, and each key of `seeds`: the first and the last time `__t` of the chain
+    of rows that goes from its low to its high; no further than `far` to each side, and whether that is the `whole`
+    of it."""
+    same = [f"r.{quote(column)} IS NOT DISTINCT FROM s.k{index}" for index, column in enumerate(columns)]
     keys = ", ".join([*(f"k{index}" for index in range(len(columns))), ALL])
     links = (
-        f"SELECT s.*, r.__t AS t FROM {rows} r JOIN {SEEDS} s ON {' AND '.join(same) or 'true'}"
+        f"SELECT s.*, r.__t AS t FROM {rows} r JOIN {seeds} s ON {' AND '.join(same) or 'true'}"
         f" WHERE r.__t BETWEEN s.low - {far} AND s.high + {far}"
-        f" UNION ALL SELECT *, low FROM {SEEDS} UNION ALL SELECT *, high FROM {SEEDS}"
+        f" UNION ALL SELECT *, low FROM {seeds} UNION ALL SELECT *, high FROM {seeds}"
     )
     steps = (
-        "SELECT *, t - lag(t) OVER chain AS behind, lead(t) OVER chain - t AS ahead"
+        "SELECT *, t - (lag(t) OVER chain) AS behind, (lead(t) OVER chain) - t AS ahead"
         f" FROM ({links}) WINDOW chain AS (PARTITION BY {keys} ORDER BY t)"
     )
     first = f"max(t) FILTER (WHERE t <= low AND (behind IS NULL OR behind > {gap}))"
@@ -218,6 +259,9 @@ def late_times(maintainer: Maintainer, view: View, low: int, before: int) -> Any
 
     added = f"read_parquet({path_list(maintainer.paths(stream.rows_table))}, union_by_name = true)"
     since = low - ends.gap
+    new = sum(file.rows for file in maintainer.added.get(stream.rows_table, ()))
+    if not maintainer.core.place.takes_changes(new, _rows_within(maintainer.before, stream, since, before)):
+        return None
     there = rows(maintainer.before.table_paths(ledger, stream.rows_table, since, before))
     if view.leaves_out:
         there += f" EXCEPT ALL {rows(maintainer.before.table_paths(ledger, view.left_out_table(ends.input)))}"

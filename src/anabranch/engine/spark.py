@@ -39,6 +39,8 @@ SESSION_SETTINGS = {
 }
 
 
+#: Settings for runs on one machine; how jobs are cut on a cluster is for its owner to say.
+SHAPE = ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")
 _ZONE = "spark.sql.session.timeZone"
 
 
@@ -83,6 +85,9 @@ def start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     else:
         # Python functions run where their packages are, and not in whichever Python comes first on the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not on_one_machine(chosen):
+        for key in SHAPE:
+            del defaults[key]
     builder = SparkSession.builder.master(chosen)
     for key, value in {**defaults, **conf}.items():
         builder = builder.config(key, value)
@@ -101,6 +106,15 @@ def start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
             if handler is not None:  # Spark takes Ctrl-C for itself; whoever had it before keeps it
                 signal.signal(signal.SIGINT, handler)
     return spark
+
+
+def on_one_machine(master: str) -> bool:
+    """Whether Spark's tasks run in the process of the driver.
+
+    >>> [on_one_machine(each) for each in ("local", "local[*]", "local-cluster[2,1,1024]", "yarn")]
+    [True, True, False, False]
+    """
+    return master == "local" or master.startswith("local[")
 
 
 def in_main_thread() -> bool:
@@ -145,8 +159,10 @@ def _spark_log() -> Iterator[int]:
 def adopt(spark: SparkSession) -> SparkSession:
     """A session of our own in the user's Spark: our settings and temporary views stay out of theirs."""
     own = spark.newSession()
+    keep = () if on_one_machine(spark.conf.get("spark.master", "local") or "local") else SHAPE
     for key, value in SESSION_SETTINGS.items():
-        own.conf.set(key, value)
+        if key not in keep:
+            own.conf.set(key, value)
     return own
 
 

@@ -25,19 +25,25 @@ from anabranch.sql.lexer import QUOTED, quote_name, tokenize
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
 class Standing:
-    """By what the groups of a run are judged, and what is known of those with open windows, as an Arrow table."""
+    """By what the groups of a run are judged, and what is known of those with open windows: as an Arrow table, or where
+    they are too many for the driver, as a frame."""
 
     judging: Judging
-    known: pa.Table
+    known: pa.Table | None
+    frame: DataFrame | None = None
 
 
 def standing_of(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> Standing:
     """The standing of groups before the next run of a stream."""
     judging = judging_of(core, stream, panes, snapshot)
+    frame = _frame(core, panes, snapshot, judging.open_after)
+    if frame is not None:
+        return Standing(judging, None, frame)
     with core.ledger.commit_lock:  # as those do who use what is in memory
         return Standing(judging, _known(core, panes, snapshot, judging.open_after, in_memory=True))
 
@@ -62,6 +68,11 @@ def judging_of(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> 
 def groups_now(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> Groups:
     """How many groups with open windows are large now, and how many are small."""
     judging = judging_of(core, stream, panes, snapshot)
+    frame, limits = _frame(core, panes, snapshot, judging.open_after), judging.thresholds
+    if frame is not None:
+        above = f"{VOLUME} > {limits.up} OR ({WAS_LARGE} AND {VOLUME} >= {limits.down})"
+        large, groups = frame.selectExpr(f"count_if({above})", "count(*)").collect()[0]
+        return Groups(large, groups - large, limits)
     known = _known(core, panes, snapshot, judging.open_after, in_memory=False)
     pairs = zip(known.column(VOLUME).to_pylist(), known.column(WAS_LARGE).to_pylist(), strict=True)
     large = sum(judging.thresholds.large(was, volume, 0) for volume, was in pairs)
@@ -83,6 +94,17 @@ def _reached(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> tu
         return None, None
     state = core.progress(snapshot, stream.id)
     return state.bound, state.high
+
+
+def _frame(core: Core, panes: Panes, snapshot: Snapshot, open_after: int | None) -> DataFrame | None:
+    """What is known of the groups with open windows, where their partials are too many for the driver."""
+    written = {field["name"] for field in snapshot.schemas.get(panes.id, {"fields": ()})["fields"]}
+    files = [file for file in snapshot.files.get(panes.id, {}).values() if file.may_hold(open_after, None)]
+    if ENDING not in written or not files or core.place.takes_changes(0, sum(file.rows for file in files)):
+        return None
+    fields = (*(Field(key.name, key.type) for key in panes.keys), Field(PANE, "timestamp"), *standing_fields(panes))
+    text = known_sql("`@partials`", [quote_name(key.name) for key in panes.keys], open_after)
+    return core.frames.sql(text, {"@partials": core.table_frame(panes.id, fields, snapshot, open_after)})
 
 
 def _known(core: Core, panes: Panes, snapshot: Snapshot, open_after: int | None, *, in_memory: bool) -> pa.Table:

@@ -45,7 +45,7 @@ class StreamPart:
         if standing is not None:
             relations = {"@entries": self._entries(panes, catalog, good, keys, wanted)}
             known = None
-            if standing.known.num_rows:
+            if standing.known is None or standing.known.num_rows:
                 known, relations["@known"] = "`@known`", self._known(panes, standing)
             text = settle_sql(panes, wanted, "`@entries`", "spark", standing.judging, known)
             return self.core.frames.sql(text, relations)
@@ -61,7 +61,8 @@ class StreamPart:
         from pyspark.sql import functions as F
 
         keys = [F.expr(f"CAST({quote_name(key.name)} AS {key.type})").alias(key.name) for key in panes.keys]
-        groups = self.core.spark.createDataFrame(standing.known).groupBy(*keys)
+        frame = standing.frame if standing.frame is not None else self.core.spark.createDataFrame(standing.known)
+        groups = frame.groupBy(*keys)
         return groups.agg(F.sum(VOLUME).alias(VOLUME), F.bool_or(WAS_LARGE).alias(WAS_LARGE))
 
     def _entries(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from anabranch.algebra.pending import Key, PendingIndex, PendingKeys
 from anabranch.algebra.progress import END
@@ -22,6 +23,9 @@ from anabranch.engine.writing import write_table
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Field, View
 from anabranch.plan.views import duckdb_type
+
+if TYPE_CHECKING:
+    from anabranch.engine.trigger_spark import PendingFiles
 
 _STATE = (*STATE, Field("_version", "bigint"))
 
@@ -50,7 +54,7 @@ def pending_fields(view: View) -> tuple[Field, ...]:
 class _Kept:
     """The pending keys of a view, and the files of the ledger that they are from."""
 
-    def __init__(self, files: frozenset[str], keys: PendingKeys) -> None:
+    def __init__(self, files: frozenset[str], keys: PendingKeys | PendingFiles) -> None:
         self.files = files
         self.keys = keys
 
@@ -62,13 +66,45 @@ class Timers:
         self.core = core
         self._kept: dict[str, _Kept] = {}
 
-    def pending(self, view: View, snapshot: Snapshot) -> PendingKeys:
+    def pending(self, view: View, snapshot: Snapshot) -> PendingKeys | PendingFiles:
+        """The pending keys of a view: on the driver, or in the files of the ledger where they are too many for it."""
         names = frozenset(snapshot.files.get(view.pending_table, ()))
         known = self._kept.get(view.id)
         if known is None or known.files != names:
+            from anabranch.engine.trigger_spark import PendingFiles
+
             self.forget(view.id)
-            known = self._kept[view.id] = _Kept(names, self._load(view, snapshot))
+            few = not view.touches or self.core.place.takes_triggers(0, _lines(view, snapshot))
+            keys = self._load(view, snapshot) if few else PendingFiles(self.core, view, snapshot)
+            known = self._kept[view.id] = _Kept(names, keys)
         return known.keys
+
+    def in_files(
+        self, view: View, snapshot: Snapshot, rows: int, now: int, after: int | None, *, everything: bool
+    ) -> PendingFiles | None:
+        """The pending keys in their files, where it is for Spark to decide about so many new rows and what may fire."""
+        from anabranch.engine.trigger_spark import PendingFiles
+
+        keys, place = self.pending(view, snapshot), self.core.place
+        if isinstance(keys, PendingFiles):
+            keys.verdict = place.takes_triggers(rows, _lines(view, snapshot))
+            if not keys.verdict:
+                return keys
+            keys = self._kept[view.id].keys = self._load(view, snapshot)
+        firing = len(keys) if everything or not isinstance(keys, PendingTable) else keys.firing(now, after)
+        verdict = place.takes_triggers(rows, len(keys), firing)
+        if verdict or not view.touches:
+            return None
+        found = PendingFiles(self.core, view, snapshot)
+        found.verdict = verdict
+        return found
+
+    def written(self, view: View, snapshot: Snapshot, keys: PendingFiles, files: tuple[DataFile, ...]) -> None:
+        """Spark has decided, and wrote these files: `snapshot` has them."""
+        self.forget(view.id)
+        if files:
+            keys.measure(snapshot)
+        self._kept[view.id] = _Kept(frozenset(snapshot.files.get(view.pending_table, ())), keys)
 
     def forget(self, view_id: str) -> None:
         """Let go of the pending keys of a view whose query is another one now, or whose ledger went another way."""
@@ -97,7 +133,7 @@ class Timers:
     ) -> list[tuple[int, int]]:
         """The windows that wait to be shown and have ended: their ends, and how many keys each has."""
         event_time = _event_times(view)
-        ends = self.pending(view, snapshot).ends(before, after, set(records))
+        ends = self._on_driver(view, snapshot).ends(before, after, set(records))
         new = Counter(event_time(key) for key in records)
         ends.update({e: n for e, n in new.items() if e is not None and (before is None or before < e) and e <= after})
         return list(ends.items())
@@ -123,7 +159,7 @@ class Timers:
     ) -> Fired:
         """Decide for every key that has new records, or something pending that time or progress may have come to."""
         triggers = Triggers.from_json(view.triggers or {})
-        waiting = self.pending(view, snapshot)
+        waiting = self._on_driver(view, snapshot)
         event_time = _event_times(view)
         ended = after == END
         if ended or isinstance(keys, PairBounds):
@@ -132,6 +168,7 @@ class Timers:
             pending = waiting.touched(now, after if keys is None else highest(after, keys.furthest[1]))
             pending |= waiting.of(key for key in records if key not in pending)
         chosen: dict[Key, Decision] = {}
+        late: Counter[int] = Counter()
         for key in (*records, *(key for key in pending if key not in records)):
             brought = records.get(key)
             count = brought.count if brought is not None else 0
@@ -139,11 +176,13 @@ class Timers:
             own = (None, None) if keys is None else keys.of_key(key)
             lower, upper = highest(before, own[0]), highest(after, own[1])
             if count and triggers.watermark and lower is not None and time is not None and time <= lower:
-                on_late(time, count)
+                late[time] += count
             chosen[key] = decide(
                 triggers, pending.get(key), count, time,
                 now=now, before=lower, after=upper, ended=ended, late=view.late,
             )  # fmt: skip
+        for time, count in sorted(late.items()):
+            on_late(time, count)
         changed = {
             key: left for key, decision in chosen.items() if (left := decision.after or IDLE) != pending.get(key, IDLE)
         }
@@ -162,14 +201,21 @@ class Timers:
                 upto[key] = places[take - 1] if take else -1
         return Fired(fired, upto, files)
 
+    def _on_driver(self, view: View, snapshot: Snapshot) -> PendingKeys:
+        from anabranch.engine.trigger_spark import PendingFiles
+
+        keys = self.pending(view, snapshot)
+        assert not isinstance(keys, PendingFiles), "it is for Spark to decide about them"
+        return keys
+
     def _load(self, view: View, snapshot: Snapshot) -> PendingKeys:
         from pyarrow import parquet
 
         fields = pending_fields(view)
         keys, paths = fields[: len(view.keys)], snapshot.table_paths(self.core.ledger, view.pending_table)
-        rows = sum(file.rows for file in snapshot.files.get(view.pending_table, {}).values())
-        if rows > self.core.place.limits.pending_keys and all(duckdb_type(key.type) for key in keys):
-            return PendingTable(keys, _ends(view), paths)
+        many = _lines(view, snapshot) > self.core.place.limits.pending_keys
+        if many and all(duckdb_type(key.type) for key in keys):
+            return PendingTable(keys, ends_of(view), paths)
         latest: dict[Key, tuple[int, Pending]] = {}
         width = len(view.keys)
         for path in paths:
@@ -190,7 +236,12 @@ class Timers:
         return write_table(self.core.ledger, view.pending_table, table_of(pending_fields(view), rows), None)
 
 
-def _ends(view: View) -> tuple[tuple[int, int], ...]:
+def _lines(view: View, snapshot: Snapshot) -> int:
+    """How many lines the files of pending keys have: more than keys."""
+    return sum(file.rows for file in snapshot.files.get(view.pending_table, {}).values())
+
+
+def ends_of(view: View) -> tuple[tuple[int, int], ...]:
     """Which keys tell the end of the window that a key is about, and how long after their times it is."""
     names = [key.name for key in view.keys]
     ends = view.meets.ends if view.meets is not None else ()
@@ -200,7 +251,7 @@ def _ends(view: View) -> tuple[tuple[int, int], ...]:
 
 def _event_times(view: View) -> Callable[[Key], int | None]:
     """The end of the window that a key is about, in microseconds; the last one, where it is about several."""
-    timed = _ends(view)
+    timed = ends_of(view)
 
     def end(values: Key) -> int | None:
         found = [micros(values[index], shift) for index, shift in timed]

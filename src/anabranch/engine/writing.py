@@ -15,18 +15,28 @@ if TYPE_CHECKING:
 
 
 def write_frame(
-    ledger: Ledger, table_id: str, frame: DataFrame, *, small: bool, time: str | None, staged: list[Path]
+    ledger: Ledger, table_id: str, frame: DataFrame, *, small: bool | int, time: str | None, staged: list[Path]
 ) -> tuple[DataFile, ...]:
     """Run a frame and write what it gives. `time` names the column whose range the files are known by.
 
-    That is the range of the times there are: a row without one is never looked for by its time.
+    That is the range of the times there are: a row without one is never looked for by its time. `small`: whether the
+    rows are few enough for the driver; or up to how many are, where that is found out by asking for one more.
     """
-    if small:
+    if small is True:
         return write_table(ledger, table_id, frame.toArrow(), time)
+    few = collected(frame, small) if small else None
+    if few is not None:
+        return write_table(ledger, table_id, few, time)
     folder = ledger.stage()
     staged.append(folder)
     frame.write.mode("append").parquet(str(folder))
     return adopt_folder(ledger, table_id, folder, time)
+
+
+def collected(frame: DataFrame, most: int) -> Any:
+    """The rows of a frame as an Arrow table; None if they are more than so many, and stay where they are."""
+    found = frame.limit(most + 1).toArrow()
+    return found if found.num_rows <= most else None
 
 
 def write_table(ledger: Ledger, table_id: str, table: Any, time: str | None) -> tuple[DataFile, ...]:

@@ -67,6 +67,7 @@ def prepare(draft: Draft, before: Snapshot, tables: DeltaTables, at: str, intent
         bounds=dict(draft.bounds),
         ready=dict(draft.ready),
         passed=dict(draft.passed),
+        places=dict(draft.places),
     )
     # What JSON cannot hold must come to light now.
     record_to_bytes(record)

@@ -107,6 +107,7 @@ class Record:
     bounds: Mapping[str, int] = field(default_factory=dict)  # how far views have come, by id
     ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # and could have come, in their last runs
     passed: Mapping[str, int | None] = field(default_factory=dict)  # and have come past idle streams; None: forget it
+    places: Mapping[str, str] = field(default_factory=dict)  # where nodes were computed, and why not elsewhere, by id
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ class Draft:
     bounds: Mapping[str, int] = field(default_factory=dict)
     ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     passed: Mapping[str, int | None] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_table_id(name: str) -> str:
@@ -221,6 +223,8 @@ def record_to_bytes(record: Record) -> bytes:
         parts["ready"] = {name: list(reached) for name, reached in record.ready.items()}
     if record.passed:
         parts["passed"] = dict(record.passed)
+    if record.places:
+        parts["places"] = dict(record.places)
     return dump(parts) + b"\n"
 
 
@@ -345,6 +349,10 @@ def record_from_bytes(data: bytes) -> Record:
         passed={
             name: _optional(expect_int, bound, "a bound")
             for name, bound in expect_object(parts.get("passed", {}), "passed").items()
+        },
+        places={
+            name: expect_text(place, "a place")
+            for name, place in expect_object(parts.get("places", {}), "places").items()
         },
     )
 
