@@ -29,6 +29,8 @@ def test_every_measure_gives_figures_and_exact_totals(tmp_path: Path, capsys: py
         "joins",
         "epochs",
         "growth",
+        "views",
+        "functions",
         "disorder",
     }
     assert {each["measure"] for each in found["figures"]} == every

@@ -6,6 +6,7 @@
     anabranch bench --only joins,epochs
     anabranch bench --only policies,disorder
     anabranch bench --only growth --runs 10000
+    anabranch bench --only views,functions
 
 Nothing heavy is imported before the options are known to be right.
 """
@@ -30,14 +31,20 @@ if TYPE_CHECKING:
 
 #: Those on bids have letters; the others bring their own rows.
 ON_BIDS = "abcdef"
-WITH_SPARK = (*ON_BIDS, "live", "smoothing", "nexmark", "strategies", "policies", "joins", "epochs", "growth", "kafka")
+WITH_SPARK = (
+    *ON_BIDS, "live", "smoothing", "nexmark", "strategies", "policies", "joins", "epochs", "growth", "views",
+    "functions", "kafka",
+)  # fmt: skip
 MEASURES = (*WITH_SPARK, "disorder")
 #: What needs a server is measured when it is asked for.
 BY_DEFAULT = tuple(name for name in MEASURES if name != "kafka")
 ROWS, QUICK_ROWS, FILES, REPEAT = 10_000_000, 1_000_000, 40, 3
 EVENTS, QUICK_EVENTS, FEWEST_EVENTS = 1_000_000, 100_000, 5_000
 RUNS, QUICK_RUNS, FEWEST_RUNS = 2_000, 500, 250
-ALL = "a to f, live, smoothing, nexmark, strategies, policies, joins, epochs, growth and disorder; kafka needs a broker"
+ALL = (
+    "a to f, live, smoothing, nexmark, strategies, policies, joins, epochs, growth, views, functions and disorder;"
+    " kafka needs a broker"
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -118,6 +125,7 @@ def _say(text: str) -> None:
 def measures() -> dict[str, Measure]:
     from anabranch.bench import (
         epochs,
+        functions,
         growth,
         joins,
         kafka,
@@ -147,6 +155,8 @@ def measures() -> dict[str, Measure]:
         "joins": joins.joins,
         "epochs": epochs.epochs,
         "growth": growth.growth,
+        "views": functions.many_live_views,
+        "functions": functions.functions,
         "kafka": kafka.tumbling_count,
     }
 
