@@ -42,6 +42,8 @@ TOTAL = {
     "__total(a)": "CASE WHEN typeof(a) = 'HUGEINT' AND a IS NOT NULL AND TRY_CAST(a AS BIGINT) IS NULL"
     " THEN error('a sum of more than BIGINT holds') ELSE a END"
 }
+#: The values of a list, as Spark's collect_set has them.
+SET = {"__set(a)": "coalesce(list_filter(a, lambda each: each IS NOT NULL), [])"}
 
 
 #: Settings that are not DuckDB's own where nobody needs another.
@@ -83,7 +85,7 @@ class Database:
             f"temp_directory = {quoted_text(str(spill))}",
         ):
             duck.execute(f"SET GLOBAL {setting}")
-        for name, text in (SPARK_FUNCTIONS | ASCII | TOTAL).items():
+        for name, text in (SPARK_FUNCTIONS | ASCII | TOTAL | SET).items():
             duck.execute(f"CREATE MACRO {name} AS {text}")
         return duck
 

@@ -30,6 +30,8 @@ def test_every_measure_gives_figures_and_exact_totals(tmp_path: Path, capsys: py
         "epochs",
         "growth",
         "kernels",
+        "views",
+        "functions",
         "disorder",
     }
     assert {each["measure"] for each in found["figures"]} == every

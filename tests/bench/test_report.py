@@ -144,7 +144,7 @@ def test_wrong_options_are_refused_before_anything_starts(capsys: pytest.Capture
         (["--only", "a,z"], "no measure z"),
         (
             ["--only", ","],
-            "a to f, live, smoothing, nexmark, strategies, policies, joins, epochs, growth, kernels and disorder",
+            "a to f, live, smoothing, nexmark, strategies, policies, joins, epochs, growth, kernels, views,",
         ),
         (["--events", "100"], "events are too few"),
         (["--rows", "100"], "too few for 40 files"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.algebra.windows import CumulatingWindows, sessions
+from anabranch.engine import local
 from anabranch.engine.maintain import Maintainer
 from anabranch.errors import QueryFailed
 from anabranch.plan.catalog import View
@@ -91,7 +92,7 @@ def shown(home: Harness, view: str) -> list[tuple[Any, ...]]:
 
 
 def counting(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
-    """The views that Spark computes from now on, and whether from the rows of some sessions only."""
+    """The views that are computed from now on, and whether from the rows of some sessions only."""
     asked: list[tuple[str, bool]] = []
     fresh = Maintainer.fresh
 
@@ -99,7 +100,14 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         asked.append((view.name, spans is not None))
         return fresh(self, view, *others, spans=spans, **named)
 
+    difference = local._Query.difference
+
+    def on_driver(self: local._Query, *given: Any) -> str:
+        asked.append((self.view.name, self.within is not None))
+        return difference(self, *given)
+
     monkeypatch.setattr(Maintainer, "fresh", counted)
+    monkeypatch.setattr(local._Query, "difference", on_driver)
     return asked
 
 

@@ -197,7 +197,7 @@ class Engines:
 
     def driver(self, text: str) -> Counter[Any] | None:
         try:
-            return _bag(zip(*map(_values, self.duck.sql(text).to_arrow_table().columns), strict=True))
+            return _bag(zip(*map(values, self.duck.sql(text).to_arrow_table().columns), strict=True))
         except duckdb.Error:
             return None
 
@@ -216,11 +216,11 @@ class Engines:
             return
         ids = found.column("id").to_pylist()
         for index in range(len(texts)):
-            rows = list(zip(ids, _values(found.column(f"c{index}")), strict=True))
+            rows = list(zip(ids, values(found.column(f"c{index}")), strict=True))
             yield _bag((id,) for id, value in rows if value) if form.condition else _bag(rows)
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
+def values(column: pa.ChunkedArray) -> list[Any]:
     """The values of a column; days and times as numbers, for Python knows none after the year 9999."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())

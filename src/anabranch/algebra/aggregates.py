@@ -64,7 +64,7 @@ def find(
     if name == "avg":
         return _average_distinct(kind) if distinct else _average(kind)
     if name in _SPREADS and not distinct:
-        return Aggregate(name, (_MOMENTS,), _SPREADS[name], duckdb=False, exact=False)
+        return Aggregate(name, (_MOMENTS,), _SPREADS[name], duckdb=True, exact=False)
     return None
 
 
@@ -264,6 +264,11 @@ _MOMENTS = Part(
     "'n', a.n + b.n, "
     "'mean', a.mean + (b.mean - a.mean) * b.n / (a.n + b.n), "
     "'m2', a.m2 + b.m2 + (b.mean - a.mean) * (b.mean - a.mean) * a.n * b.n / (a.n + b.n)) END)",
+    "coalesce(list_reduce(list({c}) FILTER (WHERE {c}.n > 0), lambda a, b: struct_pack("
+    "n := a.n + b.n, "
+    "mean := a.mean + (b.mean - a.mean) * b.n / (a.n + b.n), "
+    "m2 := a.m2 + b.m2 + (b.mean - a.mean) * (b.mean - a.mean) * a.n * b.n / (a.n + b.n))), "
+    "struct_pack(n := 0, mean := CAST(NULL AS DOUBLE), m2 := CAST(0 AS DOUBLE)))",
 )
 _POPULATION = "{moments}.m2 / nullif({moments}.n, 0)"
 # The spread of a sample of one row is NULL in Spark since 3.1.

@@ -6,9 +6,13 @@ as min_by and max_by of an order that no two different rows share.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from anabranch.algebra.parts import Aggregate, Part, storable
+from anabranch.algebra.parts import SHARED, Aggregate, Part, digits, storable
+
+#: A struct of plain columns, as an order is: what its fields are called, and their types.
+_ORDER = re.compile(r"struct<((?:k\d+:\w+(?:\(\d+,\d+\))?,?)+)>")
 
 
 def find(name: str, types: Sequence[str]) -> Aggregate | None:
@@ -18,7 +22,7 @@ def find(name: str, types: Sequence[str]) -> Aggregate | None:
     struct, which whoever plans makes of all columns.
     """
     if name in ("min_by", "max_by") and len(types) == 2 and all(map(storable, types)):
-        return _by(name) if types[1].startswith("struct<") and _ordered(types[1]) else None
+        return _by(name, *types) if types[1].startswith("struct<") and _ordered(types[1]) else None
     if name in ("collect_list", "array_agg") and types and all(storable(kind) and _ordered(kind) for kind in types):
         return _list(len(types))
     return None
@@ -28,11 +32,39 @@ def _ordered(kind: str) -> bool:
     return "map<" not in kind
 
 
-def _by(name: str) -> Aggregate:
+def _by(name: str, value: str, order: str) -> Aggregate:
     """Rows whose order is NULL are not picked; nor is then a partial of no other rows."""
     partial = f"{name}(named_struct('o', {{x1}}, 'v', {{x0}}), {{x1}}){{filter}}"
-    part = Part("picked", partial, f"{name}({{c}}, {{c}}.o)")
-    return Aggregate(name, (part,), "{picked}.v", duckdb=False, exact=True, raised=False)
+    columns = _plain_columns(order)
+    shared = _in_duckdb(value) and bool(columns) and all(_in_duckdb(kind) for _, kind in columns)
+    along = ", ".join(nulls_first(f"{{c}}.o.{column}", column) for column, _ in columns)
+    by = f"CASE WHEN {{c}}.o IS NOT NULL THEN struct_pack({along}) END"
+    part = Part("picked", partial, f"{name}({{c}}, {{c}}.o)", f"{PICKS[name]}({{c}}, {by})" if shared else None)
+    final = "struct_extract({picked}, 'v')"
+    return Aggregate(name, (part,), "{picked}.v", duckdb=shared, exact=True, duckdb_final=final, raised=False)
+
+
+def _plain_columns(order: str) -> list[tuple[str, str]]:
+    """The columns of an order that has none but plain ones.
+
+    >>> _plain_columns("struct<k0:bigint,k1:decimal(3,1)>"), _plain_columns("struct<k0:array<int>>")
+    ([('k0', 'bigint'), ('k1', 'decimal(3,1)')], [])
+    """
+    found = _ORDER.fullmatch(order)
+    return re.findall(r"(k\d+):(\w+(?:\(\d+,\d+\))?)", found[1]) if found is not None else []
+
+
+def _in_duckdb(kind: str) -> bool:
+    return (kind in SHARED and kind not in ("timestamp_ntz", "binary")) or digits(kind) is not None
+
+
+#: What picks a row in DuckDB.
+PICKS = {"min_by": "arg_min", "max_by": "arg_max"}
+
+
+def nulls_first(text: str, name: str) -> str:
+    """A column of an order for DuckDB: inside a struct, NULL is the greatest value there, and the least in Spark."""
+    return f"{name}_there := {text} IS NOT NULL, {name} := {text}"
 
 
 def _list(arguments: int) -> Aggregate | None:

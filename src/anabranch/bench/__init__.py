@@ -7,6 +7,7 @@
     anabranch bench --only policies,disorder
     anabranch bench --only growth --runs 10000
     anabranch bench --only kernels
+    anabranch bench --only views,functions
 
 Nothing heavy is imported before the options are known to be right.
 """
@@ -32,18 +33,9 @@ if TYPE_CHECKING:
 #: Those on bids have letters; the others bring their own rows.
 ON_BIDS = "abcdef"
 WITH_SPARK = (
-    *ON_BIDS,
-    "live",
-    "smoothing",
-    "nexmark",
-    "strategies",
-    "policies",
-    "joins",
-    "epochs",
-    "growth",
-    "kernels",
-    "kafka",
-)
+    *ON_BIDS, "live", "smoothing", "nexmark", "strategies", "policies", "joins", "epochs", "growth", "kernels", "views",
+    "functions", "kafka",
+)  # fmt: skip
 MEASURES = (*WITH_SPARK, "disorder")
 #: What needs a server is measured when it is asked for.
 BY_DEFAULT = tuple(name for name in MEASURES if name != "kafka")
@@ -51,7 +43,8 @@ ROWS, QUICK_ROWS, FILES, REPEAT = 10_000_000, 1_000_000, 40, 3
 EVENTS, QUICK_EVENTS, FEWEST_EVENTS = 1_000_000, 100_000, 5_000
 RUNS, QUICK_RUNS, FEWEST_RUNS = 2_000, 500, 250
 ALL = (
-    "a to f, live, smoothing, nexmark, strategies, policies, joins, epochs, growth, kernels and disorder;"
+    "a to f, live, smoothing, nexmark, strategies, policies, joins, epochs, growth, kernels, views, functions and"
+    " disorder;"
     " kafka needs a broker"
 )
 
@@ -134,6 +127,7 @@ def _say(text: str) -> None:
 def measures() -> dict[str, Measure]:
     from anabranch.bench import (
         epochs,
+        functions,
         growth,
         joins,
         kafka,
@@ -165,6 +159,8 @@ def measures() -> dict[str, Measure]:
         "epochs": epochs.epochs,
         "growth": growth.growth,
         "kernels": kernels.kernels,
+        "views": functions.many_live_views,
+        "functions": functions.functions,
         "kafka": kafka.tumbling_count,
     }
 

@@ -395,12 +395,13 @@ def pane_relation(
     name: str, panes: Panes, use: BlockUse, paths: list[str], low: int | None = None, high: int | None = None
 ) -> str:
     """Files of a pane table as a DuckDB relation: keys k0.., w for the start of each window, and the partials."""
-    return _pane_relation(name, panes, use, pane_source(panes, use.columns, paths), low, high)
+    return windows_in(name, panes, use, pane_source(panes, use.columns, paths), low, high)
 
 
-def _pane_relation(
+def windows_in(
     name: str, panes: Panes, use: BlockUse, source: str, low: int | None = None, high: int | None = None
 ) -> str:
+    """The same of partials that are in a relation."""
     columns = [quoted(column) for column in use.columns]
     where = f" WHERE true{_within(low, high)}"
     keys = [f"{quoted(key.name)} AS k{index}" for index, key in enumerate(panes.keys)]
@@ -421,7 +422,7 @@ def window_rows(panes: Panes, use: BlockUse, source: str) -> str:
     keys = [f"k{index} AS {quoted(key.name)}" for index, key in enumerate(panes.keys)]
     bounds = [f"{window_text(name, use)} AS {name}" for name in WINDOW_COLUMNS] if use.windows is not None else []
     items = ", ".join([*keys, *bounds, *(quoted(name) for name in use.columns)])
-    return f"(WITH {_pane_relation('__panes', panes, use, source)} SELECT {items} FROM __panes)"
+    return f"(WITH {windows_in('__panes', panes, use, source)} SELECT {items} FROM __panes)"
 
 
 def _even(panes: Panes, windows: SlidingWindows) -> bool:

@@ -9,14 +9,14 @@ the files, as far as a run touches them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END
 from anabranch.algebra.windows import window_time
 from anabranch.duck import connect, path_list, quoted, timestamp
 from anabranch.engine.core import Core
-from anabranch.engine.emit import copy_to_table, pane_relation, window_text
+from anabranch.engine.emit import copy_to_table, pane_source, window_text, windows_in
 from anabranch.engine.held import BUDGET, estimated
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import BlockUse, Panes, View
@@ -28,17 +28,18 @@ if TYPE_CHECKING:
 
 #: Tables of one commit.
 _TOUCHED = "touched"
-_SCRATCH = ("delta", "loaded", "old", "fresh", _TOUCHED)
+_SCRATCH = ("added", "delta", "loaded", "fresh", _TOUCHED)
 
 
 @dataclass
 class _Table:
-    """A hot table: its name, the files it stands for, and up to which time windows have been left out."""
+    """A hot table: its name, the files it stands for, up to which time windows have been left out, and its rows."""
 
     name: str
     panes: frozenset[str]
     changes: frozenset[str]
     floor: int | None = None
+    rows: int = 0
 
 
 class Hot:
@@ -50,6 +51,9 @@ class Hot:
         self._tables: dict[str, _Table] = {}
         self._left: dict[str, View] = {}
         self._made = 0
+        #: Of which new partials the tables `added` and `delta` are: views that read the same share them.
+        self._added: tuple[Panes, tuple[DataFile, ...]] | None = None
+        self._delta: tuple[Any, ...] = ()
 
     @property
     def duck(self) -> duckdb.DuckDBPyConnection:
@@ -61,6 +65,7 @@ class Hot:
         for view_id in self._tables:
             BUDGET.release((id(self), view_id))
         self._tables.clear()
+        self._added, self._delta = None, ()
         if self._duck is not None:
             self._duck.close()
             self._duck = None
@@ -69,6 +74,7 @@ class Hot:
         """Let go of the groups of a view whose query is another one now."""
         hot = self._tables.pop(view_id, None)
         BUDGET.release((id(self), view_id))
+        self._added, self._delta = None, ()
         for name in (*_SCRATCH, *([hot.name] if hot is not None else ())) if self._duck is not None else ():
             self.duck.execute(f"DROP TABLE IF EXISTS {name}")
 
@@ -91,10 +97,7 @@ class Hot:
     def groups(self, view: View) -> int:
         """How many groups of a view are in memory."""
         hot = self._tables.get(view.id)
-        if hot is None:
-            return 0
-        ((count,),) = self.duck.execute(f"SELECT count(*) FROM {hot.name}").fetchall()
-        return int(count)
+        return 0 if hot is None else hot.rows
 
     # ---- one commit
 
@@ -111,36 +114,51 @@ class Hot:
 
         `closed` is the progress up to which windows need not stay hot.
         """
-        duck, shape = self.duck, _Shape(view, panes, view.blocks[0])
-        folder = self.core.ledger.table_folder(panes.id)
+        shape = _Shape(view, panes, view.blocks[0])
         hot = self._ready(shape, snapshot, closed)
         if hot is None:
             tables = (snapshot.files.get(table, {}).values() for table in (panes.id, view.changes_table))
             if not self.core.place.takes_changes(0, sum(file.rows for files in tables for file in files)):
                 return None
-        self._load("delta", shape, [str(folder / file.path) for file in added])
+        self._load_delta(shape, added)
         hot = hot or self._touched(shape, snapshot)
         if hot.floor is not None:
             self._bring_back(shape, hot, snapshot)
-        match = shape.match("d", "h")
-        groups, partials = ", ".join(shape.groups), ", ".join(shape.partials)
-        everything = ", ".join([*shape.groups, *shape.partials, *shape.shown_items()])
-        duck.execute(f"CREATE OR REPLACE TEMP TABLE old AS SELECT h.* FROM {hot.name} h SEMI JOIN delta d ON {match}")
-        duck.execute(
-            f"CREATE OR REPLACE TEMP TABLE fresh AS SELECT {everything} FROM"
-            f" (SELECT {groups}, {', '.join(shape.reduces())} FROM (SELECT {groups}, {partials} FROM delta"
-            f" UNION ALL SELECT {groups}, {partials} FROM old) GROUP BY ALL)"
-        )
+        self.duck.execute(f"CREATE OR REPLACE TEMP TABLE fresh AS {shape.fresh(hot.name)}")
         changed = shape.changed(snapshot.version + 1, now)
-        files = copy_to_table(self.core, duck, changed, view.changes_table, view.time or None)
-        duck.execute(f"DELETE FROM {hot.name} h USING delta d WHERE {match}")
-        duck.execute(f"INSERT INTO {hot.name} SELECT * FROM fresh")
+        files = copy_to_table(self.core, self.duck, changed, view.changes_table, view.time or None)
+        self._count(hot, -1, f"DELETE FROM {hot.name} h USING delta d WHERE {shape.match('d', 'h')}")
+        columns = ", ".join([*shape.groups, *shape.partials, *shape.values])
+        self._count(hot, 1, f"INSERT INTO {hot.name} SELECT {columns} FROM fresh")
         hot.panes |= {file.path for file in added}
         hot.changes |= {file.path for file in files}
         self._evict(shape, hot, closed)
         if not self._fits(shape, self.groups(view)):
             self.forget(view.id)
         return files
+
+    def _count(self, hot: _Table, sign: int, text: str) -> None:
+        """Run a statement that changes a hot table, and count its rows."""
+        ((count,),) = self.duck.execute(text).fetchall()
+        hot.rows += sign * int(count)
+
+    def _load_delta(self, shape: _Shape, added: tuple[DataFile, ...]) -> None:
+        """The groups of new partials, with all that views on their pane table know of them."""
+        panes, use = shape.panes, shape.use
+        columns = tuple(column.name for column in panes.columns if column.duckdb)
+        wanted = (panes, added, use.sliding, use.presence)
+        if self._delta == wanted:
+            return
+        self._delta = ()
+        if self._added != (panes, added):
+            folder = self.core.ledger.table_folder(panes.id)
+            source = pane_source(panes, columns, [str(folder / file.path) for file in added])
+            self._added = None
+            self.duck.execute(f"CREATE OR REPLACE TEMP TABLE added AS SELECT * FROM {source}")
+            self._added = panes, added
+        whole = _Shape(shape.view, panes, replace(use, columns=columns))
+        self._load("delta", whole, "added")
+        self._delta = wanted
 
     def _ready(self, shape: _Shape, snapshot: Snapshot, closed: int | None) -> _Table | None:
         """The hot table of a view, as of a snapshot; None if it does not fit into memory."""
@@ -159,8 +177,8 @@ class Hot:
         self._made += 1
         hot = _Table(f"hot_{self._made}", *names, floor)
         is_open = "" if floor is None else f"WHERE w + {shape.size} > {floor}"
-        self._load("loaded", shape, snapshot.table_paths(self.core.ledger, panes.id, low), is_open)
-        self._join_shown(hot.name, shape, snapshot, create=True)
+        self._load("loaded", shape, self._files(shape, snapshot.table_paths(self.core.ledger, panes.id, low)), is_open)
+        self._join_shown(hot, shape, snapshot, create=True)
         self._tables[view.id] = hot
         return hot
 
@@ -172,35 +190,41 @@ class Hot:
     def _touched(self, shape: _Shape, snapshot: Snapshot) -> _Table:
         """The groups that new partials touch, and no others, for one commit."""
         only = f"WHERE EXISTS (SELECT 1 FROM delta d WHERE {shape.match('d', 'e')})"
-        self._load("loaded", shape, snapshot.table_paths(self.core.ledger, shape.panes.id), only)
+        self._load("loaded", shape, self._files(shape, snapshot.table_paths(self.core.ledger, shape.panes.id)), only)
         self.duck.execute(f"DROP TABLE IF EXISTS {_TOUCHED}")
-        self._join_shown(_TOUCHED, shape, snapshot, create=True)
-        return _Table(_TOUCHED, frozenset(), frozenset())
+        touched = _Table(_TOUCHED, frozenset(), frozenset())
+        self._join_shown(touched, shape, snapshot, create=True)
+        return touched
 
-    def _load(self, name: str, shape: _Shape, paths: list[str], only: str = "") -> None:
-        """The groups of pane files, reduced. The file of a column that came later says nothing of presence."""
+    def _files(self, shape: _Shape, paths: list[str]) -> str | None:
+        return pane_source(shape.panes, shape.use.columns, paths) if paths else None
+
+    def _load(self, name: str, shape: _Shape, source: str | None, only: str = "") -> None:
+        """The groups of partials, reduced. The file of a column that came later says nothing of presence."""
         groups = ", ".join(shape.groups)
-        if not paths:
+        if source is None:
             columns = ", ".join(f"{column} {kind}" for column, kind in shape.columns())
             self.duck.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({columns})")
             return
-        relation = pane_relation("exploded", shape.panes, shape.use, paths)
-        items = ", ".join([groups, *shape.first_reduces()])
+        relation = windows_in("exploded", shape.panes, shape.use, source)
+        items = ", ".join([groups, *shape.first_reduces(named=name == "delta")])
         self.duck.execute(
             f"CREATE OR REPLACE TEMP TABLE {name} AS WITH {relation} SELECT {items}"
             f" FROM exploded e {only} GROUP BY {groups} HAVING sum({shape.presence}) > 0"
         )
 
-    def _join_shown(self, name: str, shape: _Shape, snapshot: Snapshot, *, create: bool) -> None:
+    def _join_shown(self, hot: _Table, shape: _Shape, snapshot: Snapshot, *, create: bool) -> None:
         """Groups that were loaded into a hot table, with what the ledger says is shown for them."""
         paths = snapshot.table_paths(self.core.ledger, shape.view.changes_table)
         shown = shape.nothing_shown() if not paths else shape.shown(paths, "loaded")
         items = ", ".join([f"d.{column}" for column in (*shape.groups, *shape.partials)])
         values = ", ".join(f"s.{column}" for column in shape.values)
-        into = f"CREATE TEMP TABLE {name} AS" if create else f"INSERT INTO {name}"
-        self.duck.execute(
+        into = f"CREATE TEMP TABLE {hot.name} AS" if create else f"INSERT INTO {hot.name}"
+        self._count(
+            hot,
+            1,
             f"{into} SELECT {items}{', ' + values if values else ''} FROM loaded d LEFT JOIN ({shown}) s"
-            f" ON {shape.match('d', 's')}"
+            f" ON {shape.match('d', 's')}",
         )
 
     # ---- windows that have closed
@@ -216,13 +240,13 @@ class Hot:
             f"WHERE w + {size} <= {hot.floor} AND EXISTS (SELECT 1 FROM delta d WHERE {shape.match('d', 'e')})"
             f" AND NOT EXISTS (SELECT 1 FROM {hot.name} h WHERE {shape.match('h', 'e')})"
         )
-        self._load("loaded", shape, paths, only)
-        self._join_shown(hot.name, shape, snapshot, create=False)
+        self._load("loaded", shape, self._files(shape, paths), only)
+        self._join_shown(hot, shape, snapshot, create=False)
 
     def _evict(self, shape: _Shape, hot: _Table, closed: int | None) -> None:
         if not shape.size or closed is None or closed == END:
             return
-        self.duck.execute(f"DELETE FROM {hot.name} WHERE w + {shape.size} <= {closed}")
+        self._count(hot, -1, f"DELETE FROM {hot.name} WHERE w + {shape.size} <= {closed}")
         hot.floor = closed if hot.floor is None else max(hot.floor, closed)
 
 
@@ -249,9 +273,10 @@ class _Shape:
     def match(self, one: str, other: str) -> str:
         return " AND ".join(f"{one}.{name} IS NOT DISTINCT FROM {other}.{name}" for name in self.groups) or "true"
 
-    def first_reduces(self) -> list[str]:
-        """Partials as they are in panes, reduced."""
-        return [self._reduced(name, quoted(name), f"r{i}") for i, name in enumerate(self.use.columns)]
+    def first_reduces(self, *, named: bool = False) -> list[str]:
+        """Partials as they are in panes, reduced, under short names or under their own."""
+        columns = enumerate(self.use.columns)
+        return [self._reduced(name, quoted(name), quoted(name) if named else f"r{i}") for i, name in columns]
 
     def reduces(self) -> list[str]:
         """Reduced partials, reduced again."""
@@ -285,17 +310,34 @@ class _Shape:
             stored.append((f"CAST({text} AS {duckdb_type(hidden.type)})", quoted(hidden.name)))
         return stored
 
+    def fresh(self, hot: str) -> str:
+        """The groups of `delta` with what is in memory of them, reduced; what is to be shown, and what was."""
+        groups, partials = ", ".join(self.groups), ", ".join(self.partials)
+        given = ", ".join(map(quoted, self.use.columns))
+        old = "".join(f", {name} AS was_{name}" for name in self.values)
+        none = "".join(f", NULL AS was_{name}" for name in self.values)
+        both = (
+            f"SELECT {groups}{', ' if groups else ''}{partials}, true AS was{old} FROM {hot} h"
+            f" SEMI JOIN delta d ON {self.match('d', 'h')}"
+            f" UNION ALL SELECT {groups}{', ' if groups else ''}{given}, false{none} FROM delta"
+        )
+        shown = [f"any_value(was_{name}) FILTER (WHERE was) AS was_{name}" for name in self.values]
+        reduced = ", ".join([*self.groups, *self.reduces(), "bool_or(was) AS was", *shown])
+        everything = ", ".join([*self.groups, *self.partials, *self.shown_items(), "was"])
+        kept = "".join(f", was_{name}" for name in self.values)
+        return f"SELECT {everything}{kept} FROM (SELECT {reduced} FROM ({both}) GROUP BY ALL)"
+
     def changed(self, version: int, now: int) -> str:
         """The difference between what is to be shown and what was."""
         stored = ", ".join(f"{text} AS {name}" for text, name in self._outputs())
-        inner = ", ".join([*self.groups, *self.values])
-        same = " AND ".join(f"n.{name} IS NOT DISTINCT FROM p.{name}" for name in self.values) or "true"
-        equal = f"{self.match('n', 'p')} AND {same}"
-        new = f"SELECT {inner}, 1 AS _diff FROM fresh n WHERE NOT EXISTS (SELECT 1 FROM old p WHERE {equal})"
-        old = f"SELECT {inner}, -1 AS _diff FROM old n WHERE NOT EXISTS (SELECT 1 FROM fresh p WHERE {equal})"
+        new = ", ".join([*self.groups, *self.values, "1 AS _diff"])
+        old = ", ".join([*self.groups, *(f"was_{name} AS {name}" for name in self.values), "-1 AS _diff"])
+        same = " AND ".join(f"{name} IS NOT DISTINCT FROM was_{name}" for name in self.values) or "true"
+        both = f"SELECT {new} FROM fresh WHERE NOT (was AND {same})"
+        both += f" UNION ALL SELECT {old} FROM fresh WHERE was AND NOT ({same})"
         return (
             f"SELECT {stored}, CAST(_diff AS BIGINT) AS _diff, CAST({version} AS BIGINT) AS _version,"
-            f" {timestamp(str(now))} AS _at FROM ({new} UNION ALL {old})"
+            f" {timestamp(str(now))} AS _at FROM ({both})"
         )
 
     def types(self) -> list[str]:

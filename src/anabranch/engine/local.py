@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.algebra.reach import Range
 from anabranch.duck import LEFT_TO_SPARK, WHOLE, counting_all, quoted, timestamp
+from anabranch.engine import sessions
 from anabranch.engine.emit import copy_to_table, pane_source, window_rows
 from anabranch.engine.left_out import input_fields, without_sql
 from anabranch.engine.place import Verdict
@@ -147,6 +148,8 @@ class _Query:
         self.warm = maintainer.core.warm
         self.view = view
         self.touched: tuple[_Touched, ...] = ()
+        #: Where keys are touched in some of their sessions only: the times that these lie between.
+        self.within: Range | None = None
 
     # ---- whether it can be
 
@@ -373,15 +376,20 @@ class _Query:
             if self.maintainer.both_ways(view):
                 both = net_sql(_columns(view.fields), f"({both})")
             return self.stamped(both, view.fields)
-        if view.node == "keyed" and not self.touch():
+        touched = self.touch_sessions()
+        if touched is None and view.node == "keyed":
+            touched = self.touch()
+        if touched is False:
             return None
         within = self.maintainer.nearby(view)
+        if self.within is not None and view.ends is not None:
+            within = {view.ends.input: self.within}
 
         def answer(at: Snapshot) -> str | None:
             read = self.fields_read(view)
             return driver_sql(view.text, lambda each: self.narrowed(each, at, within.get(each)), read)
 
-        before = answer(self.maintainer.before) if within else None
+        before = answer(self.maintainer.before) if view.nearby and within else None
         return self.difference(answer(self.maintainer.after), before)
 
     def difference(self, fresh: str | None, before: str | None = None) -> str:
@@ -395,8 +403,9 @@ class _Query:
         else:
             shown = self.warm.relation(view.changes_table, self.maintainer.before, _stored(view))
         keyed = ""
-        if view.node == "keyed":
-            keyed = f" WHERE {self.is_touched([key.name for key in view.keys])}"
+        if view.node == "keyed" or self.within is not None:
+            during = self._during() if self.within is not None else None
+            keyed = f" WHERE {self.is_touched([key.name for key in view.keys], during)}"
         both = (
             f"SELECT {columns}, 1 AS _diff FROM __fresh r{keyed}"
             f" UNION ALL SELECT {columns}, -_diff FROM {shown} r{keyed}"
@@ -415,6 +424,43 @@ class _Query:
                 parts.append(f"SELECT {names} FROM ({self._touching(touch.text, touch.input, new)})")
         return bool(parts) and self.touch_keys(f"SELECT DISTINCT * FROM ({' UNION ALL '.join(parts)})")
 
+    def touch_sessions(self) -> bool | None:
+        """The same, with the times between which the sessions of each key lie that new rows touch; None where whole
+        keys have to be computed."""
+        view, ends = self.view, self.view.ends
+        stream = sessions.stream_of(self.maintainer, view) if ends is not None and ends.gap else None
+        if ends is None or stream is None or not ends.told:
+            return None
+        new = self.delta(view, ends.input, 0)
+        if new is None:
+            return False
+        pairs = enumerate(zip(sessions.columns_of(view, ends), view.keys, strict=True))
+        keys = [f"CAST({quoted(name)} AS {duckdb_type(key.type)}) AS k{index}" for index, (name, key) in pairs]
+        time = f"epoch_us({quoted(ends.time)})"
+        items = ", ".join([*keys, f"1 AS {sessions.ALL}", f"min({time}) AS low", f"max({time}) AS high"])
+        most = self.maintainer.core.place.limits.session_keys
+        text = f"SELECT {items} FROM {new} WHERE {time} IS NOT NULL GROUP BY ALL LIMIT {most + 1}"
+        seeds = self.warm.duck.sql(text).to_arrow_table()
+        if not 0 < seeds.num_rows <= most:
+            return False if not seeds.num_rows else None
+        found = sessions.followed(self.maintainer, view, ends, stream, seeds)
+        if found is None:
+            return None
+        self.within = sessions.hull_of(found)
+        self.warm.duck.register("__spans", found)
+        try:
+            return self.touch_keys("SELECT * FROM __spans")
+        finally:
+            self.warm.duck.unregister("__spans")
+
+    def _during(self) -> str:
+        """When the first or the last row of the session was that a row of the answer is from."""
+        ends = self.view.ends
+        assert ends is not None
+        if ends.starts:
+            return f"epoch_us(r.{quoted(ends.starts[0])})"
+        return f"epoch_us(r.{quoted(ends.columns[0])}) + {self.view.times[ends.columns[0]] - ends.after}"
+
     def touch_keys(self, text: str) -> bool:
         """Put the keys that a query gives into a table of their own; whether there are any."""
         duck, keys = self.warm.duck, self.view.keys
@@ -423,16 +469,16 @@ class _Query:
         for index, key in enumerate(keys):
             along = {"timestamp": f"epoch_us(k{index})"}.get(key.type, f"k{index}" if key.type in INTEGERS else "NULL")
             figures += [f"count(*) - count(k{index})", f"min({along})", f"max({along})"]
-        found = duck.execute(f"SELECT {', '.join(figures)} FROM __touched").fetchone()
-        assert found is not None
+        (found,) = duck.execute(f"SELECT {', '.join(figures)} FROM __touched").fetchall()
         self.touched = tuple(
             _Touched(key.type, *found[3 * index + 1 : 3 * index + 4]) for index, key in enumerate(keys)
         )
         return bool(found[0])
 
-    def is_touched(self, columns: Sequence[str | None]) -> str:
-        """The condition that a row has a touched key; NULL is a key like any other. Columns that it has not: None."""
-        same, within = [], []
+    def is_touched(self, columns: Sequence[str | None], during: str | None = None) -> str:
+        """The condition that a row has a touched key; NULL is a key like any other. Columns that it has not: None.
+        With `during`, which is a time, that it lies in a session of it that is touched."""
+        same, within = [f"{during} BETWEEN t.low AND t.high"] if during is not None else [], []
         for index, (column, keys) in enumerate(zip(columns, self.touched, strict=True)):
             if column is None:
                 continue
@@ -472,7 +518,8 @@ class _Query:
         narrow = next((each for each in self.view.narrows if each.input == placeholder), None)
         if whole is None or narrow is None:
             return whole
-        where = [self.is_touched(narrow.columns)] if any(narrow.columns) else []
+        during = f"epoch_us(r.{quoted(self.view.ends.time)})" if self.within is not None and self.view.ends else None
+        where = [self.is_touched(narrow.columns, during)] if any(narrow.columns) or during else []
         for keys, along in zip(self.touched, narrow.times, strict=False):
             where += keys.within(f"r.{quoted(along[0])}", *along[1:]) if along is not None else []
         return f"(SELECT * FROM {whole} r WHERE {' AND '.join(where) or 'true'})"

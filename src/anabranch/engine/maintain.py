@@ -239,6 +239,8 @@ class Maintainer:
         if not verdict:
             return self._by_spark(view)
         panes = self.catalog.panes(view.blocks[0].panes)
+        if not all(panes.column(name).duckdb for name in view.blocks[0].columns):
+            return self._by_spark(view)
         closed = progress(self.core, self.catalog, view, self.before, self.moves, 1)
         try:
             files = self.core.hot.changes(view, panes, self.before, self.added[panes.id], closed, self.now)

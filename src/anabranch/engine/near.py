@@ -435,4 +435,6 @@ def _nothing(_: str) -> None:
 
 
 def _alike(kind: Any, field: Field) -> bool:
-    return str(kind).replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ") == duckdb_type(field.type)
+    # DuckDB quotes the names in a struct where it must.
+    given = str(kind).replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ").replace('"', "")
+    return given == (duckdb_type(field.type) or "").replace('"', "")

@@ -60,13 +60,12 @@ def spans(maintainer: Maintainer, view: View, rows: DataFrame) -> Spans | None:
     if not seeds.num_rows:
         return nothing
     try:
-        found = _followed(maintainer, view, ends, stream, seeds)
+        found = followed(maintainer, view, ends, stream, seeds)
     except duckdb.Error:  # a type that it does not compare as Spark does, say
         return None
     if found is None:
         return _by_spark(maintainer, view, ends, stream, touched, nothing)
-    low, high = (_most(found.column(name), name) for name in ("low", "high"))
-    return replace(nothing, touched=maintainer.core.spark.createDataFrame(found), within={ends.input: (low, high)})
+    return replace(nothing, touched=maintainer.core.spark.createDataFrame(found), within={ends.input: hull_of(found)})
 
 
 def _by_spark(
@@ -82,7 +81,7 @@ def _by_spark(
         for _ in range(TIMES):
             there = core.table_frame(stream.rows_table, stream.fields, maintainer.after, low - far, high + far + 1)
             rows = f"(SELECT *, unix_micros({quote_name(stream.time or '')}) AS __t FROM `@rows`)"
-            text = chains_sql(rows, _columns(view, ends), ends.gap, far, "`@seeds`", quote_name)
+            text = chains_sql(rows, columns_of(view, ends), ends.gap, far, "`@seeds`", quote_name)
             chains = core.frames.sql(text, {"@rows": there, "@seeds": seeds}).persist()
             whole, first, last = chains.selectExpr("every(whole)", "min(low)", "max(high)").collect()[0]
             if whole:  # whoever compares the keys lets them go
@@ -114,7 +113,7 @@ def stream_of(maintainer: Maintainer, view: View) -> Stream | None:
     return stream if any(each.name == stream.time and each.type == "timestamp" for each in stream.fields) else None
 
 
-def _columns(view: View, ends: Ends) -> list[str]:
+def columns_of(view: View, ends: Ends) -> list[str]:
     """The columns of the rows of the input that hold the key."""
     columns = next((each.columns for each in view.narrows if each.input == ends.input), ())
     return [column or "" for column in columns]
@@ -124,7 +123,7 @@ def _seeds(view: View, ends: Ends, rows: DataFrame) -> DataFrame:
     """The keys of rows, with the first and the last event time of each."""
     from pyspark.sql.functions import expr
 
-    keys = zip(_columns(view, ends), view.keys, strict=True)
+    keys = zip(columns_of(view, ends), view.keys, strict=True)
     items = [f"CAST({quote_name(column)} AS {key.type}) AS k{index}" for index, (column, key) in enumerate(keys)]
     by = [f"k{index}" for index in range(len(items))] + [ALL]
     items += [f"1 AS {ALL}", f"{micros_sql(quote_name(ends.time))} AS __time"]
@@ -132,12 +131,12 @@ def _seeds(view: View, ends: Ends, rows: DataFrame) -> DataFrame:
     return timed.groupBy(*by).agg(expr("min(__time) AS low"), expr("max(__time) AS high"))
 
 
-def _followed(maintainer: Maintainer, view: View, ends: Ends, stream: Stream, seeds: Any) -> Any:
+def followed(maintainer: Maintainer, view: View, ends: Ends, stream: Stream, seeds: Any) -> Any:
     """Keys with the first and the last time of the chains that their rows are in, followed further and further."""
     from anabranch.engine.emit import FAR, connection
 
     duck, after = connection(), maintainer.after
-    low, high = (_most(seeds.column(name), name) for name in ("low", "high"))
+    low, high = hull_of(seeds)
     time, far = quoted(stream.time or ""), FIRST * ends.gap
     duck.register(SEEDS, seeds)
     try:
@@ -150,7 +149,7 @@ def _followed(maintainer: Maintainer, view: View, ends: Ends, stream: Stream, se
             since, until = (timestamp(str(each)) for each in (max(low - far, -FAR), min(high + far, FAR)))
             near = f"{time} BETWEEN {since} AND {until}"
             rows = f"(SELECT *, epoch_us({time}) AS __t FROM {files} WHERE {near})"
-            found: Any = duck.sql(chains_sql(rows, _columns(view, ends), ends.gap, far)).to_arrow_table()
+            found: Any = duck.sql(chains_sql(rows, columns_of(view, ends), ends.gap, far)).to_arrow_table()
             if all(found.column("whole").to_pylist()):
                 return found.drop_columns(["whole"])
             far *= FURTHER
@@ -274,7 +273,8 @@ def late_times(maintainer: Maintainer, view: View, low: int, before: int) -> Any
         return None
 
 
-def _most(column: Any, name: str) -> int:
+def hull_of(spans: Any) -> tuple[int, int]:
+    """The first and the last time of an Arrow table of spans."""
     import pyarrow.compute as pc
 
-    return int((pc.min if name == "low" else pc.max)(column).as_py())
+    return int(pc.min(spans.column("low")).as_py()), int(pc.max(spans.column("high")).as_py())

@@ -121,16 +121,33 @@ def duckdb_type(spark_type: str) -> str | None:
 
 
 def _struct_type(spark_type: str) -> str | None:
-    """A row of plain columns, with all their names in quotes, as nodes keep the rows of tables outside.
+    """A row of columns with all their names in quotes, as partials are kept, and the rows of tables outside.
 
     >>> _struct_type("struct<`id`:bigint,`a``b`:decimal(3,1)>")
     'STRUCT("id" BIGINT, "a`b" DECIMAL(3,1))'
+    >>> _struct_type("struct<`o`:struct<`k0`:int,`k1`:decimal(3,1)>,`v`:double>")
+    'STRUCT("o" STRUCT("k0" INTEGER, "k1" DECIMAL(3,1)), "v" DOUBLE)'
     """
-    parts = re.findall(r"`((?:[^`]|``)*)`:(\w+(?:\(\d+,\d+\))?)[,>]", spark_type)
-    types = [(name.replace("``", "`"), duckdb_type(type)) for name, type in parts]
-    if any(type is None for _, type in types):
-        return None
-    return f"STRUCT({', '.join(f'{quoted(name)} {type}' for name, type in types)})"
+    fields: list[str] = []
+    for name, type in _FIELD.findall(spark_type[len("struct<") : -1]):
+        kind = duckdb_type(type)
+        if kind is None:
+            return None
+        fields.append(f"{quoted(name.replace('``', '`'))} {kind}")
+    return f"STRUCT({', '.join(fields)})"
+
+
+#: A column of a row, and its type: a plain one, or a row of plain ones.
+_FIELD = re.compile(r"`((?:[^`]|``)*)`:(\w+(?:\(\d+,\d+\)|<(?:`(?:[^`]|``)*`:\w+(?:\(\d+,\d+\))?,?)*>)?)")
+
+
+def _with_quotes(spark_type: str) -> str:
+    """The type of a partial with quotes around the names in it, which are plain ones.
+
+    >>> _with_quotes("struct<o:struct<k0:int>,v:double>")
+    'struct<`o`:struct<`k0`:int>,`v`:double>'
+    """
+    return re.sub(r"(?<=[<,])(\w+):", r"`\1`:", spark_type)
 
 
 def plan_view(
@@ -539,6 +556,7 @@ class Placer:
             assert isinstance(table, Table)
             schemas[placeholder] = table.fields
         type = self.world.analyze(f"SELECT {partial} AS `x` FROM {panes.from_text}", schemas)[0].type
+        type = _with_quotes(type) if duckdb else type
         duckdb = duckdb and duckdb_type(type) is not None
         column = PartialColumn(name, partial, reduce, duckdb, duckdb_reduce, type, since)
         self._new_columns.setdefault(panes.id, []).append(name)

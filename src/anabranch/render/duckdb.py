@@ -15,6 +15,7 @@ from datetime import date
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from anabranch.algebra.picks import PICKS, nulls_first
 from anabranch.duck import quoted, quoted_text
 from anabranch.render import duckdb_functions as functions
 from anabranch.render.duckdb_functions import Value
@@ -97,7 +98,7 @@ def _written(text: str, columns: tuple[tuple[str, str], ...], before: str, behin
         return Declined("a text with a NUL character")
     try:
         tree = parsed(f"{before}{text}{behind}")
-        writer = Writer(columns)
+        writer = Writer(columns, partial=bool(behind))
         if isinstance(tree, exp.Query):
             made = writer.query(tree, None)
             if not before:
@@ -168,17 +169,24 @@ class _Made:
 class Writer:
     """One text being written; `given` are the kinds of columns of relations that are placeholders or tables.
 
-    With `schemas`, the columns of each placeholder are known, and no text may name another one.
+    With `schemas`, the columns of each placeholder are known, and no text may name another one. Of a `partial`, which
+    nobody but the algebra looks into, a value may be a row or a set.
     """
 
     def __init__(
-        self, columns: Sequence[tuple[str, str]] = (), schemas: Mapping[str, Sequence[Field]] | None = None
+        self,
+        columns: Sequence[tuple[str, str]] = (),
+        schemas: Mapping[str, Sequence[Field]] | None = None,
+        *,
+        partial: bool = False,
     ) -> None:
         self.schemas = schemas
+        self.partial = partial
         self.given: dict[str, list[Kind]] = {}
         for name, type in columns:
             self.given.setdefault(name, []).append(kind_of(type))
         self.first = ""  # the first value of the outermost SELECT
+        self.rows: dict[str, Columns] = {}  # columns that are whole rows, by name, and what is in them
 
     # ---- queries
 
@@ -413,8 +421,14 @@ class Writer:
                 is_open = is_open or columns.open
                 continue
             inner = item.this if isinstance(item, exp.Alias) else item
+            whole_row = _row_of(inner)
+            if whole_row is not None and isinstance(item, exp.Alias) and not node.args.get("group"):
+                (self.rows[item.alias.lower()],) = (each for name, each in scope.sources if name == whole_row.lower())
+                items.append(f"{quoted(whole_row)} AS {quoted(item.alias)}")
+                shown.append((item.alias.lower(), UNKNOWN))
+                continue
             # A column of which nothing is known can be handed on.
-            value = self._column(inner, scope) if isinstance(inner, exp.Column) else self.value(inner, scope)
+            value = self._column(inner, scope) if isinstance(inner, exp.Column) else self._item(inner, scope)
             name = item.alias_or_name
             if isinstance(item, exp.Alias):
                 items.append(f"{value.text} AS {quoted(item.alias)}")
@@ -425,6 +439,53 @@ class Writer:
             shown.append((name.lower(), value.kind))
         return items, Columns(tuple(shown), is_open)
 
+    def _item(self, node: exp.Expr, scope: _Scope) -> Value:
+        """A value that is shown: of partials, one that is a row or a set, too."""
+        from sqlglot import exp
+
+        call = node.this if isinstance(node, exp.Filter) else node
+        name = _called(call)
+        if not self.partial or name not in ("named_struct", "collect_set", *PICKS):
+            return self.value(node, scope)
+        if name == "named_struct":
+            return self._row(call, scope)
+        if name == "collect_set":
+            value = self.value(call.expressions[0], scope)
+            if len(call.expressions) != 1 or value.kind in (UNKNOWN, NOTHING) or value.kind.family == FLOAT:
+                decline(f"collect_set({_families([value])})")
+            made = Value(f"__set(list(DISTINCT {value.text}))", UNKNOWN)
+        else:
+            picked, order = call.expressions
+            made = Value(
+                f"{PICKS[name]}({self._row(picked, scope).text}, {self._row(order, scope, True).text})", UNKNOWN
+            )
+        if call is node:
+            return made
+        self._nothing_but(node, "this", "expression")
+        return _filtered(made, self._condition(node.expression.this, scope))
+
+    def _row(self, node: exp.Expr, scope: _Scope, ordered: bool = False) -> Value:
+        """A row of plain values, or NULL under a condition; with `ordered`, one that compares as it does in Spark."""
+        from sqlglot import exp
+
+        if isinstance(node, exp.Case):
+            (branch,) = node.args["ifs"]
+            if node.this is not None or node.args.get("default") is not None:
+                decline("CASE around rows")
+            row = self._row(branch.args["true"], scope, ordered)
+            return Value(f"CASE WHEN {self._condition(branch.this, scope)} THEN {row.text} END", UNKNOWN)
+        if _called(node) != "named_struct" or len(node.expressions) % 2:
+            decline("a row that is not written out")
+        fields = []
+        for key, each in zip(node.expressions[::2], node.expressions[1::2], strict=True):
+            nested = not ordered and _is_row(each)
+            value = self._row(each, scope) if nested else self.value(each, scope)
+            if value.kind == UNKNOWN and not nested:
+                decline(f"a row with {each.sql(dialect='spark')}")
+            text = nulls_first(value.text, key.name) if ordered else f"{key.name} := {value.text}"
+            fields.append(text)
+        return Value(f"struct_pack({', '.join(fields)})", UNKNOWN)
+
     def _star(self, node: exp.Expr, scope: _Scope) -> tuple[str, Columns]:
         from sqlglot import exp
 
@@ -433,6 +494,8 @@ class Writer:
         table = node.table.lower() if isinstance(node, exp.Column) else None
         left_out = {each.name.lower() for each in star.args.get("except_") or ()}
         sources = [columns for name, columns in scope.sources if table in (None, name)]
+        if not sources and table in self.rows:
+            sources = [self.rows[table or ""]]
         if not sources:
             decline(f"{node.sql()} of nothing")
         kinds = [(name, kind) for columns in sources for name, kind in columns.kinds if name not in left_out]
@@ -678,6 +741,8 @@ class Writer:
             return None
         if node.this.is_string:  # TIMESTAMP '...', DATE '...'
             return _moment(node.this.name, to)
+        if to.family == DOUBLE and node.this.is_number and re.fullmatch(r"\d{1,18}\.\d{1,18}", node.this.name):
+            return Value(f"CAST('{node.this.name}' AS DOUBLE)", to)
         return functions.cast(self.value(node.this, scope), to, written)
 
     def _window(self, node: exp.Window, scope: _Scope) -> Value | None:
@@ -880,16 +945,32 @@ def _called(node: exp.Expr) -> str:
     return str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
 
 
+def _row_of(node: exp.Expr) -> str | None:
+    """The relation of STRUCT(relation.*)."""
+    from sqlglot import exp
+
+    arguments = node.expressions if _called(node) == "struct" else []
+    star = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], exp.Column) else None
+    plain = star is not None and isinstance(star.this, exp.Star) and not any(star.this.args.values())
+    return star.table if star is not None and plain else None
+
+
+def _is_row(node: exp.Expr) -> bool:
+    from sqlglot import exp
+
+    inside = node.args["ifs"][0].args["true"] if isinstance(node, exp.Case) else node
+    return _called(inside) == "named_struct"
+
+
 def _families(values: Sequence[Value]) -> str:
     return ", ".join(value.kind.family for value in values)
 
 
 def _filtered(made: Value, condition: str) -> Value:
-    """An aggregate of some rows only. A sum stands inside what looks at whether it overflows."""
-    inside = made.text.removeprefix("__total(") if made.text.startswith("__total(") else None
+    """An aggregate of some rows only. One that stands inside another function is written inside of it."""
+    wrapped = made.text.startswith(("__total(", "__set("))
     clause = f" FILTER (WHERE {condition})"
-    text = f"{made.text}{clause}" if inside is None else f"__total({inside[:-1]}{clause})"
-    return Value(text, made.kind)
+    return Value(f"{made.text[:-1]}{clause})" if wrapped else f"{made.text}{clause}", made.kind)
 
 
 def _literal(node: exp.Expr) -> Value:
