@@ -206,7 +206,18 @@ def one_insert(home: str, values: str) -> None:
 
 @pytest.mark.crash
 @pytest.mark.slow
-@pytest.mark.parametrize("point", ["before-sink-file", "after-sink-file", "before-sink-commit", "after-sink-commit"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "before-sink-file",
+        "after-sink-file",
+        "after-sink-file:2",
+        "before-sink-commit",
+        "after-sink-commit",
+        "before-sink-commit:2",
+        "after-sink-commit:2",
+    ],
+)
 def test_a_process_killed_while_it_writes_sinks_loses_and_doubles_nothing(
     home: Harness, tmp_path: Path, point: str
 ) -> None:
@@ -214,6 +225,7 @@ def test_a_process_killed_while_it_writes_sinks_loses_and_doubles_nothing(
     home.sql(f"CREATE SINK one FROM totals INTO files(path => '{tmp_path / 'one'}')")
     home.sql(f"CREATE SINK two FROM totals INTO delta(path => '{tmp_path / 'two'}')")
     home.sql(f"CREATE SINK three FROM totals INTO delta(path => '{tmp_path / 'three'}', mode => 'table')")
+    home.sql(f"CREATE SINK zero FROM totals INTO files(path => '{tmp_path / 'zero'}', mode => 'table')")
     home.insert("s", [("a", 1), ("b", 1)])
     home.session.close()
     assert crashing(point, one_insert, str(home.session.home), "('a', 2)")
@@ -223,6 +235,7 @@ def test_a_process_killed_while_it_writes_sinks_loses_and_doubles_nothing(
     assert answer == Counter({("a", 3): 1, ("b", 6): 1})
     assert all_changes(tmp_path / "one") == added_up(delta_rows(tmp_path / "two")) == answer
     assert Counter(tuple(row.values()) for row in delta_rows(tmp_path / "three")) == answer
+    assert Counter((row["k"], row["n"]) for row in change_rows(tmp_path / "zero" / "table.parquet")) == answer
     assert len(written(tmp_path / "one")) == 3
     for folder in (tmp_path / "two", tmp_path / "three"):
         assert len(delta_versions(folder)) == len(set(delta_versions(folder))) == 4

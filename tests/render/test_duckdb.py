@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.duck import connect
 from anabranch.render.duckdb import driver_sql
+from anabranch.types import Field
 from render.driver_help import FIELDS, Engines, Expressions, Form
 
 
@@ -106,6 +107,18 @@ def test_a_part_of_a_query_is_asked_about_with_the_rest_of_it() -> None:
     assert sql("n > 5", before="SELECT ", behind=inside) is None
     assert sql("sum(f)", before="SELECT ", behind=" FROM r") == 'sum("f")'
     assert sql("(SELECT k FROM r) AS q", before="SELECT * FROM ") == '(SELECT "k" FROM "r") AS "q"'
+
+
+def test_the_matches_of_a_lookup_have_the_types_of_their_columns() -> None:
+    fields = [Field("k", "int"), Field("m", "array<struct<`id`:int,`name`:string>>"), Field("o", "array<int>")]
+
+    def joined(condition: str, column: str = "m") -> str | None:
+        text = f"SELECT s.k, c.name FROM r AS s LEFT JOIN LATERAL inline(`s`.`{column}`) AS c ON {condition}"
+        return driver_sql(text, lambda name: name, fields)
+
+    assert 'LATERAL (SELECT unnest("s"."m", recursive := true)) AS "c" ON' in str(joined("c.id = s.k"))
+    assert joined("c.name = s.k") is None  # a text and a number
+    assert joined("c.other = s.k") is None and joined("true", "o") is None
 
 
 # ------------------------------------------------------------------------------------- both engines, the same rows

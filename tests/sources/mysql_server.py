@@ -87,8 +87,9 @@ def mysql_server() -> Iterator[MysqlServer]:
         )
         start.chmod(0o644)
         command = [program, "--no-defaults", f"--datadir={data}", *as_user, f"--port={port}", "--skip-name-resolve"]
-        command += ["--bind-address=127.0.0.1", f"--socket={folder}/s", f"--pid-file={folder}/pid", "--skip-log-bin"]
-        command += ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M", f"--init-file={start}"]
+        command += ["--bind-address=127.0.0.1", f"--socket={folder}/s", f"--pid-file={folder}/pid"]
+        command += ["--log-bin=changes", "--server-id=1", "--binlog-format=ROW", "--binlog-row-metadata=FULL"]
+        command += ["--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M", f"--init-file={start}"]
         processes: list[subprocess.Popen[bytes]] = []
 
         def start() -> None:

@@ -26,7 +26,7 @@ from anabranch.sources.base import CORRUPT, ORIGIN, BadRow, Source
 from anabranch.sources.files import FilesSource, reader
 from anabranch.sources.listing import File
 from anabranch.sources.parts import Part, file_and_start
-from anabranch.sources.paths import check_path, format_of, nothing_at
+from anabranch.sources.paths import CALLED, check_path, format_of, nothing_at
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -90,15 +90,16 @@ def named_files(core: Core, reference: Reference) -> tuple[FilesSource, dict[str
         part = next((name for name, size, _ in found if files.cheap and not files.has_footer(name, size)), None)
         if part is not None:
             said = reference.target if files.path == part else part
-            called = "Parquet" if files.format == "parquet" else "ORC"
-            raise SourceError(f"{said} is not a whole {called} file", hint="wait until it is written, or name another")
+            raise SourceError(
+                f"{said} is not a whole {CALLED[files.format]} file", hint="wait until it is written, or name another"
+            )
     return files, options, found
 
 
 def file_frame(core: Core, reference: Reference) -> DataFrame:
     """A file, folder or glob named in a query; types are inferred."""
     files, options, found = named_files(core, reference)
-    if files.typed:
+    if files.typed and files.format != "avro":
         return reader(core.spark, files.format, files.options, infer=True).load([name for name, _, _ in found])
     key = (str(sorted(options.items())), tuple(found))
     taken = [Part(name, size, time, 0, files.mark(name, size)) for name, size, time in found]

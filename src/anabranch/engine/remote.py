@@ -23,7 +23,7 @@ from anabranch.plan.catalog import Field, Table
 from anabranch.plan.computed import Replaced, replaced
 from anabranch.sources.computing import Computing
 from anabranch.sources.database import DatabaseTable, read_pieces, shown
-from anabranch.sources.lookup import LARGE_ROWS, LookupSource, open_source
+from anabranch.sources.lookup import LARGE_ROWS, LookupSource, ReadByTasks, open_source
 from anabranch.sources.wanted import EVERYTHING, Computed, Wanted
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.terms import option_value
@@ -136,12 +136,18 @@ def asked(
 
 def frame(core: Core, source: LookupSource, wanted: Wanted = EVERYTHING) -> DataFrame:
     """The rows that are wanted, with all columns; those that are not wanted are NULL."""
+    if isinstance(source, ReadByTasks):
+        paths = source.by_tasks(core.spark, core.scratch())
+        if paths is not None:
+            return core.frames.parquet(paths, list(source.fields()))
     if not isinstance(source, DatabaseTable):
         return core.spark.createDataFrame(source.read())
-    rows = source.count(wanted)
-    read = (
-        _by_tasks(core, source, wanted, rows) if rows > LARGE_ROWS else core.spark.createDataFrame(source.read(wanted))
-    )
+    found = source.few(wanted)
+    rows = source.count(wanted) if found is None else found.num_rows
+    if rows > LARGE_ROWS:
+        read = _by_tasks(core, source, wanted, rows)
+    else:
+        read = core.spark.createDataFrame(source.read(wanted) if found is None else found)
     if wanted.columns is None:
         return read
     return read.selectExpr(

@@ -12,6 +12,7 @@ from anabranch.engine.frames import arrow_schema
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS
 from anabranch.errors import AnabranchError
 from anabranch.ledger import Snapshot
+from anabranch.ledger.snapshot import StreamState
 from anabranch.plan.catalog import Field, Sink, Stream, Table, View
 from anabranch.plan.describe import append_only, keys_of, kind_of, reason_of, tables_of
 from anabranch.sinks.kinds import place_of
@@ -169,7 +170,7 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         counts = (totals.rows, totals.late, totals.bad) if totals is not None else (0, 0, 0)
         ended = state.bound == END
         bound = _shown(state.bound)
-        whole = ("stream", None, _disorder(state.high, bound), state.ahead_rows, state.idle, _lag(core, stream))
+        whole = ("stream", None, _disorder(state.high, bound), state.ahead_rows, state.idle, _lag(core, stream, totals))
         rows.append((stream.name, None, bound, ended, state.high, *counts, *whole))
         kind = "partition" if stream.key is None else "key"
         for name, part in sorted(state.partitions.items()) if len(state.partitions) > 1 or kind == "key" else ():
@@ -189,11 +190,13 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _lag(core: Core, stream: Stream) -> int | None:
-    """The bytes of a log outside that are kept for a stream; None where there is none, or nobody to ask."""
+def _lag(core: Core, stream: Stream, state: StreamState | None) -> int | None:
+    """The bytes of a log outside that a stream has not read; None where there is none, or nobody to ask."""
+    if state is None or state.last is None:
+        return None
     try:
         source = core.source(stream)
-        return source.lag() if isinstance(source, Lagging) else None
+        return source.lag(state.last.position) if isinstance(source, Lagging) else None
     except AnabranchError:
         return None
 

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 MARK = "\0"
 _UNITS = re.compile(r"(SECOND|MINUTE|HOUR|DAY)S?", re.IGNORECASE)
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2} ([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?", re.ASCII)
+#: A list of rows of plain columns, and one of its columns.
+_FIELD = re.compile(r"`((?:[^`]|``)*)`:(\w+(?:\(\d+,\d+\))?)")
+_ROWS = re.compile(rf"array<struct<({_FIELD.pattern}(?:,{_FIELD.pattern})*)>>")
 _BOOLEAN = Kind(BOOLEAN)
 #: What texts of our own for Spark call the windows of a row, and the copies of one.
 STARTS, COPIES = "__starts", "__copies"
@@ -133,6 +136,19 @@ def _dialect() -> Any:
     return type("SparkCalls", (Spark,), {"Parser": type("Parser", (known,), calls)})
 
 
+def _struct_kinds(type: str) -> tuple[tuple[str, Kind], ...] | None:
+    """The columns of a list of rows, as nodes keep the rows of tables outside; None for another list.
+
+    >>> [name for name, _ in _struct_kinds("array<struct<`id`:bigint,`N`:decimal(3,1)>>") or ()]
+    ['id', 'n']
+    """
+    whole = _ROWS.fullmatch(type)
+    if whole is None:
+        return None
+    parts = _FIELD.findall(whole.group(1))
+    return tuple((name.replace("``", "`").lower(), kind_of(type)) for name, type in parts)
+
+
 @dataclass(frozen=True)
 class Columns:
     """What a relation shows: its columns in their order; `open`, if it shows others too, under names that are given."""
@@ -183,8 +199,11 @@ class Writer:
         self.schemas = schemas
         self.partial = partial
         self.given: dict[str, list[Kind]] = {}
+        self.lists: dict[str, set[str]] = {}  # the types of columns that are lists
         for name, type in columns:
             self.given.setdefault(name, []).append(kind_of(type))
+            if type.startswith("array<"):
+                self.lists.setdefault(name, set()).add(type)
         self.first = ""  # the first value of the outermost SELECT
         self.rows: dict[str, Columns] = {}  # columns that are whole rows, by name, and what is in them
 
@@ -399,11 +418,18 @@ class Writer:
         if _called(call) != "inline" or len(call.expressions) != 1 or node.args.get("view"):
             decline("LATERAL")
         column = call.expressions[0]
-        if not isinstance(column, exp.Column) or not column.table or node.alias:
+        if not isinstance(column, exp.Column) or not column.table:
             decline("LATERAL inline")
-        scope.sources.append(("", Columns(open=True)))
+        found, alias = Columns(open=True), ""
+        if node.alias:
+            known = self.lists.get(column.name.lower(), set())
+            rows = _struct_kinds(next(iter(known))) if len(known) == 1 else None
+            if rows is None or node.args["alias"].columns:
+                decline("LATERAL inline")
+            found, alias = Columns(rows), f" AS {quoted(node.alias)}"
+        scope.sources.append((node.alias.lower(), found))
         named = f"{quoted(column.table)}.{quoted(column.name)}"
-        return f"LATERAL (SELECT unnest({named}, recursive := true))"
+        return f"LATERAL (SELECT unnest({named}, recursive := true)){alias}"
 
     # ---- the parts of a SELECT
 

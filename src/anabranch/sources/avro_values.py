@@ -206,7 +206,7 @@ def record_of(value: bytes, decoding: Decoding, fixed: Any, where: str) -> dict[
             raise Undecodable(f"the registry has no schema {id}")
         if decoding.strict:
             written = f"{where}, written with schema {id},"
-            change = compare(written, _told(schema), decoding.fields, inferred=decoding.inferred)
+            change = compare(written, told(schema), decoding.fields, inferred=decoding.inferred)
             if change is not None:
                 raise change.error()
     rest = io.BytesIO(value)
@@ -219,7 +219,7 @@ def record_of(value: bytes, decoding: Decoding, fixed: Any, where: str) -> dict[
     return {name.lower(): each for name, each in record.items()}
 
 
-def _told(schema: Any) -> tuple[Field, ...]:
+def told(schema: Any) -> tuple[Field, ...]:
     """The columns of a schema; one that no column has the type of has none."""
     found = []
     for each in schema["fields"]:
@@ -247,12 +247,12 @@ def decoded(batch: pa.RecordBatch, decoding: Decoding, columns: pa.Schema) -> pa
             rows.append({})
             wrong[at] = value.hex()
     try:
-        arrays = _arrays(rows, columns)
+        arrays = arrays_of(rows, columns)
     except _UNFIT:
         for at, row in enumerate(rows):
             if misfit(row, columns) is not None:
                 rows[at], wrong[at] = {}, values[at].hex()
-        arrays = _arrays(rows, columns)
+        arrays = arrays_of(rows, columns)
     kept = [(name, batch.column(name)) for name in batch.schema.names if name != "value"]
     made = [*kept, *((f"v{at}", array) for at, array in enumerate(arrays)), ("wrong", pa.array(wrong, pa.string()))]
     return pa.RecordBatch.from_arrays([each for _, each in made], names=[name for name, _ in made])
@@ -274,7 +274,7 @@ def misfit(row: Mapping[str, Any], columns: pa.Schema) -> str | None:
 
     for each in columns:
         try:
-            _arrays([row], pa.schema([each]))
+            arrays_of([row], pa.schema([each]))
         except _UNFIT:
             return str(each.name)
     return None
@@ -284,7 +284,7 @@ def misfit(row: Mapping[str, Any], columns: pa.Schema) -> str | None:
 _UNFIT = (ValueError, TypeError, OverflowError, ArithmeticError)
 
 
-def _arrays(rows: Sequence[Mapping[str, Any]], columns: pa.Schema) -> list[Any]:
+def arrays_of(rows: Sequence[Mapping[str, Any]], columns: pa.Schema) -> list[Any]:
     import pyarrow as pa
 
     return [pa.array([_plain(row.get(each.name.lower())) for row in rows], each.type) for each in columns]

@@ -104,10 +104,10 @@ class Source(Protocol):
 
 @runtime_checkable
 class Lagging(Protocol):
-    """A source of a log that is kept for us for as long as we have not read it."""
+    """A source of a log outside."""
 
-    def lag(self) -> int | None:
-        """How many bytes are kept; None if nothing is yet."""
+    def lag(self, position: Any) -> int | None:
+        """How many bytes of it are kept for us, or not read yet; None if nothing is."""
         ...
 
 

@@ -34,6 +34,8 @@ Sql: TypeAlias = tuple[str, list[Any]]
 #: Rows that are sent at once, and that a task reads of a large table.
 BATCH_ROWS, PIECE_ROWS = 10_000, 250_000
 MOST_PIECES = 64
+#: Rows that are asked for at once where it is not known how many there are.
+FEW_ROWS = 20_000
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 #: Texts that are numbers, and those that begin with a day.
 _NUMBER = re.compile(r"[ \t\n\f\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\f\r]*")
@@ -56,6 +58,12 @@ SERVER_OPTIONS = (
         name="ca", doc="a file with the certificates that are trusted, with tls => 'verify-full'; else the driver's"
     ),
 )
+
+
+def port_option(port: int) -> Option:
+    return Option(name="port", doc="of the server", type="whole", default=port, low=1, high=65535)
+
+
 READING_OPTIONS = (
     Option(name="table", doc="a table or view, with its schema if need be: 'sales.orders'"),
     Option(name="query", doc="a query in the words of the database, in the place of a table"),
@@ -138,7 +146,7 @@ class DatabaseTable(RowsAsArrow, ABC):
         return {**self.__dict__, "_kept": []}
 
     @contextmanager
-    def _asking(self) -> Iterator[Cursor]:
+    def asking(self) -> Iterator[Cursor]:
         """A cursor of a connection that stays for the next question: making one takes longer than most answers."""
         try:
             stack, cursor = self._kept.pop()
@@ -256,7 +264,7 @@ class DatabaseTable(RowsAsArrow, ABC):
         marks = ", ".join(self.mark(known[name]) for name in by)
         names = ", ".join(self.key_sql(known[name], [key[at] for key in keys]) for at, name in enumerate(by))
         at_once = max(1, self.most_parameters // len(by))
-        with self._asking() as cursor:
+        with self.asking() as cursor:
             for start in range(0, len(keys), at_once):
                 some = keys[start : start + at_once]
                 given = ", ".join([marks if len(by) == 1 else f"({marks})"] * len(some))
@@ -275,7 +283,7 @@ class DatabaseTable(RowsAsArrow, ABC):
         pairs = [(known[each.column], each.sign) for each in comparisons]
         at_once = max(1, self.most_parameters // (len(pairs) + 1))
         rows: list[Row] = []
-        with self._asking() as cursor:
+        with self.asking() as cursor:
             for start in range(0, len(keys), at_once):
                 text, values = self.search_sql(pairs, [*enumerate(keys[start : start + at_once], start)])
                 cursor.execute(f"SELECT {shown} {text}", values)
@@ -285,6 +293,14 @@ class DatabaseTable(RowsAsArrow, ABC):
     def read(self, wanted: Wanted = EVERYTHING) -> pa.Table:
         text, values = self.question(wanted)
         return self.arrow(self.wanted_columns(wanted), self._all(text, values))
+
+    def few(self, wanted: Wanted) -> pa.Table | None:
+        """What is wanted by a condition, if these are few rows: one statement, where counting first would be two."""
+        if wanted.condition is None or wanted.limit is not None:
+            return None
+        text, values = self.question(wanted)
+        rows = self._all(f"{text} LIMIT {FEW_ROWS + 1}", values)
+        return self.arrow(self.wanted_columns(wanted), rows) if len(rows) <= FEW_ROWS else None
 
     # ---- values, where the kind of database does not say otherwise
 

@@ -9,42 +9,41 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
-from anabranch.sources import row_groups
-from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, Stretch
+from anabranch.sources.base import Stretch
+from anabranch.sources.once import COUNT_OPTION, ReadOnce
 from anabranch.sources.registry import Kind, Opening, Option
 from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
-    from pyspark.sql import DataFrame
 
-#: Rows of versions that a run takes at the most, about, where nobody says so; and those that are read on the driver.
-MOST_ROWS, NEAR_ROWS = 1_000_000, 200_000
+#: Rows of versions that a run takes at the most, about, where nobody says so.
+MOST_ROWS = 1_000_000
 _COUNTS = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
 
 
-class DeltaSource:
+class DeltaSource(ReadOnce):
     """The commits of one table."""
 
-    endless = False
-    idles = True
-    typed = True
-    cheap = False
-    waits = False
-
     def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
         self.path = Path(str(opening.options["path"]).removeprefix("file://")).absolute()
         self.changes = bool(opening.options.get("changes", False))
-        self.count = str(opening.options.get("count", "diff"))
-        self.spark, self.scratch = opening.spark, opening.scratch
         self.declared = opening.fields
-        self._read: tuple[Any, Path] | None = None  # the last stretch, and the file with its rows
+
+    @property
+    def log(self) -> str:
+        return str(self.path)
+
+    def stored(self) -> tuple[Field, ...]:
+        assert self.declared is not None
+        return self.declared
 
     def fields(self) -> tuple[Field, ...]:
         from anabranch.engine.frames import fields_of
@@ -53,13 +52,9 @@ class DeltaSource:
         self._check_feed(table)
         schema = _plain(table.to_pyarrow_dataset().schema)
         found = fields_of(self.spark().createDataFrame(schema.empty_table()))
-        if any(field.name.lower() == self.count.lower() for field in found) and self.changes:
-            hint = "count => 'another_name' calls it something else"
-            raise SourceError(f"the table {self.path} has a column {self.count} itself", hint=hint)
+        if self.changes:
+            self.check_count(found, str(self.path))
         return (*found, *([Field(self.count, "int")] if self.changes else []))
-
-    def partitions(self) -> list[str]:
-        return [""]
 
     # ---- stretches
 
@@ -155,7 +150,6 @@ class DeltaSource:
 
         from anabranch.engine.frames import arrow_schema
 
-        self._forget()
         path = self.scratch() / f"delta-{uuid.uuid4().hex}.parquet"
         count, size = 0, 0
         schema = None if self.declared is None else arrow_schema(self.declared)
@@ -173,52 +167,7 @@ class DeltaSource:
         if writer is not None:
             writer.close()
         captured = {"versions": [first, last], "rows": count}
-        self._read = captured, path
-        return Stretch({"version": last}, captured, size)
-
-    def _file(self, captured: Any) -> Path:
-        if self._read is None or self._read[0] != captured:
-            hint = "make the stream with KEEP ALL, as it is without a word"
-            raise SourceError(f"the commits of {self.path} are read once", hint=hint)
-        return self._read[1]
-
-    def files_of(self, captured: Any) -> tuple[str, ...]:
-        return ()
-
-    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
-        import pyarrow.parquet as parquet
-
-        if captured["rows"] > NEAR_ROWS or not captured["rows"] or self.declared is None:
-            return None
-        wanted = [field.name for field in self.declared if columns is None or field.name in columns]
-        return parquet.read_table(self._file(captured), columns=wanted)
-
-    def in_groups(self, captured: Any, columns: Collection[str], time: str | None) -> row_groups.InGroups | None:
-        """The file of ours by its groups of rows."""
-        names = [str(self._file(captured))] if captured["rows"] else []
-        return row_groups.in_groups(names, self.declared or (), columns, time)
-
-    def read(self, captured: list[Any]) -> DataFrame:
-        from anabranch.engine.frames import struct
-
-        assert self.declared is not None
-        schema, paths = struct(self.declared), [str(self._file(each)) for each in captured if each["rows"]]
-        frame = self.spark().read.schema(schema).parquet(*paths) if paths else self.spark().createDataFrame([], schema)
-        origin = str(self.path).replace("\\", "\\\\").replace("'", "\\'")
-        return frame.selectExpr(
-            "*", f"CAST(NULL AS STRING) AS {CORRUPT}", f"'{origin}' AS {ORIGIN}", f"'' AS {PARTITION}"
-        )
-
-    def verify(self, captured: list[Any]) -> None:
-        """What was read is in a file of ours."""
-
-    def committed(self, stretch: Stretch) -> None:
-        self._forget()
-
-    def _forget(self) -> None:
-        if self._read is not None:
-            self._read[1].unlink(missing_ok=True)
-            self._read = None
+        return self.stretch({"version": last}, captured, [str(path)] if count else [], size)
 
     def _table(self) -> DeltaTable:
         from deltalake import DeltaTable
@@ -261,7 +210,7 @@ KINDS = (
         options=(
             Option(name="path", doc="the folder of the table", required=True),
             Option(name="changes", type="flag", doc="rows that come and go, by the change data feed", default=False),
-            Option(name="count", doc="the column that says whether a row comes (1) or goes (-1)", default="diff"),
+            COUNT_OPTION,
         ),
         stream=DeltaSource,
         reads_once=True,

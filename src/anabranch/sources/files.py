@@ -8,6 +8,7 @@ to a file later is read as a part of its own, and a file that was changed otherw
 from __future__ import annotations
 
 import io
+import json
 import os
 import tempfile
 import time as time_module
@@ -19,11 +20,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
-from anabranch.sources import inference, parts, row_groups, why
+from anabranch.sources import avro_files, avro_values, inference, parts, row_groups, why
 from anabranch.sources.base import BadRow, SourceChanged, Stretch
 from anabranch.sources.listing import File, Listing
 from anabranch.sources.parts import Part
 from anabranch.sources.paths import (
+    CALLED,
     COLUMNAR,
     COMPRESSED,
     OWN_OPTIONS,
@@ -120,12 +122,14 @@ class FilesSource:
         self.options = {k: v for k, v in options.items() if k not in OWN_OPTIONS}
         self.format = format_of(path, options.get("format"))
         check_options(self.options, self.format)
+        if self.format == "avro":
+            avro_files.check_installed()
         self.settle = settle_of(options.get("settle"))
         self.skips = skips(options.get("bad_rows"))
         self.dialect = Dialect.of(self.format, self.options)
         self._layouts: dict[tuple[str, int], Layout] = {}
         self.cheap = self.format in COLUMNAR
-        self.typed = self.cheap or self.format == "text"
+        self.typed = self.cheap or self.format in ("text", "avro")
         self.waits = False
         self.spark = spark
         self.declared = fields
@@ -162,6 +166,8 @@ class FilesSource:
         """The columns of files together: each has the type that the values of all of them have."""
         from anabranch.engine.frames import fields_of
 
+        if self.format == "avro":
+            return self._columns_of_avro(files)
         groups: dict[_Shape, list[str]] = {}
         for part in files:
             if self.format in COLUMNAR or part.size:
@@ -181,6 +187,14 @@ class FilesSource:
         if not found:
             raise SourceError(f"{self.path} has no columns: there is no row in it")
         return tuple(Field(f.name, "timestamp" if f.type == "timestamp_ntz" else f.type) for f in found.values())
+
+    def _columns_of_avro(self, files: Sequence[Part]) -> tuple[Field, ...]:
+        found: dict[str, Field] = {}
+        for part in files:
+            for field in avro_values.fields_of(json.loads(self._shape_of(part.name))):
+                known = found.setdefault(field.name.lower(), field)
+                found[field.name.lower()] = Field(known.name, inference.wider(known.type, field.type))
+        return tuple(found.values())
 
     def _exact(self, fields: list[Field], shape: _Shape, names: list[str]) -> list[Field]:
         """Columns that Spark takes for fractions because of whole numbers that are too long for it: exact types."""
@@ -272,7 +286,7 @@ class FilesSource:
         assert self.declared is not None
         found: list[SchemaChange | None] = []
         for part in map(Part.of, captured):
-            if self.format in COLUMNAR:
+            if self.format in CALLED:
                 have = self._fields_of_columnar(part.name)
                 found.append(compare(part.name, have, self.declared, inferred=self.inferred))
             elif self.format in SEPARATED:
@@ -297,14 +311,27 @@ class FilesSource:
         self.declared = fields
 
     def _fields_of_columnar(self, name: str) -> tuple[Field, ...]:
+        schema = self._schema_of(self._shape_of(name), name)
+        return tuple(Field(each.name, each.dataType.simpleString()) for each in schema.fields)
+
+    def _shape_of(self, name: str) -> str:
+        """The columns of a file, as a text that is the same for files that can be read together."""
         try:
             with self.open(name) as file:
-                shape = _shape_of(file, self.format)
+                return _shape_of(file, self.format)
         except (OSError, ValueError) as error:
-            raise SourceError(f"{name} is not a readable {self.format} file: {error}") from error
+            raise SourceError(f"{name} is not a readable {CALLED[self.format]} file: {error}") from error
+
+    def _schema_of(self, shape: str, name: str) -> StructType:
+        from anabranch.engine.frames import struct
+
         if shape not in self._shapes:
-            self._shapes[shape] = self._reader(infer=False).load([name]).schema
-        return tuple(Field(each.name, each.dataType.simpleString()) for each in self._shapes[shape].fields)
+            if self.format == "avro":  # fields that are no columns are not read
+                found = struct([field for field in avro_values.told(json.loads(shape)) if field.type])
+            else:
+                found = self._reader(infer=False).load([name]).schema
+            self._shapes[shape] = found
+        return self._shapes[shape]
 
     def _keys_of(self, part: Part) -> list[str]:
         """The names of the fields in lines of JSON; none where DuckDB cannot read the file, which Spark can."""
@@ -378,7 +405,7 @@ class FilesSource:
         if self.format in COLUMNAR:
             if self.has_footer(name, size):
                 return size
-            called = "Parquet" if self.format == "parquet" else "ORC"
+            called = CALLED[self.format]
             return None if still < self.settle else f"it is not a whole {called} file; it is read when it is"
         appendable = self._appendable(name)
         if still >= self.settle * (1 if not appendable or parts.ends_a_line(name, size) else PATIENCE):
@@ -400,7 +427,7 @@ class FilesSource:
     def _one_document(self) -> bool:
         given = {option.lower(): value for option, value in self.options.items()}
         whole = {"json": "multiline", "text": "wholetext"}.get(self.format)
-        return self.format == "xml" or (whole is not None and _is_true(given.get(whole)))
+        return self.format in ("xml", "avro") or (whole is not None and _is_true(given.get(whole)))
 
     @property
     def _quote(self) -> bytes | None:
@@ -592,7 +619,7 @@ class FilesSource:
         paths = [self._path(part) for part in taken]
         if not taken:
             return self._empty()
-        if self.format in COLUMNAR:
+        if self.format in CALLED:
             frames = [self._columnar(paths)]
         elif self.format == "text":
             frames = [self._lines(paths)]
@@ -655,19 +682,13 @@ class FilesSource:
         return frame.selectExpr(*items, corrupt, "input_file_name() AS _origin", "'' AS _partition")
 
     def _columnar(self, names: list[str]) -> DataFrame:
-        """Parquet and ORC: columns by name, cast to the stream's types; a file without one of them has NULL there.
+        """Columns by name, cast to the stream's types; a file without one of them has NULL there.
 
-        The schema is read from the footers here, once a shape of file: Spark would start a job for it in every run.
+        The schema is read from the files here, once a shape of file: Spark would start a job for it in every run.
         """
         shapes: dict[str, list[str]] = {}
         for name in names:
-            try:
-                with self.open(name) as file:
-                    shape = _shape_of(file, self.format)
-            except (OSError, ValueError) as error:
-                called = "Parquet" if self.format == "parquet" else "ORC"
-                raise SourceError(f"{name} is not a readable {called} file: {error}") from error
-            shapes.setdefault(shape, []).append(name)
+            shapes.setdefault(self._shape_of(name), []).append(name)
         frames = [self._one_shape(shape, group) for shape, group in shapes.items()]
         whole = frames[0]
         for frame in frames[1:]:
@@ -696,10 +717,12 @@ class FilesSource:
 
     def _one_shape(self, shape: str, names: list[str]) -> DataFrame:
         assert self.declared is not None
-        if shape not in self._shapes:
-            self._shapes[shape] = self._reader(infer=False).load(names[:1]).schema
-        schema = self._shapes[shape]
-        frame = self._reader(infer=False).schema(schema).load(names)
+        schema, origin = self._schema_of(shape, names[0]), "input_file_name()"
+        if self.format == "avro":
+            own = [Field(each.name, each.dataType.simpleString()) for each in schema.fields]
+            frame, origin = avro_files.frame(self.spark(), names, own), avro_files.FILE
+        else:
+            frame = self._reader(infer=False).schema(schema).load(names)
         have = {field.name.lower(): field.name for field in schema.fields}
         items = [
             f"CAST({quote_name(have[field.name.lower()])} AS {field.type}) AS {quote_name(field.name)}"
@@ -708,9 +731,7 @@ class FilesSource:
             for field in self.declared
         ]
         # Not _metadata.file_path: once asked for, Spark makes all of _metadata for every row, needed or not.
-        return frame.selectExpr(
-            *items, "CAST(NULL AS STRING) AS _corrupt", "input_file_name() AS _origin", "'' AS _partition"
-        )
+        return frame.selectExpr(*items, "CAST(NULL AS STRING) AS _corrupt", f"{origin} AS _origin", "'' AS _partition")
 
     def _reader(self, *, infer: bool) -> DataFrameReader:
         return reader(self.spark(), self.format, self.options, infer=infer)
@@ -817,6 +838,8 @@ def _shape_of(file: IO[bytes], format: str) -> str:
         import pyarrow.parquet as parquet
 
         return str(parquet.read_schema(file).remove_metadata())
+    if format == "avro":
+        return json.dumps(avro_files.schema_of(file))
     from pyarrow import orc
 
     return str(orc.ORCFile(file).schema)
@@ -865,6 +888,9 @@ def count_rows(name: str, format: str) -> int:
             import pyarrow.parquet as parquet
 
             return int(parquet.read_metadata(name).num_rows)
+        if format == "avro":
+            with open(name, "rb") as file:
+                return avro_files.count_rows(file)
         with open_text(name) as lines:
             return sum(1 for _ in lines)
     except (OSError, ValueError):
@@ -925,6 +951,8 @@ def _kind(name: str, doc: str, format: str | None) -> Kind:
         on_schema_change=("ignore", "add"),
         open_options=True,
         check=lambda options: check_file_options(options if format is None else {**options, "format": format}),
+        modules=("fastavro", "pandas") if format == "avro" else (),
+        extra="avro" if format == "avro" else None,
         abilities=_ABILITIES.get(format or "csv", ("cut by files",)),
     )
 
@@ -936,6 +964,7 @@ KINDS = (
     _kind("json", "a JSON object a line; further options are Spark's", "json"),
     _kind("parquet", "Parquet", "parquet"),
     _kind("orc", "ORC", "orc"),
+    _kind("avro", "Avro", "avro"),
     _kind("text", "lines of text, as one column", "text"),
     _kind("xml", "XML documents; rowTag says which elements are rows, further options are Spark's", "xml"),
 )

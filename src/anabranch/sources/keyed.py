@@ -6,7 +6,7 @@ appears with a key that was passed: rows that are committed late need `lag`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
@@ -15,9 +15,19 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.sources import secrets
 from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow, Stretch
-from anabranch.sources.database import INTEGERS, MOST_PIECES, Cursor, DatabaseTable, RemoteColumn, read_pieces
-from anabranch.sources.lookup import arrow_schema
-from anabranch.sources.registry import Opening, WrongOption
+from anabranch.sources.database import (
+    INTEGERS,
+    MOST_PIECES,
+    READING_OPTIONS,
+    SERVER_OPTIONS,
+    Cursor,
+    DatabaseTable,
+    RemoteColumn,
+    check_relation,
+    read_pieces,
+)
+from anabranch.sources.lookup import ASKING_OPTIONS, arrow_schema, check_asking
+from anabranch.sources.registry import Kind, Opening, Option, WrongOption
 from anabranch.sources.schemas import SchemaChange, compare
 from anabranch.sources.wanted import EVERYTHING, Wanted
 from anabranch.sql.durations import parse_duration
@@ -269,3 +279,27 @@ def keyed_stream(kind: type[DatabaseTable]) -> Callable[[Opening], KeyedSource]:
         return KeyedSource(lambda fields: kind(options, fields), opening)
 
     return opened
+
+
+def database_kind(table: type[DatabaseTable], port: Option, doc: str, driver: str) -> Kind:
+    """The kind of the tables of a database on the network: in queries, as lookups, and as streams by a key."""
+
+    def check(options: Mapping[str, Any]) -> None:
+        check_relation(options)
+        check_asking(options)
+
+    name = table.kind
+    return Kind(
+        name=name,
+        doc=doc,
+        example=f"{name}(host => 'db', database => 'shop', user => 'me', password => env('PW'), table => 'orders')",
+        options=(*SERVER_OPTIONS, port, *READING_OPTIONS, *ASKING_OPTIONS),
+        table=table,
+        stream=keyed_stream(table),
+        gaps=True,
+        on_schema_change=("ignore",),
+        check=check,
+        modules=(driver,),
+        extra=name,
+        abilities=("read by key", "read by comparison", "filters, columns and limits go to the server"),
+    )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.sources.registry import Option, WrongOption, find, of_tables
@@ -18,6 +19,7 @@ from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 #: A table of more rows than this is asked rather than loaded.
 LARGE_ROWS = 1_000_000
@@ -87,6 +89,15 @@ class SearchableSource(LookupSource, Protocol):
         A key has a value for each comparison; all of them hold. A row comes once for each of its keys. Rows that do not
         compare do no harm, those that are missing do: values compare as in Spark, texts byte by byte.
         """
+        ...
+
+
+@runtime_checkable
+class ReadByTasks(Protocol):
+    """A table outside that Spark's tasks can read."""
+
+    def by_tasks(self, spark: SparkSession, folder: Path) -> list[str] | None:
+        """Parquet files with all rows, written by tasks; None for a table that is small."""
         ...
 
 

@@ -16,22 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
 from anabranch.sources.database import (
-    READING_OPTIONS,
-    SERVER_OPTIONS,
     Cursor,
     DatabaseTable,
     RemoteColumn,
     Row,
     Sql,
-    check_relation,
     decimal_type,
     name_parts,
+    port_option,
 )
-from anabranch.sources.keyed import keyed_stream
-from anabranch.sources.lookup import ASKING_OPTIONS, Unreachable, check_asking
-from anabranch.sources.registry import Kind, Option
+from anabranch.sources.keyed import database_kind
+from anabranch.sources.lookup import Unreachable
 from anabranch.sources.wanted import Order, Test
-from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pymysql
@@ -48,12 +44,13 @@ _DECIMALS, _BLOBS, _TEXTS = (0, 246), (249, 250, 251, 252), (15, 253, 254)
 _SIMPLE = {4: "float", 5: "double", 10: "date", 7: "timestamp", 12: "timestamp", 16: "binary", 255: "binary"}
 _UNSIGNED, _BINARY = 32, 63  # a flag, and the character set of bytes
 _START = (
-    "SET SESSION time_zone = '+00:00', sql_mode = replace(@@sql_mode, 'NO_BACKSLASH_ESCAPES', '')",
+    "SET SESSION time_zone = '+00:00',"
+    " sql_mode = replace(replace(@@sql_mode, 'NO_BACKSLASH_ESCAPES', ''), 'PAD_CHAR_TO_FULL_LENGTH', '')",
     "SET SESSION TRANSACTION READ ONLY",
 )
 #: What the server says when it refuses, and when something is not there.
 _REFUSED = (1044, 1045, 1049, 1698)
-_NO_TABLE, _NO_COLUMN = 1146, 1054
+_NO_TABLE, _NO_COLUMN, _NO_PRIVILEGE = 1146, 1054, 1227
 
 
 class MysqlTable(DatabaseTable):
@@ -255,32 +252,48 @@ def _escaped(text: str) -> str:
     return text
 
 
+def settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """How the driver connects to the server of a source or sink."""
+    return {
+        "host": options.get("host", "localhost"), "port": options.get("port", PORT), "user": options["user"],
+        "password": options.get("password", ""), "connect_timeout": PATIENCE, "charset": "utf8mb4",
+        "local_infile": False, **_tls(options),
+    }  # fmt: skip
+
+
 @contextmanager
 def connected(options: Mapping[str, Any], told: Any) -> Iterator[pymysql.connections.Connection[Any]]:
     """A connection by the options of a source or sink; what goes wrong is told without the password."""
     import pymysql
 
-    database = None
+    with told_errors(told):
+        database = pymysql.connect(database=options["database"], autocommit=True, **settings(options))
+        try:
+            yield database
+        finally:
+            if database.open:
+                database.close()
+
+
+@contextmanager
+def told_errors(told: Any) -> Iterator[None]:
+    """Errors of the driver are told as ours."""
+    import pymysql
+
     try:
-        database = pymysql.connect(
-            host=options.get("host", "localhost"), port=options.get("port", PORT), database=options["database"],
-            user=options["user"], password=options.get("password", ""), connect_timeout=PATIENCE, charset="utf8mb4",
-            autocommit=True, local_infile=False, **_tls(options),
-        )  # fmt: skip
-        yield database
+        yield
     except pymysql.Error as error:
         code = error.args[0] if error.args else None
         if code in _REFUSED:
             raise SourceError(told(_words(error)), hint="check host, database, user and password") from None
+        if code == _NO_PRIVILEGE:
+            raise SourceError(told(_words(error)), hint="GRANT it to the user, ON *.*") from None
         if code in (_NO_TABLE, _NO_COLUMN):
             hint = "the table was changed outside; put it back, or make the table and its views anew"
             raise SourceError(told(_words(error)), hint=hint) from None
         if isinstance(error, pymysql.OperationalError | pymysql.InterfaceError):
             raise Unreachable(told(_words(error))) from None
         raise SourceError(told(_words(error))) from None
-    finally:
-        if database is not None and database.open:
-            database.close()
 
 
 def _words(error: BaseException) -> str:
@@ -297,29 +310,5 @@ def _tls(options: Mapping[str, Any]) -> dict[str, Any]:
     return {"ssl": context}
 
 
-def _open(options: Mapping[str, Any], fields: tuple[Field, ...] | None) -> MysqlTable:
-    return MysqlTable(options, fields)
-
-
-def _check(options: Mapping[str, Any]) -> None:
-    check_relation(options)
-    check_asking(options)
-
-
-PORT_OPTION = Option(name="port", doc="of the server", type="whole", default=PORT, low=1, high=65535)
-KINDS = (
-    Kind(
-        name="mysql",
-        doc="a table, view or query of a MySQL or MariaDB database",
-        example="mysql(host => 'db', database => 'shop', user => 'me', password => env('PW'), table => 'orders')",
-        options=(*SERVER_OPTIONS, PORT_OPTION, *READING_OPTIONS, *ASKING_OPTIONS),
-        table=_open,
-        stream=keyed_stream(MysqlTable),
-        gaps=True,
-        on_schema_change=("ignore",),
-        check=_check,
-        modules=("pymysql",),
-        extra="mysql",
-        abilities=("read by key", "read by comparison", "filters, columns and limits go to the server"),
-    ),
-)
+PORT_OPTION = port_option(PORT)
+KINDS = (database_kind(MysqlTable, PORT_OPTION, "a table, view or query of a MySQL or MariaDB database", "pymysql"),)

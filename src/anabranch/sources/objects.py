@@ -40,6 +40,9 @@ class ObjectsSource(FilesSource):
         **others: Any,
     ) -> None:
         super().__init__(options, spark, fields, seen, now=now, scratch=scratch, **others)
+        if self.format == "avro":
+            hint = "spark(format => 'avro', path => '...') does, with Spark's package spark-avro in spark.jars.packages"
+            raise SourceError("Avro files of a store are not read by name", hint=hint)
         self.store = Store(url(self.path), spark)
         self._listing = Objects(self.store)
 

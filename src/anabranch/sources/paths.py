@@ -30,7 +30,8 @@ FORMATS = {
 }
 #: Formats of which rows come with types, each with its columns apart; and those of fields in lines of text.
 COLUMNAR, SEPARATED = ("parquet", "orc"), ("csv", "tsv")
-READABLE = (*SEPARATED, "json", "text", "xml", *COLUMNAR)
+READABLE = (*SEPARATED, "json", "text", "xml", *COLUMNAR, "avro")
+CALLED = {"parquet": "Parquet", "orc": "ORC", "avro": "Avro"}
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
 #: Options that are ours; everything else goes to Spark's reader as it is.
 OWN_OPTIONS = ("path", "format", "settle", "bad_rows", "follow")
@@ -75,12 +76,6 @@ def format_of(path: str, given: Any = None) -> str:
 
 
 def _readable(format: str) -> str:
-    if format == "avro":
-        raise SourceError(
-            "Avro files cannot be read by name",
-            hint="spark(format => 'avro', path => '...') reads them, with Spark's package spark-avro in"
-            " spark.jars.packages",
-        )
     if format not in READABLE:
         raise SourceError(f"there is no format {format}", hint=did_you_mean(format, READABLE))
     return format

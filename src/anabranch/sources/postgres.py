@@ -15,22 +15,18 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import SourceError
 from anabranch.sources.database import (
     INTEGERS,
-    READING_OPTIONS,
-    SERVER_OPTIONS,
     Cursor,
     DatabaseTable,
     RemoteColumn,
     Row,
     Sql,
-    check_relation,
     decimal_type,
     name_parts,
+    port_option,
 )
-from anabranch.sources.keyed import keyed_stream
-from anabranch.sources.lookup import ASKING_OPTIONS, Unreachable, check_asking
-from anabranch.sources.registry import Kind, Option
+from anabranch.sources.keyed import database_kind
+from anabranch.sources.lookup import Unreachable
 from anabranch.sources.wanted import Order, Test
-from anabranch.types import Field
 
 if TYPE_CHECKING:
     import psycopg
@@ -289,29 +285,5 @@ def connected(options: Mapping[str, Any], told: Any) -> Iterator[psycopg.Connect
         raise SourceError(told(error)) from None
 
 
-def _open(options: Mapping[str, Any], fields: tuple[Field, ...] | None) -> PostgresTable:
-    return PostgresTable(options, fields)
-
-
-def _check(options: Mapping[str, Any]) -> None:
-    check_relation(options)
-    check_asking(options)
-
-
-PORT_OPTION = Option(name="port", doc="of the server", type="whole", default=PORT, low=1, high=65535)
-KINDS = (
-    Kind(
-        name="postgres",
-        doc="a table, view or query of a Postgres database",
-        example="postgres(host => 'db', database => 'shop', user => 'me', password => env('PW'), table => 'orders')",
-        options=(*SERVER_OPTIONS, PORT_OPTION, *READING_OPTIONS, *ASKING_OPTIONS),
-        table=_open,
-        stream=keyed_stream(PostgresTable),
-        gaps=True,
-        on_schema_change=("ignore",),
-        check=_check,
-        modules=("psycopg",),
-        extra="postgres",
-        abilities=("read by key", "read by comparison", "filters, columns and limits go to the server"),
-    ),
-)
+PORT_OPTION = port_option(PORT)
+KINDS = (database_kind(PostgresTable, PORT_OPTION, "a table, view or query of a Postgres database", "psycopg"),)

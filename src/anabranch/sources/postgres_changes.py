@@ -1,25 +1,23 @@
 """The changes of a Postgres table, by logical replication: first the rows that are there, then what happens to them.
 
-Every row has a count, as NET reads it: 1 for a row that comes, -1 for one that goes; an update is one of each. Changes
-are taken from a slot, whole transactions at a time, by `pgoutput`. The slot is moved on when a run has been committed;
-what is seen again after a crash is passed over by the position of the run.
+Changes are taken from a slot, whole transactions at a time, by `pgoutput`. The slot is moved on when a run has been
+committed; what is seen again after a crash is passed over by the position of the run.
 
 Which changes are in the first rows already is told by transactions: those that were over in the snapshot of these rows.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
 from anabranch.sources import secrets
-from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, Stretch
-from anabranch.sources.database import BATCH_ROWS, SERVER_OPTIONS, name_parts
-from anabranch.sources.lookup import arrow_schema
+from anabranch.sources.base import Stretch
+from anabranch.sources.changes import TableChanges
+from anabranch.sources.database import SERVER_OPTIONS, name_parts
+from anabranch.sources.once import COUNT_OPTION
 from anabranch.sources.pgoutput import (
     Begin,
     Commit,
@@ -33,15 +31,10 @@ from anabranch.sources.pgoutput import (
 )
 from anabranch.sources.postgres import PORT_OPTION, PostgresTable, connected
 from anabranch.sources.registry import Kind, Opening, Option
-from anabranch.types import Field
 
 if TYPE_CHECKING:
     import psycopg
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
-#: Changes of a run, about, where nobody says so; and rows that are read on the driver.
-MOST_CHANGES, NEAR_ROWS = 100_000, 200_000
 #: So many bytes of a log that has nothing for us may be held back by the slot.
 MOST_HELD = 16 << 20
 _PADDED = 1042  # char(n)
@@ -49,47 +42,36 @@ _PADDED = 1042  # char(n)
 _MADE = "made by anabranch"
 
 
-class PostgresChanges:
+class PostgresChanges(TableChanges):
     """The changes of one table."""
 
-    endless = False
-    idles = True
-    typed = True
-    cheap = False
-    waits = False
+    table: PostgresTable
 
     def __init__(self, opening: Opening) -> None:
         options = secrets.resolve(opening.options)
+        super().__init__(opening, PostgresTable, options)
         self.slot = str(options["slot"])
         self.publication = str(options.get("publication", self.slot))
-        self.count = str(options.get("count", "diff"))
-        own = None if opening.fields is None else tuple(f for f in opening.fields if f.name != self.count)
-        self.table = PostgresTable(options, own)
-        self.spark = opening.spark
-        self.scratch = opening.scratch
         self._relations: dict[int, Relation] = {}
-        self._read: tuple[Any, str] | None = None  # the last stretch, and the file with its rows
         self._session: tuple[ExitStack, psycopg.Connection[Any]] | None = None
 
-    def fields(self) -> tuple[Field, ...]:
-        found = self.table.fields()
-        if any(field.name.lower() == self.count.lower() for field in found):
-            hint = "count => 'another_name' calls it something else"
-            raise SourceError(f"the table {self.table.called} has a column {self.count} itself", hint=hint)
+    @property
+    def log(self) -> str:
+        return f"slot {self.slot}"
+
+    def check(self) -> None:
         with self._database() as database:
             self._check(database)
-        return (*found, Field(self.count, "int"))
-
-    def partitions(self) -> list[str]:
-        return [""]
 
     # ---- stretches
 
-    def next(self, position: Any, max_rows: int | None) -> Stretch | None:
+    def first_rows(self) -> Stretch:
         with self._database() as database:
-            if position is None:
-                return self._first_rows(database)
-            return self._changes(database, position, max_rows or MOST_CHANGES)
+            return self._first_rows(database)
+
+    def changes(self, position: Any, most: int) -> Stretch | None:
+        with self._database() as database:
+            return self._changes(database, position, most)
 
     def _first_rows(self, database: psycopg.Connection[Any]) -> Stretch:
         self._check(database)
@@ -101,11 +83,7 @@ class PostgresChanges:
             text = f"SELECT {', '.join(self.table.columns()[name].read for name in names)} FROM {self.table.relation}"
             with database.cursor("anabranch") as cursor:
                 cursor.execute(text, ())
-                rows = iter(lambda: cursor.fetchmany(BATCH_ROWS), [])
-                path, count = self._written([(*row, 1) for row in some] for some in rows)
-        captured = {"rows": count, "snapshot": snapshot}
-        self._read = captured, path
-        return Stretch({"snapshot": snapshot, "lsn": "0/0"}, captured, count * 100)
+                return self.taken({"snapshot": snapshot, "lsn": "0/0"}, {"snapshot": snapshot}, self.coming(cursor))
 
     def _changes(self, database: psycopg.Connection[Any], position: Any, most: int) -> Stretch | None:
         known = lsn_number(position["lsn"])
@@ -121,10 +99,8 @@ class PostgresChanges:
                 return None
             self._advance(database, end)
         assert end is not None
-        path, _ = self._written([rows])
-        captured = {"rows": len(rows), "lsn": [position["lsn"], lsn_text(end)]}
-        self._read = captured, path
-        return Stretch({**position, "lsn": lsn_text(end)}, captured, len(rows) * 100)
+        reached = lsn_text(end)
+        return self.taken({**position, "lsn": reached}, {"lsn": [position["lsn"], reached]}, [rows])
 
     def _peeked(
         self, database: psycopg.Connection[Any], position: Any, most: int
@@ -143,37 +119,12 @@ class PostgresChanges:
             end = over
         return rows, end
 
-    def files_of(self, captured: Any) -> tuple[str, ...]:
-        return ()
-
-    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
-        import pyarrow.parquet as parquet
-
-        if captured["rows"] > NEAR_ROWS:
-            return None
-        path = self._path(captured)
-        return parquet.read_table(path, columns=None if columns is None else [n for n in self._names() if n in columns])
-
-    def read(self, captured: list[Any]) -> DataFrame:
-        spark: SparkSession = self.spark()
-        types = [*(f"`{f.name.replace('`', '``')}` {f.type}" for f in self.table.fields()), f"`{self.count}` int"]
-        reader = spark.read.schema(", ".join(types))
-        frame = reader.parquet(*map(self._path, captured)) if captured else spark.createDataFrame([], ", ".join(types))
-        return frame.selectExpr(
-            "*", f"CAST(NULL AS STRING) AS {CORRUPT}", f"'slot {self.slot}' AS {ORIGIN}", f"'' AS {PARTITION}"
-        )
-
-    def verify(self, captured: list[Any]) -> None:
-        """What was read is in a file of ours."""
-
     def committed(self, stretch: Stretch) -> None:
         with self._database() as database:
             self._advance(database, lsn_number(stretch.position["lsn"]))
-        if self._read is not None:
-            Path(self._read[1]).unlink(missing_ok=True)
-            self._read = None
+        super().committed(stretch)
 
-    def lag(self) -> int | None:
+    def lag(self, position: Any) -> int | None:
         with self._database() as database:
             text = "SELECT pg_current_wal_lsn() - confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = %s"
             found = database.execute(text, [self.slot]).fetchone()
@@ -194,32 +145,6 @@ class PostgresChanges:
             raise SourceError(told, hint=hint) from error
 
     # ---- rows
-
-    def _names(self) -> list[str]:
-        return [*(field.name for field in self.table.fields()), self.count]
-
-    def _path(self, captured: Any) -> str:
-        if self._read is None or self._read[0] != captured:
-            hint = "make the stream with KEEP ALL, as it is without a word"
-            raise SourceError(f"changes are read once, and the slot {self.slot} has moved on", hint=hint)
-        return self._read[1]
-
-    def _written(self, batches: Any) -> tuple[str, int]:
-        """A file with rows that end with their count, and how many they are."""
-        import pyarrow as pa
-        import pyarrow.parquet as parquet
-
-        fields = self.table.fields()
-        names = [field.name for field in fields]
-        path, count = str(self.scratch() / f"changes-{uuid.uuid4().hex}.parquet"), 0
-        schema = arrow_schema((*fields, Field(self.count, "int")))
-        with parquet.ParquetWriter(path, schema) as writer:
-            for rows in batches:
-                counts = pa.array([row[-1] for row in rows], pa.int32())
-                table = self.table.arrow(names, [row[:-1] for row in rows])
-                writer.write_table(table.append_column(self.count, counts).cast(schema))
-                count += len(rows)
-        return path, count
 
     def _rows_of(
         self, database: psycopg.Connection[Any], messages: Sequence[Any], *, skip: bool
@@ -366,7 +291,7 @@ KINDS = (
             Option(name="table", doc="a table with REPLICA IDENTITY FULL", required=True),
             Option(name="slot", doc="the replication slot; it is made, and is for one stream alone", required=True),
             Option(name="publication", doc="made with the name of the slot, if it is not there"),
-            Option(name="count", doc="the column that says whether a row comes (1) or goes (-1)", default="diff"),
+            COUNT_OPTION,
         ),
         stream=_open,
         check=_check,

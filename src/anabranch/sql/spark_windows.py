@@ -39,7 +39,7 @@ _FIELDS = {"start": "window_start", "end": "window_end"}
 _COLUMNS = (*_FIELDS.values(), "window_time")
 _WHOLE = "named_struct('start', window_start, 'end', window_end)"
 _WINDOW_TIME = "(window_end - INTERVAL '1' MICROSECOND)"  # as Spark has it of a window
-_FILES = ("csv", "tsv", "json", "parquet", "orc", "text", "xml", "files")
+_FILES = ("csv", "tsv", "json", "parquet", "orc", "avro", "text", "xml", "files")
 _SETS = ("ALL", "ROLLUP", "CUBE", "GROUPING", "WITH", "SETS")
 #: What the figures are called in messages, in the order in which they stand.
 _FIGURES = {"window": ("the size", "the slide", "the start"), "session_window": ("the gap",)}
