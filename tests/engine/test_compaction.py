@@ -102,7 +102,7 @@ def test_what_was_merged_in_vain_is_dropped(home: Harness, monkeypatch: pytest.M
 
 def test_spark_merges_much_into_several_files(home: Harness) -> None:
     start(home)
-    home.sql("SET anabranch.file_bytes = 5000")
+    home.sql("SET anabranch.file_bytes = 4000")
     taken = [row for run in range(4) for row in rows(run)]
     home.insert_runs("s", [rows(run) for run in range(4)])
     before = home.session._core.snapshot().files
