@@ -91,6 +91,7 @@ def _texts(rows: list[tuple[Any, ...]]) -> str:
     return repr(rows).replace("-0.0,", "0.0,").replace("-0.0)", "0.0)")
 
 
+@pytest.mark.slow
 def test_tasks_answer_as_spark_does(tmp_path: Path, spark: SparkSession) -> None:
     """Views over values of every type at which engines differ, several files and groups of rows, and late rows."""
     rows = rows_with_times(90, 5)

@@ -29,7 +29,7 @@ def rows(chance: random.Random) -> list[tuple[str | None, float | None, str]]:
     ]
 
 
-@pytest.mark.parametrize("backend", ["auto", "spark"])
+@pytest.mark.parametrize("backend", ["auto", pytest.param("spark", marks=pytest.mark.slow)])
 def test_what_is_shown_and_new_rows_are_enough(home: Harness, backend: str) -> None:
     chance = random.Random(7)
     given = rows(chance)
