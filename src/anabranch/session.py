@@ -39,6 +39,7 @@ from anabranch.engine.core import Core
 from anabranch.engine.define import Definer
 from anabranch.engine.feed import Batch
 from anabranch.engine.frames import translate
+from anabranch.engine.home import Home
 from anabranch.engine.live import Live, Subscription
 from anabranch.engine.place import PREFIX, Backend, Limits
 from anabranch.engine.run import Runner
@@ -138,7 +139,7 @@ def connect(
         raise
     if limits is not None and "memory_bytes" in limits:
         DATABASE.use_memory(allowed.memory_bytes)
-    core = Core(
+    core = Home(
         ledger,
         spark=spark,
         master=master,

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timezone
@@ -55,8 +56,8 @@ def _of_the_machine() -> datetime:
     return datetime.now(timezone.utc)
 
 
-class Core:
-    """One open home and the Spark session that works for it."""
+class Core(ABC):
+    """One open home and the Spark session that works for it. `Home` puts its parts together."""
 
     def __init__(
         self,
@@ -90,20 +91,12 @@ class Core:
         self._statics: dict[tuple[str, int], DataFrame] = {}
         self._progress: dict[str, tuple[Mapping[str, Any], ProgressState]] = {}
         self._catalog: tuple[Mapping[str, Any], Catalog] | None = None
-        self._timers: Timers | None = None
-        self._hot: Hot | None = None
-        self._arrivals: Arrivals | None = None
-        self._warm: Warm | None = None
-        self._local: Local | None = None
-        self._kernels: Kernels | None = None
-        self._sinks: Sinks | None = None
         self._scratch: Path | None = None
         #: Files with what came through pipes, by path and number of the pipe.
         self.spools: dict[tuple[str, int], str] = {}
         #: The columns of files that were named in queries, and which of them have no bad rows.
         self.inferred: dict[Any, tuple[Field, ...]] = {}
         self.looked_through: set[Any] = set()
-        self._functions: Functions | None = None
         #: Told of what went wrong but stops nothing.
         self.warn: Callable[[str], None] = lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
         #: Around the start of Spark, for whoever waits for it.
@@ -165,86 +158,50 @@ class Core:
         moment = self._clock()
         return int(moment.timestamp()) * 1_000_000 + moment.microsecond
 
+    # ---- what a home is made of
+
     @property
+    @abstractmethod
     def timers(self) -> Timers:
         """The keys of views with triggers that wait for something."""
-        if self._timers is None:
-            from anabranch.engine.trigger import Timers
-
-            self._timers = Timers(self)
-        return self._timers
 
     @property
+    @abstractmethod
     def warm(self) -> Warm:
         """Tables of the ledger in memory, for nodes that are computed on the driver."""
-        if self._warm is None:
-            from anabranch.engine.warm import Warm
-
-            self._warm = Warm(self)
-        return self._warm
 
     @property
+    @abstractmethod
     def hot(self) -> Hot:
         """The groups of views that are kept in memory."""
-        if self._hot is None:
-            from anabranch.engine.hot import Hot
-
-            self._hot = Hot(self)
-        return self._hot
 
     @property
+    @abstractmethod
     def arrivals(self) -> Arrivals:
         """Which run brought which rows."""
-        if self._arrivals is None:
-            from anabranch.engine.numbering import Arrivals
-
-            self._arrivals = Arrivals(self.ledger)
-        return self._arrivals
 
     @property
+    @abstractmethod
     def local(self) -> Local:
         """Which nodes DuckDB can compute."""
-        if self._local is None:
-            from anabranch.engine.local import Local
-
-            self._local = Local()
-        return self._local
 
     @property
+    @abstractmethod
     def kernels(self) -> Kernels:
         """What has Spark's tasks run DuckDB."""
-        if self._kernels is None:
-            from anabranch.engine.kernels import Kernels
-
-            self._kernels = Kernels(self)
-        return self._kernels
 
     @property
+    @abstractmethod
     def functions(self) -> Functions:
         """Python functions that queries may call."""
-        if self._functions is None:
-            from anabranch.engine.functions import Functions
-
-            self._functions = Functions(self)
-        return self._functions
 
     @property
+    @abstractmethod
     def sinks(self) -> Sinks:
         """What moves the sinks."""
-        if self._sinks is None:
-            from anabranch.engine.sinks import Sinks
-
-            self._sinks = Sinks(self)
-        return self._sinks
 
     def close(self) -> None:
         self.stop.set()
-        if self._hot is not None:
-            self._hot.close()
-        if self._warm is not None:
-            self._warm.close()
-        if self._timers is not None:
-            self._timers.close()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
         self.ledger.close()

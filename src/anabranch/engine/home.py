@@ -1,0 +1,74 @@
+"""An open home with all its parts: each is made when it is first asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from anabranch.engine.core import Core
+
+if TYPE_CHECKING:
+    from anabranch.engine.functions import Functions
+    from anabranch.engine.hot import Hot
+    from anabranch.engine.kernels import Kernels
+    from anabranch.engine.local import Local
+    from anabranch.engine.numbering import Arrivals
+    from anabranch.engine.sinks import Sinks
+    from anabranch.engine.trigger import Timers
+    from anabranch.engine.warm import Warm
+
+
+class Home(Core):
+    @cached_property
+    def timers(self) -> Timers:
+        from anabranch.engine.trigger import Timers
+
+        return Timers(self)
+
+    @cached_property
+    def warm(self) -> Warm:
+        from anabranch.engine.warm import Warm
+
+        return Warm(self)
+
+    @cached_property
+    def hot(self) -> Hot:
+        from anabranch.engine.hot import Hot
+
+        return Hot(self)
+
+    @cached_property
+    def arrivals(self) -> Arrivals:
+        from anabranch.engine.numbering import Arrivals
+
+        return Arrivals(self.ledger)
+
+    @cached_property
+    def local(self) -> Local:
+        from anabranch.engine.local import Local
+
+        return Local()
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        from anabranch.engine.kernels import Kernels
+
+        return Kernels(self)
+
+    @cached_property
+    def functions(self) -> Functions:
+        from anabranch.engine.functions import Functions
+
+        return Functions(self)
+
+    @cached_property
+    def sinks(self) -> Sinks:
+        from anabranch.engine.sinks import Sinks
+
+        return Sinks(self)
+
+    def close(self) -> None:
+        for name in ("hot", "warm", "timers"):
+            if name in self.__dict__:  # it was asked for
+                getattr(self, name).close()
+        super().close()
