@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.algebra.windows import Row, SlidingWindows, window_time
 from anabranch.duck import connect, timestamp
-from anabranch.engine.emit import pane_relation
+from anabranch.engine.pane_sql import pane_relation
 from anabranch.plan.catalog import BlockUse, Field, Key, Panes, PartialColumn
 from anabranch.plan.windows import windowed_sql
 from anabranch.render.duckdb import driver_sql

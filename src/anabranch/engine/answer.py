@@ -13,9 +13,10 @@ from typing import Any
 from anabranch.duck import counting_all, places_for, quoted
 from anabranch.engine.above import local_relation
 from anabranch.engine.core import Core
-from anabranch.engine.emit import connection, pane_source, window_rows, windows_shown
+from anabranch.engine.driver import connection
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.local import alike
+from anabranch.engine.pane_sql import pane_source, window_rows, windows_shown
 from anabranch.engine.warm import file_rows
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END
 from anabranch.engine import left_out, read, sessions
+from anabranch.engine.closing_bounds import EARLIEST, Closing
 from anabranch.engine.core import Core
-from anabranch.engine.emit import EARLIEST, Closing
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import key_bounds
 from anabranch.engine.writing import collected

@@ -87,7 +87,7 @@ def write(
 
 def rows_before(core: Core, stream: Stream, files: Sequence[DataFile], end: int) -> int:
     """How many rows of files of a stream are before a moment."""
-    from anabranch.engine.emit import connection
+    from anabranch.engine.driver import connection
 
     folder = core.ledger.table_folder(stream.rows_table)
     paths = [str(folder / file.path) for file in files]
@@ -140,7 +140,7 @@ def _kept(
     core: Core, stream: Stream | None, windows: Windows, added: Mapping[str, tuple[DataFile, ...]]
 ) -> list[list[str] | None]:
     """The rows that a commit brings for windows, from the files in which the stream keeps them."""
-    from anabranch.engine.emit import connection
+    from anabranch.engine.driver import connection
 
     span = _span(windows)
     files = added.get(stream.rows_table, ()) if stream is not None else ()

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from anabranch.algebra.reach import Range
 from anabranch.duck import LEFT_TO_SPARK, WHOLE, counting_all, quoted, timestamp
 from anabranch.engine import sessions
-from anabranch.engine.emit import copy_to_table, pane_source, window_rows
+from anabranch.engine.driver import copy_to_table
 from anabranch.engine.left_out import input_fields, without_sql
+from anabranch.engine.pane_sql import pane_source, window_rows
 from anabranch.engine.place import Verdict
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows

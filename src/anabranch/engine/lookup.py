@@ -9,7 +9,7 @@ from typing import Any
 
 from anabranch.duck import path_list, quoted, quoted_text, timestamp
 from anabranch.engine.core import Core
-from anabranch.engine.emit import connection
+from anabranch.engine.driver import connection
 from anabranch.ledger import Snapshot
 from anabranch.plan.lookups import Comparison, Lookup
 from anabranch.plan.views import duckdb_type

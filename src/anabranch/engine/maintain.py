@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,7 +48,7 @@ from anabranch.engine.place import Verdict
 from anabranch.engine.sessions import Spans
 from anabranch.engine.set_aside import Checking, computable, of_one_row, placed_anyhow
 from anabranch.engine.stream_part import STREAM_ROWS, StreamPart
-from anabranch.engine.tables import DIFF, change_fields, net_sql
+from anabranch.engine.tables import DIFF, change_fields, net_sql, overlaid
 from anabranch.engine.trigger import Fired, Records
 from anabranch.engine.trigger_spark import FiringJob
 from anabranch.engine.writing import collected, without_time, write_frame
@@ -70,14 +69,6 @@ if TYPE_CHECKING:
 LAST = 253_402_300_800_000_000
 
 Added = Mapping[str, tuple[DataFile, ...]]
-
-
-def overlaid(snapshot: Snapshot, added: Added) -> Snapshot:
-    """A snapshot with the files of a commit that is on its way."""
-    files = dict(snapshot.files)
-    for table, new in added.items():
-        files[table] = {**files.get(table, {}), **{file.path: file for file in new}}
-    return replace(snapshot, files=files)
 
 
 class Maintainer:

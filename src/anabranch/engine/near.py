@@ -17,7 +17,7 @@ from anabranch.algebra.rules import Computed, Punctuation
 from anabranch.algebra.windows import pane_number_sql
 from anabranch.algebra.windows.spans import COUNT, WEIGHT, Judging
 from anabranch.duck import path_list, places_for, quoted, timestamp
-from anabranch.engine.emit import connection
+from anabranch.engine.driver import connection
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.numbering import number_table
 from anabranch.engine.places import place_sql, settle_sql

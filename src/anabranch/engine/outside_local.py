@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anabranch.duck import quoted
 from anabranch.engine import local
 from anabranch.engine.ask import Key
-from anabranch.engine.emit import copy_to_table
+from anabranch.engine.driver import copy_to_table
 from anabranch.engine.outside import KEY, asked_for, inputs_of, key_sql, key_types, taken_back_sql
 from anabranch.engine.tables import net_sql
 from anabranch.ledger import DataFile

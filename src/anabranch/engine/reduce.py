@@ -15,7 +15,8 @@ from anabranch.algebra.windows import Engine
 from anabranch.algebra.windows.spans import COUNT, ENDING, FORM, WEIGHT
 from anabranch.duck import path_list, quoted
 from anabranch.engine.core import Core, Stopwatch
-from anabranch.engine.emit import connection, copy_to_table, pane_source
+from anabranch.engine.driver import connection, copy_to_table
+from anabranch.engine.pane_sql import pane_source
 from anabranch.engine.place import Limits
 from anabranch.engine.places import settle_sql
 from anabranch.engine.tables import PANE, pane_fields, place_fields

@@ -133,7 +133,8 @@ def _seeds(view: View, ends: Ends, rows: DataFrame) -> DataFrame:
 
 def followed(maintainer: Maintainer, view: View, ends: Ends, stream: Stream, seeds: Any) -> Any:
     """Keys with the first and the last time of the chains that their rows are in, followed further and further."""
-    from anabranch.engine.emit import FAR, connection
+    from anabranch.engine.driver import connection
+    from anabranch.engine.pane_sql import FAR
 
     duck, after = connection(), maintainer.after
     low, high = hull_of(seeds)
@@ -243,7 +244,8 @@ def late_times(maintainer: Maintainer, view: View, low: int, before: int) -> Any
     DuckDB cannot tell from the files."""
     import duckdb
 
-    from anabranch.engine.emit import FAR, connection
+    from anabranch.engine.driver import connection
+    from anabranch.engine.pane_sql import FAR
 
     ends, stream = view.ends, stream_of(maintainer, view)
     if ends is None or stream is None or view.begins:

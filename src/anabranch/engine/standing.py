@@ -13,8 +13,9 @@ from anabranch.algebra.windows.costs import Thresholds
 from anabranch.algebra.windows.spans import ENDING, VOLUME, WAS_LARGE, Judging, known_sql
 from anabranch.duck import quoted
 from anabranch.engine.core import Core
-from anabranch.engine.emit import FAR, connection
+from anabranch.engine.driver import connection
 from anabranch.engine.frames import arrow_schema
+from anabranch.engine.pane_sql import FAR
 from anabranch.engine.tables import PANE, standing_fields
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import Snapshot

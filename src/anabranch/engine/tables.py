@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from anabranch.algebra.windows.spans import COUNT, ENDING, FORM, LAST
+from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Field, Panes, View
 
 PANE = LAST
@@ -63,3 +67,11 @@ def net_sql(columns: str, changes: str) -> str:
     """What changes add up to, row by row, for Spark and DuckDB; `changes` is a relation with a signed count."""
     total = f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff FROM {changes}"
     return f"{total} GROUP BY {columns} HAVING sum(_diff) <> 0"
+
+
+def overlaid(snapshot: Snapshot, added: Mapping[str, tuple[DataFile, ...]]) -> Snapshot:
+    """A snapshot with the files of a commit that is on its way."""
+    files = dict(snapshot.files)
+    for table, new in added.items():
+        files[table] = {**files.get(table, {}), **{file.path: file for file in new}}
+    return replace(snapshot, files=files)

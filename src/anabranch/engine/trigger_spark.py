@@ -16,7 +16,7 @@ from anabranch.algebra.progress import END
 from anabranch.algebra.rules import highest
 from anabranch.algebra.triggers import Triggers, decide_sql
 from anabranch.engine.closing import marks_frames, spark_bounds
-from anabranch.engine.emit import Closing
+from anabranch.engine.closing_bounds import Closing
 from anabranch.engine.moves import KeyBounds, PairBounds
 from anabranch.engine.pending_table import STATE, WAITS
 from anabranch.engine.place import TAKEN

@@ -1,0 +1,107 @@
+"""Up to where windows close in a commit, and which partials have to be read for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.algebra.rules import highest
+from anabranch.algebra.windows import SlidingWindows
+from anabranch.engine.core import Core
+from anabranch.engine.moves import KeyBounds
+from anabranch.ledger import DataFile, Snapshot
+
+#: The bounds of keys that are further than their stream, for DuckDB.
+MARKS = "_marks"
+#: Before all times.
+EARLIEST = -(2**62)
+Added = Mapping[str, tuple[DataFile, ...]]
+
+
+@dataclass(frozen=True)
+class Closing:
+    """Up to where windows had closed before a commit, and have closed after it; some keys further than the others."""
+
+    before: int | None
+    after: int | None
+    keys: KeyBounds | None = None
+
+    @property
+    def floor(self) -> int:
+        return EARLIEST if self.before is None else self.before
+
+    @property
+    def furthest_before(self) -> int | None:
+        return self.before if self.keys is None else highest(self.before, self.keys.furthest[0])
+
+    @property
+    def furthest_after(self) -> int | None:
+        return self.after if self.keys is None else highest(self.after, self.keys.furthest[1])
+
+    def moves(self) -> Iterable[tuple[int | None, int | None]]:
+        """The bounds of the stream, and of each key that has its own."""
+        yield self.before, self.after
+        for part in self.keys.parts() if self.keys is not None else ():
+            assert self.keys is not None
+            yield highest(self.before, self.keys.before.get(part)), highest(self.after, self.keys.after.get(part))
+
+    def marks(self) -> Any:
+        """The bounds of keys as an Arrow table."""
+        import pyarrow as pa
+
+        assert self.keys is not None
+        parts = self.keys.parts()
+        columns = [[bounds.get(part) for part in parts] for bounds in (self.keys.before, self.keys.after)]
+        return pa.table(
+            {
+                "part": pa.array(parts, pa.string()),
+                "before": pa.array(columns[0], pa.int64()),
+                "after": pa.array(columns[1], pa.int64()),
+            }
+        )
+
+    def sql(self) -> tuple[str, str, str]:
+        """For a row with keys: its bounds before and after, and what to join for them."""
+        before, after = (str(EARLIEST if bound is None else bound) for bound in (self.before, self.after))
+        if self.keys is None:
+            return before, after, ""
+        key = f"coalesce('=' || CAST(k{self.keys.index} AS VARCHAR), '')"
+        join = f" LEFT JOIN {MARKS} m ON m.part = {key}"
+        return (
+            f"greatest({before}, coalesce(m.before, {before}))",
+            f"greatest({after}, coalesce(m.after, {after}))",
+            join,
+        )
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which partials a commit of a view reads: its own, and those of panes in [low, high) that were there.
+
+    `late`: some of its own may be in windows that were shown.
+    """
+
+    panes: str
+    windows: SlidingWindows
+    new: tuple[DataFile, ...]
+    low: int | None
+    high: int | None
+    late: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.windows.size
+
+    def rows(self, snapshot: Snapshot) -> int:
+        """How many partials that is, each as often as it is in some window."""
+        there = snapshot.files.get(self.panes, {}).values()
+        rows = sum(file.rows for file in (*self.new, *(each for each in there if each.may_hold(self.low, self.high))))
+        return rows * -(-self.windows.size // self.windows.slide)
+
+    def paths(self, core: Core, snapshot: Snapshot) -> list[str]:
+        return snapshot.table_paths(core.ledger, self.panes, self.low, self.high) + self.new_paths(core)
+
+    def new_paths(self, core: Core) -> list[str]:
+        folder = core.ledger.table_folder(self.panes)
+        return [str(folder / file.path) for file in self.new]
