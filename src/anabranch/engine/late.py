@@ -164,7 +164,7 @@ def _kept(
 
 def _read_again(core: Core, stream: Stream, windows: Windows, version: int) -> list[list[str] | None]:
     """The rows that the run of a version brought for windows, read from the source once more."""
-    from anabranch.engine.read import good_rows
+    from anabranch.engine.good_rows import good_rows
     from anabranch.sources.base import CORRUPT
 
     source, span = core.past_source(stream), _span(windows)

@@ -19,9 +19,9 @@ from anabranch.algebra.windows.spans import COUNT, WEIGHT, Judging
 from anabranch.duck import path_list, places_for, quoted, timestamp
 from anabranch.engine.driver import connection
 from anabranch.engine.frames import arrow_schema
+from anabranch.engine.good_rows import punctuation_sql
 from anabranch.engine.numbering import number_table
 from anabranch.engine.places import place_sql, settle_sql
-from anabranch.engine.read import punctuation_sql
 from anabranch.engine.tables import PANE
 from anabranch.kernel import ROWS
 from anabranch.plan.blocks import STREAM

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.core import Core
 from anabranch.engine.frames import table_of
-from anabranch.engine.read import good_rows
+from anabranch.engine.good_rows import good_rows
 from anabranch.ledger import Ledger, Snapshot
 from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Stream
 from anabranch.sources.base import CORRUPT, ORIGIN

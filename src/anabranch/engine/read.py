@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.progress import END, Punctuation
+from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range
 from anabranch.algebra.windows import last_window_sql, window_time
 from anabranch.engine import above, left_out, remote, system, temp_views
 from anabranch.engine.core import Core
 from anabranch.engine.differences import bins_text, sliding_text
+from anabranch.engine.good_rows import good_rows
 from anabranch.engine.moves import progress
+from anabranch.engine.numbering import past_rows
 from anabranch.engine.places import starts_sql
 from anabranch.engine.tables import PANE, change_fields, net_sql, pane_fields
 from anabranch.errors import AnabranchError, SourceError
@@ -153,25 +155,6 @@ def source_frame(core: Core, stream: Stream, source: Source, snapshot: Snapshot,
     return source.read(captured).where(good).select(*(quote_name(field.name) for field in stream.fields))
 
 
-def good_rows(stream: Stream, columns: Collection[str]) -> str:
-    """What holds for rows of data, in a frame with these columns: they parse, have an event time and mark nothing."""
-    marks = punctuation_sql(stream)
-    return parsed_rows(stream, columns) + (f" AND NOT {marks}" if marks is not None else "")
-
-
-def punctuation_sql(stream: Stream) -> str | None:
-    """What holds for rows that mark progress and are no data; None if there are no such rows."""
-    return f"coalesce(({stream.rule.predicate}), false)" if isinstance(stream.rule, Punctuation) else None
-
-
-def parsed_rows(stream: Stream, columns: Collection[str]) -> str:
-    """What holds for rows that parse and have an event time, in a frame with these columns."""
-    checks = [f"{CORRUPT} IS NULL"] if CORRUPT in columns else []
-    if stream.time is not None:
-        checks.append(f"{quote_name(stream.time)} IS NOT NULL")
-    return " AND ".join(checks) or "true"
-
-
 def stream_frame(core: Core, stream: Stream, snapshot: Snapshot) -> DataFrame:
     """The rows of a stream: those it keeps, or, where the source can be read again, all it has taken so far."""
     if stream.kept_since == 0:
@@ -218,8 +201,6 @@ def rows_frame(core: Core, stream: Stream, placeholder: str, snapshot: Snapshot)
     """The rows of a stream behind a placeholder of a view; with their numbers, where it asks for them."""
     if stream.seen_as(placeholder) == stream.fields:
         return stream_frame(core, stream, snapshot)
-    from anabranch.engine.numbering import past_rows
-
     return past_rows(core, stream, snapshot) or core.frames.empty(stream.row_fields)
 
 

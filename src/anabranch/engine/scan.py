@@ -23,10 +23,10 @@ from anabranch.algebra.progress import END, EVERY_KEY, MOST_KEYS, Computed, Prog
 from anabranch.duck import quoted
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import is_data_error
+from anabranch.engine.good_rows import good_rows, parsed_rows, punctuation_sql
 from anabranch.engine.near import AtHand, Grouped, InPlace, Lying, Near, columns_named, means_the_same, value_text
 from anabranch.engine.numbering import number_frame, number_table
 from anabranch.engine.place import DRIVER, KERNEL, SPARK
-from anabranch.engine.read import good_rows, parsed_rows, punctuation_sql
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
 from anabranch.engine.writing import write_frame, write_table
 from anabranch.ledger import DataFile

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, in_text, is_data_error, translate
+from anabranch.engine.good_rows import good_rows
 from anabranch.engine.numbering import number_frame
-from anabranch.engine.read import good_rows
 from anabranch.engine.scan import LISTED_BAD_ROWS, Output, Scan, Scanned, marked
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import PANE, pane_fields
