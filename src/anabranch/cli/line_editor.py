@@ -18,6 +18,9 @@ from pygments.lexers.sql import SqlLexer
 from anabranch.cli.shell import is_complete
 from anabranch.sql.lexer import words
 
+#: Where statements are remembered, in the folder of the user.
+HISTORY = ".anabranch_history"
+
 PROMPT, CONTINUED = "anabranch> ", "        -> "
 WORDS = sorted(
     words(

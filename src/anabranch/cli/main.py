@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -356,9 +357,15 @@ def shell(
     """
     if not sys.stdin.isatty() or not console.out_is_terminal:
         raise click.UsageError("the shell needs a terminal; statements from a pipe go by: anabranch -f -")
-    from anabranch.cli import work
+    from anabranch.cli.line_editor import HISTORY, LineEditor
+    from anabranch.cli.shell import Shell
+    from anabranch.cli.work import Settings, open_session
 
-    return work.shell(console, work.Settings(home or DEFAULT_HOME, master, conf, run_rows, read_only, backend))
+    settings = Settings(home or DEFAULT_HOME, master, conf, run_rows, read_only, backend)
+    with open_session(settings, console, reads=True) as session:
+        console.message("Statements end with ;   \\? for help, \\q to leave")
+        Shell(console, session, LineEditor(Path.home() / HISTORY, session.names)).run()
+    return 0
 
 
 @cli.command()

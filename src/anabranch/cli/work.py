@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from anabranch.sql.syntax import Statement
 
 INTERRUPTED = 130
-#: Where the shell keeps what was typed, below the user's home folder.
-HISTORY = ".anabranch_history"
 STARTING = "starting Spark ..."
 SECONDS_BETWEEN_REPORTS = 1.0
 SECONDS_BETWEEN_STATUSES = 0.1
@@ -324,17 +322,4 @@ def compact(console: Console, settings: Settings) -> int:
     """Reduce the tables of a home now."""
     with open_session(settings, console) as session:
         console.message(session.compact())
-    return 0
-
-
-def shell(console: Console, settings: Settings) -> int:
-    """Take statements from a person until they have had enough."""
-    from pathlib import Path
-
-    from anabranch.cli.line_editor import LineEditor
-    from anabranch.cli.shell import Shell
-
-    with open_session(settings, console, reads=True) as session:
-        console.message("Statements end with ;   \\? for help, \\q to leave")
-        Shell(console, session, LineEditor(Path.home() / HISTORY, session.names)).run()
     return 0
