@@ -64,7 +64,8 @@ class Broker:
         self._settings.write_text(
             SETTINGS.format(port=port, guarded=guarded, controller=controller, folder=folder, password=PASSWORD)
         )
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # A name that begins with a dash would be taken for an option.
+        cluster = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         command = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._settings)]
         subprocess.run([*self._java, *command], check=True, capture_output=True, timeout=60)
         self._process: subprocess.Popen[bytes] | None = None
