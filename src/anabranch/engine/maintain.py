@@ -231,6 +231,7 @@ class Maintainer:
             return self._by_spark(view)
         panes = self.catalog.panes(view.blocks[0].panes)
         if not all(panes.column(name).duckdb for name in view.blocks[0].columns):
+            self.places[view.id] = str(Verdict(False, "partials of Spark's own"))
             return self._by_spark(view)
         closed = progress(self.core, self.catalog, view, self.before, self.moves, 1)
         try:

@@ -39,7 +39,11 @@ def merge_projections(rel: Rel, context: RuleContext) -> Rel | None:
             conditions = [each.substitute(by) for each in conditions]
             merged = True
         below = below.input
-    if not merged or sum(each == "stream" for each in _kinds(below)) != 1 or not set(_kinds(below)) <= _ROW_BY_ROW:
+    if (
+        not merged
+        or sum(each == "stream" for each in joined_kinds(below)) != 1
+        or not set(joined_kinds(below)) <= _ROW_BY_ROW
+    ):
         return None
     for condition in reversed(conditions):
         below = Filter(below, condition)
@@ -50,13 +54,13 @@ def merge_projections(rel: Rel, context: RuleContext) -> Rel | None:
 _ROW_BY_ROW = {"stream", "table"}
 
 
-def _kinds(rel: Rel) -> Iterator[str]:
-    """What is joined, row by row; something else where that is not so."""
-    if isinstance(rel, Join) and not rel.lateral:
-        yield from _kinds(rel.left)
-        yield from _kinds(rel.right)
+def joined_kinds(rel: Rel, *, outer: bool = True) -> Iterator[str]:
+    """What is joined, row by row; something else where that is not so, and in a RIGHT or FULL JOIN without `outer`."""
+    if isinstance(rel, Join) and not rel.lateral and (outer or rel.kind not in ("right", "full")):
+        yield from joined_kinds(rel.left, outer=outer)
+        yield from joined_kinds(rel.right, outer=outer)
     elif isinstance(rel, Windowed) and rel.window.by_row:
-        yield from _kinds(rel.input)
+        yield from joined_kinds(rel.input, outer=outer)
     else:
         yield rel.source.kind if isinstance(rel, Scan) and not rel.source.asked else "more"
 

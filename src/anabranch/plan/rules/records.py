@@ -43,7 +43,7 @@ from anabranch.ir.rel import (
 )
 from anabranch.plan.parts import MET, PART, RECORDS
 from anabranch.plan.rules import RuleContext
-from anabranch.plan.rules.merge_projections import merge_projections, names_fields
+from anabranch.plan.rules.merge_projections import joined_kinds, merge_projections, names_fields
 from anabranch.sql.calls import clock_calls
 from anabranch.sql.lexer import tokenize
 
@@ -208,7 +208,7 @@ def _meets_once(node: Rel, source: Rel, context: RuleContext) -> bool:
     """Whether an aggregate would live on partials of one stream with static tables: its rows meet these once."""
     while isinstance(source, Filter):
         source = source.input
-    kinds = list(_joined(source))
+    kinds = list(joined_kinds(source, outer=False))
     if not isinstance(node, Aggregate) or kinds.count("stream") != 1 or set(kinds) != {"stream", "table"}:
         return False
     args = [expr for _, call in node.calls for expr in call.args]
@@ -218,17 +218,6 @@ def _meets_once(node: Rel, source: Rel, context: RuleContext) -> bool:
         or aggregates.find(call.name, distinct=call.distinct, argument_types=[types[arg] for arg in call.args])
         for _, call in node.calls
     )
-
-
-def _joined(rel: Rel) -> Iterator[str]:
-    """What a FROM clause joins so that each row of a stream finds its partners on its own."""
-    if isinstance(rel, Join) and not rel.lateral and rel.kind not in ("right", "full"):
-        yield from _joined(rel.left)
-        yield from _joined(rel.right)
-    elif isinstance(rel, Windowed) and rel.window.by_row:
-        yield from _joined(rel.input)
-    else:
-        yield rel.source.kind if isinstance(rel, Scan) and not rel.source.asked else "more"
 
 
 # ---- numbers
