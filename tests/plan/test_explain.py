@@ -15,7 +15,7 @@ from anabranch.algebra.windows import SlidingWindows
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
 from anabranch.plan.describe import Figures, PlanNode, progress_rule
 from anabranch.plan.explain import Explanation, explain_query, explain_rules, explain_view
-from anabranch.plan.nodes import plan
+from anabranch.plan.planner import plan
 from anabranch.plan.render import SUBSCRIBED, rendered
 from anabranch.plan.strategy import Load
 from anabranch.plan.views import Surroundings

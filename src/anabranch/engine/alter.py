@@ -26,7 +26,8 @@ from anabranch.ledger.crash import reach
 from anabranch.plan.alter import Comparison, Lists, beginnings, compare, lists, missing
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, View, to_json
-from anabranch.plan.nodes import plan, said
+from anabranch.plan.nodes import said
+from anabranch.plan.planner import plan
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import AlterView, CreateView, SelectStatement

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from anabranch.ir import groups
 from anabranch.ir.analysis import Analysis, analysis_names
 from anabranch.ir.expr import Call, Column, Expr, Part, SortKey, of_column
+from anabranch.ir.fold import aggregate_calls, window_calls
 from anabranch.ir.order import Order, ordinal
 from anabranch.ir.rel import (
     Aggregate,
@@ -80,8 +81,8 @@ class Block:
         self.keys, self.sets = (grouped.keys, grouped.sets) if grouped is not None else ((), ())
         upper = [*(each.expr for each in self.items), *(key.expr for key in self.sort)]
         upper += [each for each in (self.having, self.qualify) if each is not None]
-        self.calls = list({call.normal: call for call in _aggregates(upper)}.values())
-        self.over = list({call.normal: call for call in _windows(upper)}.values())
+        self.calls = list({call.normal: call for call in aggregate_calls(upper)}.values())
+        self.over = list({call.normal: call for call in window_calls(upper)}.values())
         self.aggregated = grouped is not None or bool(self.calls)
 
     # ---- reading
@@ -137,12 +138,12 @@ class Block:
     def rel(self) -> Rel:
         types = self._analyze()
         rel = self.input if self.where is None else Filter(self.input, self.where)
-        rewrite = _Rewrite()
+        rewrite = Rewrite()
         if self.aggregated:
             keys = [self._key(key, found) for key, found in zip(self.keys, types.keys, strict=True)]
             calls = self._computed(self.calls, types.calls)
             rel = Aggregate(rel, tuple(keys), tuple(calls), self.sets)
-            rewrite = _Rewrite({call.normal: column for column, call in calls}, keys)
+            rewrite = Rewrite({call.normal: column for column, call in calls}, keys)
             if self.having is not None:
                 rel = Filter(rel, rewrite(self.having))
         if self.over:
@@ -176,7 +177,7 @@ class Block:
         call = replace(call, parts=(name.removesuffix("_outer"), *call.parts[1:]))
         return Generate(rel, call, name.endswith("_outer"), columns)
 
-    def _shown(self, rel: Rel, rewrite: _Rewrite, types: _Types, generated: Sequence[Column]) -> Rel:
+    def _shown(self, rel: Rel, rewrite: Rewrite, types: _Types, generated: Sequence[Column]) -> Rel:
         items: list[Computed] = []
         fields = iter(types.items)
         for each in self.items:
@@ -200,7 +201,7 @@ class Block:
         return Project(rel, tuple((column, of_column(column)) for column in shown)) if hidden else rel
 
     def _sorted(
-        self, rewrite: _Rewrite, items: Sequence[Computed], types: _Types
+        self, rewrite: Rewrite, items: Sequence[Computed], types: _Types
     ) -> tuple[tuple[SortKey, ...], list[Computed]]:
         """The keys of ORDER BY over what is shown, and the columns that they need besides."""
         known = {expr.normal: column for column, expr in items}
@@ -289,28 +290,15 @@ def _conditions(rel: Rel) -> Iterator[Expr]:
         yield from _conditions(rel.input)
 
 
-def _aggregates(exprs: Iterable[Expr]) -> Iterator[Call]:
-    """The calls of aggregates, inside window functions too."""
-    for call in (call for expr in exprs for call in expr.calls()):
-        if call.over is None:
-            yield call
-        else:
-            yield from _aggregates(call.exprs())
-
-
-def _windows(exprs: Iterable[Expr]) -> Iterator[Call]:
-    return (call for expr in exprs for call in expr.calls() if call.over is not None)
-
-
-class _Rewrite:
+class Rewrite:
     """Puts columns in the place of what has been computed below: calls, and expressions that are grouped by."""
 
-    def __init__(self, calls: Mapping[Call, Column] | None = None, keys: Sequence[Computed] = ()) -> None:
+    def __init__(self, calls: Mapping[Call, Part] | None = None, keys: Sequence[Computed] = ()) -> None:
         self.calls = dict(calls or {})
         self.keys = sorted(((expr.normal, column) for column, expr in keys), key=lambda key: -len(key[0]))
 
-    def also(self, calls: Mapping[Call, Column]) -> _Rewrite:
-        made = _Rewrite({**self.calls, **calls})
+    def also(self, calls: Mapping[Call, Part]) -> Rewrite:
+        made = Rewrite({**self.calls, **calls})
         made.keys = self.keys
         return made
 

@@ -161,7 +161,7 @@ def _substituted(value: Any, by: Mapping[Column, Column | Expr]) -> Any:
 class Source:
     """What a scan reads: a stream, table or view of the home, files, a table of the system."""
 
-    kind: Literal["stream", "table", "view", "file", "outside", "system"]
+    kind: Literal["stream", "table", "view", "file", "outside", "system", "partials"]
     target: str  # its id, path or name
     name: str  # as users know it
     version: int | None = None

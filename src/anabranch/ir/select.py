@@ -6,14 +6,17 @@ no analysis by Spark: what a block is keyed by, or how far apart its times are, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 from anabranch.ir.expr import Call, Column, Expr, SortKey
-from anabranch.ir.rel import JoinKind, Project, Rel, Scan, Windowed
+from anabranch.ir.rel import Generate, JoinKind, Project, Rel, Scan, Windowed
 from anabranch.ir.text import Writer
 from anabranch.sql.lexer import quote_name
+from anabranch.sql.syntax import Emission
+from anabranch.types import SparkType
 
 INNER: tuple[JoinKind, ...] = ("inner", "cross")
 
@@ -75,6 +78,26 @@ class ShownItem:
 
     expr: Expr
     name: str | None
+    type: SparkType = ""  # empty until Spark has been asked
+
+
+@dataclass(frozen=True)
+class SetBlock:
+    """UNION, INTERSECT or EXCEPT of relations, from left to right."""
+
+    columns: tuple[Column, ...]
+    kind: Literal["union", "intersect", "except"]
+    all: bool
+    operands: tuple[Rel, ...]
+    order: tuple[SortKey, ...] = ()
+    limit: Expr | None = None
+    offset: Expr | None = None
+    emission: Emission | None = None
+
+    @property
+    def bare(self) -> bool:
+        """Whether nothing stands behind it."""
+        return not self.order and self.limit is None and self.offset is None and self.emission is None
 
 
 @dataclass(frozen=True)
@@ -94,6 +117,10 @@ class SelectBlock:
     generates: bool = False  # LATERAL VIEW, or a generator in the SELECT list
     #: Columns that a join has made of others: those of FULL JOIN ... USING.
     merged: Mapping[Column, Expr] = field(default_factory=dict)
+    limit: Expr | None = None
+    offset: Expr | None = None
+    generators: tuple[Generate, ...] = ()  # LATERAL VIEW, behind all relations
+    emission: Emission | None = None
 
     @property
     def aggregated(self) -> bool:
@@ -121,6 +148,23 @@ class SelectBlock:
         yield from (each for each in (self.where, self.having, self.qualify) if each is not None)
         yield from (each.on for each in self.sources if each.on is not None)
 
+    def map(self, change: Callable[[Expr], Expr]) -> SelectBlock:
+        """The same SELECT with each expression changed, but for those of calls that it has besides."""
+
+        def optional(expr: Expr | None) -> Expr | None:
+            return None if expr is None else change(expr)
+
+        return replace(
+            self,
+            sources=tuple(replace(each, on=optional(each.on)) for each in self.sources),
+            items=tuple(replace(each, expr=change(each.expr)) for each in self.items),
+            where=optional(self.where),
+            keys=None if self.keys is None else tuple(map(change, self.keys)),
+            having=optional(self.having),
+            qualify=optional(self.qualify),
+            order=tuple(replace(each, expr=change(each.expr)) for each in self.order),
+        )
+
     def find(self, parts: Sequence[str]) -> Column | None:
         """The column that a name in the text of this block stands for; None if there is none, or more than one."""
         qualifier = parts[0].lower() if len(parts) > 1 else None
@@ -141,6 +185,21 @@ class SelectBlock:
             return self.sql(merged)
         label = self.sources[self.owner[column]].label
         return f"{quote_name(label)}.{quote_name(column.name)}" if label else quote_name(column.name)
+
+
+@dataclass(frozen=True)
+class Derived(Rel):
+    """A SELECT in the place of a relation."""
+
+    block: SelectBlock
+    given: tuple[Column, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.given
+
+    def exprs(self) -> Iterator[Expr]:
+        return self.block.exprs()
 
 
 class _BlockText(Writer):

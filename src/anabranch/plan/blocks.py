@@ -63,6 +63,10 @@ class BlockCall:
     aggregate: Aggregate
     type: str
 
+    @property
+    def key(self) -> str:
+        return self.call.key
+
 
 @dataclass(frozen=True)
 class Block:

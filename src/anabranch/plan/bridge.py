@@ -3,12 +3,12 @@ applied, and the plan is written as a query again. Where no rule applies, the qu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.errors import NotSupported, Rewritten, SqlError
 from anabranch.ir.build import Builder
-from anabranch.ir.expr import of_column
+from anabranch.ir.expr import Column, of_column
 from anabranch.ir.rel import Emit, Project, Rel, Scan, TopN, is_live
 from anabranch.ir.show import show
 from anabranch.plan.bind import Reference
@@ -21,6 +21,8 @@ from anabranch.sql.parser import parse
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import CreateView, Query, Select, SelectStatement
 from anabranch.types import Field
+
+New = Callable[[str, str], Column]
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,13 @@ def normalized(text: str, query: Query, catalog: Catalog, analyze: Analyze, rule
     """The query after all rules, with common table expressions that no stream changes where they are read."""
     if not _may_apply(query):
         return Normalized(text, query)
-    builder = _builder(text, query, catalog, analyze)
+    made_by = builder(text, query, catalog, analyze)
     try:
-        rel = builder.query(query, None, {})
+        rel = made_by.query(query, None, {})
     except SqlError:  # Spark has taken it: what the builder cannot read yet stays as it is written
         return Normalized(text, query)
-    made = normalize(rel, rules, _context(builder, catalog, analyze))
-    if made is rel and not _abbreviated(query) and all(map(is_live, builder.ctes)):
+    made = normalize(rel, rules, context(made_by, catalog, analyze))
+    if made is rel and not _abbreviated(query) and all(map(is_live, made_by.ctes)):
         return Normalized(text, query)
     written = blocks(made, text, is_live)
 
@@ -52,22 +54,22 @@ def normalized(text: str, query: Query, catalog: Catalog, analyze: Analyze, rule
 
     (statement,) = parse(Rewritten(written.text, text, place))
     assert isinstance(statement, SelectStatement)
-    left = _views(made)
-    included = tuple(each for each in dict.fromkeys(_views(rel)) if each not in left)
+    left = views(made)
+    included = tuple(each for each in dict.fromkeys(views(rel)) if each not in left)
     return Normalized(statement.text, statement.query, included)
 
 
 def steps(text: str, query: Query, catalog: Catalog, analyze: Analyze, rules: Sequence[Rule]) -> list[tuple[str, str]]:
     """The plan of a query as it is built, and after each rule that changes it: what was done, and the plan."""
-    builder = _builder(text, query, catalog, analyze)
-    rel = builder.query(query, None, {})
+    made_by = builder(text, query, catalog, analyze)
+    rel = made_by.query(query, None, {})
     found = [("as written", show(rel))]
-    context = _context(builder, catalog, analyze)
-    normalize(rel, rules, context, lambda rule, made: found.append((rule, show(made))))
+    asked = context(made_by, catalog, analyze)
+    normalize(rel, rules, asked, lambda rule, made: found.append((rule, show(made))))
     return found
 
 
-def _builder(text: str, query: Query, catalog: Catalog, analyze: Analyze, around: Builder | None = None) -> Builder:
+def builder(text: str, query: Query, catalog: Catalog, analyze: Analyze, around: Builder | None = None) -> Builder:
     def analysis(asked: Spliced, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
         return analyze(asked.text, {name: tuple(fields) for name, fields in schemas.items()})
 
@@ -78,14 +80,14 @@ def _files(reference: Reference) -> Sequence[Field]:
     raise NotSupported(f"{reference.target} is no stream, view or table")
 
 
-def _views(rel: Rel) -> list[str]:
+def views(rel: Rel) -> list[str]:
     return [each.source.target for each in rel.walk() if isinstance(each, Scan) and each.source.kind == "view"]
 
 
 # ---- the queries of views
 
 
-def _context(builder: Builder, catalog: Catalog, analyze: Analyze) -> RuleContext:
+def context(around: Builder, catalog: Catalog, analyze: Analyze) -> RuleContext:
     def expand(scan: Scan) -> Rel | None:
         view = catalog.objects[scan.source.target]
         assert isinstance(view, View)
@@ -93,13 +95,13 @@ def _context(builder: Builder, catalog: Catalog, analyze: Analyze) -> RuleContex
             return None
         (statement,) = parse(view.sql)
         assert isinstance(statement, CreateView | SelectStatement)
-        rel = _builder(statement.text, statement.query, catalog, analyze, builder).query(statement.query, None, {})
+        rel = builder(statement.text, statement.query, catalog, analyze, around).query(statement.query, None, {})
         while isinstance(rel, Emit) or (isinstance(rel, TopN) and rel.limit is rel.offset is None):
             rel = rel.input
         pairs = zip(scan.columns, rel.columns, strict=True)
         return Project(rel, tuple((own, of_column(column)) for own, column in pairs), label=scan.label)
 
-    return RuleContext(builder.types, builder.new, expand)
+    return RuleContext(around.types, around.new, expand)
 
 
 def _shows_all(view: View, catalog: Catalog) -> bool:

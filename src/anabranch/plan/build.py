@@ -426,7 +426,7 @@ class Build:
         text = self._bound([*edits, *with_hidden(select, hidden)])
         shows_closing = self._shows_closing(view, below)
         # Where no time is shown, rows are those that the nodes below have let through.
-        waits = shows_closing or (_leading(view) is None and not below.final)
+        waits = shows_closing or (leading_column(view) is None and not below.final)
         final = ""
         if below.final and shows_closing:
             rows = f"(SELECT * FROM ({below.final}) AS __rows({columns}, {FINAL}))"
@@ -461,7 +461,7 @@ class Build:
     def _shows_closing(self, view: View, below: View) -> bool:
         """Whether rows of this node are shown by the same time as those of the node below would be."""
         closing = closing_column(below)
-        return closing is not None and self._passed_through(view, closing) == _leading(view)
+        return closing is not None and self._passed_through(view, closing) == leading_column(view)
 
     def _passed_ends(self, view: View, below: View) -> Ends | None:
         """When the windows of the node below end, as this one shows it."""
@@ -1134,10 +1134,10 @@ class Build:
 
 def closing_column(view: View) -> str | None:
     """The column of an answer that tells when the window of its row closes."""
-    return _leading(view) if view.node != "stateless" else None
+    return leading_column(view) if view.node != "stateless" else None
 
 
-def _leading(view: View) -> str | None:
+def leading_column(view: View) -> str | None:
     names = [field.name for field in view.fields if field.name in view.times]
     return min(names, key=lambda name: name.lower() != "window_end", default=None)
 

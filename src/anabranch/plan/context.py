@@ -17,6 +17,10 @@ from anabranch.types import Field
 Analyze = Callable[[Spliced, Mapping[str, Sequence[Field]]], list[Field]]
 
 
+class NotApplicable(Exception):
+    """Why a way to plan does not fit a query."""
+
+
 @dataclass(frozen=True)
 class PlanningContext:
     """The names of one catalog. `columns` tells those of files and of tables of the system."""
@@ -59,10 +63,11 @@ def _times(view: View) -> tuple[str, ...]:
     return tuple([each for each in names if each.lower() == "window_time"] or names)
 
 
-def placeholder(scan: Scan) -> str:
-    """The placeholder of what a scan reads, as the engine knows it."""
+def placeholder(scan: Scan, numbered: bool | None = None) -> str:
+    """The placeholder of what a scan reads, as the engine knows it. With `numbered`, rows have their numbers."""
     source = scan.source
-    numbered = source.kind == "stream" and any(column.name == "_row_num" for column in scan.columns)
+    if numbered is None:
+        numbered = source.kind == "stream" and any(column.name == "_row_num" for column in scan.columns)
     prefix = NUMBERED if numbered else "@sys:" if source.kind == "system" else f"@{source.kind[0]}:"
     at = ":provisional" if source.provisional else "" if source.version is None else f":{source.version}"
     return quote_name(f"{prefix}{source.target}{at}")

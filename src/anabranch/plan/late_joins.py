@@ -66,7 +66,7 @@ class Raised:
 def raise_joins(text: str, query: Query, catalog: Catalog, analyze: Analyze) -> Raised:
     """The query with its REFRESHABLE joins, and with the clock, above partials, or above kept rows."""
     asked = [each for each in query.relations() if each.refreshable is not None]
-    timely = [select for select, owner in query.selects() if _goes_by_the_clock(text, select, owner)]
+    timely = [select for select, owner in query.selects() if goes_by_the_clock(text, select, owner)]
     if not asked and not timely:
         return Raised(text, query)
     binder = Binder(text, catalog, query)
@@ -91,7 +91,7 @@ def raise_joins(text: str, query: Query, catalog: Catalog, analyze: Analyze) -> 
     return Raised(*rewritten(text, query, edits), tuple(reasons))
 
 
-def _goes_by_the_clock(text: str, select: Select, owner: Query) -> bool:
+def goes_by_the_clock(text: str, select: Select, owner: Query) -> bool:
     """Whether the clock is asked where rows are looked at; above groups it is asked at each read as it is."""
     if not any(clock_calls(tokenize(select.span.of(text)))):
         return False

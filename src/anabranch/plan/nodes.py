@@ -46,21 +46,26 @@ COUNTING_RULES = (merge_projections, number_records, decorrelate, separate_count
 _OWN = re.compile(r"_(diff|version|at|k[0-9]+)", re.IGNORECASE)
 
 
-def plan(
-    *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
-    catalog: Catalog, world: Surroundings, feed: bool = False,
-) -> Planned:  # fmt: skip
-    """Plan a continuous query. With `feed`, its changes are kept though its text does not ask for it.
-
-    So are those of a query that asks tables outside: its answer depends on when they were asked.
-    """
+def check(text: str, query: Query, catalog: Catalog, feed: bool) -> Catalog:
+    """Refuse what no view can be; the catalog as the hints of the query have it."""
     catalog = with_hints(text, query, catalog)
     refuse_volatile(text, query, kept=feed or asks(text, catalog, query))
     refuse_refreshable(text, catalog, query)
     _refuse_without_stream(text, catalog, query)
-    kept = feed or asks(text, catalog, query) or query.emits
-    if kept:
+    if feed or asks(text, catalog, query) or query.emits:
         _refuse_recursive(text, query)
+    return catalog
+
+
+def plan_text(
+    *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
+    catalog: Catalog, world: Surroundings, feed: bool = False,
+) -> Planned:  # fmt: skip
+    """Plan a continuous query from its text. With `feed`, its changes are kept though its text does not ask for it.
+
+    So are those of a query that asks tables outside: its answer depends on when they were asked.
+    """
+    kept = feed or asks(text, catalog, query) or query.emits
     normal = normalized(text, query, catalog, world.analyze, rules_for(query, kept))
     raised = raise_joins(normal.text, normal.query, catalog, world.analyze)
     planned = _planned(
@@ -69,7 +74,7 @@ def plan(
     )  # fmt: skip
     planned = replace(planned, view=replace(planned.view, included=normal.included)) if normal.included else planned
     planned = replace(planned, reasons=raised.reasons) if raised.reasons else planned
-    return _begun(planned, catalog, world)
+    return begun(planned, catalog, world)
 
 
 def rules_for(query: Query, kept: bool) -> Sequence[Rule]:
@@ -95,18 +100,18 @@ def _refuse_without_stream(text: str, catalog: Catalog, query: Query) -> None:
         )
 
 
-def _begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:
+def begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:
     """A plan whose views know with which row of each stream they start, where that is not the first."""
     states = {**catalog.objects, **{each.id: each for each in planned.objects}}
 
-    def begun(view: View) -> View:
+    def from_row(view: View) -> View:
         tables = [states[id] for id in (*(use.panes for use in view.blocks), *filter(None, (view.rows,)))]
         ids = {*view.streams.values()} | {each.stream for each in tables if isinstance(each, Panes | Rows)}
         found = {id: world.begins(catalog.stream(id)) for id in sorted(ids)}
         return replace(view, begins={id: begin for id, begin in found.items() if begin is not None})
 
-    objects = tuple(begun(each) if isinstance(each, View) else each for each in planned.objects)
-    return replace(planned, view=begun(planned.view), objects=objects)
+    objects = tuple(from_row(each) if isinstance(each, View) else each for each in planned.objects)
+    return replace(planned, view=from_row(planned.view), objects=objects)
 
 
 def _refuse_recursive(text: str, query: Query) -> None:
@@ -132,10 +137,8 @@ def _planned(
         view = planned.view
         if emission is None:
             return planned
-        if view.direct and view.blocks[0].windows is not None and _on_event_time(planned, catalog):
-            start = next((each.name for each in view.direct if each.kind == "window_start"), "")
-            shown = replace(view, late=emission.late, times=_window_columns(view), budget=_budget(emission), time=start)
-            return replace(planned, view=shown)
+        if view.direct and view.blocks[0].windows is not None and on_event_time(planned, catalog):
+            return replace(planned, view=closing_by_panes(view, emission))
     emit = "feed" if feed or emission is not None else "read"
     tree = Tree(text, catalog, world, id, name, start)
     tree.whole = query
@@ -154,7 +157,13 @@ def _planned(
     return parted.planned(parted.root(query, sql, fields, emit))
 
 
-def _on_event_time(planned: Planned, catalog: Catalog) -> bool:
+def closing_by_panes(view: View, emission: Emission) -> View:
+    """A view over panes that shows windows when they close."""
+    start = next((each.name for each in view.direct if each.kind == "window_start"), "")
+    return replace(view, late=emission.late, times=_window_columns(view), budget=budget_of(emission), time=start)
+
+
+def on_event_time(planned: Planned, catalog: Catalog) -> bool:
     """Whether the panes of a plain view lie along the event time of their stream."""
     ids = {use.panes for use in planned.view.blocks}
     panes = [each for each in planned.objects if isinstance(each, Panes) and each.id in ids]
@@ -173,7 +182,7 @@ def _closes_panes(emission: Emission) -> bool:
     return emission.mode == "close" and not emission.stream
 
 
-def _budget(emission: Emission) -> dict[str, int] | None:
+def budget_of(emission: Emission) -> dict[str, int] | None:
     """The budget of a clause as it is written down."""
     if emission.budget is None:
         return None
@@ -188,6 +197,30 @@ def _window_columns(view: View) -> dict[str, int]:
         return {}
     shifts = {"window_start": windows.size, "window_end": 0, "window_time": time_before_end(windows.size)}
     return {output.name: shifts[output.kind] for output in view.direct if output.kind in shifts}
+
+
+def refuse_own_names(text: str, query: Query, fields: Sequence[Field], emit: str) -> None:
+    """Refuse columns whose names are those that changes have."""
+    taken = next((each for each in fields if _OWN.fullmatch(each.name)), None)
+    if taken is not None and emit != "read":
+        what = f"the name {taken.name} is taken: a change has a column of this name beside those of the query"
+        raise refuse(text, query.span, what, "give the column another name with AS")
+
+
+def planned(made: Sequence[View], root: View, catalog: Catalog, world: Surroundings, placer: Placer) -> Planned:
+    """A view with its nodes and all that has to be made with them."""
+    nodes = [replace(node, owner=root.id) for node in made]
+    kept: dict[str, Stream] = {}
+    for view in (*nodes, root):
+        for id in view.streams.values():
+            stream = catalog.stream(id)
+            if stream.kept_since is None:
+                kept[id] = replace(stream, kept_since=world.kept_since(stream))
+    reasons = tuple(view.reason for view in (*nodes, root) if view.reason)
+    rows = tuple(stream.rows_table for stream in kept.values())
+    fill_from = placer.filled_from()
+    objects: tuple[Panes | Rows | Stream | View, ...] = (*placer.panes.values(), *kept.values(), *nodes)
+    return Planned(root, objects, placer.filled(), rows, reasons, fill_from)
 
 
 class Tree:
@@ -219,25 +252,11 @@ class Tree:
         names = {each.name for each in fields}
         if len(names) != len(fields):
             raise refuse(self.text, query.span, "two columns of it have the same name", "give one of them another name")
-        taken = next((each for each in fields if _OWN.fullmatch(each.name)), None)
-        if taken is not None and emit != "read":
-            what = f"the name {taken.name} is taken: a change has a column of this name beside those of the query"
-            raise refuse(self.text, query.span, what, "give the column another name with AS")
-        return replace(_renamed(view, fields), id=self.id, name=self.name, sql=sql, owner=None)
+        refuse_own_names(self.text, query, fields, emit)
+        return replace(renamed(view, fields), id=self.id, name=self.name, sql=sql, owner=None)
 
     def planned(self, root: View) -> Planned:
-        nodes = [replace(node, owner=root.id) for node in self.nodes]
-        kept: dict[str, Stream] = {}
-        for view in (*nodes, root):
-            for id in view.streams.values():
-                stream = self.catalog.stream(id)
-                if stream.kept_since is None:
-                    kept[id] = replace(stream, kept_since=self.world.kept_since(stream))
-        reasons = tuple(view.reason for view in (*nodes, root) if view.reason)
-        rows = tuple(stream.rows_table for stream in kept.values())
-        fill_from = self.placer.filled_from()
-        objects: tuple[Panes | Rows | Stream | View, ...] = (*self.placer.panes.values(), *kept.values(), *nodes)
-        return Planned(root, objects, self.placer.filled(), rows, reasons, fill_from)
+        return planned(self.nodes, root, self.catalog, self.world, self.placer)
 
     # ---- one query
 
@@ -255,8 +274,8 @@ class Tree:
             if self.reads_live(inner, ctes) and (cut or inner.emits):
                 node = self.below(inner, ctes)
                 if columns:
-                    renamed = tuple(Field(new, old.type) for new, old in zip(columns, node.fields, strict=False))
-                    self.nodes[self.nodes.index(node)] = node = _renamed(node, renamed)
+                    others = tuple(Field(new, old.type) for new, old in zip(columns, node.fields, strict=False))
+                    self.nodes[self.nodes.index(node)] = node = renamed(node, others)
                 ctes[name.lower()] = node
             else:
                 inline.append(InlineCte(name, columns, inner))
@@ -282,7 +301,7 @@ class Tree:
         view = replace(view, late=emission.late, stream=emission.stream)
         timed = tuple(key for key in view.keys if key.name in view.times)
         if emission.first and timed:
-            view = _coarser(view, timed)
+            view = coarser(view, timed)
         if emission.mode == "feed":
             if emission.late == "drop" and not (view.of_streams and bounded(view)):
                 raise refuse(
@@ -293,7 +312,7 @@ class Tree:
                 )
             return view
         if emission.mode == "close" and any(r.window and partitioned(r.window) for r in query.relations()):
-            self._refuse_budget(emission, "these windows close with a row of their own, and not by progress")
+            refuse_budget(self.text, emission, "these windows close with a row of their own, and not by progress")
             return view  # its query gives the windows that are full, and no others
         if emission.watermark and not timed:
             closing = closing_column(view)
@@ -319,9 +338,9 @@ class Tree:
                 ends = view.ends if view.ends is not None and closing in view.ends.columns else None
                 ends = None if view.ahead or view.final else ends
                 times = {**view.times, closing: view.times[closing] + (view.ahead or 0)}
-                self._refuse_late(view, emission, ends)
-                self._refuse_budget(
-                    emission, "what closes is looked for in the whole answer of this query, or of a key"
+                refuse_late(self.text, view, emission, ends)
+                refuse_budget(
+                    self.text, emission, "what closes is looked for in the whole answer of this query, or of a key"
                 )
                 return replace(view, emit="close", closing=closing, ends=ends, times=times)
             raise refuse(
@@ -346,32 +365,10 @@ class Tree:
                 "a trigger stands behind GROUP BY",
             )
         if view.clock != "event":
-            self._refuse_budget(emission, "these windows do not close by event time")
+            refuse_budget(self.text, emission, "these windows do not close by event time")
         if emission.watermark and emission.counting is None and emission.delay is None:
-            view = _by_live_keys(view)
-        return replace(view, emit="triggers", triggers=triggers, budget=_budget(emission))
-
-    def _refuse_budget(self, emission: Emission, reason: str) -> None:
-        if emission.budget is not None:
-            raise refuse(
-                self.text,
-                emission.span,
-                f"AT MOST has nothing to spread here: {reason}",
-                "leave AT MOST out, or GROUP BY window_start, window_end over TUMBLE or HOP of the event time",
-            )
-
-    def _refuse_late(self, view: View, emission: Emission, ends: Ends | None) -> None:
-        """Refuse what cannot be done with late rows of windows whose ends are looked for in the answer."""
-        counted = view.clock != "event" and len({*view.streams.values(), *view.views.values()}) == 1
-        if emission.late == "correct" or ends is not None or counted:  # nothing that is counted comes late
-            return
-        said = f"LATE {emission.late.upper()}"
-        raise refuse(
-            self.text,
-            emission.span,
-            f"{said} has to know which rows are late, and the windows of this query do not tell",
-            f"leave {said} out: late rows then correct what was shown",
-        )
+            view = by_live_keys(view)
+        return replace(view, emit="triggers", triggers=triggers, budget=budget_of(emission))
 
     def _hand_down(self, view: View, emission: Emission, query: Query) -> bool:
         """Let the nodes below wait for their windows, where every row of this one comes through such a node."""
@@ -416,7 +413,31 @@ class Tree:
         return False
 
 
-def _renamed(view: View, fields: tuple[Field, ...]) -> View:
+def refuse_budget(text: str, emission: Emission, reason: str) -> None:
+    if emission.budget is not None:
+        raise refuse(
+            text,
+            emission.span,
+            f"AT MOST has nothing to spread here: {reason}",
+            "leave AT MOST out, or GROUP BY window_start, window_end over TUMBLE or HOP of the event time",
+        )
+
+
+def refuse_late(text: str, view: View, emission: Emission, ends: Ends | None) -> None:
+    """Refuse what cannot be done with late rows of windows whose ends are looked for in the answer."""
+    counted = view.clock != "event" and len({*view.streams.values(), *view.views.values()}) == 1
+    if emission.late == "correct" or ends is not None or counted:  # nothing that is counted comes late
+        return
+    said = f"LATE {emission.late.upper()}"
+    raise refuse(
+        text,
+        emission.span,
+        f"{said} has to know which rows are late, and the windows of this query do not tell",
+        f"leave {said} out: late rows then correct what was shown",
+    )
+
+
+def renamed(view: View, fields: tuple[Field, ...]) -> View:
     """The same node with other names for its columns."""
     names = {old.name: new.name for old, new in zip(view.fields, fields, strict=True)}
     keys = tuple(Field(names.get(key.name, key.name), key.type) for key in view.keys)
@@ -435,7 +456,7 @@ def _renamed(view: View, fields: tuple[Field, ...]) -> View:
     return replace(view, retained=retained)
 
 
-def _by_live_keys(view: View) -> View:
+def by_live_keys(view: View) -> View:
     """The same node keyed by those of its keys that no REFRESH of a static table changes while they wait."""
     if not view.tables or len(view.narrows) != 1:
         return view
@@ -445,10 +466,10 @@ def _by_live_keys(view: View) -> View:
         return view
     columns = items([quote_name(column) for column in narrow.columns if column is not None])
     touch = Touch(narrow.input, f"SELECT DISTINCT {columns} FROM {quote_name(narrow.input)}")
-    return replace(_coarser(view, kept), touches=(touch,))
+    return replace(coarser(view, kept), touches=(touch,))
 
 
-def _coarser(view: View, keys: tuple[Field, ...]) -> View:
+def coarser(view: View, keys: tuple[Field, ...]) -> View:
     """The same node keyed by some of its keys only."""
     kept = [index for index, key in enumerate(view.keys) if key in keys]
     chosen = items([f"`k{index}`" for index in kept])

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
 
-from anabranch.duck import quoted
 from anabranch.plan.above import Choice, choose
 from anabranch.plan.bind import Binder, Bound, refuse
 from anabranch.plan.blocks import (
@@ -39,8 +38,10 @@ from anabranch.plan.catalog import (
     View,
     own_signature,
 )
+from anabranch.plan.panes import PaneBlock
 from anabranch.plan.strategy import Loads, fits
 from anabranch.plan.ties import Places, break_ties, checked
+from anabranch.plan.types import duckdb_type as duckdb_type
 from anabranch.plan.windows import ID, micros_sql, needs_numbers
 from anabranch.plan.winners import event_times
 from anabranch.sql.calls import SESSION, aggregate_calls, chains, clock_calls, volatile_calls
@@ -48,20 +49,6 @@ from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.samples import at_sample
 from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Query, Relation, Select
-
-_DUCKDB_TYPES = {
-    "boolean": "BOOLEAN",
-    "tinyint": "TINYINT",
-    "smallint": "SMALLINT",
-    "int": "INTEGER",
-    "bigint": "BIGINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "string": "VARCHAR",
-    "date": "DATE",
-    "timestamp": "TIMESTAMPTZ",
-    "binary": "BLOB",
-}
 
 
 @dataclass(frozen=True)
@@ -106,39 +93,6 @@ class Planned:
     fill_rows: tuple[str, ...]  # ids of new rows tables
     reasons: tuple[str, ...]  # why parts of the query are computed over rows
     fill_from: Mapping[str, FillFrom] = field(default_factory=dict)  # pane table id -> where its new columns are had
-
-
-def duckdb_type(spark_type: str) -> str | None:
-    """The type of DuckDB's that holds the same values, if there is one."""
-    if spark_type.startswith("array<"):
-        inner = duckdb_type(spark_type[6:-1])
-        return f"{inner}[]" if inner is not None else None
-    if spark_type.startswith("struct<`"):
-        return _struct_type(spark_type)
-    if re.fullmatch(r"decimal\(\d+,\d+\)", spark_type):
-        return spark_type.upper()
-    return _DUCKDB_TYPES.get(spark_type)
-
-
-def _struct_type(spark_type: str) -> str | None:
-    """A row of columns with all their names in quotes, as partials are kept, and the rows of tables outside.
-
-    >>> _struct_type("struct<`id`:bigint,`a``b`:decimal(3,1)>")
-    'STRUCT("id" BIGINT, "a`b" DECIMAL(3,1))'
-    >>> _struct_type("struct<`o`:struct<`k0`:int,`k1`:decimal(3,1)>,`v`:double>")
-    'STRUCT("o" STRUCT("k0" INTEGER, "k1" DECIMAL(3,1)), "v" DOUBLE)'
-    """
-    fields: list[str] = []
-    for name, type in _FIELD.findall(spark_type[len("struct<") : -1]):
-        kind = duckdb_type(type)
-        if kind is None:
-            return None
-        fields.append(f"{quoted(name.replace('``', '`'))} {kind}")
-    return f"STRUCT({', '.join(fields)})"
-
-
-#: A column of a row, and its type: a plain one, or a row of plain ones.
-_FIELD = re.compile(r"`((?:[^`]|``)*)`:(\w+(?:\(\d+,\d+\)|<(?:`(?:[^`]|``)*`:\w+(?:\(\d+,\d+\))?,?)*>)?)")
 
 
 def _with_quotes(spark_type: str) -> str:
@@ -343,7 +297,7 @@ class Placer:
             return None
         return FillFrom(base.id, keys, columns)
 
-    def place(self, block: Block, placeholder: str, choice: Choice | None = None) -> Placed:
+    def place(self, block: Block | PaneBlock, placeholder: str, choice: Choice | None = None) -> Placed:
         """Place a block; `choice` says whether a join with static tables may stand above partials of its stream."""
         choice = choice or Choice()
         statics_at = {id: self.world.table_at(id) for id in block.statics.values()}
@@ -361,8 +315,8 @@ class Placer:
         if base is not None and choice.block is not None and panes.above is not None:
             columns = {placed.use.presence: base.use.presence}
             for own, other in zip(block.calls, choice.block.calls, strict=True):
-                theirs = base.columns[other.call.key]
-                columns |= {name: theirs[suffix] for suffix, name in placed.columns[own.call.key].items()}
+                theirs = base.columns[other.key]
+                columns |= {name: theirs[suffix] for suffix, name in placed.columns[own.key].items()}
             above = replace(panes.above, columns={**panes.above.columns, **columns})
             self.panes[panes.id] = replace(panes, above=above)
         elif not words and choice.block is not None:
@@ -383,7 +337,7 @@ class Placer:
             words = "partials of the stream alone are there already, so that a run need not read the table"
         return self._placed(choice.block, "", there or self._new(choice.block, {}, None)), words
 
-    def _placed(self, block: Block, placeholder: str, panes: Panes) -> Placed:
+    def _placed(self, block: Block | PaneBlock, placeholder: str, panes: Panes) -> Placed:
         """A block on a pane table, with the columns that it needs."""
         since = self.world.first_run(block.stream)
         # Where windows end is for all rows to say, those among them that do not count too.
@@ -405,7 +359,7 @@ class Placer:
         columns: dict[str, dict[str, str]] = {}
         for each in block.calls:
             reduced: dict[str, str] = {}
-            parts = columns.setdefault(each.call.key, {})
+            parts = columns.setdefault(each.key, {})
             condition = _both(block.condition, each.condition)
             for part in each.aggregate.parts:
                 partial = part.partial_sql(each.arguments, condition)
@@ -416,7 +370,7 @@ class Placer:
                 used.append(name)
                 parts[part.suffix] = name
                 reduced[part.suffix] = part.reduce_sql(quote_name(name))
-            finals[each.call.key] = f"CAST({each.aggregate.final_sql(reduced)} AS {each.type})"
+            finals[each.key] = f"CAST({each.aggregate.final_sql(reduced)} AS {each.type})"
         bins = block.bins
         if bins is not None:
             number = f"count_if(({ROW_NUM} + 1) % {bins.every} = 0)"
@@ -449,7 +403,9 @@ class Placer:
             found.sort(key=lambda panes: panes.signature != own_signature(panes.signature, self.world.own))
         return found
 
-    def _shared(self, block: Block, statics_at: Mapping[str, tuple[int, int]], *, forced: bool = False) -> Panes | None:
+    def _shared(
+        self, block: Block | PaneBlock, statics_at: Mapping[str, tuple[int, int]], *, forced: bool = False
+    ) -> Panes | None:
         """A pane table that runs add to and that a block can live on; `forced`: only one that did without runs once."""
         for panes in self._candidates():
             if panes.above is None and (panes.settled or not forced):
@@ -458,7 +414,7 @@ class Placer:
                     return found
         return None
 
-    def _has_all(self, panes: Panes, block: Block) -> bool:
+    def _has_all(self, panes: Panes, block: Block | PaneBlock) -> bool:
         """Whether a pane table has all that a block needs, for a view that goes on with it: what would be filled in of
         rows of the past would have met other static tables than they have. A new view starts with the tables as they
         are."""
@@ -469,7 +425,7 @@ class Placer:
         return not trial.filled()
 
     def _without_runs(
-        self, block: Block, statics_at: Mapping[str, tuple[int, int]], above: Above | None
+        self, block: Block | PaneBlock, statics_at: Mapping[str, tuple[int, int]], above: Above | None
     ) -> Panes | None:
         """A pane table that has its partials from another, in the way of `above`; where the block needs one that runs
         add to, one that is made that."""
@@ -483,7 +439,9 @@ class Placer:
                 return replace(found, above=None, settled=True)
         return None
 
-    def _fitting(self, panes: Panes, block: Block, statics_at: Mapping[str, tuple[int, int]]) -> Panes | None:
+    def _fitting(
+        self, panes: Panes, block: Block | PaneBlock, statics_at: Mapping[str, tuple[int, int]]
+    ) -> Panes | None:
         """A pane table as a block can live on it, if it can."""
         own = own_signature(block.signature, self.world.own) if self.world.own else block.signature
         same = panes.signature in (block.signature, own) and (panes.time is None) == (block.time is None)
@@ -499,7 +457,7 @@ class Placer:
         grain = gcd(panes.grain, block.windows.grain, block.windows.origin - panes.origin)
         return replace(panes, grain=grain, origin=panes.origin % grain)
 
-    def _new(self, block: Block, statics_at: Mapping[str, tuple[int, int]], above: Above | None) -> Panes:
+    def _new(self, block: Block | PaneBlock, statics_at: Mapping[str, tuple[int, int]], above: Above | None) -> Panes:
         by = "_".join(_slug(key.name) for key in block.row_keys) or "all"
         windows = block.windows
         grain, origin = (windows.grain, windows.origin % windows.grain) if windows is not None else (0, 0)
@@ -536,7 +494,7 @@ class Placer:
         duckdb: bool,
         duckdb_reduce: str | None,
         since: int,
-        block: Block,
+        block: Block | PaneBlock,
     ) -> tuple[str, Panes]:
         """The column of a partial: one that is there with the same meaning and beginning, or a new one."""
         meaning = normal_form(tokenize(partial))

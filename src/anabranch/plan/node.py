@@ -1,0 +1,859 @@
+"""One node of a view: a SELECT, or a set operation, as Spark SQL over placeholders, with its keys and what is known of
+how its rows come and close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from anabranch.algebra.progress import END
+from anabranch.algebra.reach import Near, chained
+from anabranch.algebra.windows import MILLISECOND
+from anabranch.errors import AnabranchError
+from anabranch.ir.expr import Call, Column, Expr, Over, of_column
+from anabranch.ir.fold import fold
+from anabranch.ir.logic import conjunction
+from anabranch.ir.rel import Project, Rel, Scan, Windowed
+from anabranch.ir.select import FromItem, SelectBlock, SetBlock, ShownItem
+from anabranch.plan.ahead import FINAL, FOREVER
+from anabranch.plan.buckets import SAME, spread
+from anabranch.plan.build import KEY, NO_STREAM, closing_column, items, leading_column, refuse_keys
+from anabranch.plan.catalog import Ends, Field, Narrow, Output, Side, Stream, Table, Touch, View, leading_time
+from anabranch.plan.context import NotApplicable, placeholder
+from anabranch.plan.facts.ahead import NextRow, looks_ahead
+from anabranch.plan.facts.append_only import first_of, first_ranked, is_distinct
+from anabranch.plan.facts.bands import find_bands
+from anabranch.plan.facts.following import find_following
+from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals
+from anabranch.plan.facts.progress import Join, find_meets, of_union, through, time_call, union_times
+from anabranch.plan.panes import PaneBlock, PaneContext, direct_outputs, find_panes, over_partials, partial_scan
+from anabranch.plan.parts import parts_of
+from anabranch.plan.plane import bounded
+from anabranch.plan.tie_breaking import break_ties, break_ties_of_set, tied_window
+from anabranch.plan.views import Placed
+from anabranch.plan.windows import closing_shift, micros_sql, sliding
+from anabranch.render.placeholders import PlaceholderWriter, select_sql, window_of
+from anabranch.sql.lexer import quote_name
+from anabranch.sql.syntax import WindowSpec
+from anabranch.sql.versions import UNTIL
+
+if TYPE_CHECKING:
+    from anabranch.plan.planner import Planner
+
+
+class NodeMaker:
+    """Makes one node. Relations that are nodes of their own have been replaced by scans of them."""
+
+    def __init__(self, planner: Planner, *, closed: bool = False, joins_above: bool = False) -> None:
+        self.planner = planner
+        self.closed = closed
+        self.joins_above = joins_above  # whether a join with static tables may stand above partials of its stream
+        self.root: SelectBlock | None = None
+        self.main: tuple[SelectBlock, PaneBlock, Placed] | None = None
+        self.plain = SelectBlock((), ())
+        self.hidden: list[ShownItem] = []
+        self.block = SelectBlock((), ())
+        self.schemas: dict[str, tuple[Field, ...]] = {}
+        self.streams: dict[str, str] = {}
+        self.tables: dict[str, str] = {}
+        self.views: dict[str, str] = {}
+        self.renamed: dict[int, str] = {}  # scans that have a placeholder of their own, by their ids
+        self.partials: list[tuple[SelectBlock, PaneBlock, Placed]] = []
+        self.reasons: list[str] = []
+        self.tied = True
+
+    # ---- text
+
+    def scan_text(self, scan: Scan) -> str:
+        """A scan as its placeholder; what stands behind it is written down."""
+        source = scan.source
+        name = self.renamed.get(id(scan)) or placeholder(scan, self.planner.numbered(scan))[1:-1]
+        if source.kind != "partials":
+            known = self.planner.object(source.target)
+            if source.kind == "stream":
+                assert isinstance(known, Stream)
+                self.streams[name], self.schemas[name] = known.id, known.seen_as(name)
+            elif source.kind == "table":
+                assert isinstance(known, Table)
+                self.tables[name], self.schemas[name] = known.id, known.fields
+            else:
+                assert isinstance(known, View)
+                self.views[name], self.schemas[name] = known.id, known.fields
+        return quote_name(name)
+
+    def writer(self) -> PlaceholderWriter:
+        return PlaceholderWriter(self.scan_text, self.shaped, closed=self.closed)
+
+    def sql(self, block: SelectBlock) -> str:
+        return select_sql(block, self.writer()).text
+
+    def shaped(self, block: SelectBlock | SetBlock) -> SelectBlock | SetBlock:
+        """A query that stays inside another, as it runs: over partials, where it can be, and without ties."""
+        if isinstance(block, SetBlock):
+            return break_ties_of_set(block) if self.tied else block
+        self.root = self.root or block
+        if not any(_reads_stream(each) for each in block.sources):
+            return self.without_ties(block)
+        if any(each.windowed is not None and not isinstance(each.windowed.input, Scan) for each in block.sources):
+            self.reasons.append("it puts the rows of a query into windows")
+        found = self.panes(block)
+        return self.without_ties(*found) if found is not None else self.without_ties(block)
+
+    def panes(self, block: SelectBlock) -> tuple[SelectBlock, Sequence[Column]] | None:
+        """A SELECT over partials, and what tells its groups apart; None where it cannot be."""
+        planner = self.planner
+        found = find_panes(block, PaneContext(planner.catalog, planner.world.analyze, planner.world.loads))
+        if isinstance(found, str):
+            self.reasons.append(found)
+            return None
+        if self.joins_above and found.statics:
+            raise NotApplicable("a join may stand above partials")
+        number = planner.next_placeholder()
+        placed = planner.placer.place(found, f"@p:{number}")
+        self.partials.append((block, found, placed))
+        fields = placed.use.fields(planner.placer.panes[placed.use.panes])
+        self.schemas[placed.use.placeholder] = fields
+        scan = partial_scan(str(number), fields, planner.new)
+        keys = [next(column for column in scan.columns if column.name == key.name) for key in found.keys]
+        return over_partials(block, found, scan, placed.finals, placed.use.presence, planner.new), keys
+
+    def without_ties(self, block: SelectBlock, keys: Sequence[Column] | None = None) -> SelectBlock:
+        if not self.tied:
+            return block
+        return break_ties(block, self.planner.event_times, lambda exprs: self._types(block, exprs), keys)
+
+    def _types(self, block: SelectBlock, exprs: Sequence[Expr]) -> list[str]:
+        """The types of expressions over the relations of a SELECT, as Spark tells them."""
+        sources = [replace(each, on=None, kind="cross", lateral=False) for each in block.sources]
+        shown = tuple(ShownItem(expr, f"x{index}") for index, expr in enumerate(exprs))
+        asked = SelectBlock(tuple(sources), shown, generators=block.generators)
+        return [field.type for field in self._analyzed(lambda: self.sql(asked))]
+
+    def _analyzed(self, text: Callable[[], str]) -> list[Field]:
+        written = text()
+        return self.planner.world.analyze(written, dict(self.schemas))
+
+    # ---- what a relation is
+
+    def known(self, item: FromItem) -> object:
+        """The stream, view or table that a relation reads."""
+        scan = _scan(item)
+        return self.planner.object(scan.source.target) if scan is not None else None
+
+    def input_of(self, item: FromItem) -> str:
+        """The placeholder of a relation."""
+        scan = _scan(item)
+        assert scan is not None
+        return placeholder(scan, self.planner.numbered(scan))[1:-1]
+
+    def window(self, item: FromItem) -> WindowSpec | None:
+        return window_of(item.window) if item.window is not None else None
+
+    # ---- a set operation
+
+    def set_operation(self, block: SetBlock, emit: str) -> View:
+        """UNION, INTERSECT, EXCEPT: a row is touched by its equals in any operand."""
+        block = break_ties_of_set(block)
+        touches: list[tuple[str, str]] = []
+        times: list[tuple[str, dict[int, tuple[str, int]]]] = []
+        texts: list[str] = []
+        for operand in block.operands:
+            inner = self._operand(operand)
+            if isinstance(inner, View):
+                name = f"@v:{inner.id}"
+                self.views[name], self.schemas[name] = inner.id, inner.fields
+                texts.append(f"SELECT * FROM {quote_name(name)}")
+                touches.append((name, texts[-1]))
+                names = [each.name for each in inner.fields]
+                shown = [each for each in bounded(inner) if each in names]  # a key may be hidden
+                times.append((name, {names.index(each): (each.lower(), inner.times[each]) for each in shown}))
+                continue
+            self.block = inner
+            texts.append(self.sql(inner))
+            if inner.live:
+                (live,) = inner.live
+                touches.append((self.input_of(inner.sources[live]), texts[-1]))
+                times.append((touches[-1][0], self._times_by_position(inner.sources[live])))
+        keying = Keying("keyed", every_column=True) if touches else Keying("whole", reason=NO_STREAM)
+        word = {"union": "UNION", "intersect": "INTERSECT", "except": "EXCEPT"}[block.kind]
+        text = f" {word}{' ALL' if block.all else ''} ".join(texts)
+        self.block = SelectBlock((), ())
+        names = [column.name for column in block.columns]
+        if names != [field.name for field in self._analyzed(lambda: text)]:
+            listed = ", ".join(map(quote_name, names))
+            text = f"SELECT * FROM ({text}) AS __rows({listed})"
+        fields = tuple(self._analyzed(lambda: text))
+        view = self._view(emit, keying, text, fields, fields if keying.every_column else (), tuple(
+            Touch(name, _numbered(each, fields)) for name, each in touches), ())  # fmt: skip
+        meets = of_union(times, view.fields)
+        if meets is None:
+            return view
+        shown_times = union_times(times, view.fields)
+        return replace(view, meets=meets, times=shown_times, time=leading_time(view.fields, shown_times))
+
+    def _operand(self, rel: Rel) -> View | SelectBlock:
+        """An operand as a SELECT that looks at one row at a time, or as a node of its own."""
+        block = fold(rel)
+        if isinstance(block, SelectBlock):
+            block = self.planner.with_nodes(block, names_only=True)
+            plain = all(_scan(each) is not None or each.static for each in block.sources)
+            keys = find_keys(replace(block, limited=False)) if plain and block.live else None
+            if not block.live or (keys is not None and keys.kind == "stateless" and not block.limited):
+                return block
+        return self.planner.below(rel)
+
+    def _times_by_position(self, item: FromItem) -> dict[int, tuple[str, int]]:
+        """The columns of a SELECT over one stream that are its event times, by their places."""
+        if item.window is not None:
+            return {}
+        own = self._columns_named(item, self._bounded_times(item))
+        found: dict[int, tuple[str, int]] = {}
+        for place, shown in enumerate(self.block.items):
+            column = shown.expr.column
+            shift = self._shift(column) if column is not None and column in own else None
+            if column is not None and shift is not None:
+                found[place] = column.name.lower(), shift
+        return found
+
+    # ---- a SELECT
+
+    def whole(self, rel: Rel, emit: str, reason: str, names: Sequence[str]) -> View:
+        """A query that is computed as a whole."""
+
+        def text() -> str:
+            writer = self.writer()
+            writer.nested(rel, names)
+            return writer.written.text
+
+        made, found = self._checked(text)
+        fields = tuple(found)
+        return self._view(emit, Keying("whole", reason=reason), made, fields, (), (), ())
+
+    def select(self, block: SelectBlock, emit: str) -> View:
+        self.block = block
+        for item in block.sources:
+            known = self.known(item)
+            if isinstance(known, View) and known.stream and emit != "read":
+                raise self.planner.refuse(
+                    item.rel,
+                    f"{known.name} shows changes, and changes of changes are not kept",
+                    "read the query that it shows the changes of, or leave the emission clause out",
+                )
+        by_key = self.planner.by_key and not parts_of([item.name or "" for item in block.items])
+        keying = find_keys(block, by_key=by_key)
+        if not block.live:
+            keying = Keying("whole", reason=NO_STREAM)
+        view = self._finish(emit, keying)
+        near, nearby = self._near()
+        view = replace(
+            view, near=near, through=self._through(Stream), timed=self._through(View), sides=self._sides()
+        )  # fmt: skip
+        if keying.pairs and view.in_time and view.clock == "event" and view.node:
+            view = replace(view, nearby=nearby)
+        view = self._following(view)
+        view = self._with_progress(keying, view)
+        view = replace(view, ends=self._ends(view, keying) if view.node else None)
+        view = self._with_ahead(view)
+        if view.node == "join":
+            view = replace(view, spread=self._spread(view))
+        self.planner.split_pairs(block, view)
+        return self._fused(view) or self._retaining(view)
+
+    # ---- putting it together
+
+    def _finish(self, emit: str, keying: Keying) -> View:
+        block = self.block
+        over: tuple[SelectBlock, Sequence[Column] | None] = block, None
+        if keying.kind not in ("stateless", "join"):
+            over = self.panes(block) or over
+        self.main = self.partials[0] if over[1] is not None else None
+        names: list[str] = []
+        hidden: list[ShownItem] = []
+        for index, part in enumerate(keying.parts):
+            names.append(part.shown or KEY.format(index))
+            if part.shown is None:
+                expr = part.expr if over[1] is None else of_column(over[1][part.position])
+                hidden.append(ShownItem(expr, names[-1]))
+        if keying.kind == "join":
+            self._tell_apart()
+        self.plain = over[0]
+        self.hidden = hidden
+        text, found = self._checked(lambda: self.sql(_with_items(self.without_ties(*over), hidden)))
+        fields = tuple(found[: len(block.items)])
+        typed = {each.name.lower(): each for each in found}
+        keys = fields if keying.every_column else tuple(typed[name.lower()] for name in names)
+        if emit != "read":
+            refuse_keys(self.planner.text, self.planner.query, keys)
+        touches = self._touches(keying, keys) if emit != "read" else ()
+        narrows = self._narrows(keying) if emit != "read" else ()
+        view = self._view(emit, keying, text, fields, keys, touches, narrows)
+        times = {**self._times(fields), **self._key_times(keying, names)}
+        direct: tuple[Output, ...] = ()
+        if self.main is not None and emit == "feed":
+            _, panes, placed = self.main
+            direct = direct_outputs(block, panes, placed.columns, placed.use.columns, fields)
+        return replace(
+            view, direct=direct, times=times, clock=self._clock(), cuts=self._cuts(),
+            time=leading_time(fields, times) if view.node else "",
+        )  # fmt: skip
+
+    def _checked(self, text: Callable[[], str]) -> tuple[str, list[Field]]:
+        """A query with its ties broken, and its columns; as it was if Spark does not take it that way."""
+        partials = list(self.partials)
+        try:
+            written = text()
+            return written, self._analyzed(lambda: written)
+        except AnabranchError:
+            self.tied, self.root, self.partials, self.reasons = False, None, partials, []
+            written = text()
+            return written, self._analyzed(lambda: written)
+
+    def _view(
+        self, emit: str, keying: Keying, text: str, fields: tuple[Field, ...], keys: tuple[Field, ...],
+        touches: tuple[Touch, ...], narrows: tuple[Narrow, ...],
+    ) -> View:  # fmt: skip
+        kind = keying.kind if emit != "read" else ""
+        world = self.planner.world
+        return View(
+            "?", "?", self.planner.query.span.of(self.planner.text), text, fields,
+            tuple(placed.use for _, _, placed in self.partials), None, dict(self.streams), dict(self.tables),
+            dict(self.views), emit, self.planner.start, (), bool(self.block.order) or self.block.limited,
+            {table: world.table_at(table) for table in self.tables.values()},
+            kind, keying.reason if kind else "", keys if kind else (), touches if kind else (),
+            narrows if kind else (),
+        )  # fmt: skip
+
+    def _tell_apart(self) -> None:
+        """Give each relation of a join a placeholder of its own, though some read the same."""
+        for name, item in zip(self._apart(), self.block.sources, strict=True):
+            scan = _scan(item)
+            if name and scan is not None:
+                self.renamed[id(scan)] = name
+
+    # ---- keys
+
+    def _touches(self, keying: Keying, keys: tuple[Field, ...]) -> tuple[Touch, ...]:
+        """How to find the keys that new rows touch."""
+        block = self.block
+        if keying.kind != "keyed":
+            return ()
+        if self.main is not None:
+            _, panes, placed = self.main
+            columns = [quote_name(panes.keys[part.position].name) for part in keying.parts]
+            source = placed.use.placeholder
+            return (Touch(source, f"SELECT DISTINCT {items(columns)} FROM {quote_name(source)}"),)
+        live = block.live
+        if len(live) == 1 and self._by_row(live[0]):
+            name = self.input_of(block.sources[live[0]])
+            if keying.every_column:
+                return (Touch(name, _numbered(self.sql(block), keys)),)
+            asked = tuple(ShownItem(part.expr, f"k{index}") for index, part in enumerate(keying.parts))
+            rows = SelectBlock(
+                block.sources, asked or (ShownItem(Expr(("1",)), "one"),), block.where, distinct=True,
+                merged=block.merged, generators=block.generators,
+            )  # fmt: skip
+            return (Touch(name, self.sql(rows)),)
+        touches = []
+        for index in live:
+            item = block.sources[index]
+            name = self.input_of(item)
+            source = quote_name(name)
+            if item.window is not None and self._by_row(index):
+                source = self.writer().windowed(item.window, source)
+            columns = [f"__d.{quote_name(_name_in(item, part.columns[index]))}" for part in keying.parts]
+            touches.append(Touch(name, f"SELECT DISTINCT {items(columns)} FROM {source} AS __d"))
+        return tuple(dict.fromkeys(touches))
+
+    def _narrows(self, keying: Keying) -> tuple[Narrow, ...]:
+        """Which rows of which input are enough for the touched keys. A relation that is read twice is read whole."""
+        if keying.kind != "keyed" or keying.every_column:
+            return ()
+        if self.main is not None:
+            _, panes, placed = self.main
+            return (Narrow(placed.use.placeholder, tuple(panes.keys[part.position].name for part in keying.parts)),)
+        found: dict[str, set[Narrow]] = {}
+        for index in self.block.live:
+            item = self.block.sources[index]
+            columns = tuple(_row_name(item, part.columns[index]) for part in keying.parts)
+            times = tuple(self._along(item, part.columns[index]) for part in keying.parts)
+            name = self.input_of(item)
+            found.setdefault(name, set()).add(Narrow(name, columns, times))
+        narrows = [next(iter(each)) for each in found.values() if len(each) == 1]
+        return tuple(each for each in narrows if any(each.columns) or any(each.times))
+
+    def _along(self, item: FromItem, column: Column | None) -> tuple[str, int, int] | None:
+        """What the windows of an input lie along, where a column is a bound of them."""
+        windowed = item.windowed
+        if windowed is None or column not in windowed.bounds[:2] or windowed.along is None or windowed.window.rows:
+            return None
+        windows = sliding(window_of(windowed))
+        if windows is None or windowed.along.type != "timestamp":
+            return None
+        span = (0, windows.size) if column == windowed.bounds[0] else (-windows.size, 0)
+        return windowed.along.name, *span
+
+    def _by_row(self, index: int) -> bool:
+        """Whether a new row tells its own windows: otherwise no window is to be looked for among new rows alone."""
+        window = self.block.sources[index].window
+        return window is None or window.window.by_row
+
+    # ---- times
+
+    def _shown(self, fields: Sequence[Field]) -> Iterator[tuple[str, Expr]]:
+        """The columns that a SELECT gives, with what they are."""
+        return ((field.name, item.expr) for field, item in zip(fields, self.block.items, strict=False))
+
+    def _times(self, fields: tuple[Field, ...]) -> dict[str, int]:
+        """The output columns that are bounds of windows, or event times."""
+        shown = ((name, expr.column) for name, expr in self._shown(fields))
+        found = {name: self._shift(column) for name, column in shown if column is not None}
+        return {name: shift for name, shift in found.items() if shift is not None}
+
+    def _key_times(self, keying: Keying, names: Sequence[str]) -> dict[str, int]:
+        """The columns of the key that are bounds of windows."""
+        columns = {name: part.expr.column for name, part in zip(names, keying.parts, strict=False)}
+        found = {name: self._shift(column) for name, column in columns.items() if column is not None}
+        return {name: shift for name, shift in found.items() if shift is not None}
+
+    def _shift(self, column: Column) -> int | None:
+        """What to add to a column for the progress that has passed it; None if it does not progress."""
+        index = self.block.owner.get(column)
+        if index is None:
+            return None
+        item = self.block.sources[index]
+        window = item.window
+        if window is not None and (bound := _name_in(item, column)) in {each.name for each in window.bounds}:
+            return closing_shift(window.window, bound) if self._progresses(item) else None
+        name = _row_name(item, column)
+        return self._time_of(item, name.lower()) if name is not None else None
+
+    def _progresses(self, item: FromItem) -> bool:
+        """Whether what the windows of a relation lie along progresses, so that they close."""
+        window = self.window(item)
+        assert window is not None
+        if window.attribute != "column" or window.kind == "chunks":
+            return True
+        if window.rows:
+            return False
+        known = self.known(item)
+        if isinstance(known, Stream) and known.time is None:
+            return True  # ADVANCE says how far its rows have come, whatever column they are put into windows by
+        return self._time_of(item, (window.time_column or "").lower()) is not None
+
+    def _time_of(self, item: FromItem, column: str) -> int | None:
+        """What to add to a column of a relation for the progress that has passed it; None if it does not progress."""
+        known = self.known(item)
+        if isinstance(known, Stream):
+            return 1 if known.time is not None and known.time.lower() == column else None
+        times = known.times if isinstance(known, View) else {}
+        return next((shift for name, shift in times.items() if name.lower() == column), None)
+
+    def _clock(self) -> str:
+        """What the windows of a node close by."""
+        for item in self.block.sources:
+            window = self.window(item)
+            if window is not None:
+                if window.block:
+                    return "chunks"
+                if window.attribute == "row_num" or window.kind == "chunks":
+                    return "rows"
+                if window.attribute == "arrival_ts":
+                    return "arrival"
+                continue
+            known = self.known(item)
+            if isinstance(known, View) and known.clock != "event":
+                return known.clock
+        return "event"
+
+    def _cuts(self) -> tuple[tuple[str, str], ...]:
+        """The streams whose chunks are counted, and the columns that end them."""
+        found: list[tuple[str, str]] = []
+        for item in self.block.sources:
+            known, window = self.known(item), self.window(item)
+            if isinstance(known, Stream) and window is not None and window.block and window.time_column is not None:
+                found.append((known.id, window.time_column))
+            elif isinstance(known, View):
+                found += known.cuts
+        return tuple(dict.fromkeys(found))
+
+    def _ends(self, view: View, keying: Keying) -> Ends | None:
+        """When the windows of a node end, where other rows than a row's own make them and event time closes them."""
+        live = self.block.live
+        if len(live) != 1 or self._by_row(live[0]) or view.clock != "event" or view.blocks:
+            return None
+        item = self.block.sources[live[0]]
+        window = self.window(item)
+        windowed = item.windowed
+        assert window is not None
+        shift = closing_shift(window, "window_end")
+        if shift is None or window.rows or window.own or windowed is None or not self._progresses(item):
+            return None
+        found = Ends(self.input_of(item), window.time_column or "", window.size + shift)
+        if window.kind == "session":
+            apart = tuple(name.last for name in window.partition)
+            found = replace(found, gap=window.size, apart=apart, single=keying.single)
+        elif window.kind == "slide_by_row":
+            found = replace(found, after=shift)
+        else:
+            every = window.slide if window.kind == "landmark" else window.size
+            found = replace(found, after=0, every=every, origin=window.offset)
+        start, *others = windowed.bounds[:3]
+        shown = [(name, expr.column) for name, expr in self._shown(view.fields) if expr.column is not None]
+        ends = [name for name, column in shown if column in others and name in view.times]
+        return replace(found, columns=tuple(ends), starts=tuple(name for name, column in shown if column == start))
+
+    # ---- joins
+
+    def _columns_named(self, item: FromItem, names: Iterable[str]) -> frozenset[Column]:
+        """The columns of the rows of a relation that have these names; those of a window hide them."""
+        bounds = item.windowed.bounds if item.windowed is not None else ()
+        found = (item.named(name) for name in names)
+        return frozenset(column for column in found if column is not None and column not in bounds)
+
+    def _own_times(self, item: FromItem) -> list[str]:
+        """The columns of an input that are event times, without those of its windows."""
+        if isinstance(item.rel, Project):
+            return []
+        known = self.known(item)
+        if isinstance(known, Stream):
+            return [known.time.lower()] if known.time is not None else []
+        return [name.lower() for name in known.times] if isinstance(known, View) else []
+
+    def _bounded_times(self, item: FromItem) -> list[str]:
+        """The event times of an input that are known to progress column by column."""
+        known, own = self.known(item), self._own_times(item)
+        return own if not isinstance(known, View) else [name.lower() for name in bounded(known) if name.lower() in own]
+
+    def _row_times(self, item: FromItem) -> frozenset[str]:
+        """The event times of an input that are those of its rows, not bounds of windows that a query put them into.
+
+        Of a view whose changes are kept, the one that these are found by.
+        """
+        known = self.known(item)
+        own = frozenset() if item.static else frozenset(self._own_times(item))
+        if isinstance(known, View) and known.kept:
+            return own & {known.time.lower()}
+        bounds = {name.lower() for name, shift in known.times.items() if shift != 1} if isinstance(known, View) else ()
+        return own.difference(bounds)
+
+    def _near(self) -> tuple[tuple[Near, ...], int]:
+        """Which rows of the streams of a join can meet; and within how many steps all are that matter to a new one.
+
+        One that comes from n inputs is at most n - 1 steps from each row that says whether it does.
+        """
+        block = self.block
+        names = self._apart()
+        near: list[Near] = []
+        times = [self._columns_named(item, self._row_times(item)) for item in block.sources]
+        for band in find_bands(block, times):
+            one, other = (block.owner[column] for column in (band.one, band.other))
+            known = [self.known(block.sources[index]) for index in (one, other)]
+            if all(map(self._passes, known)):
+                # The time of a window that is no longer than that is as near to its rows.
+                wider = MILLISECOND * sum(isinstance(each, View) and not each.kept for each in known)
+                least = None if band.least is None else band.least - wider
+                most = None if band.most is None else band.most + wider
+                near.append(Near(names[one], names[other], least, most))
+        live = [name for name in names if name]
+        return tuple(near), 2 * (len(live) - 1) if chained(near, live) else 0
+
+    def _apart(self) -> list[str]:
+        """The placeholders of inputs, each one of its own though some read the same; none for static tables."""
+        names: list[str] = []
+        for item in self.block.sources:
+            name = "" if item.static or _scan(item) is None else self.input_of(item)
+            count = sum(known.partition("#")[0] == name for known in names) if name else 0
+            names.append(f"{name}#{count}" if count else name)
+        return names
+
+    def _sides(self) -> tuple[Side, ...]:
+        """The inputs of a join that change; none where it is no join."""
+        found = []
+        for name, item in zip(self._apart(), self.block.sources, strict=True):
+            if not name:
+                continue
+            known = self.known(item)
+            called = item.label or (known.name if isinstance(known, Stream | View) else "")
+            own = self._own_times(item)
+            time = known.time if isinstance(known, Stream) else next(iter(own), None)
+            if isinstance(known, View) and known.kept and known.time.lower() in own:
+                time = known.time
+            versions = isinstance(known, View) and any(field.name.startswith(UNTIL) for field in known.fields)
+            found.append(Side(name, called, time or "", versions))
+        return tuple(found) if len(found) > 1 else ()
+
+    def _through(self, kind: type) -> dict[str, str]:
+        """The inputs that are queries which only filter and project the rows of a stream, and that stream; or, if the
+        `kind` asked for are views, the rows of one whose changes are kept, and those that are such a view."""
+        found: dict[str, str] = {}
+        for name, item in zip(self._apart(), self.block.sources, strict=True):
+            known = self.known(item) if name else None
+            below = self._passes(known)
+            if below is not None and isinstance(below, kind) and isinstance(known, View):
+                found[name] = below.id
+        return found
+
+    def _passes(self, known: object) -> Stream | View | None:
+        """The stream or view with an event time whose rows an input has, each on its own; None for anything else.
+
+        What is between has to show that time, and no other that could be taken for it.
+        """
+        if isinstance(known, Stream):
+            return known if known.time is not None else None
+        if isinstance(known, View) and known.kept:
+            return known if known.time else None
+        if not isinstance(known, View) or known.node != "stateless" or len(known.inputs) != 1:
+            return None
+        for id in known.streams.values():
+            return self._passes(self.planner.object(id))
+        (id,) = known.views.values()
+        below = self._passes(self.planner.object(id))
+        return None if isinstance(below, View) and dict(below.times) != {below.time: 1} else below
+
+    def _following(self, view: View) -> View:
+        """A view of rows with the next of each, where that is looked for within bounds: new rows touch no others."""
+        block = self.block
+        found = find_following(block)
+        if found is None or len(block.sources) != 1 or block.sources[0].static or block.limited:
+            return view
+        (item,) = block.sources
+        if item.window is not None or not view.in_time or view.clock != "event" or not view.node:
+            return view
+        column, distance = found
+        if self._passes(self.known(item)) is None or column not in self._columns_named(item, self._row_times(item)):
+            return view
+        name = self.input_of(item)
+        return replace(view, near=(Near(name, name, -distance, distance),), nearby=1)
+
+    def _spread(self, view: View) -> str:
+        """The query for Spark where the only thing that its streams have in common is their time; else nothing."""
+        names = [each.name for each in view.fields]
+        known = [each for each in view.near if each.least is not None and each.most is not None]
+        if len(view.inputs) != 2 or len(known) != 1 or view.views or len(set(names)) != len(names):
+            return ""
+        if joined_by_equals(self.block):
+            return ""
+        streams = [self.planner.catalog.stream(view.streams[name]) for name in (known[0].one, known[0].other)]
+        if any(field.type != "timestamp" for each in streams for field in each.fields if field.name == each.time):
+            return ""
+        asked = [*([self.plain.where] if self.plain.where is not None else []), Expr((SAME,))]
+        text = self.sql(replace(self.plain, where=conjunction(asked)))
+        return spread(text, known[0], (streams[0].time or "", streams[1].time or ""), names)
+
+    def _with_progress(self, keying: Keying, view: View) -> View:
+        """A view with what is known of how its columns progress, where it joins or reads what does."""
+        block = self.block
+        # What reads no stream never brings a row that is late.
+        static = [each.static or self._reads_no_stream(each) for each in block.sources]
+        live = [each for each, never in zip(block.sources, static, strict=True) if not never]
+        meets = [known.meets for each in live if isinstance(known := self.known(each), View)]
+        if block.limited or (len(live) < 2 and not any(meets)):
+            return view
+        calls = {
+            name: 1
+            for name, expr in self._shown(view.fields)
+            if len(live) > 1
+            and (call := time_call(expr)) is not None
+            and all(each.column and self._shift(each.column) == 1 for each in call[1])
+        }
+        keys = {key.name: part.expr for key, part in zip(view.keys, keying.parts, strict=False)}
+        sources = tuple(replace(each, static=never) for each, never in zip(block.sources, static, strict=True))
+        pairs = list(zip(block.sources, static, strict=True))
+        times = [
+            frozenset() if never else self._columns_named(each, self._bounded_times(each)) for each, never in pairs
+        ]
+        placeholders = ["" if never else self.input_of(each) for each, never in pairs]
+        inner = all(each is None or each.inner for each in meets)
+        join = Join(replace(block, sources=sources), placeholders, times, inner)
+        found = find_meets(join, replace(view, times={**view.times, **calls}), keys)
+        known = found.behind if found is not None else {}
+        return replace(view, meets=found, times={**view.times, **{name: 1 for name in calls if name in known}})
+
+    def _reads_no_stream(self, item: FromItem) -> bool:
+        known = self.known(item)
+        return isinstance(known, View) and self.planner.reads_no_stream(known)
+
+    # ---- window functions that look ahead
+
+    def _with_ahead(self, view: View) -> View:
+        """A view with what its rows wait for because of its window functions."""
+        ahead = looks_ahead(self.block, self._passes_with(view))
+        if ahead is None:
+            return view
+        if not self.planner.settled(view):
+            return replace(view, ahead=FOREVER)
+        if any(key.name in view.times for key in view.keys):  # all of them look at rows of one time
+            return replace(view, ahead=0)
+        if not ahead.rows or ahead.time == FOREVER:
+            return replace(view, ahead=ahead.time)
+        # The query that tells is needed only where rows wait; one more column must change neither groups nor rows.
+        adds = not self.block.sets and not self.block.distinct
+        if not self.planner.waits or view.node not in ("keyed", "whole") or view.clock != "event" or not adds:
+            return replace(view, ahead=FOREVER)
+        hidden = [*self.hidden, ShownItem(self._final(ahead.rows), FINAL)]
+        final = self.sql(_with_items(self.without_ties(self.plain), hidden))
+        return replace(view, ahead=ahead.time, next_rows=max(each.number for each in ahead.rows), final=final)
+
+    def _final(self, rows: Iterable[NextRow]) -> Expr:
+        """The progress that is past all these rows, in microseconds: the end of the stream while one is not there."""
+        wanted: dict[tuple[Over, Expr, int], int] = {}  # of one order, the furthest row is past the others
+        for each in rows:
+            over = tied_window(each.call, self.block, self.planner.event_times)
+            key = replace(over, frame=""), each.time, each.shift
+            wanted[key] = max(each.number, wanted.get(key, 0))
+        times: list[Expr] = []
+        for (over, time, shift), number in wanted.items():
+            lead = Call("lead", (time, Expr((str(number),))), over=over)
+            before, behind = micros_sql("\0").split("\0")
+            times.append(Expr(("coalesce", "(", before, lead, behind, "+", str(shift), ",", str(END), ")")))
+        if len(times) == 1:
+            return times[0]
+        parts: list[object] = ["greatest", "("]
+        for index, each_time in enumerate(times):
+            parts += [*([","] if index else []), *each_time.parts]
+        return Expr((*parts, ")"))  # type: ignore[arg-type]
+
+    def _passes_with(self, view: View) -> Callable[[Expr], int | None]:
+        """For times of the one input that have passed when the column has by which a row of this node is shown: what to
+        add to them for the progress that is past them."""
+        shown = dict(self._shown(view.fields))
+        closing = shown.get(closing_column(view) or "")
+        closes = closing.column if closing is not None and len(self.block.live) == 1 else None
+        if closes is not None and self._shift(closes) is None:
+            closes = None
+        item = self.block.sources[self.block.owner[closes]] if closes is not None else None
+        windowed = item.windowed if item is not None else None
+        times: tuple[Column | None, ...] = (closes,)
+        if windowed is not None and closes in windowed.bounds:
+            times = (*windowed.bounds, *([windowed.along] if windowed.window.by_row else []))
+
+        def passes(expr: Expr) -> int | None:
+            column = expr.column if closes is not None else None
+            return self._shift(column) if column is not None and column in times else None
+
+        return passes
+
+    # ---- one node of two
+
+    def _retaining(self, view: View) -> View:
+        """A view with what it can go on from, where it need not look at the rows of the past again."""
+        if view.node != "keyed" or view.clock != "event" or view.blocks or view.tables or len(view.inputs) != 1:
+            return view
+        if is_distinct(self.block):
+            return replace(view, retained={})
+        return replace(view, retained=first_ranked(self.block) or None)
+
+    def _fused(self, view: View) -> View | None:
+        """This node and the one below it as one, where this one only filters and shapes what that one computes.
+
+        What is between them then is never kept: of a ranking of all rows, say, only the first of each group.
+        """
+        if view.node != "stateless" or len(self.block.sources) != 1:
+            return None
+        (item,) = self.block.sources
+        below = self.known(item) if isinstance(item.rel, Scan) else None
+        nodes = self.planner.nodes
+        if not isinstance(below, View) or not nodes or below is not nodes[-1] or self.planner.is_shared(below):
+            return None
+        plain = below.emit == "feed" and below.late == "correct" and not below.stream and not below.counted
+        if below.node not in ("keyed", "join") or not plain or below.blocks or below.triggers:
+            return None
+        names, hidden = [], []
+        for index, key in enumerate(below.keys):
+            shown = self._passed_through(view, key.name)
+            if shown is None:
+                shown = KEY.format(index)
+                hidden.append(ShownItem(Expr((quote_name(key.name),)), shown))
+            names.append(shown)
+        columns = ", ".join(quote_name(field.name) for field in (*below.fields, *below.hidden))
+        inside = f"(SELECT * FROM ({below.text}) AS __rows({columns}))"
+        name = quote_name(f"@v:{below.id}")
+        text = self.sql(_with_items(self.plain, hidden))
+        shows_closing = self._shows_closing(view, below)
+        # Where no time is shown, rows are those that the nodes below have let through.
+        waits = shows_closing or (leading_column(view) is None and not below.final)
+        final = ""
+        if below.final and shows_closing:
+            rows = f"(SELECT * FROM ({below.final}) AS __rows({columns}, {FINAL}))"
+            final = self.sql(_with_items(self.plain, [*hidden, ShownItem(Expr((FINAL,)), FINAL)])).replace(name, rows)
+        nodes.remove(below)
+        ranked = first_of(self.planner.typed[below.id], [each.name for each in below.fields], self.block)
+        return replace(
+            view,
+            retained=(ranked or None) if below.node == "keyed" and not below.tables else None,
+            text=text.replace(name, inside),
+            final=final,
+            next_rows=below.next_rows if final else 0,
+            spread=text.replace(name, f"({below.spread})") if below.spread else "",
+            node=below.node,
+            near=below.near,
+            nearby=below.nearby,
+            through=below.through,
+            timed=below.timed,
+            sides=below.sides,
+            meets=through(view.meets, below.meets),
+            ends=self._passed_ends(view, below),
+            ahead=below.ahead if below.ahead is None or waits else FOREVER,
+            keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
+            touches=below.touches,
+            narrows=below.narrows,
+            streams=below.streams,
+            tables=below.tables,
+            views=below.views,
+            statics_at=below.statics_at,
+        )
+
+    def _shows_closing(self, view: View, below: View) -> bool:
+        """Whether rows of this node are shown by the same time as those of the node below would be."""
+        closing = closing_column(below)
+        return closing is not None and self._passed_through(view, closing) == leading_column(view)
+
+    def _passed_ends(self, view: View, below: View) -> Ends | None:
+        """When the windows of the node below end, as this one shows it."""
+        return None if below.ends is None else below.ends.renamed(lambda column: self._passed_through(view, column))
+
+    def _passed_through(self, view: View, column: str) -> str | None:
+        """The output column that is a column of the only relation as it stands."""
+        own = self.block.sources[0].named(column) if self.block.sources else None
+        return next((name for name, expr in self._shown(view.fields) if own and expr.column == own), None)
+
+
+def _reads_stream(item: FromItem) -> bool:
+    scan = _scan(item)
+    return scan is not None and scan.source.kind == "stream"
+
+
+def _with_items(block: SelectBlock, hidden: Sequence[ShownItem]) -> SelectBlock:
+    return replace(block, items=(*block.items, *hidden)) if hidden else block
+
+
+def _scan(item: FromItem) -> Scan | None:
+    """The scan that a relation is, in windows or under other names; None for a query and for values."""
+    rel: Rel = item.rel
+    while isinstance(rel, Project | Windowed):
+        if isinstance(rel, Project) and any(expr.column is None for _, expr in rel.items):
+            return None
+        rel = rel.input
+    return rel if isinstance(rel, Scan) else None
+
+
+def _name_in(item: FromItem, column: Column | None) -> str:
+    """The name of a column before an alias has given it another."""
+    rel = item.rel
+    while isinstance(rel, Project):
+        column = next(expr.column for own, expr in rel.items if own == column)
+        rel = rel.input
+    return column.name if column is not None else ""
+
+
+def _row_name(item: FromItem, column: Column | None) -> str | None:
+    """The name that a column has in the rows themselves; None for one that is in no row."""
+    own = item.row_column(column) if column is not None else None
+    return own.name if own is not None else None
+
+
+def _numbered(text: str, keys: Sequence[Field]) -> str:
+    """A query whose columns are the key, under the names that keys have."""
+    names = ", ".join(f"`k{index}`" for index in range(len(keys)))
+    return f"SELECT DISTINCT * FROM ({text}) AS __rows({names})"

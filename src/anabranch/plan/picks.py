@@ -1,0 +1,97 @@
+"""Aggregates whose answer depends on the order of rows, as calls that pick and list rows in one order.
+
+first(v)            min_by(v, struct(`ts`, `k`, `n`, `v`)): by event time, and then by all columns
+min_by(v, n)        min_by(v, CASE WHEN (n) IS NOT NULL THEN struct(n, `ts`, `k`, `n`, `v`) END)
+mode(v)             mode(v, true): of several values that are equally frequent, the lowest
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from anabranch.ir.expr import Call, Expr
+from anabranch.ir.logic import word
+from anabranch.plan.winners import LISTS
+
+#: Aggregates that take any row, and what takes the lowest or the highest.
+_ANY = {"first": "min_by", "first_value": "min_by", "any_value": "min_by", "last": "max_by", "last_value": "max_by"}
+_BY = ("min_by", "max_by")
+#: Aggregates that leave NULLs out unless they are told to respect them; others are told to ignore them.
+_WITHOUT_NULLS = ("collect_list", "array_agg", "collect_set")
+
+
+@dataclass(frozen=True)
+class Pick:
+    """A call that picks a row: of the lowest or the highest order among rows where something is not NULL."""
+
+    function: str
+    value: Expr
+    order: Expr | None  # what comes before all columns
+    present: Expr | None
+
+
+def nulls(call: Call) -> str:
+    """What a call says of NULLs that is not so by itself."""
+    by_itself = "IGNORE" if call.name in _WITHOUT_NULLS else "RESPECT"
+    return "" if call.nulls == by_itself else call.nulls.lower()
+
+
+def picked(call: Call) -> Pick | None:
+    """What a call picks a row by; None if it is no such call."""
+    said = nulls(call)
+    if call.distinct or call.order or said not in ("", "ignore"):
+        return None
+    if call.name in _BY and len(call.args) == 2 and not said:
+        return Pick(call.name, call.args[0], call.args[1], call.args[1])
+    if call.name not in _ANY or len(call.args) not in (1, 2):
+        return None
+    second = [word(part) for part in call.args[1].parts] if len(call.args) == 2 else ["FALSE"]
+    if second not in (["TRUE"], ["FALSE"]):
+        return None
+    skips = said == "ignore" or second == ["TRUE"]
+    return Pick(_ANY[call.name], call.args[0], None, call.args[0] if skips else None)
+
+
+def meant(
+    call: Call, text: Callable[[Expr], str], keys: Callable[[], Sequence[str]], time: str | None
+) -> tuple[str, list[str]]:
+    """The name and the arguments under which the algebra of partials knows a call."""
+    arguments = [text(argument) for argument in call.args]
+    pick = picked(call)
+    if pick is not None:
+        known = keys()
+        return (pick.function, [arguments[0], _stored_order(pick, known, text)]) if known else ("", arguments)
+    name = call.name + (" within group" if call.order else "") + (f" {nulls(call)} nulls" if nulls(call) else "")
+    if call.distinct:
+        return name, arguments
+    if call.order:
+        return _within(call, name, arguments, text)
+    if name in LISTS and len(arguments) == 1 and time is not None:
+        return name, [arguments[0], time]
+    if name == "mode":
+        return name, arguments[:1]  # by its second argument it would be the lowest, and so it is without
+    if name.startswith("regr_") and len(arguments) == 2:
+        pair = f"({arguments[0]}) IS NOT NULL AND ({arguments[1]}) IS NOT NULL"
+        if name in ("regr_avgy", "regr_avgx"):
+            return "avg", [f"CASE WHEN {pair} THEN {arguments[name == 'regr_avgx']} END"]
+        if name == "regr_count":
+            return "count", arguments
+    return name, arguments
+
+
+def _stored_order(pick: Pick, keys: Sequence[str], text: Callable[[Expr], str]) -> str:
+    """The order that a row is picked by, with names of its own for its fields."""
+    items = [*([text(pick.order)] if pick.order is not None else []), *keys]
+    named = ", ".join(f"'k{index}', {item}" for index, item in enumerate(items))
+    made = f"named_struct({named})"
+    return made if pick.present is None else f"CASE WHEN ({text(pick.present)}) IS NOT NULL THEN {made} END"
+
+
+def _within(call: Call, name: str, arguments: list[str], text: Callable[[Expr], str]) -> tuple[str, list[str]]:
+    """percentile_cont(p) WITHIN GROUP (ORDER BY x DESC): its value, then its percentage; NULLs do not count."""
+    known = {"percentile_cont": 1, "percentile_disc": 1, "mode": 0}
+    if len(call.order) != 1 or name != f"{call.name} within group" or known.get(call.name) != len(arguments):
+        return name, arguments
+    turned = call.order[0].order.startswith("DESC")
+    return f"{call.name} desc" if turned else call.name, [text(call.order[0].expr), *arguments]

@@ -1,0 +1,510 @@
+"""A continuous query to a view: a tree of nodes, and the state tables that they live on.
+
+A query is built as a relation, rules bring it into a form in which as much as possible has keys, and it is cut into
+nodes: each subquery that looks at more than one row is one, if the changes of the view are kept. A view that is
+computed when it is read stays one query, whose blocks that aggregate a stream live on partials.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+from anabranch.errors import SqlError
+from anabranch.ir.build import Builder
+from anabranch.ir.expr import Column, Expr, Part, Subquery
+from anabranch.ir.fold import fold
+from anabranch.ir.rel import Emit, Project, Rel, Scan, Source, TableFunction, TopN, Values, Windowed, is_live
+from anabranch.ir.select import FromItem, SelectBlock, SetBlock, ShownItem
+from anabranch.plan import bridge, nodes
+from anabranch.plan.bind import refuse
+from anabranch.plan.build import closing_column
+from anabranch.plan.catalog import Catalog, Ends, Field, Output, Rows, View
+from anabranch.plan.context import NotApplicable
+from anabranch.plan.late_joins import goes_by_the_clock
+from anabranch.plan.memory import bounded, unbounded
+from anabranch.plan.node import NodeMaker
+from anabranch.plan.panes import STREAM, direct_outputs
+from anabranch.plan.rules import normalize
+from anabranch.plan.views import Placer, Planned, Surroundings
+from anabranch.plan.windows import needs_numbers, partitioned
+from anabranch.plan.winners import event_times
+from anabranch.render.blocks import blocks, distinct_names, reads
+from anabranch.render.placeholders import PlaceholderWriter, select_sql
+from anabranch.sql.lexer import quote_name
+from anabranch.sql.syntax import Emission, Query
+
+_NUMBERS = ("_row_num", "_arrival_ts")
+
+
+def plan(
+    *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
+    catalog: Catalog, world: Surroundings, feed: bool = False,
+) -> Planned:  # fmt: skip
+    """Plan a continuous query. With `feed`, its changes are kept though its text does not ask for it."""
+    catalog = nodes.check(text, query, catalog, feed)
+    arguments = {"id": id, "name": name, "text": text, "query": query, "start": start}
+    try:
+        rel, builder, included = _normalized(text, query, catalog, world, feed)
+        planner = Planner(**arguments, catalog=catalog, world=world, rel=rel, new=builder.new)  # type: ignore[arg-type]
+        planned = planner.plan(rel, sql, fields, feed)
+    except NotApplicable as why:
+        import os
+        if os.environ.get("NA_LOG"):
+            open(os.environ["NA_LOG"], "a").write(f"{why}\n")
+        return nodes.plan_text(**arguments, sql=sql, fields=fields, catalog=catalog, world=world, feed=feed)  # type: ignore[arg-type]
+    if included:
+        planned = replace(planned, view=replace(planned.view, included=included))
+    return nodes.begun(planned, catalog, world)
+
+
+def _normalized(
+    text: str, query: Query, catalog: Catalog, world: Surroundings, feed: bool
+) -> tuple[Rel, Builder, tuple[str, ...]]:
+    """A query as a relation after all rules, and the ids of the views whose queries have become part of it."""
+    if any((each.counting or 1) > 1 for each in query.emissions()):
+        raise NotApplicable("its trigger counts")
+    if any(each.refreshable is not None for each in query.relations()):
+        raise NotApplicable("REFRESHABLE")
+    if any(goes_by_the_clock(text, select, owner) for select, owner in query.selects()):
+        raise NotApplicable("the clock")
+    builder = bridge.builder(text, query, catalog, world.analyze)
+    try:
+        rel = builder.query(query, None, {})
+    except SqlError as error:
+        raise NotApplicable(error.message) from None
+    made = normalize(rel, nodes.rules_for(query, feed or query.emits), bridge.context(builder, catalog, world.analyze))
+    for each in made.walk():
+        if isinstance(each, Scan) and (each.source.asked or each.source.kind not in ("stream", "table", "view")):
+            raise NotApplicable(f"{each.source.name} is asked by key, or is no part of the home")
+        if isinstance(each, Scan) and (each.source.version is not None or each.source.provisional):
+            raise NotApplicable("it reads a version")
+        if isinstance(each, Windowed) and each.window.filled:
+            raise NotApplicable("its windows are filled in")
+        if isinstance(each, Windowed) and isinstance(each.input, Scan) and each.input.source.kind == "table":
+            raise NotApplicable("it puts a static table into windows")
+    left = bridge.views(made)
+    return made, builder, tuple(each for each in dict.fromkeys(bridge.views(rel)) if each not in left)
+
+
+class Planner:
+    """The nodes of one view, made from the innermost query out."""
+
+    def __init__(
+        self, *, id: str, name: str, text: str, query: Query, start: str, catalog: Catalog, world: Surroundings,
+        rel: Rel, new: bridge.New,
+    ) -> None:  # fmt: skip
+        self.id = id
+        self.name = name
+        self.text = text
+        self.query = query
+        self.start = start
+        self.catalog = catalog
+        self.world = world
+        self.new = new
+        self.root_rel = rel
+        self.reads = Counter(reads(rel))
+        self.placer = Placer(catalog, world)
+        self.nodes: list[View] = []
+        self.typed: dict[str, SelectBlock] = {}
+        self.by_key = False  # whether what is being made shows its answers key by key
+        self.waits = False  # whether what is being made waits for windows
+        self.splits = False  # whether the pairs of joins may be added up in nodes of their own
+        self._shared: dict[int, View] = {}
+        self._placeholders = count()
+        scans = [each for each in rel.walk() if isinstance(each, Scan)]
+        self.event_times = event_times(catalog, [scan.source.target for scan in scans])
+        self._numbered = set(_numbered_scans(rel))
+
+    # ---- what is asked while nodes are made
+
+    def object(self, id: str) -> object:
+        """A node that was made, or what the catalog has under an id."""
+        return next((node for node in self.nodes if node.id == id), None) or self.catalog.objects.get(id)
+
+    def numbered(self, scan: Scan) -> bool:
+        """Whether the numbers of the rows of a stream are asked for."""
+        return any(column in self._numbered for column in scan.columns)
+
+    def next_placeholder(self) -> int:
+        return next(self._placeholders)
+
+    def is_shared(self, view: View) -> bool:
+        return any(view.id == each.id for each in self._shared.values())
+
+    def refuse(self, rel: Rel, message: str, hint: str) -> SqlError:
+        span = rel.written.whole if rel.written is not None else self.query.span
+        return refuse(self.text, span, message, hint)
+
+    # ---- the whole view
+
+    def plan(self, rel: Rel, sql: str, fields: tuple[Field, ...], feed: bool) -> Planned:
+        emission = nodes.said(self.query)
+        inner = any(each.emits for each in self.query.nested())
+        if not inner and not feed and (emission is None or (emission.mode == "close" and not emission.stream)):
+            planned = self._at_read(rel, sql, fields)
+            view = planned.view
+            if emission is None:
+                return planned
+            if view.direct and view.blocks[0].windows is not None and nodes.on_event_time(planned, self.catalog):
+                return replace(planned, view=nodes.closing_by_panes(view, emission))
+            self.placer = Placer(self.catalog, self.world)
+            self._placeholders = count()
+        emit = "feed" if feed or emission is not None else "read"
+        plain = emission is None or (emission.mode == "feed" and not emission.by_key)
+        self.splits = emit == "feed" and not inner and plain
+        view = self.node(rel, emit)
+        names = {each.name for each in fields}
+        if len(names) != len(fields):
+            what = "two columns of it have the same name"
+            raise refuse(self.text, self.query.span, what, "give one of them another name")
+        nodes.refuse_own_names(self.text, self.query, fields, emit)
+        root = replace(nodes.renamed(view, fields), id=self.id, name=self.name, sql=sql, owner=None)
+        return nodes.planned(self.nodes, root, self.catalog, self.world, self.placer)
+
+    def _at_read(self, rel: Rel, sql: str, fields: tuple[Field, ...]) -> Planned:
+        """A view that is computed when it is read, or that shows windows as they close: one query over state tables."""
+        emit = "close" if self.query.emission is not None else "read"
+        self.placer = Placer(self.catalog, self.world, self.world.settles or emit != "read")
+        block = fold(rel)
+        if isinstance(block, SelectBlock) and self._is_stateless(block):
+            rows = self._rows_table(block, fields)
+            view = View(self.id, self.name, sql, "", fields, (), rows.id, {}, {}, {}, emit, self.start)
+            return Planned(view, (rows,), {}, (rows.id,), ())
+        maker = NodeMaker(self, closed=emit == "close", joins_above=emit == "read")
+        names = [each.name for each in fields]
+        made = maker.whole(rel, "read", "", names)
+        direct: tuple[Output, ...] = ()
+        if len(maker.partials) == 1 and isinstance(block, SelectBlock) and maker.partials[0][0] is maker.root:
+            found, panes, placed = maker.partials[0]
+            direct = direct_outputs(found, panes, placed.columns, placed.use.columns, fields)
+        view = replace(
+            made, id=self.id, name=self.name, sql=sql, fields=fields, emit=emit, direct=direct,
+            ordered=self.query.order is not None,
+        )  # fmt: skip
+        made_planned = nodes.planned([], view, self.catalog, self.world, self.placer)
+        return replace(made_planned, reasons=tuple(maker.reasons))
+
+    def _is_stateless(self, block: SelectBlock) -> bool:
+        """Whether it looks at one row of a stream at a time."""
+        if block.aggregated or block.over or block.distinct or block.generates or block.asks:
+            return False
+        if block.order or block.limited or block.qualify is not None or block.having is not None:
+            return False
+        streams = 0
+        for index, item in enumerate(block.sources):
+            rel = item.rel
+            if isinstance(rel, Windowed):
+                if not rel.window.by_row or needs_numbers(rel.window) or not isinstance(rel.input, Scan):
+                    return False
+                rel = rel.input
+            if not isinstance(rel, Scan) or (rel.source.kind == "table" and item.windowed is not None):
+                return False
+            streams += rel.source.kind == "stream"
+            first = isinstance(block.sources[0].rel, Scan | Windowed) and not block.sources[0].static
+            if rel.source.kind not in ("stream", "table") or not (
+                item.inner or (index and first and item.kind in _LEFTS)
+            ):
+                return False
+        return streams == 1 and not any(map(self.numbered, _scans(block)))
+
+    def _rows_table(self, block: SelectBlock, fields: tuple[Field, ...]) -> Rows:
+        statics: dict[str, str] = {}
+        (stream,) = (scan for scan in _scans(block) if scan.source.kind == "stream")
+
+        def leaf(scan: Scan) -> str:
+            if scan.source.kind == "stream":
+                return STREAM
+            statics[f"@t:{scan.source.target}"] = scan.source.target
+            return quote_name(f"@t:{scan.source.target}")
+
+        named = replace(block, items=tuple(replace(i, name=f.name) for i, f in zip(block.items, fields, strict=True)))
+        text = select_sql(named, PlaceholderWriter(leaf)).text
+        at = {table: self.world.table_at(table) for table in statics.values()}
+        name = self.catalog.stream(stream.source.target).name
+        return Rows(self.world.new_id(f"{name}_rows"), stream.source.target, text, statics, fields, at)
+
+    # ---- one query
+
+    def node(self, rel: Rel, emit: str, *, inside: bool = False) -> View:
+        """The node of a query; the nodes below it are made first."""
+        block = fold(rel)
+        emission = block.emission if block.emission is not None and block.emission.mode != "read" else None
+        outside, self.by_key = self.by_key, self.by_key or (emission is not None and emission.by_key)
+        idle, self.waits = self.waits, self.waits or (emission is not None and emission.watermark)
+        maker = NodeMaker(self, closed=emission is not None and emission.mode == "close")
+        cut = emit != "read"
+        if isinstance(block, SetBlock) and cut and block.limit is None and block.offset is None:
+            view = maker.set_operation(block, emit)
+            maker.block = SelectBlock((), ())
+        elif isinstance(block, SetBlock) and not cut:
+            view = maker.whole(rel, emit, "it is computed from several queries", [c.name for c in rel.columns])
+        else:
+            if isinstance(block, SetBlock):
+                block = _limited(block, rel)
+            if inside:
+                names = distinct_names(rel.columns)
+                block = replace(
+                    block, items=tuple(replace(item, name=name) for item, name in zip(block.items, names, strict=True))
+                )
+            view = maker.select(self.with_nodes(block, cut=cut), emit)
+        self.by_key, self.waits = outside, idle
+        self._last = maker.block
+        if emission is not None:
+            view = self._with_emission(view, emission, rel, maker.block)
+        return view
+
+    def below(self, rel: Rel, *, stays: bool = False) -> View:
+        view = self.node(rel, "feed", inside=True)
+        view = replace(view, stays=stays and view.node == "stateless")
+        number = len(self.nodes) + 1
+        view = replace(
+            view, id=self.world.new_id(f"{self.id}_{number}"), name=f"{self.name}/{number}", owner="?",
+            sql=blocks(rel, self.text).text,
+        )  # fmt: skip
+        self.typed[view.id] = self._last
+        self.nodes.append(view)
+        return view
+
+    def with_nodes(self, block: SelectBlock, *, cut: bool = True, names_only: bool = False) -> SelectBlock:
+        """A SELECT whose relations that change are scans: of streams and views, or of nodes in the place of queries."""
+        sources = tuple(self._with_node(item, cut, names_only) for item in block.sources)
+        return replace(block, sources=sources).map(self._with_shared_queries)
+
+    def _with_node(self, item: FromItem, cut: bool, names_only: bool) -> FromItem:
+        rel = item.rel
+        if isinstance(rel, Windowed) and not isinstance(rel.input, Scan):
+            inner = self._with_node(FromItem(rel.input, None, static=item.static), cut, names_only).rel
+            return replace(item, rel=replace(rel, input=inner))
+        if isinstance(rel, Scan | Values | TableFunction | Windowed) or not is_live(rel):
+            return item
+        if not cut and not any(isinstance(each, Emit) and each.emission.mode != "read" for each in rel.walk()):
+            return item
+        if item.lateral:  # what it shows depends on the row beside it
+            return replace(item, rel=self._with_shared(rel))
+        shared = self._shared_below(rel)
+        if shared is not None:
+            return replace(item, rel=self._scan_of_shared(rel, shared))
+        if names_only:
+            return item
+        by_key = self.by_key
+        self.by_key = by_key and not _stands_apart(item.label)
+        node = self.below(rel, stays=item.label == "__met")
+        self.by_key = by_key
+        return replace(item, rel=self._scan_of(node, rel.columns, rel.label))
+
+    def _scan_of(self, node: View, columns: tuple[Column, ...], label: str | None) -> Rel:
+        """A node in the place of a query with these columns."""
+        own = [
+            column if column.name == field.name and column.type == field.type else self.new(field.name, field.type)
+            for column, field in zip(columns, node.fields, strict=True)
+        ]
+        scan = Scan(Source("view", node.id, label or node.name), tuple(own), label=label)
+        if tuple(own) == columns:
+            return scan
+        pairs = zip(columns, own, strict=True)
+        return Project(scan, tuple((column, _named(known)) for column, known in pairs), label=label)
+
+    # ---- what is read more than once
+
+    def _shared_below(self, rel: Rel) -> Rel | None:
+        """The query that a relation reads under other columns, if others read it too."""
+        if isinstance(rel, Project) and all(expr.column for _, expr in rel.items) and self.reads[id(rel.input)] > 1:
+            return None if isinstance(rel.input, Scan | Values | TableFunction | Windowed) else rel.input
+        return None
+
+    def _scan_of_shared(self, rel: Rel, shared: Rel) -> Rel:
+        node = self._shared.get(id(shared))
+        if node is None:
+            by_key, self.by_key = self.by_key, False
+            node = self._shared[id(shared)] = self.below(shared)
+            self.by_key = by_key
+        node = next(each for each in self.nodes if each.id == node.id)
+        assert isinstance(rel, Project)
+        at = {column: index for index, column in enumerate(shared.columns)}
+        places = [at[expr.column] for _, expr in rel.items if expr.column is not None]
+        columns = rel.columns
+        if places == list(range(len(node.fields))):
+            return self._scan_of(node, columns, rel.label)
+        own = tuple(self.new(field.name, field.type) for field in node.fields)
+        scan = Scan(Source("view", node.id, rel.label or node.name), own, label=rel.label)
+        pairs = zip(columns, places, strict=True)
+        return Project(scan, tuple((column, _named(own[place])) for column, place in pairs), label=rel.label)
+
+    def _with_shared(self, rel: Rel) -> Rel:
+        """A query that stays where it is, over nodes in the place of what others read too."""
+        shared = self._shared_below(rel)
+        if shared is not None and is_live(shared):
+            return self._scan_of_shared(rel, shared)
+        return rel.rebuilt(self._with_shared)
+
+    def _with_shared_queries(self, expr: Expr) -> Expr:
+        if not any(True for _ in expr.subqueries()):
+            return expr
+
+        def change(part: Part) -> Part:
+            if not isinstance(part, Subquery):
+                return part if isinstance(part, str | Column) else part.map(self._with_shared_queries)
+            return replace(part, rel=self._with_shared(part.rel))
+
+        return expr.map(change)
+
+    # ---- emission
+
+    def _with_emission(self, view: View, emission: Emission, rel: Rel, block: SelectBlock) -> View:
+        view = replace(view, late=emission.late, stream=emission.stream)
+        timed = tuple(key for key in view.keys if key.name in view.times)
+        if emission.first and timed:
+            view = nodes.coarser(view, timed)
+        if emission.mode == "feed":
+            if emission.late == "drop" and not (view.of_streams and bounded(view)):
+                raise refuse(
+                    self.text,
+                    emission.span,
+                    "LATE DROP is about windows that were shown, or rows that a join has let go, and here is neither",
+                    "leave it out; or join streams within a time: b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 HOUR",
+                )
+            return view
+        windows = [each.window for each in rel.walk() if isinstance(each, Windowed)]
+        if emission.mode == "close" and any(map(partitioned, windows)):
+            nodes.refuse_budget(self.text, emission, "these windows close with a row of their own, and not by progress")
+            return view  # its query gives the windows that are full, and no others
+        if emission.watermark and not timed:
+            return self._closing(view, emission, rel, block)
+        if view.node == "stateless":
+            raise refuse(
+                self.text,
+                emission.span,
+                "nothing in this query waits: each row is an answer of its own",
+                "a trigger stands behind GROUP BY",
+            )
+        if view.clock != "event":
+            nodes.refuse_budget(self.text, emission, "these windows do not close by event time")
+        if emission.watermark and emission.counting is None and emission.delay is None:
+            view = nodes.by_live_keys(view)
+        triggers = {
+            "counting": emission.counting,
+            "delay": emission.delay,
+            "first": emission.first,
+            "watermark": emission.watermark,
+            "end": emission.end,
+        }
+        return replace(view, emit="triggers", triggers=triggers, budget=nodes.budget_of(emission))
+
+    def _closing(self, view: View, emission: Emission, rel: Rel, block: SelectBlock) -> View:
+        """A node that shows its rows when their windows close, though none of these is among its keys."""
+        closing = closing_column(view)
+        own = any(each.window is not None for each in block.sources)
+        # Windows of its own are waited for here, and what stands below them has none that would close; nor have the
+        # rows of a stream that window functions look at.
+        own = own or (view.ahead is not None and all(map(self._passes_rows, view.views.values())))
+        if emission.mode == "close" and not (own and closing) and self._hand_down(view, emission, rel, block):
+            if not view.ahead and not view.final:
+                return view
+            if closing is None:
+                raise refuse(
+                    self.text,
+                    emission.span,
+                    "its window functions look at rows that may still come, and no column that is shown tells when"
+                    " a row is final",
+                    "show window_end: rows then come when they are final, some at the end of the stream; or"
+                    " PARTITION BY window_start, window_end, and they come with their window",
+                )
+            # Late rows, and how much a run may show, are then the business of what is below.
+            emission, view = replace(emission, late="correct", budget=None), replace(view, late="correct")
+        if emission.mode == "close" and closing is not None:
+            ends: Ends | None = view.ends if view.ends is not None and closing in view.ends.columns else None
+            ends = None if view.ahead or view.final else ends
+            times = {**view.times, closing: view.times[closing] + (view.ahead or 0)}
+            nodes.refuse_late(self.text, view, emission, ends)
+            nodes.refuse_budget(
+                self.text, emission, "what closes is looked for in the whole answer of this query, or of a key"
+            )
+            return replace(view, emit="close", closing=closing, ends=ends, times=times)
+        raise refuse(
+            self.text,
+            emission.span,
+            "not every part of this query has a window that closes",
+            "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over windows of a column that progresses,"
+            " and window_end among what is shown",
+        )
+
+    def _hand_down(self, view: View, emission: Emission, rel: Rel, block: SelectBlock) -> bool:
+        """Let the nodes below wait for their windows, where every row of this one comes through such a node."""
+        below = {node.id: node for node in self.nodes}
+        if view.streams or view.blocks or not view.views or not all(id in below for id in view.views.values()):
+            return False
+        for id in view.views.values():
+            node = below[id]
+            if node.emit == "feed":
+                self.nodes[self.nodes.index(node)] = self._with_emission(node, emission, rel, block)
+        return True
+
+    def settled(self, view: View) -> bool:
+        """Whether all that a node reads is final when its own time has passed."""
+        below = [node for id in view.views.values() if isinstance(node := self.object(id), View)]
+        return all(not each.ahead and not each.final and self.settled(each) for each in below)
+
+    def _passes_rows(self, id: str) -> bool:
+        """Whether a node below only filters and shapes rows of a stream: it has nothing to wait for."""
+        node = self.object(id)
+        if not isinstance(node, View) or node.node != "stateless":
+            return False
+        return bool(node.streams) or all(map(self._passes_rows, node.views.values()))
+
+    def reads_no_stream(self, view: View) -> bool:
+        """Whether all that is below a node or a view are static tables and values."""
+        below = (node for id in view.views.values() if isinstance(node := self.object(id), View))
+        return not (view.streams or view.blocks or view.rows) and all(map(self.reads_no_stream, below))
+
+    def split_pairs(self, block: SelectBlock, view: View) -> None:
+        """A node that looks at all rows of streams, though its pairs alone would look at those within bounds."""
+        if not self.splits or view.node not in ("keyed", "whole") or view.emit != "feed" or view.clock != "event":
+            return
+        if not all(each.inner for each in block.sources) or block.limited:
+            return
+        if any(each.window is not None and not each.window.window.by_row for each in block.sources):
+            return
+        joined = replace(view, node="join", nearby=0)
+        within = len(view.sides) > 1 and view.of_streams and bounded(joined)
+        if within and (view.node == "whole" or unbounded(view)):
+            raise NotApplicable("its pairs are added up")
+
+
+_LEFTS = ("left", "semi", "anti")
+
+
+def _named(column: Column) -> Expr:
+    return Expr((column,), column.type)
+
+
+def _scans(block: SelectBlock) -> Iterator[Scan]:
+    return (each for item in block.sources for each in item.rel.walk() if isinstance(each, Scan))
+
+
+def _stands_apart(label: str | None) -> bool:
+    """Whether a relation is a query that a rule has put into a node of its own, and that shows all its rows."""
+    return label is not None and (label == "__records" or label.startswith("__joined"))
+
+
+def _limited(block: SetBlock, rel: Rel) -> SelectBlock:
+    """A set operation of which some rows are taken, as a SELECT over it."""
+    inner = rel.input if isinstance(rel, Emit) else rel
+    assert isinstance(inner, TopN)
+    below = inner.input
+    items = tuple(ShownItem(_named(column), column.name, column.type) for column in block.columns)
+    return SelectBlock(
+        (FromItem(below, None, static=not is_live(below)),), items, order=block.order, limited=True,
+        limit=block.limit, offset=block.offset, emission=block.emission,
+    )  # fmt: skip
+
+
+def _numbered_scans(rel: Rel) -> Iterator[Column]:
+    """The columns with the numbers of rows, or the times of their arrival, that something reads."""
+    for each in rel.walk():
+        if isinstance(each, Windowed) and needs_numbers(each.window):
+            yield from (column for column in each.input.columns if column.name in _NUMBERS)
+        for expr in each.exprs():
+            yield from (column for column in expr.columns() if column.name in _NUMBERS)

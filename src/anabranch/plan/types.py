@@ -1,0 +1,54 @@
+"""Types of Spark's that DuckDB has too."""
+
+from __future__ import annotations
+
+import re
+
+from anabranch.duck import quoted
+
+_DUCKDB_TYPES = {
+    "boolean": "BOOLEAN",
+    "tinyint": "TINYINT",
+    "smallint": "SMALLINT",
+    "int": "INTEGER",
+    "bigint": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "VARCHAR",
+    "date": "DATE",
+    "timestamp": "TIMESTAMPTZ",
+    "binary": "BLOB",
+}
+
+
+def duckdb_type(spark_type: str) -> str | None:
+    """The type of DuckDB's that holds the same values, if there is one."""
+    if spark_type.startswith("array<"):
+        inner = duckdb_type(spark_type[6:-1])
+        return f"{inner}[]" if inner is not None else None
+    if spark_type.startswith("struct<`"):
+        return _struct_type(spark_type)
+    if re.fullmatch(r"decimal\(\d+,\d+\)", spark_type):
+        return spark_type.upper()
+    return _DUCKDB_TYPES.get(spark_type)
+
+
+def _struct_type(spark_type: str) -> str | None:
+    """A row of columns with all their names in quotes, as partials are kept, and the rows of tables outside.
+
+    >>> _struct_type("struct<`id`:bigint,`a``b`:decimal(3,1)>")
+    'STRUCT("id" BIGINT, "a`b" DECIMAL(3,1))'
+    >>> _struct_type("struct<`o`:struct<`k0`:int,`k1`:decimal(3,1)>,`v`:double>")
+    'STRUCT("o" STRUCT("k0" INTEGER, "k1" DECIMAL(3,1)), "v" DOUBLE)'
+    """
+    fields: list[str] = []
+    for name, type in _FIELD.findall(spark_type[len("struct<") : -1]):
+        kind = duckdb_type(type)
+        if kind is None:
+            return None
+        fields.append(f"{quoted(name.replace('``', '`'))} {kind}")
+    return f"STRUCT({', '.join(fields)})"
+
+
+#: A column of a row, and its type: a plain one, or a row of plain ones.
+_FIELD = re.compile(r"`((?:[^`]|``)*)`:(\w+(?:\(\d+,\d+\)|<(?:`(?:[^`]|``)*`:\w+(?:\(\d+,\d+\))?,?)*>)?)")

@@ -1,0 +1,92 @@
+"""Plans as Spark SQL over placeholders: what the engine runs, once a frame stands behind each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from anabranch.ir.expr import Expr
+from anabranch.ir.rel import Rel, Scan, Windowed
+from anabranch.ir.select import SelectBlock
+from anabranch.plan.windows import ID, partitioned, windowed_sql
+from anabranch.render.blocks import BlockWriter, Shape, Source
+from anabranch.sql.splice import Spliced
+from anabranch.sql.syntax import Name, WindowSpec
+
+#: How a scan is written in FROM.
+Leaf = Callable[[Scan], str]
+
+
+class PlaceholderWriter(BlockWriter):
+    """With `closed`, windows of counted rows are those that are full."""
+
+    def __init__(self, scan: Leaf, shape: Shape = lambda block: block, *, closed: bool = False) -> None:
+        super().__init__(shape=shape)
+        self.scan = scan
+        self.closed = closed
+
+    def leaf(self, rel: Rel) -> None:
+        if isinstance(rel, Windowed):
+            self.put(self.windowed(rel))
+        else:
+            assert isinstance(rel, Scan)
+            self.put(self.scan(rel))
+
+    def windowed(self, rel: Windowed, source: str | None = None) -> str:
+        """A relation in windows; `source` stands for the rows in them."""
+        if source is None:
+            inner = PlaceholderWriter(self.scan, self.shape, closed=self.closed)
+            inner.scopes = list(self.scopes)
+            if isinstance(rel.input, Scan):
+                inner.leaf(rel.input)
+            else:
+                inner.put("(")
+                inner.nested(rel.input, [column.name for column in rel.input.columns])
+                inner.put(")")
+            source = inner.written.text
+        window = window_of(rel)
+        bounds = {column.name for column in rel.bounds}
+        covered = [column.name.lower() for column in rel.input.columns if column.name.lower() in bounds]
+        closed = self.closed and partitioned(window)
+        return windowed_sql(source, window, with_id=ID in bounds, closed=closed, covered=list(dict.fromkeys(covered)))
+
+
+def window_of(rel: Windowed) -> WindowSpec:
+    """The windows of a relation, with the columns that they lie along and are apart by."""
+    partition = tuple(Name((column.name,), rel.window.time_span) for column in rel.apart)
+    along = rel.along.name if rel.along is not None else rel.window.time_column
+    return replace(rel.window, time_column=along, partition=partition)
+
+
+def select_sql(block: SelectBlock, writer: PlaceholderWriter) -> Spliced:
+    """A SELECT with the names of its items."""
+    writer.select(block, [item.name or "" for item in block.items])
+    return writer.written
+
+
+class FromText:
+    """The pieces of one SELECT as text: its FROM clause, and expressions as they can stand behind it."""
+
+    def __init__(self, block: SelectBlock, writer: Callable[[], PlaceholderWriter]) -> None:
+        self.block = block
+        self.writer = writer
+
+    def expr(self, expr: Expr) -> str:
+        writer, _ = self._opened()
+        writer.expr(expr)
+        return writer.written.text
+
+    def exprs(self, exprs: Sequence[Expr]) -> list[str]:
+        return [self.expr(each) for each in exprs]
+
+    @property
+    def from_clause(self) -> str:
+        """Without the word FROM."""
+        writer, sources = self._opened()
+        writer.from_clause(sources)
+        return writer.written.text.removeprefix(" FROM ")
+
+    def _opened(self) -> tuple[PlaceholderWriter, list[Source]]:
+        writer = self.writer()
+        sources = writer.opened(self.block)
+        return writer, sources
