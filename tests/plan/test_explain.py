@@ -39,6 +39,8 @@ def stream(name: str, **others: object) -> Stream:
 def analyze(text: str, schemas: Mapping[str, Iterable[Field]]) -> list[Field]:
     """The columns of a query as Spark's analyser would name them; their types matter to no test here."""
     query = sqlglot.parse_one(text, dialect="spark")
+    while isinstance(query, sqlglot.exp.SetOperation):
+        query = query.left
     if query.is_star:
         known = {name: {field.name: field.type for field in fields} for name, fields in schemas.items()}
         query = qualify(query, schema=known, dialect="spark", validate_qualify_columns=False)

@@ -156,6 +156,11 @@ def _project(rel: Project) -> _Folding | SetBlock:
         or (below.stage >= _Stage.ITEMS and (None in renames or (below.distinct and not whole)))
     ):
         below = _reading(rel.input)
+    return _shown(rel, below)
+
+
+def _shown(rel: Project, below: _Folding) -> _Folding:
+    """A block with the items of a projection."""
     made = {column: below.expr(expr) for column, expr in rel.items if expr.column != column}
     below.made |= made
     if below.stage == _Stage.FROM and made and set(below.columns) <= set(rel.columns):  # FULL JOIN ... USING
@@ -166,6 +171,9 @@ def _project(rel: Project) -> _Folding | SetBlock:
 
 def _top(rel: TopN) -> _Folding | SetBlock:
     below = _fold(rel.input)
+    taken = rel.limit is not None or rel.offset is not None
+    if taken and isinstance(rel.input, Project) and isinstance(rel.input.input, Project | Distinct):
+        below = _shown(rel.input, _reading(rel.input.input))  # what rows are taken of is a query of its own
     if not below.bare if isinstance(below, SetBlock) else below.stage >= _Stage.ORDER:
         below = _reading(rel.input)
     if isinstance(below, SetBlock):
