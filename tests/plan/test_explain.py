@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from itertools import count
 
@@ -41,6 +42,9 @@ def analyze(text: str, schemas: Mapping[str, Iterable[Field]]) -> list[Field]:
     query = sqlglot.parse_one(text, dialect="spark")
     while isinstance(query, sqlglot.exp.SetOperation):
         query = query.left
+    whole = re.fullmatch(r"SELECT \* FROM `([^`]+)`", query.sql(dialect="spark"))
+    if whole is not None:
+        return list(schemas[whole[1]])
     if query.is_star:
         known = {name: {field.name: field.type for field in fields} for name, fields in schemas.items()}
         query = qualify(query, schema=known, dialect="spark", validate_qualify_columns=False)

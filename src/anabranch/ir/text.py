@@ -10,6 +10,7 @@ from anabranch.sql.lexer import Span
 from anabranch.sql.splice import Spliced
 
 _TIGHT_BEFORE, _TIGHT_AFTER = frozenset(")],."), frozenset("([.")
+_JOINING = ("AND", "OR", "WHEN", "THEN", "ELSE")
 Names = Callable[[Column], str]
 
 
@@ -21,6 +22,7 @@ class Writer(ABC):
         self._origins: list[tuple[int, int, int, int]] = []
         self._length = 0
         self._last = ""
+        self._joins = False  # whether the last token is a word that joins conditions
 
     @abstractmethod
     def column(self, column: Column) -> str:
@@ -47,9 +49,11 @@ class Writer(ABC):
     def token(self, text: str, origin: Span | None = None) -> None:
         """A token, with a blank before it where a reader expects one."""
         tight = text[0] in _TIGHT_BEFORE or self._last in _TIGHT_AFTER or not self._last or self._last == " "
-        if not tight and not (text[0] in "([" and (self._last.isalnum() or self._last == "_")):
+        called = text[0] in "([" and (self._last.isalnum() or self._last == "_") and not self._joins
+        if not tight and not called:
             self.put(" ")
         self.put(text, origin)
+        self._joins = text.upper() in _JOINING
 
     def expr(self, expr: Expr) -> None:
         spans: Sequence[Span | None] = expr.spans or (None,) * len(expr.parts)

@@ -4,7 +4,7 @@ SELECT * FROM s WHERE EXISTS (SELECT 1 FROM r WHERE r.k = s.k AND rts BETWEEN ts
 => SELECT `s`.k, `s`.n, `s`.m, `s`.`day`, `s`.ts FROM s LEFT SEMI JOIN r ON r.k = `s`.k AND r.rts BETWEEN `s`.ts - INTERVAL 1 HOUR AND `s`.ts
 
 SELECT * FROM s WHERE n > 1 AND NOT EXISTS (SELECT * FROM r WHERE k = s.k AND (p > 1 OR p < n))
-=> SELECT `s`.k, `s`.n, `s`.m, `s`.`day`, `s`.ts FROM s LEFT ANTI JOIN r ON r.k = `s`.k AND(r.p > 1 OR r.p < `s`.n) WHERE `s`.n > 1
+=> SELECT `s`.k, `s`.n, `s`.m, `s`.`day`, `s`.ts FROM s LEFT ANTI JOIN r ON r.k = `s`.k AND (r.p > 1 OR r.p < `s`.n) WHERE `s`.n > 1
 
 SELECT n FROM s WHERE EXISTS (SELECT 1 FROM s AS x WHERE x.k = s.k AND m < s.m)
 => SELECT `s`.n FROM s LEFT SEMI JOIN s AS x ON x.k = `s`.k AND x.m < `s`.m
@@ -15,7 +15,7 @@ SELECT n FROM s WHERE k IN (SELECT k FROM r WHERE p > 1)
 => SELECT `s`.n FROM s LEFT SEMI JOIN r ON `s`.k = r.k AND r.p > 1
 
 SELECT n FROM s WHERE n IN (SELECT n + 1 FROM s)
-=> SELECT `s`.n FROM s LEFT SEMI JOIN (SELECT n + 1 AS `__k0` FROM s AS s_1) AS __q0 ON `s`.n = __q0.__k0
+=> SELECT `s`.n FROM s LEFT SEMI JOIN (SELECT n + 1 AS `__k0` FROM s) AS __q0 ON `s`.n = __q0.__k0
 
 SELECT n FROM s WHERE (n, m) IN (SELECT p, max(id) FROM r GROUP BY p HAVING count(*) > 2)
 => SELECT `s`.n FROM s LEFT SEMI JOIN (SELECT p, max(id) AS `max(id)` FROM r GROUP BY p HAVING count(*) > 2) AS __q0 ON `s`.n = __q0.p AND `s`.m = __q0.`max(id)`
@@ -30,10 +30,10 @@ SELECT m, count(*) FROM s x WHERE n > 0 AND EXISTS (SELECT 1 FROM r WHERE r.k = 
 => SELECT m, count(*) AS `count(*)` FROM (SELECT x.k, x.n, x.m, x.`day`, x.ts FROM s AS x LEFT SEMI JOIN r ON r.k = x.k) AS x WHERE n > 0 GROUP BY m
 
 SELECT s.n, p FROM s JOIN r ON s.k = r.k WHERE EXISTS (SELECT 1 FROM v WHERE v.n = p)
-=> SELECT `s`.n, r.p FROM s JOIN (SELECT r_1.k, r_1.p, r_1.id, r_1.rts FROM r AS r_1 LEFT SEMI JOIN v ON v.n = r_1.p) AS r ON `s`.k = r.k
+=> SELECT `s`.n, r.p FROM s JOIN (SELECT r.k, r.p, r.id, r.rts FROM r LEFT SEMI JOIN v ON v.n = r.p) AS r ON `s`.k = r.k
 
 SELECT n FROM s WHERE EXISTS (SELECT 1 FROM r WHERE r.k = s.k) AND m NOT IN (1, 2) AND EXISTS (SELECT 1 FROM r WHERE r.p = m)
-=> SELECT `s`.n FROM (SELECT s_1.k, s_1.n, s_1.m, s_1.`day`, s_1.ts FROM s AS s_1 LEFT SEMI JOIN r ON r.p = s_1.m) AS `s` LEFT SEMI JOIN r AS r_1 ON r_1.k = `s`.k WHERE `s`.m NOT IN(1, 2)
+=> SELECT `s`.n FROM (SELECT `s`.k, `s`.n, `s`.m, `s`.`day`, `s`.ts FROM s LEFT SEMI JOIN r ON r.p = `s`.m) AS `s` LEFT SEMI JOIN r ON r.k = `s`.k WHERE `s`.m NOT IN(1, 2)
 
 SELECT * FROM s WHERE n > (SELECT max(p) FROM r WHERE r.k = s.k AND id > 0)
 => SELECT `s`.k, `s`.n, `s`.m, `s`.`day`, `s`.ts FROM s LEFT JOIN (SELECT k, max(p) AS `max(p)` FROM r WHERE id > 0 GROUP BY k) AS __q0 ON __q0.k = `s`.k WHERE `s`.n > __q0.`max(p)`

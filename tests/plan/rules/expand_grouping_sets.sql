@@ -16,7 +16,7 @@ SELECT k, m, count(*) AS c FROM s GROUP BY k, m GROUPING SETS ((k), (m))
 => SELECT k, CAST(NULL AS INT) AS `m`, count(*) AS `c` FROM s GROUP BY k UNION ALL SELECT CAST(NULL AS INT) AS `k`, m, count(*) AS `c` FROM s GROUP BY m
 
 SELECT k, count(*) AS c FROM (SELECT k, max(n) AS n FROM s GROUP BY k) AS x GROUP BY ROLLUP (k)
-=> WITH x_1 AS (SELECT k, max(n) AS `n` FROM s GROUP BY k) SELECT k, count(*) AS `c` FROM x_1 AS x GROUP BY k UNION ALL SELECT CAST(NULL AS INT) AS `k`, count(*) AS `c` FROM x_1 AS x GROUP BY (1 = 1)
+=> WITH x AS (SELECT k, max(n) AS `n` FROM s GROUP BY k) SELECT k, count(*) AS `c` FROM x AS x GROUP BY k UNION ALL SELECT CAST(NULL AS INT) AS `k`, count(*) AS `c` FROM x AS x GROUP BY (1 = 1)
 
 SELECT count(*) FROM s GROUP BY GROUPING SETS (())
 

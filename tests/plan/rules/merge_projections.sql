@@ -4,13 +4,13 @@ SELECT k, sum(n) FROM (SELECT k, n FROM s) GROUP BY k
 => SELECT k, sum(n) AS `sum(n)` FROM s GROUP BY k
 
 SELECT x.k, sum(x.n) AS n FROM (SELECT s.k, n FROM s WHERE m > 0) AS x WHERE x.n < 9 OR k = 'a' GROUP BY x.k
-=> SELECT k, sum(n) AS `n` FROM s WHERE (m > 0) AND (n < 9 OR k = 'a') GROUP BY k
+=> SELECT k, sum(n) AS `n` FROM s WHERE m > 0 AND (n < 9 OR k = 'a') GROUP BY k
 
 WITH t AS (SELECT lower(k) AS name, n FROM s WHERE n > 0) SELECT name, sum(n) AS n FROM t WHERE n < 9 GROUP BY name ORDER BY name LIMIT 3
-=> SELECT lower(k) AS `name`, sum(n) AS `n` FROM s WHERE (n > 0) AND (n < 9) GROUP BY lower(k) ORDER BY name LIMIT 3
+=> SELECT lower(k) AS `name`, sum(n) AS `n` FROM s WHERE n > 0 AND n < 9 GROUP BY lower(k) ORDER BY name LIMIT 3
 
 SELECT max(c) FROM (SELECT b + 1 AS c FROM (SELECT n * 2 AS b FROM s WHERE n > 1) WHERE b < 8)
-=> SELECT max(((n * 2) + 1)) AS `max(c)` FROM s WHERE (n > 1) AND ((n * 2) < 8)
+=> SELECT max(((n * 2) + 1)) AS `max(c)` FROM s WHERE n > 1 AND (n * 2) < 8
 
 SELECT window_start, count(*) FROM (SELECT * FROM TUMBLE(s, ts, INTERVAL 1 MINUTE) WHERE n > 0) GROUP BY window_start
 => SELECT window_start, count(*) AS `count(*)` FROM TUMBLE(s, ts, INTERVAL 1 MINUTE) AS `s` WHERE n > 0 GROUP BY window_start

@@ -28,7 +28,7 @@ SELECT first(t.label) AS l FROM s JOIN t ON s.k = t.k TRIGGER COUNTING 3
 => SELECT first(label) AS `l` FROM (SELECT `s`.ts, `s`.k, `s`.n, `s`.m, `s`.`day`, t.k AS `__c6`, t.label, `s`._row_num AS `__part0_s` FROM s JOIN t ON `s`.k = t.k) AS __met TRIGGER COUNTING 3
 
 SELECT p.k, count(*) AS n FROM pairs AS p JOIN r ON p.k = r.k GROUP BY p.k TRIGGER COUNTING 3
-=> SELECT k, count(*) AS `n` FROM (SELECT p.k, p.__part0_s, p.__part1_r, r_1._row_num AS `__part2_r` FROM (SELECT `s`.k, r.p, `s`._row_num AS `__part0_s`, r._row_num AS `__part1_r` FROM s JOIN r ON `s`.k = r.k) AS p JOIN r AS r_1 ON p.k = r_1.k) AS __records GROUP BY k TRIGGER COUNTING 3
+=> SELECT k, count(*) AS `n` FROM (SELECT p.k, p.__part0_s, p.__part1_r, r._row_num AS `__part2_r` FROM (SELECT `s`.k, r.p, `s`._row_num AS `__part0_s`, r._row_num AS `__part1_r` FROM s JOIN r ON `s`.k = r.k) AS p JOIN r ON p.k = r.k) AS __records GROUP BY k TRIGGER COUNTING 3
 
 SELECT k, sum(n) AS n FROM rows GROUP BY k TRIGGER COUNTING 3
 => SELECT k, sum(n) AS `n` FROM s WHERE n > 0 GROUP BY k TRIGGER COUNTING 3
