@@ -41,7 +41,7 @@ from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals
 from anabranch.plan.facts.progress import Join, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.inputs import Input, limited
 from anabranch.plan.outside import asked_table, place_lookups
-from anabranch.plan.pairs import PAIRS, added_up, worth_it
+from anabranch.plan.pairs_text import PAIRS, added_up, worth_it
 from anabranch.plan.parts import gives_records, is_inside, parts_of, stays_met
 from anabranch.plan.plane import bounded
 from anabranch.plan.rewriting import with_condition, with_hidden

@@ -14,11 +14,12 @@ from anabranch.errors import AnabranchError
 from anabranch.ir.expr import Call, Column, Expr, Over, of_column
 from anabranch.ir.fold import fold
 from anabranch.ir.logic import conjunction
-from anabranch.ir.rel import Project, Rel, Scan, Windowed
+from anabranch.ir.rel import Project, Rel, Scan, Windowed, is_live
 from anabranch.ir.select import FromItem, SelectBlock, SetBlock, ShownItem
 from anabranch.plan.ahead import FINAL, FOREVER
+from anabranch.plan.bind import refuse
 from anabranch.plan.buckets import SAME, spread
-from anabranch.plan.build import KEY, NO_STREAM, closing_column, items, leading_column, refuse_keys
+from anabranch.plan.build import KEY, NO_STREAM, PLACE, TAKES, closing_column, items, leading_column, refuse_keys
 from anabranch.plan.catalog import Ends, Field, Narrow, Output, Side, Stream, Table, Touch, View, leading_time
 from anabranch.plan.context import NotApplicable, placeholder
 from anabranch.plan.facts.ahead import NextRow, looks_ahead
@@ -27,13 +28,14 @@ from anabranch.plan.facts.bands import find_bands
 from anabranch.plan.facts.following import find_following
 from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals
 from anabranch.plan.facts.progress import Join, find_meets, of_union, through, time_call, union_times
+from anabranch.plan.pairs import Split, added_up, worth_it
 from anabranch.plan.panes import PaneBlock, PaneContext, direct_outputs, find_panes, over_partials, partial_scan
 from anabranch.plan.parts import parts_of
 from anabranch.plan.plane import bounded
 from anabranch.plan.tie_breaking import break_ties, break_ties_of_set, tied_window
 from anabranch.plan.views import Placed
-from anabranch.plan.windows import closing_shift, micros_sql, sliding
-from anabranch.render.placeholders import PlaceholderWriter, select_sql, window_of
+from anabranch.plan.windows import HERE, closing_shift, micros_sql, sliding
+from anabranch.render.placeholders import FromText, PlaceholderWriter, select_sql, window_of
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import WindowSpec
 from anabranch.sql.versions import UNTIL
@@ -62,6 +64,11 @@ class NodeMaker:
         self.partials: list[tuple[SelectBlock, PaneBlock, Placed]] = []
         self.reasons: list[str] = []
         self.tied = True
+        self.filled: set[int] = set()  # the windows that are there without rows too, by their ids
+        self.counted: str | None = None  # the placeholder of what a trigger counts one by one
+        self.parts = 0  # of the key by which it counts
+        self.guard: Expr | None = None
+        self.window_rows: dict[int, str] = {}  # what the windows of a relation are of, where that is not its rows
 
     # ---- text
 
@@ -83,7 +90,9 @@ class NodeMaker:
         return quote_name(name)
 
     def writer(self) -> PlaceholderWriter:
-        return PlaceholderWriter(self.scan_text, self.shaped, closed=self.closed)
+        return PlaceholderWriter(
+            self.scan_text, self.shaped, closed=self.closed, filled=self.filled, rows=self.window_rows
+        )
 
     def sql(self, block: SelectBlock) -> str:
         return select_sql(block, self.writer()).text
@@ -93,6 +102,9 @@ class NodeMaker:
         if isinstance(block, SetBlock):
             return break_ties_of_set(block) if self.tied else block
         self.root = self.root or block
+        filled = self._filled(block)
+        if filled is not block:
+            return self.without_ties(filled)
         if not any(_reads_stream(each) for each in block.sources):
             return self.without_ties(block)
         if any(each.windowed is not None and not isinstance(each.windowed.input, Scan) for each in block.sources):
@@ -132,7 +144,12 @@ class NodeMaker:
 
     def _analyzed(self, text: Callable[[], str]) -> list[Field]:
         written = text()
-        return self.planner.world.analyze(written, dict(self.schemas))
+        schemas = dict(self.schemas)
+        if self.counted is not None:
+            schemas[self.counted] = (*schemas[self.counted], Field(PLACE, "bigint"))
+            # Their types are known once this is analysed; a column without one can be compared with any.
+            schemas[TAKES] = (*(Field(f"__k{index}", "void") for index in range(self.parts)), Field("__upto", "bigint"))
+        return self.planner.world.analyze(written, schemas)
 
     # ---- what a relation is
 
@@ -230,8 +247,8 @@ class NodeMaker:
         fields = tuple(found)
         return self._view(emit, Keying("whole", reason=reason), made, fields, (), (), ())
 
-    def select(self, block: SelectBlock, emit: str) -> View:
-        self.block = block
+    def select(self, block: SelectBlock, emit: str, *, counted: bool = False) -> View:
+        self.block = block = self._filled(block)
         for item in block.sources:
             known = self.known(item)
             if isinstance(known, View) and known.stream and emit != "read":
@@ -244,10 +261,13 @@ class NodeMaker:
         keying = find_keys(block, by_key=by_key)
         if not block.live:
             keying = Keying("whole", reason=NO_STREAM)
-        view = self._finish(emit, keying)
+        if counted:
+            self._count_rows(keying)
+        view = self._finish(emit, keying, counted=counted)
         near, nearby = self._near()
         view = replace(
-            view, near=near, through=self._through(Stream), timed=self._through(View), sides=self._sides()
+            view, near=near, through=self._through(Stream), timed=self._through(View), sides=self._sides(),
+            counted=self.counted,
         )  # fmt: skip
         if keying.pairs and view.in_time and view.clock == "event" and view.node:
             view = replace(view, nearby=nearby)
@@ -257,15 +277,104 @@ class NodeMaker:
         view = self._with_ahead(view)
         if view.node == "join":
             view = replace(view, spread=self._spread(view))
-        self.planner.split_pairs(block, view)
+        if self.planner.splits and worth_it(block, view):
+            split = added_up(block, lambda exprs: self._types(block, exprs))
+            if split is not None:
+                return self._added_up(split, emit)
         return self._fused(view) or self._retaining(view)
+
+    def _added_up(self, split: Split, emit: str) -> View:
+        """Two nodes: what the new pairs of a run add up to, and what that adds up to."""
+        inside = NodeMaker(self.planner)
+        below = self.planner.add(inside._pairs(split.inside), split.inside, "")
+        below = replace(below, sql=below.text)
+        self.planner.nodes[-1] = below
+        columns = tuple(self.planner.new(field.name, field.type) for field in below.fields)
+        return NodeMaker(self.planner, closed=self.closed).select(
+            split.around(self.planner.scan_of(below, columns, None)), emit
+        )
+
+    def _pairs(self, block: SelectBlock) -> View:
+        """The node of a join that gives what the new pairs of each run add up to, and not the pairs."""
+        self.block = block
+        keying = Keying("join")
+        view = self._finish("feed", keying)
+        near, _ = self._near()
+        view = replace(
+            view, near=near, through=self._through(Stream), timed=self._through(View), sides=self._sides()
+        )  # fmt: skip
+        return replace(self._with_progress(keying, view), partial=True)
+
+    # ---- windows without rows
+
+    def _filled(self, block: SelectBlock) -> SelectBlock:
+        """A SELECT that aggregates windows, those without rows too: rows that stand for them count in no aggregate."""
+        filled = [each.windowed for each in block.sources if each.windowed is not None and each.windowed.window.filled]
+        if not filled or not block.aggregated:
+            return block
+        bounds = {column for each in filled for column in each.bounds}
+        for key in block.keys or ():
+            if key.column not in bounds:
+                origin = key.origin or self.planner.query.span
+                raise refuse(
+                    self.planner.text,
+                    origin,
+                    "a window without rows has nothing to group by",
+                    "group by the window alone, or leave FILLED out",
+                )
+        self.filled |= {id(each) for each in filled}
+
+        def here(expr: Expr) -> Expr:
+            return expr.map(lambda part: of_here(part) if isinstance(part, Call) else part)
+
+        def of_here(call: Call) -> Call:
+            if call.over is not None:
+                return call.map(here)
+            asked = [*([call.filter] if call.filter is not None else []), Expr((HERE,))]
+            return replace(call, filter=conjunction(asked))
+
+        made = block.map(here)
+        return replace(made, calls=tuple(map(of_here, block.calls)), over=tuple(call.map(here) for call in block.over))
+
+    # ---- triggers that count
+
+    def _count_rows(self, keying: Keying) -> None:
+        """Let the node leave out rows of a run that came behind the one that fired, by their place in it."""
+        block, live = self.block, self.block.live
+        known = self.known(block.sources[live[0]]) if len(live) == 1 else None
+        names = [field.name for field in known.fields] if isinstance(known, View) else []
+        ordered = isinstance(known, Stream) or parts_of(names)
+        grouped = not block.sets and (block.keys is not None or keying.kind == "whole")
+        # What a condition asks of a stream makes rows come and go that are in no order; nor are those made of one row.
+        if not ordered or self._asks_live() or block.generates or block.distinct or not grouped:
+            return
+        item = block.sources[live[0]]
+        self.counted, self.parts = self.input_of(item), len(keying.parts)
+        text = FromText(block, self.writer)
+        same = " AND ".join(f"__t.__k{i} <=> ({text.expr(part.expr)})" for i, part in enumerate(keying.parts)) or "true"
+        upto = f"(SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same})"
+        shown = f"coalesce({PLACE} <= {upto}, true)"
+        if self._by_row(live[0]):
+            self.guard = Expr((shown,))
+        else:  # rows behind it must not make windows either
+            assert item.window is not None
+            name = f" AS {quote_name(item.label)}" if item.label is not None else ""
+            rows = f"(SELECT * FROM {quote_name(self.counted)}{name} WHERE {shown})"
+            self.window_rows[id(item.window)] = rows
+
+    def _asks_live(self) -> bool:
+        """Whether an expression asks what changes."""
+        return any(is_live(inner.rel) for expr in self.block.exprs() for inner in expr.subqueries())
 
     # ---- putting it together
 
-    def _finish(self, emit: str, keying: Keying) -> View:
+    def _finish(self, emit: str, keying: Keying, *, counted: bool = False) -> View:
         block = self.block
         over: tuple[SelectBlock, Sequence[Column] | None] = block, None
-        if keying.kind not in ("stateless", "join"):
+        if self.guard is not None:
+            asked = [*([block.where] if block.where is not None else []), self.guard]
+            over = replace(block, where=conjunction(asked)), None
+        if keying.kind not in ("stateless", "join") and not counted:
             over = self.panes(block) or over
         self.main = self.partials[0] if over[1] is not None else None
         names: list[str] = []
@@ -336,7 +445,7 @@ class NodeMaker:
     def _touches(self, keying: Keying, keys: tuple[Field, ...]) -> tuple[Touch, ...]:
         """How to find the keys that new rows touch."""
         block = self.block
-        if keying.kind != "keyed":
+        if keying.kind != "keyed" and self.counted is None:
             return ()
         if self.main is not None:
             _, panes, placed = self.main
@@ -344,14 +453,21 @@ class NodeMaker:
             source = placed.use.placeholder
             return (Touch(source, f"SELECT DISTINCT {items(columns)} FROM {quote_name(source)}"),)
         live = block.live
-        if len(live) == 1 and self._by_row(live[0]):
-            name = self.input_of(block.sources[live[0]])
+        if len(live) == 1 and (self._by_row(live[0]) or self.counted is not None):
+            item = block.sources[live[0]]
+            name = self.input_of(item)
             if keying.every_column:
                 return (Touch(name, _numbered(self.sql(block), keys)),)
             asked = tuple(ShownItem(part.expr, f"k{index}") for index, part in enumerate(keying.parts))
+            if self.counted is not None:
+                asked = (*asked, ShownItem(Expr((PLACE,)), PLACE))
+            if not self._by_row(live[0]):  # the rows that make the windows, each once
+                text = FromText(replace(block, sources=(replace(item, rel=_rows_of(item)),)), self.writer)
+                chosen = ", ".join(f"{text.expr(each.expr)} AS {quote_name(each.name or '')}" for each in asked)
+                return (Touch(name, f"SELECT {chosen} FROM {text.from_clause}"),)
             rows = SelectBlock(
-                block.sources, asked or (ShownItem(Expr(("1",)), "one"),), block.where, distinct=True,
-                merged=block.merged, generators=block.generators,
+                block.sources, asked or (ShownItem(Expr(("1",)), "one"),), block.where,
+                distinct=self.counted is None, merged=block.merged, generators=block.generators,
             )  # fmt: skip
             return (Touch(name, self.sql(rows)),)
         touches = []
@@ -817,6 +933,12 @@ class NodeMaker:
         """The output column that is a column of the only relation as it stands."""
         own = self.block.sources[0].named(column) if self.block.sources else None
         return next((name for name, expr in self._shown(view.fields) if own and expr.column == own), None)
+
+
+def _rows_of(item: FromItem) -> Rel:
+    """The rows that the windows of a relation are of."""
+    assert item.window is not None
+    return item.window.input
 
 
 def _reads_stream(item: FromItem) -> bool:

@@ -19,12 +19,12 @@ from anabranch.ir.fold import fold
 from anabranch.ir.rel import Emit, Project, Rel, Scan, Source, TableFunction, TopN, Values, Windowed, is_live
 from anabranch.ir.select import FromItem, SelectBlock, SetBlock, ShownItem
 from anabranch.plan import bridge, nodes
-from anabranch.plan.bind import refuse
+from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import closing_column
 from anabranch.plan.catalog import Catalog, Ends, Field, Output, Rows, View
 from anabranch.plan.context import NotApplicable
 from anabranch.plan.late_joins import goes_by_the_clock
-from anabranch.plan.memory import bounded, unbounded
+from anabranch.plan.memory import bounded
 from anabranch.plan.node import NodeMaker
 from anabranch.plan.panes import STREAM, direct_outputs
 from anabranch.plan.rules import normalize
@@ -52,6 +52,7 @@ def plan(
         planned = planner.plan(rel, sql, fields, feed)
     except NotApplicable as why:
         import os
+
         if os.environ.get("NA_LOG"):
             open(os.environ["NA_LOG"], "a").write(f"{why}\n")
         return nodes.plan_text(**arguments, sql=sql, fields=fields, catalog=catalog, world=world, feed=feed)  # type: ignore[arg-type]
@@ -64,29 +65,35 @@ def _normalized(
     text: str, query: Query, catalog: Catalog, world: Surroundings, feed: bool
 ) -> tuple[Rel, Builder, tuple[str, ...]]:
     """A query as a relation after all rules, and the ids of the views whose queries have become part of it."""
-    if any((each.counting or 1) > 1 for each in query.emissions()):
-        raise NotApplicable("its trigger counts")
     if any(each.refreshable is not None for each in query.relations()):
         raise NotApplicable("REFRESHABLE")
     if any(goes_by_the_clock(text, select, owner) for select, owner in query.selects()):
         raise NotApplicable("the clock")
+    _refuse_others(text, query, catalog)
     builder = bridge.builder(text, query, catalog, world.analyze)
     try:
         rel = builder.query(query, None, {})
     except SqlError as error:
         raise NotApplicable(error.message) from None
     made = normalize(rel, nodes.rules_for(query, feed or query.emits), bridge.context(builder, catalog, world.analyze))
-    for each in made.walk():
-        if isinstance(each, Scan) and (each.source.asked or each.source.kind not in ("stream", "table", "view")):
-            raise NotApplicable(f"{each.source.name} is asked by key, or is no part of the home")
-        if isinstance(each, Scan) and (each.source.version is not None or each.source.provisional):
-            raise NotApplicable("it reads a version")
-        if isinstance(each, Windowed) and each.window.filled:
-            raise NotApplicable("its windows are filled in")
-        if isinstance(each, Windowed) and isinstance(each.input, Scan) and each.input.source.kind == "table":
-            raise NotApplicable("it puts a static table into windows")
+    if any(isinstance(each, Scan) and each.source.asked for each in made.walk()):
+        raise NotApplicable("a table is asked by key")
     left = bridge.views(made)
     return made, builder, tuple(each for each in dict.fromkeys(bridge.views(rel)) if each not in left)
+
+
+def _refuse_others(text: str, query: Query, catalog: Catalog) -> None:
+    """Refuse relations that are no streams, views or tables as they are now."""
+    binder = Binder(text, catalog, query)
+    for relation in query.relations():
+        reference = binder.resolve(relation)
+        if reference is not None and not reference.plain:
+            raise refuse(
+                text,
+                relation.span,
+                "a view reads streams, views and tables",
+                "make a table of the file first: CREATE TABLE t FROM files(path => '...')",
+            )
 
 
 class Planner:
@@ -249,7 +256,10 @@ class Planner:
                 block = replace(
                     block, items=tuple(replace(item, name=name) for item, name in zip(block.items, names, strict=True))
                 )
-            view = maker.select(self.with_nodes(block, cut=cut), emit)
+            # With each record as it comes, what is there after a run is what it shows: no record is to be told from
+            # others.
+            counted = emission is not None and (emission.counting or 1) > 1
+            view = maker.select(self.with_nodes(block, cut=cut), emit, counted=counted)
         self.by_key, self.waits = outside, idle
         self._last = maker.block
         if emission is not None:
@@ -259,12 +269,16 @@ class Planner:
     def below(self, rel: Rel, *, stays: bool = False) -> View:
         view = self.node(rel, "feed", inside=True)
         view = replace(view, stays=stays and view.node == "stateless")
+        return self.add(view, self._last, blocks(rel, self.text).text)
+
+    def add(self, view: View, block: SelectBlock, sql: str) -> View:
+        """Add a node to those of the view."""
         number = len(self.nodes) + 1
         view = replace(
             view, id=self.world.new_id(f"{self.id}_{number}"), name=f"{self.name}/{number}", owner="?",
-            sql=blocks(rel, self.text).text,
+            sql=sql,
         )  # fmt: skip
-        self.typed[view.id] = self._last
+        self.typed[view.id] = block
         self.nodes.append(view)
         return view
 
@@ -293,9 +307,9 @@ class Planner:
         self.by_key = by_key and not _stands_apart(item.label)
         node = self.below(rel, stays=item.label == "__met")
         self.by_key = by_key
-        return replace(item, rel=self._scan_of(node, rel.columns, rel.label))
+        return replace(item, rel=self.scan_of(node, rel.columns, rel.label))
 
-    def _scan_of(self, node: View, columns: tuple[Column, ...], label: str | None) -> Rel:
+    def scan_of(self, node: View, columns: tuple[Column, ...], label: str | None) -> Rel:
         """A node in the place of a query with these columns."""
         own = [
             column if column.name == field.name and column.type == field.type else self.new(field.name, field.type)
@@ -327,7 +341,7 @@ class Planner:
         places = [at[expr.column] for _, expr in rel.items if expr.column is not None]
         columns = rel.columns
         if places == list(range(len(node.fields))):
-            return self._scan_of(node, columns, rel.label)
+            return self.scan_of(node, columns, rel.label)
         own = tuple(self.new(field.name, field.type) for field in node.fields)
         scan = Scan(Source("view", node.id, rel.label or node.name), own, label=rel.label)
         pairs = zip(columns, places, strict=True)
@@ -458,19 +472,6 @@ class Planner:
         """Whether all that is below a node or a view are static tables and values."""
         below = (node for id in view.views.values() if isinstance(node := self.object(id), View))
         return not (view.streams or view.blocks or view.rows) and all(map(self.reads_no_stream, below))
-
-    def split_pairs(self, block: SelectBlock, view: View) -> None:
-        """A node that looks at all rows of streams, though its pairs alone would look at those within bounds."""
-        if not self.splits or view.node not in ("keyed", "whole") or view.emit != "feed" or view.clock != "event":
-            return
-        if not all(each.inner for each in block.sources) or block.limited:
-            return
-        if any(each.window is not None and not each.window.window.by_row for each in block.sources):
-            return
-        joined = replace(view, node="join", nearby=0)
-        within = len(view.sides) > 1 and view.of_streams and bounded(joined)
-        if within and (view.node == "whole" or unbounded(view)):
-            raise NotApplicable("its pairs are added up")
 
 
 _LEFTS = ("left", "semi", "anti")

@@ -17,6 +17,7 @@ from anabranch.plan.blocks import (
     STREAM,
     Analyze,
     Block,
+    BlockCall,
     aggregates_in,
     find_block,
     read_edits,
@@ -38,7 +39,7 @@ from anabranch.plan.catalog import (
     View,
     own_signature,
 )
-from anabranch.plan.panes import PaneBlock
+from anabranch.plan.panes import PaneBlock, PaneCall
 from anabranch.plan.strategy import Loads, fits
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.types import duckdb_type as duckdb_type
@@ -314,7 +315,8 @@ class Placer:
         panes = self.panes[placed.use.panes]
         if base is not None and choice.block is not None and panes.above is not None:
             columns = {placed.use.presence: base.use.presence}
-            for own, other in zip(block.calls, choice.block.calls, strict=True):
+            others: Sequence[BlockCall | PaneCall] = choice.block.calls
+            for own, other in zip(block.calls, others, strict=True):
                 theirs = base.columns[other.key]
                 columns |= {name: theirs[suffix] for suffix, name in placed.columns[own.key].items()}
             above = replace(panes.above, columns={**panes.above.columns, **columns})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.ir.expr import Expr
 from anabranch.ir.rel import Rel, Scan, Windowed
 from anabranch.ir.select import SelectBlock
-from anabranch.plan.windows import ID, partitioned, windowed_sql
+from anabranch.plan.windows import ID, filled_sql, partitioned, windowed_sql
 from anabranch.render.blocks import BlockWriter, Shape, Source
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Name, WindowSpec
@@ -18,12 +18,23 @@ Leaf = Callable[[Scan], str]
 
 
 class PlaceholderWriter(BlockWriter):
-    """With `closed`, windows of counted rows are those that are full."""
+    """With `closed`, windows of counted rows are those that are full. `filled` are windows, by their ids, that are
+    there without rows too; `rows` says what the windows of a relation are of, where that is not its input."""
 
-    def __init__(self, scan: Leaf, shape: Shape = lambda block: block, *, closed: bool = False) -> None:
+    def __init__(
+        self,
+        scan: Leaf,
+        shape: Shape = lambda block: block,
+        *,
+        closed: bool = False,
+        filled: Collection[int] = (),
+        rows: Mapping[int, str] | None = None,
+    ) -> None:
         super().__init__(shape=shape)
         self.scan = scan
         self.closed = closed
+        self.filled = filled
+        self.rows = rows or {}
 
     def leaf(self, rel: Rel) -> None:
         if isinstance(rel, Windowed):
@@ -34,8 +45,9 @@ class PlaceholderWriter(BlockWriter):
 
     def windowed(self, rel: Windowed, source: str | None = None) -> str:
         """A relation in windows; `source` stands for the rows in them."""
+        source = source or self.rows.get(id(rel))
         if source is None:
-            inner = PlaceholderWriter(self.scan, self.shape, closed=self.closed)
+            inner = PlaceholderWriter(self.scan, self.shape, closed=self.closed, filled=self.filled)
             inner.scopes = list(self.scopes)
             if isinstance(rel.input, Scan):
                 inner.leaf(rel.input)
@@ -48,7 +60,9 @@ class PlaceholderWriter(BlockWriter):
         bounds = {column.name for column in rel.bounds}
         covered = [column.name.lower() for column in rel.input.columns if column.name.lower() in bounds]
         closed = self.closed and partitioned(window)
-        return windowed_sql(source, window, with_id=ID in bounds, closed=closed, covered=list(dict.fromkeys(covered)))
+        with_id = ID in bounds
+        made = windowed_sql(source, window, with_id=with_id, closed=closed, covered=list(dict.fromkeys(covered)))
+        return filled_sql(made, window, with_id=with_id) if id(rel) in self.filled else made
 
 
 def window_of(rel: Windowed) -> WindowSpec:
