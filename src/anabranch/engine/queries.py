@@ -16,7 +16,7 @@ from anabranch.errors import AnabranchError, DataError, QueryFailed, SourceError
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound, Reference
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View
-from anabranch.plan.ties import settle_versions
+from anabranch.plan.settle import settle
 from anabranch.sql.functions import calls
 from anabranch.sql.lexer import tokenize, words
 
@@ -200,5 +200,11 @@ def over(
     core: Core, bound: Bound, relations: Mapping[str, DataFrame], text: str, moment: int | None = None
 ) -> DataFrame:
     """A bound query over these relations."""
-    settled = settle_versions(bound, lambda part: fields_of(core.frames.sql(part, relations, moment=moment)))
+    settled = settle(
+        bound,
+        lambda name: fields_of(relations[name]),
+        lambda asked, schemas: fields_of(
+            core.frames.sql(asked, {name: core.frames.empty(fields) for name, fields in schemas.items()})
+        ),
+    )
     return core.frames.sql(settled, relations, source=text, moment=moment)

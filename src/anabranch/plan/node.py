@@ -15,9 +15,8 @@ from anabranch.ir.expr import Call, Column, Expr, Over, of_column
 from anabranch.ir.fold import fold
 from anabranch.ir.logic import conjunction
 from anabranch.ir.rel import Project, Rel, Scan, Windowed, is_live
-from anabranch.ir.select import FromItem, SelectBlock, SetBlock, ShownItem
+from anabranch.ir.select import Derived, FromItem, SelectBlock, SetBlock, ShownItem
 from anabranch.plan.ahead import FINAL, FOREVER
-from anabranch.plan.bind import refuse
 from anabranch.plan.buckets import SAME, spread
 from anabranch.plan.build import KEY, NO_STREAM, PLACE, TAKES, closing_column, items, leading_column, refuse_keys
 from anabranch.plan.catalog import Ends, Field, Narrow, Output, Side, Stream, Table, Touch, View, leading_time
@@ -28,13 +27,14 @@ from anabranch.plan.facts.bands import find_bands
 from anabranch.plan.facts.following import find_following
 from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals
 from anabranch.plan.facts.progress import Join, find_meets, of_union, through, time_call, union_times
+from anabranch.plan.filled import filled
 from anabranch.plan.pairs import Split, added_up, worth_it
 from anabranch.plan.panes import PaneBlock, PaneContext, direct_outputs, find_panes, over_partials, partial_scan
 from anabranch.plan.parts import parts_of
 from anabranch.plan.plane import bounded
 from anabranch.plan.tie_breaking import break_ties, break_ties_of_set, tied_window
 from anabranch.plan.views import Placed
-from anabranch.plan.windows import HERE, closing_shift, micros_sql, sliding
+from anabranch.plan.windows import closing_shift, micros_sql, sliding
 from anabranch.render.placeholders import FromText, PlaceholderWriter, select_sql, window_of
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import WindowSpec
@@ -66,6 +66,7 @@ class NodeMaker:
         self.tied = True
         self.filled: set[int] = set()  # the windows that are there without rows too, by their ids
         self.counted: str | None = None  # the placeholder of what a trigger counts one by one
+        self.counting = False  # whether its trigger counts records
         self.parts = 0  # of the key by which it counts
         self.guard: Expr | None = None
         self.window_rows: dict[int, str] = {}  # what the windows of a relation are of, where that is not its rows
@@ -102,9 +103,9 @@ class NodeMaker:
         if isinstance(block, SetBlock):
             return break_ties_of_set(block) if self.tied else block
         self.root = self.root or block
-        filled = self._filled(block)
-        if filled is not block:
-            return self.without_ties(filled)
+        whole = self._filled(block)
+        if whole is not block:
+            return self.without_ties(whole)
         if not any(_reads_stream(each) for each in block.sources):
             return self.without_ties(block)
         if any(each.windowed is not None and not isinstance(each.windowed.input, Scan) for each in block.sources):
@@ -261,6 +262,7 @@ class NodeMaker:
         keying = find_keys(block, by_key=by_key)
         if not block.live:
             keying = Keying("whole", reason=NO_STREAM)
+        self.counting = counted
         if counted:
             self._count_rows(keying)
         view = self._finish(emit, keying, counted=counted)
@@ -305,36 +307,10 @@ class NodeMaker:
         )  # fmt: skip
         return replace(self._with_progress(keying, view), partial=True)
 
-    # ---- windows without rows
-
     def _filled(self, block: SelectBlock) -> SelectBlock:
-        """A SELECT that aggregates windows, those without rows too: rows that stand for them count in no aggregate."""
-        filled = [each.windowed for each in block.sources if each.windowed is not None and each.windowed.window.filled]
-        if not filled or not block.aggregated:
-            return block
-        bounds = {column for each in filled for column in each.bounds}
-        for key in block.keys or ():
-            if key.column not in bounds:
-                origin = key.origin or self.planner.query.span
-                raise refuse(
-                    self.planner.text,
-                    origin,
-                    "a window without rows has nothing to group by",
-                    "group by the window alone, or leave FILLED out",
-                )
-        self.filled |= {id(each) for each in filled}
-
-        def here(expr: Expr) -> Expr:
-            return expr.map(lambda part: of_here(part) if isinstance(part, Call) else part)
-
-        def of_here(call: Call) -> Call:
-            if call.over is not None:
-                return call.map(here)
-            asked = [*([call.filter] if call.filter is not None else []), Expr((HERE,))]
-            return replace(call, filter=conjunction(asked))
-
-        made = block.map(here)
-        return replace(made, calls=tuple(map(of_here, block.calls)), over=tuple(call.map(here) for call in block.over))
+        made, windows = filled(self.planner.text, block)
+        self.filled |= windows
+        return made
 
     # ---- triggers that count
 
@@ -357,7 +333,9 @@ class NodeMaker:
         if self._by_row(live[0]):
             self.guard = Expr((shown,))
         else:  # rows behind it must not make windows either
-            assert item.window is not None
+            scan = _scan(item)
+            assert item.window is not None and scan is not None
+            self.scan_text(scan)
             name = f" AS {quote_name(item.label)}" if item.label is not None else ""
             rows = f"(SELECT * FROM {quote_name(self.counted)}{name} WHERE {shown})"
             self.window_rows[id(item.window)] = rows
@@ -388,7 +366,7 @@ class NodeMaker:
             self._tell_apart()
         self.plain = over[0]
         self.hidden = hidden
-        text, found = self._checked(lambda: self.sql(_with_items(self.without_ties(*over), hidden)))
+        text, found = self._checked(lambda: self.sql(self._with_items(self.without_ties(*over), hidden)))
         fields = tuple(found[: len(block.items)])
         typed = {each.name.lower(): each for each in found}
         keys = fields if keying.every_column else tuple(typed[name.lower()] for name in names)
@@ -406,6 +384,19 @@ class NodeMaker:
             view, direct=direct, times=times, clock=self._clock(), cuts=self._cuts(),
             time=leading_time(fields, times) if view.node else "",
         )  # fmt: skip
+
+    def _with_items(self, block: SelectBlock, hidden: Sequence[ShownItem]) -> SelectBlock:
+        """A SELECT with more items; where it only sorts what another one gives, they are that one's."""
+        if not hidden:
+            return block
+        inner = block.sources[0].rel if len(block.sources) == 1 else None
+        if not isinstance(inner, Derived):
+            return replace(block, items=(*block.items, *hidden))
+        columns = tuple(self.planner.new(each.name or "", each.type) for each in hidden)
+        below = Derived(self._with_items(inner.block, hidden), (*inner.given, *columns), label=inner.label)
+        more = (replace(each, expr=of_column(column)) for each, column in zip(hidden, columns, strict=True))
+        source = replace(block.sources[0], rel=below)
+        return replace(block, sources=(source,), items=(*block.items, *more))
 
     def _checked(self, text: Callable[[], str]) -> tuple[str, list[Field]]:
         """A query with its ties broken, and its columns; as it was if Spark does not take it that way."""
@@ -445,7 +436,7 @@ class NodeMaker:
     def _touches(self, keying: Keying, keys: tuple[Field, ...]) -> tuple[Touch, ...]:
         """How to find the keys that new rows touch."""
         block = self.block
-        if keying.kind != "keyed" and self.counted is None:
+        if keying.kind != "keyed" and (not self.counting or self._asks_live()):
             return ()
         if self.main is not None:
             _, panes, placed = self.main
@@ -470,6 +461,8 @@ class NodeMaker:
                 distinct=self.counted is None, merged=block.merged, generators=block.generators,
             )  # fmt: skip
             return (Touch(name, self.sql(rows)),)
+        if keying.kind != "keyed":
+            return ()
         touches = []
         for index in live:
             item = block.sources[index]
@@ -808,7 +801,7 @@ class NodeMaker:
         if not self.planner.waits or view.node not in ("keyed", "whole") or view.clock != "event" or not adds:
             return replace(view, ahead=FOREVER)
         hidden = [*self.hidden, ShownItem(self._final(ahead.rows), FINAL)]
-        final = self.sql(_with_items(self.without_ties(self.plain), hidden))
+        final = self.sql(self._with_items(self.without_ties(self.plain), hidden))
         return replace(view, ahead=ahead.time, next_rows=max(each.number for each in ahead.rows), final=final)
 
     def _final(self, rows: Iterable[NextRow]) -> Expr:
@@ -885,14 +878,16 @@ class NodeMaker:
         columns = ", ".join(quote_name(field.name) for field in (*below.fields, *below.hidden))
         inside = f"(SELECT * FROM ({below.text}) AS __rows({columns}))"
         name = quote_name(f"@v:{below.id}")
-        text = self.sql(_with_items(self.plain, hidden))
+        text = self.sql(self._with_items(self.plain, hidden))
         shows_closing = self._shows_closing(view, below)
         # Where no time is shown, rows are those that the nodes below have let through.
         waits = shows_closing or (leading_column(view) is None and not below.final)
         final = ""
         if below.final and shows_closing:
             rows = f"(SELECT * FROM ({below.final}) AS __rows({columns}, {FINAL}))"
-            final = self.sql(_with_items(self.plain, [*hidden, ShownItem(Expr((FINAL,)), FINAL)])).replace(name, rows)
+            final = self.sql(self._with_items(self.plain, [*hidden, ShownItem(Expr((FINAL,)), FINAL)])).replace(
+                name, rows
+            )
         nodes.remove(below)
         ranked = first_of(self.planner.typed[below.id], [each.name for each in below.fields], self.block)
         return replace(
@@ -944,10 +939,6 @@ def _rows_of(item: FromItem) -> Rel:
 def _reads_stream(item: FromItem) -> bool:
     scan = _scan(item)
     return scan is not None and scan.source.kind == "stream"
-
-
-def _with_items(block: SelectBlock, hidden: Sequence[ShownItem]) -> SelectBlock:
-    return replace(block, items=(*block.items, *hidden)) if hidden else block
 
 
 def _scan(item: FromItem) -> Scan | None:

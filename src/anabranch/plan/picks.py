@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from anabranch.ir.expr import Call, Expr
 from anabranch.ir.logic import word
-from anabranch.plan.winners import LISTS
+from anabranch.plan.winners import LISTS, TEXTS
 
 #: Aggregates that take any row, and what takes the lowest or the highest.
 _ANY = {"first": "min_by", "first_value": "min_by", "any_value": "min_by", "last": "max_by", "last_value": "max_by"}
@@ -51,6 +51,12 @@ def picked(call: Call) -> Pick | None:
         return None
     skips = said == "ignore" or second == ["TRUE"]
     return Pick(_ANY[call.name], call.args[0], None, call.args[0] if skips else None)
+
+
+def depends_on_order(call: Call) -> bool:
+    """Whether an aggregate picks one of several rows or values, or lists them."""
+    listed = call.name in (*LISTS, *TEXTS, "collect_set", "mode")
+    return picked(call) is not None or listed or bool(nulls(call))
 
 
 def meant(

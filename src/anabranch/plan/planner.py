@@ -247,7 +247,8 @@ class Planner:
             view = maker.set_operation(block, emit)
             maker.block = SelectBlock((), ())
         elif isinstance(block, SetBlock) and not cut:
-            view = maker.whole(rel, emit, "it is computed from several queries", [c.name for c in rel.columns])
+            names = [column.name for column in rel.columns]
+            view = maker.whole(self._with_emitting(rel), emit, "it is computed from several queries", names)
         else:
             if isinstance(block, SetBlock):
                 block = _limited(block, rel)
@@ -303,6 +304,8 @@ class Planner:
             return replace(item, rel=self._scan_of_shared(rel, shared))
         if names_only:
             return item
+        if isinstance(rel, Project) and isinstance(rel.input, Emit) and all(expr.column for _, expr in rel.items):
+            return replace(item, rel=self._renamed_scan(self.below(rel.input), rel, rel.input))
         by_key = self.by_key
         self.by_key = by_key and not _stands_apart(item.label)
         node = self.below(rel, stays=item.label == "__met")
@@ -337,6 +340,10 @@ class Planner:
             self.by_key = by_key
         node = next(each for each in self.nodes if each.id == node.id)
         assert isinstance(rel, Project)
+        return self._renamed_scan(node, rel, shared)
+
+    def _renamed_scan(self, node: View, rel: Project, shared: Rel) -> Rel:
+        """A node in the place of a query that is read under other columns."""
         at = {column: index for index, column in enumerate(shared.columns)}
         places = [at[expr.column] for _, expr in rel.items if expr.column is not None]
         columns = rel.columns
@@ -346,6 +353,19 @@ class Planner:
         scan = Scan(Source("view", node.id, rel.label or node.name), own, label=rel.label)
         pairs = zip(columns, places, strict=True)
         return Project(scan, tuple((column, _named(own[place])) for column, place in pairs), label=rel.label)
+
+    def _with_emitting(self, rel: Rel) -> Rel:
+        """A query over nodes in the place of those inside of it that say themselves when their answers come out."""
+
+        def change(inner: Rel) -> Rel:
+            if not isinstance(inner, Emit) or inner.emission.mode == "read":
+                return inner.rebuilt(change)
+            node = self._shared.get(id(inner))
+            if node is None:
+                node = self._shared[id(inner)] = self.below(inner)
+            return self.scan_of(node, inner.columns, inner.label)
+
+        return rel.rebuilt(change)
 
     def _with_shared(self, rel: Rel) -> Rel:
         """A query that stays where it is, over nodes in the place of what others read too."""

@@ -316,7 +316,8 @@ class Placer:
         if base is not None and choice.block is not None and panes.above is not None:
             columns = {placed.use.presence: base.use.presence}
             others: Sequence[BlockCall | PaneCall] = choice.block.calls
-            for own, other in zip(block.calls, others, strict=True):
+            mine: Sequence[BlockCall | PaneCall] = block.calls
+            for own, other in zip(mine, others, strict=True):
                 theirs = base.columns[other.key]
                 columns |= {name: theirs[suffix] for suffix, name in placed.columns[own.key].items()}
             above = replace(panes.above, columns={**panes.above.columns, **columns})

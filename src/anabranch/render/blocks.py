@@ -243,7 +243,8 @@ class BlockWriter(Writer):
         self._groups(block)
         self._condition(" HAVING ", block.having)
         self._condition(" QUALIFY ", block.qualify)
-        shown = dict(zip(exprs, names, strict=True))
+        often = Counter(name.lower() for name in names)
+        shown = {expr: name for expr, name in zip(exprs, names, strict=True) if often[name.lower()] == 1}
         self._bounds(block, lambda expr: Expr((_quoted(shown[expr]),)) if expr in shown else expr)
         self.scopes.pop()
 

@@ -1,0 +1,84 @@
+"""A query that is no view, with the order of versions of one time broken, and that of aggregates which pick or list
+rows: they give what a view of the same query shows. Its other ties are its own business."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from anabranch.errors import AnabranchError
+from anabranch.ir.build import Builder
+from anabranch.ir.rel import Scan
+from anabranch.ir.select import SelectBlock, SetBlock, ShownItem
+from anabranch.plan.bind import Bound, Reference
+from anabranch.plan.context import PlanningContext, placeholder
+from anabranch.plan.filled import filled
+from anabranch.plan.picks import depends_on_order
+from anabranch.plan.tie_breaking import break_ties
+from anabranch.plan.winners import LISTS, TEXTS, event_times
+from anabranch.render.placeholders import PlaceholderWriter, select_sql
+from anabranch.sql.lexer import quote_name, tokenize, words
+from anabranch.sql.splice import Spliced
+from anabranch.sql.versions import UNTIL
+from anabranch.types import Field
+
+#: Aggregates that pick one of several rows or values, or list them.
+_ORDERED = words("first first_value any_value last last_value min_by max_by collect_set mode") | {*LISTS, *TEXTS}
+
+Analyze = Callable[[Spliced, Mapping[str, Sequence[Field]]], list[Field]]
+
+
+def settle(bound: Bound, columns: Callable[[str], Sequence[Field]], analyze: Analyze) -> Spliced:
+    """A bound query as it is to run. `columns` tells those behind a placeholder."""
+    binder = bound.binder
+    if binder is None:
+        return bound.text
+    tokens = tokenize(binder.query.span.of(binder.text))
+    if not any(token.text.lower() in _ORDERED or token.text.strip("`").startswith(UNTIL) for token in tokens):
+        return bound.text
+    known = {each.relation.span: name for name, each in bound.references.items() if each.relation is not None}
+
+    def fields(reference: Reference) -> Sequence[Field]:
+        assert reference.relation is not None or reference.kind == "system"
+        return columns(known[reference.relation.span] if reference.relation is not None else reference.placeholder)
+
+    def leaf(scan: Scan) -> str:
+        name = known.get(scan.written.whole) if scan.written is not None else None
+        return quote_name(name) if name is not None else placeholder(scan)
+
+    times = event_times(binder.catalog, [reference.target for reference in bound.references.values()])
+    windows: set[int] = set()
+
+    def writer() -> PlaceholderWriter:
+        emission = binder.query.emission
+        closed = emission is not None and emission.mode == "close"
+        return PlaceholderWriter(leaf, shape, closed=closed, filled=windows)
+
+    def shape(block: SelectBlock | SetBlock) -> SelectBlock | SetBlock:
+        if isinstance(block, SetBlock):
+            return block
+        block, ids = filled(binder.text, block)
+        windows.update(ids)
+        versions = any((item.name or "").startswith(UNTIL) for item in block.items)
+        if not versions and not any(map(depends_on_order, block.calls)):
+            return block
+
+        def types(exprs: Sequence[object]) -> list[str]:
+            shown = tuple(ShownItem(expr, f"x{index}") for index, expr in enumerate(exprs))  # type: ignore[arg-type]
+            sources = tuple(each for each in block.sources)
+            text = select_sql(SelectBlock(sources, shown, generators=block.generators), writer())
+            return [each.type for each in analyze(text, {name: columns(name) for name in bound.references})]
+
+        return break_ties(block, times, types)
+
+    try:
+        context = PlanningContext(binder.text, binder.catalog, binder.query, analyze, fields)
+        rel = Builder(binder.text, context).query(binder.query, None, {})
+        made = writer()
+        made.nested(rel, [column.name for column in rel.columns])
+        analyze(made.written, {name: columns(name) for name in bound.references})
+    except (SqlError, AnabranchError) as why:  # Spark takes it as it is written
+        import os
+
+        os.environ.get("DBG") and print("SETTLE", why, made.written.text)
+        return bound.text
+    return made.written
