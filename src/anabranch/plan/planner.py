@@ -39,6 +39,14 @@ from anabranch.sql.syntax import Emission, Query
 _NUMBERS = ("_row_num", "_arrival_ts")
 
 
+class _Untyped(Exception):
+    """Why a query that Spark takes has no typed form."""
+
+    def __init__(self, error: SqlError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
 def plan(
     *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
     catalog: Catalog, world: Surroundings, feed: bool = False,
@@ -50,11 +58,12 @@ def plan(
         rel, builder, included = _normalized(text, query, catalog, world, feed)
         planner = Planner(**arguments, catalog=catalog, world=world, rel=rel, new=builder.new)  # type: ignore[arg-type]
         planned = planner.plan(rel, sql, fields, feed)
-    except NotApplicable as why:
-        import os
-
-        if os.environ.get("NA_LOG"):
-            open(os.environ["NA_LOG"], "a").write(f"{why}\n")
+    except _Untyped as untyped:
+        planned = _as_written(
+            untyped.error, **arguments, sql=sql, fields=fields, catalog=catalog, world=world, feed=feed
+        )  # type: ignore[arg-type]
+        return nodes.begun(planned, catalog, world)
+    except NotApplicable:
         return nodes.plan_text(**arguments, sql=sql, fields=fields, catalog=catalog, world=world, feed=feed)  # type: ignore[arg-type]
     if included:
         planned = replace(planned, view=replace(planned.view, included=included))
@@ -74,12 +83,35 @@ def _normalized(
     try:
         rel = builder.query(query, None, {})
     except SqlError as error:
-        raise NotApplicable(error.message) from None
+        raise _Untyped(error) from error
     made = normalize(rel, nodes.rules_for(query, feed or query.emits), bridge.context(builder, catalog, world.analyze))
     if any(isinstance(each, Scan) and each.source.asked for each in made.walk()):
         raise NotApplicable("a table is asked by key")
     left = bridge.views(made)
     return made, builder, tuple(each for each in dict.fromkeys(bridge.views(rel)) if each not in left)
+
+
+def _as_written(
+    error: SqlError, *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
+    catalog: Catalog, world: Surroundings, feed: bool,
+) -> Planned:  # fmt: skip
+    """A query that Spark takes and that has no typed form: it is computed as a whole, as it is written."""
+    emission = nodes.said(query)
+    if (emission is not None and emission.mode != "feed") or any(each.emits for each in query.nested()):
+        raise error
+    bound = Binder(text, catalog, query).bind()
+    streams, tables, views = (
+        {each.placeholder: each.target for each in bound.references.values() if each.kind == kind}
+        for kind in ("stream", "table", "view")
+    )
+    emit = "feed" if feed or emission is not None else "read"
+    nodes.refuse_own_names(text, query, fields, emit)
+    view = View(
+        id, name, sql, bound.text.text, fields, (), None, streams, tables, views, emit, start, (),
+        query.order is not None, {table: world.table_at(table) for table in tables.values()},
+        "whole" if emit == "feed" else "", error.message,
+    )  # fmt: skip
+    return nodes.planned([], view, catalog, world, Placer(catalog, world))
 
 
 def _refuse_others(text: str, query: Query, catalog: Catalog) -> None:
