@@ -149,7 +149,7 @@ class SelectBlock:
         yield from (each.on for each in self.sources if each.on is not None)
 
     def map(self, change: Callable[[Expr], Expr]) -> SelectBlock:
-        """The same SELECT with each expression changed, but for those of calls that it has besides."""
+        """The same SELECT with each expression changed."""
 
         def optional(expr: Expr | None) -> Expr | None:
             return None if expr is None else change(expr)
@@ -163,6 +163,10 @@ class SelectBlock:
             having=optional(self.having),
             qualify=optional(self.qualify),
             order=tuple(replace(each, expr=change(each.expr)) for each in self.order),
+            calls=tuple(call.map(change) for call in self.calls),
+            over=tuple(call.map(change) for call in self.over),
+            merged={column: change(expr) for column, expr in self.merged.items()},
+            generators=tuple(replace(each, call=change(each.call)) for each in self.generators),
         )
 
     def find(self, parts: Sequence[str]) -> Column | None:

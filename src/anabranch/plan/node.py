@@ -757,7 +757,7 @@ class NodeMaker:
         static = [each.static or self._reads_no_stream(each) for each in block.sources]
         live = [each for each, never in zip(block.sources, static, strict=True) if not never]
         meets = [known.meets for each in live if isinstance(known := self.known(each), View)]
-        if block.limited or (len(live) < 2 and not any(meets)):
+        if block.limited or (len(live) < 2 and not any(meets)) or any(_scan(each) is None for each in live):
             return view
         calls = {
             name: 1

@@ -160,6 +160,9 @@ def _find(block: SelectBlock, context: PaneContext, *, differential: bool) -> Pa
         return "GROUPING SETS, ROLLUP, CUBE and GROUP BY ALL are computed over rows"
     if block.distinct or block.generates or block.qualify is not None or block.asks:
         return "DISTINCT, LATERAL VIEW, QUALIFY and subqueries in it are computed over rows"
+    read = {column for expr in block.exprs() for column in expr.columns()}
+    if not read <= block.owner.keys() | block.merged.keys():
+        return "it reads columns of the query around it"
     found = stream_and_tables(block, context.catalog)
     if isinstance(found, str):
         return found

@@ -33,6 +33,7 @@ from anabranch.plan.windows import needs_numbers, partitioned
 from anabranch.plan.winners import event_times
 from anabranch.render.blocks import blocks, distinct_names, reads
 from anabranch.render.placeholders import PlaceholderWriter, select_sql
+from anabranch.sql.columns import check_window
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Emission, Query
 
@@ -87,6 +88,9 @@ def _normalized(
     made = normalize(rel, nodes.rules_for(query, feed or query.emits), bridge.context(builder, catalog, world.analyze))
     if any(isinstance(each, Scan) and each.source.asked for each in made.walk()):
         raise NotApplicable("a table is asked by key")
+    for each in made.walk():
+        if isinstance(each, Windowed) and each.written is not None and each.written.text is text:
+            check_window(text, each.window, {column.name: column.type for column in each.input.columns})
     left = bridge.views(made)
     return made, builder, tuple(each for each in dict.fromkeys(bridge.views(rel)) if each not in left)
 
@@ -317,8 +321,16 @@ class Planner:
 
     def with_nodes(self, block: SelectBlock, *, cut: bool = True, names_only: bool = False) -> SelectBlock:
         """A SELECT whose relations that change are scans: of streams and views, or of nodes in the place of queries."""
-        sources = tuple(self._with_node(item, cut, names_only) for item in block.sources)
-        return replace(block, sources=sources).map(self._with_shared_queries)
+        sources: list[FromItem] = []
+        renamed: dict[Column, Column] = {}  # where the node has other names for its columns
+        for item in block.sources:
+            made = self._with_node(item, cut, names_only)
+            if made.rel is not item.rel and isinstance(made.rel, Project) and isinstance(made.rel.input, Scan):
+                renamed |= {column: expr.column for column, expr in made.rel.items if expr.column is not None}
+                made = replace(made, rel=replace(made.rel.input, label=made.rel.label))
+            sources.append(made)
+        block = replace(block, sources=tuple(sources)).map(self._with_shared_queries)
+        return block.map(lambda expr: expr.substitute(renamed)) if renamed else block
 
     def _with_node(self, item: FromItem, cut: bool, names_only: bool) -> FromItem:
         rel = item.rel
