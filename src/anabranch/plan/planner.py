@@ -74,8 +74,8 @@ def plan(
 def _normalized(
     text: str, query: Query, catalog: Catalog, world: Surroundings, feed: bool
 ) -> tuple[Rel, Builder, tuple[str, ...], tuple[str, ...]]:
-    """A query as a relation after all rules, the ids of the views whose queries have become part of it, and why it keeps
-    rows."""
+    """A query as a relation after all rules, the ids of the views whose queries have become part of it, and why rows
+    are kept for it."""
     _refuse_others(text, query, catalog)
     builder = bridge.builder(text, query, catalog, world.analyze)
     try:

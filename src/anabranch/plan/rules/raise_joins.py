@@ -249,7 +249,7 @@ class _Raising:
             if text is None:
                 calls.append((column, call))
                 continue
-            value = composed(text, {name: expr for name, expr in self.named.values()} | partials)
+            value = composed(text, dict(self.named.values()) | partials)
             made = {each.normal: (self.context.new(each.name, ""), each) for each in value.calls()}
             calls += made.values()
             value = Rewrite({normal: own for normal, (own, _) in made.items()})(value)
@@ -400,7 +400,7 @@ class _Raising:
         below, stream, new = self.below, self.select.stream, self.context.new
         if not below.columns and not below.computed:
             self._partial("count(*)")
-        names = {name: expr for name, expr in self.named.values()}
+        names = dict(self.named.values())
         values = [composed(text, names) for text in below.partials]
         found = list({call.normal: call for value in values for call in value.calls()}.values())
         asked = [*(Expr((call,)) for call in found), *values]
