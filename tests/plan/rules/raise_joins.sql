@@ -51,3 +51,6 @@ SELECT k, row_number() OVER (PARTITION BY k ORDER BY n) AS r FROM s WHERE ts > n
 SELECT k, max(ts) AS last FROM s GROUP BY k HAVING max(ts) > now()
 
 SELECT count(*) AS c FROM s JOIN r ON s.k = r.k JOIN t REFRESHABLE ON s.k = t.k
+
+SELECT label, session_window(ts, '5 minutes') AS w, count(*) AS c FROM s JOIN t REFRESHABLE ON s.k = t.k GROUP BY label, session_window(ts, '5 minutes')
+=> SELECT t.label, session_window(`s`.ts, '5 minutes') AS `w`, count(*) AS `c` FROM (SELECT k, ts FROM s) AS `s` JOIN t REFRESHABLE ON `s`.k = t.k GROUP BY t.label, session_window(`s`.ts, '5 minutes')

@@ -280,6 +280,8 @@ class _Raising:
             raise NotApplicable("the rows of its FROM clause are given another shape")
         if isinstance(stream, Windowed) and (not stream.window.by_row or needs_numbers(stream.window)):
             raise NotApplicable("its windows depend on other rows than a row's own")
+        if any(word(part) == "SESSION_WINDOW" for _, key in aggregate.keys for part in key.parts):
+            raise NotApplicable("its sessions depend on other rows than a row's own")
         known = {column for leaf in select.leaves for column in leaf.columns}
         if any(expr.columns() - known for expr in exprs):
             raise NotApplicable("it reads columns of the query around it")
