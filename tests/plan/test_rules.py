@@ -22,6 +22,7 @@ RULES = {rule.__name__: rule for rule in (*ALL_RULES, *COUNTING_RULES)}
 S = (Field("k", "string"), Field("n", "int"), Field("m", "int"), Field("day", "int"), Field("ts", "timestamp"))
 R = (Field("k", "string"), Field("p", "int"), Field("id", "bigint"), Field("rts", "timestamp"))
 T = (Field("k", "string"), Field("label", "string"))
+U = (Field("k", "string"), Field("y", "int"))
 
 
 def stream(name: str, fields: tuple[Field, ...]) -> Stream:
@@ -39,6 +40,7 @@ CATALOG = Catalog(
             stream("s", S),
             stream("r", R),
             Table("t", "t", "", T, None, {}, None),
+            Table("u", "u", "", U, None, {}, None),
             view("v", "SELECT k, n FROM s", S[:2]),
             view("rows", "SELECT k, n FROM s WHERE n > 0 ORDER BY n EMIT CHANGES", S[:2]),
             view("newer", "SELECT k, n FROM s", S[:2], "now"),

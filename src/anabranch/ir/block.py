@@ -26,6 +26,7 @@ from anabranch.ir.rel import (
 from anabranch.ir.scope import Exposed, Scope
 from anabranch.ir.select import SelectBlock, ShownItem
 from anabranch.sql.calls import GENERATORS
+from anabranch.sql.lexer import Span
 from anabranch.sql.syntax import Item, Select
 from anabranch.types import Field
 
@@ -192,13 +193,19 @@ class Block:
             items.append((column, expr))
         keys, hidden = self._sorted(rewrite, items, types)
         shown = [column for column, _ in items]
-        rel = Project(rel, (*items, *hidden))
+        rel = Project(rel, (*items, *hidden), head=self._head())
         if self.select.distinct:
             rel = Distinct(rel)
         limit, offset = self.order.bounds(self.reader)
         if keys or limit is not None or offset is not None:
             rel = TopN(rel, keys, limit, offset)
         return Project(rel, tuple((column, of_column(column)) for column in shown)) if hidden else rel
+
+    def _head(self) -> Span | None:
+        """Where hints of the SELECT stand."""
+        select = self.select
+        hinted = select.items and not self.builder.inside
+        return Span(select.span.start, select.items[0].span.start) if hinted else None
 
     def _sorted(
         self, rewrite: Rewrite, items: Sequence[Computed], types: _Types

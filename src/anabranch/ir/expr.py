@@ -165,11 +165,11 @@ class Expr:
         spans: list[Span | None] = []
         for part, span in zip(self.parts, self.spans or (None,) * len(self.parts), strict=True):
             made = change(part)
-            if isinstance(made, Expr) and len(made.parts) == 1:
-                made = made.parts[0]
             if isinstance(made, Expr):
-                parts += ["(", *made.parts, ")"]
-                spans += [span] * (len(made.parts) + 2)
+                brackets = len(made.parts) > 1
+                own = made.spans if span is None and made.spans else (span,) * len(made.parts)
+                parts += ["(", *made.parts, ")"] if brackets else made.parts
+                spans += [own[0], *own, own[-1]] if brackets else own
             else:
                 parts.append(made)
                 spans.append(span)

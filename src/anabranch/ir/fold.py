@@ -27,6 +27,7 @@ from anabranch.ir.rel import (
     is_live,
 )
 from anabranch.ir.select import Derived, FromItem, SelectBlock, SetBlock, ShownItem
+from anabranch.sql.lexer import Span
 from anabranch.sql.syntax import Emission
 
 
@@ -71,6 +72,7 @@ class _Folding:
     limit: Expr | None = None
     offset: Expr | None = None
     emission: Emission | None = None
+    head: Span | None = None
     stage: _Stage = _Stage.FROM
 
     def expr(self, expr: Expr) -> Expr:
@@ -163,6 +165,7 @@ def _shown(rel: Project, below: _Folding) -> _Folding:
     """A block with the items of a projection."""
     made = {column: below.expr(expr) for column, expr in rel.items if expr.column != column}
     below.made |= made
+    below.head = rel.head or below.head
     if below.stage == _Stage.FROM and made and set(below.columns) <= set(rel.columns):  # FULL JOIN ... USING
         below.merged |= made
         return below.at(_Stage.FROM, rel)
@@ -237,6 +240,7 @@ def _finished(rel: Rel, made: _Folding | SetBlock) -> SelectBlock | SetBlock:
         made.offset,
         tuple(made.generators),
         made.emission,
+        made.head,
     )
 
 

@@ -10,7 +10,7 @@ from anabranch.sql.lexer import Span
 
 _EQUALS = ("=", "==", "<=>")
 _SIGNS = (*_EQUALS, "<", ">", "<=", ">=", "<>", "!=")
-_LOGIC = ("AND", "OR", "NOT", "BETWEEN", "CASE", "IN", "IS", "LIKE", "ILIKE", "RLIKE", "!")
+_LOGIC = ("AND", "OR", "NOT", "BETWEEN", "CASE", "IN", "IS", "LIKE", "ILIKE", "RLIKE", "REGEXP", "!")
 
 
 def word(part: Part) -> str:
@@ -85,13 +85,19 @@ def conjunction(exprs: Iterable[Expr]) -> Expr | None:
 
 def equation(expr: Expr) -> tuple[Expr, str, Expr] | None:
     """Both sides of an equation that is all there is, and its sign."""
+    found = comparison(expr)
+    return found if found is not None and found[1] in _EQUALS else None
+
+
+def comparison(expr: Expr) -> tuple[Expr, str, Expr] | None:
+    """Both sides of a comparison that is all there is, and its sign."""
     signs = []
     for index, (part, depth) in enumerate(zip(expr.parts, depths(expr.parts), strict=True)):
         if word(part) in _LOGIC:
             return None
         if depth == 0 and word(part) in _SIGNS:
             signs.append(index)
-    if len(signs) != 1 or word(expr.parts[signs[0]]) not in _EQUALS or signs[0] in (0, len(expr.parts) - 1):
+    if len(signs) != 1 or signs[0] in (0, len(expr.parts) - 1):
         return None
     sign = expr.parts[signs[0]]
     assert isinstance(sign, str)

@@ -10,17 +10,28 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from anabranch.errors import NotSupported, SqlError
-from anabranch.ir.expr import Call, Expr, Over, Part, SortKey, Subquery
+from anabranch.ir.expr import Call, Column, Expr, Over, Part, SortKey, Subquery
 from anabranch.ir.rel import Rel
-from anabranch.ir.scope import Aliases, Scope
+from anabranch.ir.scope import Aliases, Exposed, Scope
 from anabranch.sql.calls import AGGREGATES, Chain, closing, split_commas
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.durations import is_unit
-from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token, words
+from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token, tokenize, words
 from anabranch.sql.syntax import Query
 from anabranch.sql.versions import EVENT_TIME
 
 _Piece = tuple[Part, Span | None]
+
+
+def composed(text: str, by: Mapping[str, Expr]) -> Expr:
+    """A text of our own as an expression, with expressions in the place of the names in it."""
+    columns = {Column(-index, name, expr.type): expr for index, (name, expr) in enumerate(by.items())}
+    reader = Reader(text, Scope((Exposed(None, tuple(columns)),)), _no_query, origins=False)
+    return reader.expr(tokenize(text)[:-1]).substitute(columns)
+
+
+def _no_query(query: Query) -> Rel:
+    raise AssertionError("there is no query in a text of our own")
 
 
 @dataclass(frozen=True)

@@ -240,6 +240,7 @@ class Filter(Rel):
 class Project(Rel):
     input: Rel
     items: tuple[Computed, ...]
+    head: Span | None = field(default=None, compare=False, kw_only=True)  # between SELECT and its list: hints
 
     @property
     def columns(self) -> tuple[Column, ...]:

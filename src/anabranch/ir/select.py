@@ -14,7 +14,7 @@ from typing import Literal
 from anabranch.ir.expr import Call, Column, Expr, SortKey
 from anabranch.ir.rel import Generate, JoinKind, Project, Rel, Scan, Windowed
 from anabranch.ir.text import Writer
-from anabranch.sql.lexer import quote_name
+from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.syntax import Emission
 from anabranch.types import SparkType
 
@@ -121,6 +121,7 @@ class SelectBlock:
     offset: Expr | None = None
     generators: tuple[Generate, ...] = ()  # LATERAL VIEW, behind all relations
     emission: Emission | None = None
+    head: Span | None = None  # between SELECT and its list, where hints stand
 
     @property
     def aggregated(self) -> bool:

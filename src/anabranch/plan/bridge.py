@@ -17,6 +17,8 @@ from anabranch.plan.catalog import Catalog, Rows, View
 from anabranch.plan.context import PlanningContext
 from anabranch.plan.rules import Rule, RuleContext, normalize
 from anabranch.render.blocks import blocks
+from anabranch.sql.calls import clock_calls
+from anabranch.sql.lexer import tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import CreateView, Query, Select, SelectStatement
@@ -32,18 +34,20 @@ class Normalized:
     text: str
     query: Query
     included: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()  # why rows are kept
 
 
 def normalized(text: str, query: Query, catalog: Catalog, analyze: Analyze, rules: Sequence[Rule]) -> Normalized:
     """The query after all rules, with common table expressions that no stream changes where they are read."""
-    if not _may_apply(query):
+    if not _may_apply(text, query):
         return Normalized(text, query)
     made_by = builder(text, query, catalog, analyze)
     try:
         rel = made_by.query(query, None, {})
     except SqlError:  # Spark has taken it: what the builder cannot read yet stays as it is written
         return Normalized(text, query)
-    made = normalize(rel, rules, context(made_by, catalog, analyze))
+    asked = context(made_by, catalog, analyze)
+    made = normalize(rel, rules, asked)
     if made is rel and not _abbreviated(query) and all(map(is_live, made_by.ctes)):
         return Normalized(text, query)
     written = blocks(made, text, is_live)
@@ -56,7 +60,7 @@ def normalized(text: str, query: Query, catalog: Catalog, analyze: Analyze, rule
     assert isinstance(statement, SelectStatement)
     left = views(made)
     included = tuple(each for each in dict.fromkeys(views(rel)) if each not in left)
-    return Normalized(statement.text, statement.query, included)
+    return Normalized(statement.text, statement.query, included, tuple(asked.reasons))
 
 
 def steps(text: str, query: Query, catalog: Catalog, analyze: Analyze, rules: Sequence[Rule]) -> list[tuple[str, str]]:
@@ -117,9 +121,11 @@ def _shows_all(view: View, catalog: Catalog) -> bool:
 # ---- what rules are about
 
 
-def _may_apply(query: Query) -> bool:
+def _may_apply(text: str, query: Query) -> bool:
     """Whether it has anything that rules are about: queries inside, sets of groups, columns that it leaves unsaid,
-    triggers that count, joins that wait."""
+    triggers that count, joins that wait, and what changes without rows."""
+    if any(each.refreshable is not None for each in query.relations()) or any(clock_calls(tokenize(text))):
+        return True
     waits = any(each.watermark for each in query.emissions())
     counts = any((each.counting or 1) > 1 for each in query.emissions())
     counts = counts or (waits and any(len(each.relations) > 1 for each, _ in query.selects()))

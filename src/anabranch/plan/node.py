@@ -20,7 +20,7 @@ from anabranch.plan.ahead import FINAL, FOREVER
 from anabranch.plan.buckets import SAME, spread
 from anabranch.plan.build import KEY, NO_STREAM, PLACE, TAKES, closing_column, items, leading_column, refuse_keys
 from anabranch.plan.catalog import Ends, Field, Narrow, Output, Side, Stream, Table, Touch, View, leading_time
-from anabranch.plan.context import NotApplicable, placeholder
+from anabranch.plan.context import placeholder
 from anabranch.plan.facts.ahead import NextRow, looks_ahead
 from anabranch.plan.facts.append_only import first_of, first_ranked, is_distinct
 from anabranch.plan.facts.bands import find_bands
@@ -28,6 +28,7 @@ from anabranch.plan.facts.following import find_following
 from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals
 from anabranch.plan.facts.progress import Join, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.filled import filled
+from anabranch.plan.joins_above import choose
 from anabranch.plan.pairs import Split, added_up, worth_it
 from anabranch.plan.panes import PaneBlock, PaneContext, direct_outputs, find_panes, over_partials, partial_scan
 from anabranch.plan.parts import parts_of
@@ -116,14 +117,14 @@ class NodeMaker:
     def panes(self, block: SelectBlock) -> tuple[SelectBlock, Sequence[Column]] | None:
         """A SELECT over partials, and what tells its groups apart; None where it cannot be."""
         planner = self.planner
-        found = find_panes(block, PaneContext(planner.catalog, planner.world.analyze, planner.world.loads))
+        context = PaneContext(planner.catalog, planner.world.analyze, planner.world.loads)
+        found = find_panes(block, context)
         if isinstance(found, str):
             self.reasons.append(found)
             return None
-        if self.joins_above and found.statics:
-            raise NotApplicable("a join may stand above partials")
+        choice = choose(block, found, context, planner.text) if self.joins_above else None
         number = planner.next_placeholder()
-        placed = planner.placer.place(found, f"@p:{number}")
+        placed = planner.placer.place(found, f"@p:{number}", choice)
         self.partials.append((block, found, placed))
         fields = placed.use.fields(planner.placer.panes[placed.use.panes])
         self.schemas[placed.use.placeholder] = fields

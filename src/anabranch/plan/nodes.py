@@ -21,7 +21,6 @@ from anabranch.plan.bridge import normalized
 from anabranch.plan.build import Build, InlineCte, closing_column, items
 from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.hints import with_hints
-from anabranch.plan.late_joins import raise_joins
 from anabranch.plan.memory import bounded
 from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
 from anabranch.plan.rewriting import rewritten
@@ -29,6 +28,7 @@ from anabranch.plan.rules import Rule
 from anabranch.plan.rules.decorrelate import decorrelate
 from anabranch.plan.rules.grouping_sets import expand_grouping_sets
 from anabranch.plan.rules.merge_projections import merge_projections
+from anabranch.plan.rules.raise_joins import raise_joins, raise_joins_above_rows
 from anabranch.plan.rules.records import number_records, separate_counted
 from anabranch.plan.rules.separate_joins import separate_joins
 from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
@@ -38,9 +38,11 @@ from anabranch.sql.splice import Edit
 from anabranch.sql.syntax import Emission, Query, Select
 
 #: All rules, in their order. After them a query whose changes are kept has keys wherever it can have them.
-RULES = (decorrelate, expand_grouping_sets, merge_projections, separate_joins)
+RULES = (decorrelate, expand_grouping_sets, merge_projections, separate_joins, raise_joins)
 #: Those for a query whose trigger counts records.
-COUNTING_RULES = (merge_projections, number_records, decorrelate, separate_counted, separate_joins)
+COUNTING_RULES = (
+    merge_projections, number_records, decorrelate, separate_counted, separate_joins, raise_joins_above_rows,
+)  # fmt: skip
 
 #: Columns that are kept with every change.
 _OWN = re.compile(r"_(diff|version|at|k[0-9]+)", re.IGNORECASE)
@@ -67,13 +69,12 @@ def plan_text(
     """
     kept = feed or asks(text, catalog, query) or query.emits
     normal = normalized(text, query, catalog, world.analyze, rules_for(query, kept))
-    raised = raise_joins(normal.text, normal.query, catalog, world.analyze)
     planned = _planned(
-        id=id, name=name, text=raised.text, sql=sql, query=raised.query, start=start, fields=fields,
+        id=id, name=name, text=normal.text, sql=sql, query=normal.query, start=start, fields=fields,
         catalog=catalog, world=world, feed=feed,
     )  # fmt: skip
     planned = replace(planned, view=replace(planned.view, included=normal.included)) if normal.included else planned
-    planned = replace(planned, reasons=raised.reasons) if raised.reasons else planned
+    planned = replace(planned, reasons=normal.reasons) if normal.reasons else planned
     return begun(planned, catalog, world)
 
 
@@ -81,8 +82,10 @@ def rules_for(query: Query, kept: bool) -> Sequence[Rule]:
     """The rules for a query. What waits key by key is shown as it is written, but for the records that it counts."""
     if any((each.counting or 1) > 1 for each in query.emissions()):
         return COUNTING_RULES
-    by_key = any(each.by_key or each.counting is not None for each in query.emissions())
-    return RULES if kept and not by_key else (merge_projections, separate_joins)
+    if any(each.counting is not None for each in query.emissions()):
+        return merge_projections, separate_joins, raise_joins_above_rows
+    by_key = any(each.by_key for each in query.emissions())
+    return RULES if kept and not by_key else (merge_projections, separate_joins, raise_joins)
 
 
 def _refuse_without_stream(text: str, catalog: Catalog, query: Query) -> None:

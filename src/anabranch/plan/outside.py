@@ -22,7 +22,7 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.catalog import ASKED, Ask, Catalog, Field, Stream, Table, View, leading_time
 from anabranch.plan.inputs import INNER, Input, place_of
 from anabranch.plan.questions import Found, Questions, shared_names
-from anabranch.plan.windows import needs_numbers
+from anabranch.plan.windows import needs_numbers, partitioned
 from anabranch.sql.calls import chains
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
 from anabranch.sql.splice import Edit, splice
@@ -62,7 +62,16 @@ def refuse_others(text: str, catalog: Catalog, query: Query, joined: Sequence[Sp
 
 
 def refuse_refreshable(text: str, catalog: Catalog, query: Query) -> None:
-    """What a row found stays with it: REFRESHABLE says the opposite."""
+    """What a row found stays with it: REFRESHABLE says the opposite. And windows that close with a row of their own
+    are made by all rows that are joined."""
+    for select, owner in query.selects():
+        closes = owner.emission is not None and owner.emission.mode == "close"
+        if not closes or not any(each.refreshable is not None for each in select.relations):
+            continue
+        for relation in select.relations:
+            if relation.window is not None and partitioned(relation.window):
+                what = "these windows are made by all rows that are joined, and REFRESHABLE joins behind them"
+                raise refuse(text, relation.span, what, "make a view of the windows, and join that")
     for relation in query.relations():
         if relation.refreshable is None:
             continue

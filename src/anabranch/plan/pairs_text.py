@@ -26,7 +26,6 @@ from anabranch.algebra.weighted import merged
 from anabranch.plan.blocks import aggregates_in, grouped_tokens
 from anabranch.plan.catalog import View
 from anabranch.plan.inputs import INNER, Input, Place, limited, place_of
-from anabranch.plan.late_joins import stands_alone
 from anabranch.plan.memory import bounded, unbounded
 from anabranch.sql.calls import Call, chains, generators, occurrences, span_of
 from anabranch.sql.columns import names_in
@@ -216,3 +215,18 @@ class _Pairs:
 
 def _within(span: Span, others: Sequence[Span]) -> bool:
     return any(each.start <= span.start and span.end <= each.end for each in others)
+
+
+#: Words that may bind a part of an expression beside them more tightly than it holds together.
+_BINDING = ("NOT", "AND", "OR", "BETWEEN", "IN", "IS", "LIKE", "ILIKE", "RLIKE", "REGEXP", "DIV", "OVER")
+_FINE = ("(", ")", ",", "=", "==", "<=>", "<", ">", "<=", ">=", "<>", "!=")
+
+
+def stands_alone(tokens: Sequence[Token], span: Span) -> bool:
+    """Whether an operator beside an expression cannot take a part of it: a + b is not in a + b * c."""
+    before = next((token for token in reversed(tokens) if token.end <= span.start), None)
+    after = next((token for token in tokens if token.start >= span.end), None)
+    return all(
+        token is None or (token.text in _FINE if token.kind == "symbol" else token.upper not in _BINDING)
+        for token in (before, after)
+    )

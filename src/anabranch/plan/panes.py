@@ -64,6 +64,7 @@ class PaneCall:
     """A call of an aggregate, with the texts that its partials are made of."""
 
     call: Call
+    written: str
     key: str  # equal for calls that mean the same
     arguments: tuple[str, ...]
     condition: str | None
@@ -234,6 +235,18 @@ def stream_and_tables(block: SelectBlock, catalog: Catalog) -> tuple[int, Stream
     return *stream, tables
 
 
+def text_over_rows(block: SelectBlock, at: int) -> FromText:
+    """A SELECT as text, with the rows of a stream themselves in the place of those in windows."""
+    item = block.sources[at]
+    rel = item.rel.input if isinstance(item.rel, Windowed) else item.rel
+    sources = (*block.sources[:at], replace(item, rel=rel), *block.sources[at + 1 :])
+    return FromText(replace(block, sources=sources), lambda: PlaceholderWriter(_scan))
+
+
+def _scan(scan: Scan) -> str:
+    return STREAM if scan.source.kind == "stream" else quote_name(f"@t:{scan.source.target}")
+
+
 class _Search:
     """The partials of one SELECT over a stream and static tables."""
 
@@ -247,21 +260,13 @@ class _Search:
         self.tables = tables
         self.paned = False
 
-    def _scan(self, scan: Scan) -> str:
-        return STREAM if scan.source.kind == "stream" else quote_name(f"@t:{scan.source.target}")
-
     @cached_property
     def text(self) -> FromText:
-        return FromText(self.block_, lambda: PlaceholderWriter(self._scan))
+        return FromText(self.block_, lambda: PlaceholderWriter(_scan))
 
     @cached_property
     def row_text(self) -> FromText:
-        """The same with the rows themselves in the place of those in windows."""
-        item = self.block_.sources[self.at]
-        rel = item.rel.input if isinstance(item.rel, Windowed) else item.rel
-        sources = list(self.block_.sources)
-        sources[self.at] = replace(item, rel=rel)
-        return FromText(replace(self.block_, sources=tuple(sources)), lambda: PlaceholderWriter(self._scan))
+        return text_over_rows(self.block_, self.at)
 
     def block(
         self, windows: SlidingWindows | None, window: WindowSpec | None, strategy: Strategy | None
@@ -290,7 +295,7 @@ class _Search:
             if strategy is not None and strategy.name == BINS and not _taken_out(found):
                 return f"{written} cannot be taken out of a sum again"
             condition = text.expr(call.filter) if call.filter is not None else None
-            calls.append(PaneCall(call, _key(call), tuple(arguments), condition, found, call.type))
+            calls.append(PaneCall(call, written, _key(call), tuple(arguments), condition, found, call.type))
         return PaneBlock(
             self.stream, from_text, {name: table.id for name, table in self.tables.items()}, keys,
             windows, window, where, tuple(calls), strategy, exposed,

@@ -23,7 +23,6 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import closing_column
 from anabranch.plan.catalog import Catalog, Ends, Field, Output, Rows, View
 from anabranch.plan.context import NotApplicable
-from anabranch.plan.late_joins import goes_by_the_clock
 from anabranch.plan.memory import bounded
 from anabranch.plan.node import NodeMaker
 from anabranch.plan.panes import STREAM, direct_outputs
@@ -56,7 +55,7 @@ def plan(
     catalog = nodes.check(text, query, catalog, feed)
     arguments = {"id": id, "name": name, "text": text, "query": query, "start": start}
     try:
-        rel, builder, included = _normalized(text, query, catalog, world, feed)
+        rel, builder, included, reasons = _normalized(text, query, catalog, world, feed)
         planner = Planner(**arguments, catalog=catalog, world=world, rel=rel, new=builder.new)  # type: ignore[arg-type]
         planned = planner.plan(rel, sql, fields, feed)
     except _Untyped as untyped:
@@ -66,6 +65,8 @@ def plan(
         return nodes.begun(planned, catalog, world)
     except NotApplicable:
         return nodes.plan_text(**arguments, sql=sql, fields=fields, catalog=catalog, world=world, feed=feed)  # type: ignore[arg-type]
+    if reasons:
+        planned = replace(planned, reasons=reasons)
     if included:
         planned = replace(planned, view=replace(planned.view, included=included))
     return nodes.begun(planned, catalog, world)
@@ -73,26 +74,25 @@ def plan(
 
 def _normalized(
     text: str, query: Query, catalog: Catalog, world: Surroundings, feed: bool
-) -> tuple[Rel, Builder, tuple[str, ...]]:
-    """A query as a relation after all rules, and the ids of the views whose queries have become part of it."""
-    if any(each.refreshable is not None for each in query.relations()):
-        raise NotApplicable("REFRESHABLE")
-    if any(goes_by_the_clock(text, select, owner) for select, owner in query.selects()):
-        raise NotApplicable("the clock")
+) -> tuple[Rel, Builder, tuple[str, ...], tuple[str, ...]]:
+    """A query as a relation after all rules, the ids of the views whose queries have become part of it, and why rows
+    are kept for it."""
     _refuse_others(text, query, catalog)
     builder = bridge.builder(text, query, catalog, world.analyze)
     try:
         rel = builder.query(query, None, {})
     except SqlError as error:
         raise _Untyped(error) from error
-    made = normalize(rel, nodes.rules_for(query, feed or query.emits), bridge.context(builder, catalog, world.analyze))
+    context = bridge.context(builder, catalog, world.analyze)
+    made = normalize(rel, nodes.rules_for(query, feed or query.emits), context)
     if any(isinstance(each, Scan) and each.source.asked for each in made.walk()):
         raise NotApplicable("a table is asked by key")
     for each in made.walk():
         if isinstance(each, Windowed) and each.written is not None and each.written.text is text:
             check_window(text, each.window, {column.name: column.type for column in each.input.columns})
     left = bridge.views(made)
-    return made, builder, tuple(each for each in dict.fromkeys(bridge.views(rel)) if each not in left)
+    included = tuple(each for each in dict.fromkeys(bridge.views(rel)) if each not in left)
+    return made, builder, included, tuple(context.reasons)
 
 
 def _as_written(

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
 
-from anabranch.plan.above import Choice, choose
 from anabranch.plan.bind import Binder, Bound, refuse
 from anabranch.plan.blocks import (
     STREAM,
@@ -39,6 +38,7 @@ from anabranch.plan.catalog import (
     View,
     own_signature,
 )
+from anabranch.plan.joins_above import Choice
 from anabranch.plan.panes import PaneBlock, PaneCall
 from anabranch.plan.strategy import Loads, fits
 from anabranch.plan.ties import Places, break_ties, checked
@@ -131,8 +131,7 @@ def plan_view(
         if isinstance(found, str):
             reasons.append(found)
             continue
-        choice = choose(found, binder, world.analyze, world.loads) if emit == "read" else None
-        placed = planner.place(found, f"@p:{len(blocks)}", choice)
+        placed = planner.place(found, f"@p:{len(blocks)}")
         blocks.append((found, placed))
         edits += read_edits(found, text, quote_name(placed.use.placeholder), placed.finals, placed.use.presence)
     bound = Binder(text, catalog, query).bind(extra=edits)
@@ -315,9 +314,8 @@ class Placer:
         panes = self.panes[placed.use.panes]
         if base is not None and choice.block is not None and panes.above is not None:
             columns = {placed.use.presence: base.use.presence}
-            others: Sequence[BlockCall | PaneCall] = choice.block.calls
-            mine: Sequence[BlockCall | PaneCall] = block.calls
-            for own, other in zip(mine, others, strict=True):
+            owns: Sequence[BlockCall | PaneCall] = block.calls
+            for own, other in zip(owns, choice.block.calls, strict=True):
                 theirs = base.columns[other.key]
                 columns |= {name: theirs[suffix] for suffix, name in placed.columns[own.key].items()}
             above = replace(panes.above, columns={**panes.above.columns, **columns})

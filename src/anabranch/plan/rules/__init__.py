@@ -6,7 +6,7 @@ A rule knows relations and nothing of engines. It gives None where it does not a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anabranch.ir.expr import Column, Expr
 from anabranch.ir.rel import Rel, Scan
@@ -23,6 +23,7 @@ class RuleContext:
     new: Callable[[str, SparkType], Column]  # a column of its own
     #: The query of a view in the place of a scan of it, where it shows each record that its streams ever made.
     expand: Callable[[Scan], Rel | None] = lambda _: None
+    reasons: list[str] = field(default_factory=list)  # why rows are kept; rules add to them
 
 
 Rule = Callable[[Rel, RuleContext], Rel | None]

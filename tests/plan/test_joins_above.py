@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from anabranch.plan.above import Choice, choose
-from anabranch.plan.bind import Binder
-from anabranch.plan.blocks import STREAM, Block, find_block
-from anabranch.plan.catalog import Field, Table
+from anabranch.ir.fold import fold
+from anabranch.ir.select import SelectBlock
+from anabranch.plan.bridge import builder
+from anabranch.plan.catalog import Table
+from anabranch.plan.joins_above import Choice, choose
+from anabranch.plan.panes import PaneBlock, PaneContext, find_panes
 from anabranch.sql.parser import parse
-from anabranch.sql.syntax import Select, SelectStatement
-from plan.test_late_joins import CATALOG, analyze, numbers
+from anabranch.sql.syntax import SelectStatement
+from plan.test_raise_joins import CATALOG, analyze
 
 
-def _over_rows(text: str, schemas: Mapping[str, tuple[Field, ...]]) -> list[Field]:
-    return analyze(text.replace(STREAM, "`@s:s`"), schemas)
-
-
-def chosen(sql: str, every_run: bool = False) -> tuple[Block, Choice]:
-    statement = parse(sql)[0]
+def chosen(sql: str, every_run: bool = False) -> tuple[PaneBlock, Choice]:
+    (statement,) = parse(sql)
     assert isinstance(statement, SelectStatement)
-    select = statement.query.body
-    assert isinstance(select, Select)
     table = CATALOG["t"]
     assert isinstance(table, Table)
     catalog = CATALOG.with_objects([replace(table, every_run=every_run)])
-    binder = Binder(statement.text, catalog, statement.query)
-    types = numbers if "TUMBLE" in sql else _over_rows
-    block = find_block(select, statement.query, binder, types, lambda _: None)
-    assert isinstance(block, Block), block
-    return block, choose(block, binder, types, lambda _: None)
+    block = fold(builder(statement.text, statement.query, catalog, analyze).query(statement.query, None, {}))
+    assert isinstance(block, SelectBlock)
+    context = PaneContext(catalog, analyze, lambda _: None)
+    panes = find_panes(block, context)
+    assert isinstance(panes, PaneBlock), panes
+    return panes, choose(block, panes, context, statement.text)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +46,7 @@ def test_it_pays_where_there_are_no_more_partials(sql: str) -> None:
     block, choice = chosen(sql)
     assert choice.block is not None and choice.above is not None and not choice.costs
     assert [key.name for key in choice.block.row_keys] == ["k"]
-    assert [each.call.key for each in choice.block.calls] == [each.call.key for each in block.calls]
+    assert [each.key for each in choice.block.calls] == [each.key for each in block.calls]
     assert choice.block.windows == block.windows
     assert choice.above.names == {"k": "k"}
     assert choice.reason == "rows are grouped by k anyway, so that a run need not read the table"
