@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from anabranch.plan.ahead import FOREVER, looks_ahead
+from anabranch.algebra.progress import FOREVER
+from anabranch.plan.ahead import looks_ahead
 from anabranch.sql.lexer import Token
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import Select, SelectStatement
