@@ -201,4 +201,9 @@ def over(
 ) -> DataFrame:
     """A bound query over these relations."""
     settled = settle_versions(bound, lambda part: fields_of(core.frames.sql(part, relations, moment=moment)))
-    return core.frames.sql(settled, relations, source=text, moment=moment)
+    frame = core.frames.sql(settled, relations, source=text, moment=moment)
+    if settled.text == bound.text.text:
+        return frame
+    # What takes the place of an aggregate that picks rows is not what the user has written.
+    named = [field.name for field in fields_of(core.frames.sql(bound.text, relations, moment=moment))]
+    return frame.toDF(*named)
