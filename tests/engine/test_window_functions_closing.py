@@ -281,6 +281,7 @@ def test_views_above_views_wait_for_what_these_look_at(home: Harness) -> None:
     for key, second in (("a", 1), ("b", 25), ("a", 6), ("b", 29)):
         home.insert("s", [(key, second, NOON + timedelta(seconds=second))])
         assert [name for name in ("ends", "hops", "starts") if home.changes(name)] == [], second
+        assert home.query("SELECT count(*) > 0 FROM sys.progress") == [(True,)]
     home.insert("s", [("b", 34, NOON + timedelta(seconds=34))])  # progress is 14 seconds: the window to 10 has passed
     assert home.table("starts") == [(NOON + timedelta(seconds=5), 2)]
     home.advance("s")
