@@ -696,16 +696,16 @@ class Session:
                 DATABASE.use_memory(place.limits.memory_bytes)
             return Result(message=f"{PREFIX}{name} is {getattr(place.limits, name):,}")
         if not statement.key.startswith("spark."):
-            from anabranch.errors import NotSupported
+            from anabranch.errors import NotSupported, nearest
 
-            known = [BACKEND_SETTING, KERNELS_SETTING, *(f"{PREFIX}{name}" for name in vars(place.limits))]
+            guess = nearest(name, ["backend", "kernels", *vars(place.limits)])
+            known = f"there are {BACKEND_SETTING}, {KERNELS_SETTING} and limits; settings of Spark start with spark."
             raise NotSupported(
                 f"there is no setting {statement.key}",
                 text=statement.text,
                 start=statement.span.start,
                 end=statement.span.end,
-                hint=did_you_mean(statement.key, known)
-                or f"there are {BACKEND_SETTING}, {KERNELS_SETTING} and limits; settings of Spark start with spark.",
+                hint=f"did you mean {PREFIX}{guess}?" if guess is not None else known,
             )
         check_setting(statement.key, statement.value)
         try:

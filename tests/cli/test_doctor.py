@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +101,35 @@ def test_what_a_source_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {finding.name: finding for finding in doctor.check_kinds()}
     assert found["excel(...)"].state == doctor.WARN and "python_calamine is not installed" in found["excel(...)"].found
     assert found["excel(...)"].advice == "to use excel(...): pip install 'anabranch[excel]'"
+
+
+@pytest.mark.parametrize(
+    ("printed", "found"),
+    [
+        ("", ["Spark session: fail: no answer in 1 s"]),
+        ("started", ["Spark session: fail: the session started, but no answer in 1 s to a count of 10 rows"]),
+        ("started\n10", ["Spark session: ok: started and counted", "kernels: warn: no answer in 1 s"]),
+    ],
+)
+def test_a_spark_that_does_not_answer_is_told_within_a_time_and_ended(
+    printed: str, found: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And so is what it has started, such as the executors of a local cluster."""
+    program = f"""
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+open({str(tmp_path / "child")!r}, "w").write(str(child.pid))
+print({printed!r}, end={chr(10) if printed else ""!r}, flush=True)
+time.sleep(100)
+"""
+    monkeypatch.setattr(doctor, "_START_SPARK", program)
+    monkeypatch.setattr(doctor, "SPARK_SECONDS", 1.0)
+    monkeypatch.setattr(java, "ensure", lambda: None)
+    findings = list(doctor.check_spark("local-cluster[2,1,1024]", {}, tmp_path))
+    told = [f"{each.name}: {each.state}: {each.found}" for each in findings]
+    assert len(told) == len(found) and all(map(str.startswith, told, found)), told
+    state = Path(f"/proc/{(tmp_path / 'child').read_text()}/stat")
+    until = time.monotonic() + 30
+    while state.exists() and state.read_text().split()[2] not in ("Z", "X"):
+        assert time.monotonic() < until, "it goes on"
+        time.sleep(0.05)

@@ -108,6 +108,8 @@ def test_limits_decide_where_work_runs() -> None:
         ("run_bytes", "much", "the limit run_bytes is a number of bytes, or a size such as '64 MB', not 'much'"),
         ("run_bytes", "-1", "the limit run_bytes is a number of bytes"),
         ("state_rows", "1 MB", "the limit state_rows is a whole number, not '1 MB'"),
+        ("memory_bytes", "1000", "the limit memory_bytes is 64 MB or more, not 1,000 bytes: DuckDB fails with less"),
+        ("task_memory_bytes", "1 MB", "the limit task_memory_bytes is 64 MB or more"),
     ],
 )
 def test_limits_that_are_none(name: str, value: str, problem: str) -> None:
@@ -121,6 +123,8 @@ def test_a_session_changes_limits(home: Harness) -> None:
     assert home.session.sql("SET anabranch.run_bytes = '1 KB'").message == "anabranch.run_bytes is 1,024"
     with pytest.raises(AnabranchError, match=r"did you mean anabranch\.run_bytes"):
         home.sql("SET anabranch.run_byte = 1")
+    with pytest.raises(UsageError, match="memory_bytes is 64 MB or more"):
+        home.sql("SET anabranch.memory_bytes = 10")
     home.sql("SET anabranch.held_bytes = 0")
     home.sql(STREAMS)
     home.sql("CREATE VIEW live AS " + VIEWS["live"])

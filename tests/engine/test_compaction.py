@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from anabranch.engine import reduce
+from anabranch.engine.reduce import FAN_IN
+from anabranch.errors import AnabranchError
 from anabranch.testing import Harness
 
 pytestmark = pytest.mark.spark
@@ -114,3 +116,21 @@ def test_spark_merges_much_into_several_files(home: Harness) -> None:
     home.insert("s", rows(4))
     check(home, taken + rows(4))
     assert not left_over(home)
+
+
+@pytest.mark.parametrize("merged_by", ["driver", "spark"])
+def test_a_sum_that_is_too_large_for_its_type_stays_in_parts(home: Harness, merged_by: str) -> None:
+    """Files that add up to more than BIGINT holds stop no run and no compaction. Readers are told until it fits."""
+    home.sql("CREATE STREAM s (k STRING, n BIGINT)")
+    home.sql("CREATE VIEW v AS SELECT k, sum(n) AS n FROM s GROUP BY k; CREATE VIEW c AS SELECT count(*) AS c FROM s")
+    home.sql(f"SET anabranch.file_bytes = {256 << 20 if merged_by == 'driver' else 200_000}")
+    for _ in range(FAN_IN + 2):
+        home.insert("s", [("a", 2**62), ("b", 1)])
+    home.session.compact()
+    assert home.table("c") == [(2 * (FAN_IN + 2),)]
+    with pytest.raises(AnabranchError, match=r"(?i)overflow"):
+        home.table("v")
+    home.insert("s", [("a", -(2**62))] * (FAN_IN + 1))
+    assert home.table("v") == [("a", 2**62), ("b", FAN_IN + 2)]
+    home.session.compact()
+    assert home.table("v") == [("a", 2**62), ("b", FAN_IN + 2)]

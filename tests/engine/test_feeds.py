@@ -235,7 +235,7 @@ def test_groups_that_do_not_fit_into_memory_go_to_disk_and_come_back(
     home: Harness, memory: int, request: pytest.FixtureRequest
 ) -> None:
     """With little memory DuckDB puts groups on disk; with so little that it cannot work, Spark does it."""
-    home.sql(f"SET anabranch.memory_bytes = {memory}")
+    DATABASE.use_memory(memory)  # a setting would refuse the least of them
     request.addfinalizer(lambda: DATABASE.use_memory(MEMORY))
     home.sql(
         "CREATE STREAM s (k BIGINT, n BIGINT); CREATE TABLE numbers AS SELECT id AS i FROM range(600000);"

@@ -119,9 +119,48 @@ def test_columns_that_cannot_be_kept_are_refused(ab: Session) -> None:
             with pytest.raises(WrongType, match=r"the column d is of type .* which cannot be kept") as caught:
                 ab.sql(f"CREATE {made} SELECT k, {expression} AS d FROM s GROUP BY k")
             assert caught.value.hint == "make it a text, CAST(... AS STRING), or a number"
+    with pytest.raises(WrongType, match=r"(?s)column d is of type INTERVAL DAY, which cannot be kept\n.*\^") as caught:
+        ab.sql("CREATE VIEW x AS SELECT k, INTERVAL '1' DAY AS d FROM s")  # its rows are kept, one by one
+    assert caught.value.hint == "make it a text, CAST(... AS STRING), or a number"
     with pytest.raises(QueryFailed) as failed:
         ab.sql("SELECT make_ym_interval(1, 2) AS d").toArrow()
     assert failed.value.hint == "make it a text, CAST(... AS STRING), or a number"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("SELECT upper(k, k, k) FROM s", r"upper takes 1 argument, not 3\n"),
+        (
+            "SELECT k, count(*) FROM s",
+            r"(?s)there is no GROUP BY, and not every column is aggregated\n.*GROUP BY the col",
+        ),
+        ("SELECT 2147483647 + 1", r"overflow: the result is too large for its type\. Use 'try_add'"),
+        (
+            "SELECT count(*) FROM TUMBEL(s, ts, INTERVAL 1 DAY)",
+            r"(?s)no function TUMBEL in FROM.*did you mean TUMBLE\?",
+        ),
+        ("SELECT * FROM TABLE(CUMULAT(TABLE s, DESCRIPTOR(ts), INTERVAL 1 DAY))", r"did you mean CUMULATE\?"),
+        ("SHOW CREATE s", r"(?s)expected STREAM, TABLE, VIEW or SINK, found s.*SHOW CREATE VIEW s"),
+        ("SET anabranch.nothing = 1", r"(?s)no setting anabranch\.nothing.*there are anabranch\.backend, anabranch\.k"),
+        ("SET anabranch.backed = 1", r"did you mean anabranch\.backend\?"),
+        ("SELECT :k", r"give it by name: k=\.\.\. in Python, -p k=\.\.\. at the command line"),
+    ],
+)
+def test_what_is_wrong_and_what_to_do_is_said_in_plain_words(ab: Session, text: str, problem: str) -> None:
+    with pytest.raises(AnabranchError, match=problem):
+        ab.sql(text).toArrow()
+
+
+def test_columns_without_a_name_have_that_of_what_was_written(ab: Session) -> None:
+    """And not of what makes the answer the same in whatever order rows came."""
+    assert ab.sql("SELECT k, first(n), collect_list(n) FROM s GROUP BY k").columns == [
+        "k",
+        "first(n)",
+        "collect_list(n)",
+    ]
+    ab.sql("CREATE VIEW picked AS SELECT k, first(n), collect_list(n) FROM s GROUP BY k")
+    assert ab.sql("SELECT * FROM picked").columns == ["k", "first(n)", "collect_list(n)"]
 
 
 # ------------------------------------------------------------------------------------------------------- COPY

@@ -251,11 +251,13 @@ def test_views_above_follow_what_windows_emit(home: Harness) -> None:
     assert home.table("later") == [(1, 2)], "a view made late is the same as one made early"
 
 
-def test_a_sum_that_is_too_large_when_its_window_closes_is_told_by_spark(home: Harness) -> None:
+@pytest.mark.parametrize("backend", ["auto", "spark"])
+def test_a_sum_that_is_too_large_when_its_window_closes_is_told_by_spark(home: Harness, backend: str) -> None:
     """The sum of each run fits, and that of all runs does not: nothing is shown or taken in, until it fits again.
 
     So it is with ON ERROR FAIL; without it the view stops, and the stream goes on.
     """
+    home.sql(f"SET anabranch.backend = {backend}")
     windows = "HOP(s, ts, INTERVAL 5 SECONDS, INTERVAL 10 SECONDS)"
     home.sql("CREATE STREAM s (k STRING, n BIGINT, ts TIMESTAMP, WATERMARK FOR ts ORDERED) ON ERROR FAIL")
     home.sql(f"CREATE VIEW v AS SELECT sum(n) AS n FROM {windows} GROUP BY window_start, window_end, k"

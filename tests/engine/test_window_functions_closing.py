@@ -138,6 +138,27 @@ QUERIES: dict[str, tuple[str, list[Waits]]] = {
         f" FROM ({GROUPS})) WHERE x = 1",
         [never],
     ),
+    "above_key": (
+        "SELECT window_end, max(v) AS v, sum(x) AS x FROM (SELECT v, window_end, count(*) OVER (PARTITION BY k) AS x"
+        f" FROM ({GROUPS})) GROUP BY window_end",
+        [never],
+    ),
+    "above_next": (
+        "WITH g AS (SELECT v, window_end, lead(n) OVER (PARTITION BY k ORDER BY window_end) AS x"
+        f" FROM ({GROUPS})) SELECT window_end, max(v) AS v, sum(x) AS x FROM g GROUP BY window_end",
+        [never],
+    ),
+    "above_within": (
+        "SELECT window_end, max(v) AS v, sum(x) AS x FROM (SELECT v, window_end, sum(n) OVER (PARTITION BY k ORDER BY"
+        f" window_end RANGE BETWEEN CURRENT ROW AND INTERVAL 15 SECONDS FOLLOWING) AS x FROM ({GROUPS}))"
+        " GROUP BY window_end",
+        [lambda row, seen: window_end(row, seen) + timedelta(seconds=15)],
+    ),
+    "above_windows": (  # in windows of ten seconds, a row is followed by others for no longer than that
+        "SELECT ts, max(v) AS v, sum(x) AS x FROM (SELECT ts, v, count(*) OVER (PARTITION BY k, window_end) AS x"
+        " FROM {rows}) GROUP BY ts",
+        [later(10)],
+    ),
     "over_some": (
         f"SELECT k, v, ts, lead(v) OVER ({BY}{TIES}) AS x FROM (SELECT k, v, ts FROM s WHERE v % 4 > 0)",
         [next_row(1, lambda row: (row[0], row[1] % 4 > 0))],
@@ -154,6 +175,13 @@ QUERIES: dict[str, tuple[str, list[Waits]]] = {
 @given(st.integers(0, 10**6))
 def test_a_row_is_shown_once_and_as_soon_as_it_is_final(spark: SparkSession, seed: int) -> None:
     check_rows_are_shown_when_final(spark, seed, ["in_window", "next", "mixed", "rising", "over_all"], smallest=4)
+
+
+@engine
+@given(st.integers(0, 10**6))
+def test_groups_of_such_rows_are_shown_when_all_of_these_are_final(spark: SparkSession, seed: int) -> None:
+    names = ["above_key", "above_next", "above_within", "above_windows"]
+    check_rows_are_shown_when_final(spark, seed, names, smallest=4)
 
 
 @pytest.mark.slow
@@ -233,6 +261,34 @@ def test_rows_that_wait_show_what_they_wait_for(home: Harness) -> None:
     for call in ("count(*) OVER (PARTITION BY k)", "lead(n) OVER (PARTITION BY k ORDER BY window_end)"):
         with pytest.raises(NotSupported, match="look at rows that may still come, and no column that is shown tells"):
             home.sql(f"CREATE VIEW v AS SELECT k, {call} AS x FROM ({groups}) EMIT ON WINDOW CLOSE")
+
+
+def test_views_above_views_wait_for_what_these_look_at(home: Harness) -> None:
+    """A row on time takes nothing back, however many views are between it and the one that waits."""
+    home.sql("CREATE STREAM s (k STRING, v INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 20 SECONDS)")
+    rows = "TUMBLE(s, ts, INTERVAL 10 SECONDS)"
+    home.sql(f"CREATE VIEW g AS SELECT k, count(*) AS n, window_start, window_end FROM {rows} GROUP BY ALL")
+    home.sql("CREATE VIEW whole AS SELECT n, window_end, sum(n) OVER (PARTITION BY k) AS x FROM g")
+    home.sql("CREATE VIEW shaped AS SELECT x + 0 AS x, window_end AS e FROM whole WHERE n > 0")
+    message = home.session.sql(
+        "CREATE VIEW ends AS SELECT e, sum(x) AS x FROM shaped GROUP BY e EMIT ON WINDOW CLOSE"
+    ).message
+    assert "ends emits at the end of its streams: its window functions look at rows that may still come" in str(message)
+    home.sql("CREATE VIEW hops AS SELECT w.window_end AS e, sum(x) AS x FROM TUMBLE(shaped, e, INTERVAL 20 SECONDS)"
+             " AS w GROUP BY w.window_end EMIT ON WINDOW CLOSE")  # fmt: skip
+    home.sql("CREATE VIEW starts AS SELECT w.window_end AS e, sum(n) AS x FROM TUMBLE(g, window_start, INTERVAL 5"
+             " SECONDS) AS w GROUP BY w.window_end EMIT ON WINDOW CLOSE")  # fmt: skip
+    for key, second in (("a", 1), ("b", 25), ("a", 6), ("b", 29)):
+        home.insert("s", [(key, second, NOON + timedelta(seconds=second))])
+        assert [name for name in ("ends", "hops", "starts") if home.changes(name)] == [], second
+        assert home.query("SELECT count(*) > 0 FROM sys.progress") == [(True,)]
+    home.insert("s", [("b", 34, NOON + timedelta(seconds=34))])  # progress is 14 seconds: the window to 10 has passed
+    assert home.table("starts") == [(NOON + timedelta(seconds=5), 2)]
+    home.advance("s")
+    assert all(change.diff > 0 for name in ("ends", "hops", "starts") for change in home.changes(name))
+    ends = {10: 2, 30: 3, 40: 3}
+    assert home.table("ends") == [(NOON + timedelta(seconds=end), x) for end, x in ends.items()]
+    assert home.table("hops") == [(NOON + timedelta(seconds=end), x) for end, x in {20: 2, 40: 3, 60: 3}.items()]
 
 
 def test_a_late_row_corrects_what_was_final(home: Harness) -> None:

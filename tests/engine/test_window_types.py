@@ -119,3 +119,34 @@ def test_one_row_of_another_century_stops_the_view_alone(home: Harness, call: st
     assert "more than 5,000,000 windows" in reason
     with pytest.raises(AnabranchError, match="view v is stopped"):
         home.query("SELECT * FROM v")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "HOP(s, ts, INTERVAL 1 SECOND, INTERVAL 36500 DAYS)",
+        "HOP(s, ts, INTERVAL 1 MILLISECOND, INTERVAL 1 DAY)",
+        "CUMULATE(s, ts, INTERVAL 1 SECOND, INTERVAL 36500 DAYS)",
+    ],
+)
+def test_a_row_in_too_many_windows_is_refused_when_the_view_is_made(home: Harness, call: str) -> None:
+    home.sql("CREATE STREAM s (x INT, ts TIMESTAMP)")
+    with pytest.raises(
+        AnabranchError, match=r"(?s)a row would be in [\d,]+ windows, and 5,000,000 are the most.*larger"
+    ):
+        home.sql(f"CREATE VIEW v AS {_counted(call)} EMIT CHANGES")
+
+
+@pytest.mark.filterwarnings("ignore:view v is stopped")
+@pytest.mark.parametrize("call", CENTURY)
+def test_one_row_of_another_century_stops_a_view_that_waits_for_windows(home: Harness, call: str) -> None:
+    home.sql("CREATE STREAM s (x INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 1 SECOND)")
+    home.sql(f"CREATE VIEW v AS {_counted(call)} EMIT ON WINDOW CLOSE; CREATE VIEW p AS {_counted(call)}")
+    home.insert("s", [(1, START), (2, START + timedelta(seconds=1))])
+    home.insert("s", [(3, datetime(1907, 5, 1))])
+    home.insert("s", [(4, START + timedelta(seconds=3))])
+    assert home.query("SELECT count(*) FROM s") == [(4,)]
+    ((reason,),) = home.query("SELECT stopped FROM sys.views WHERE name = 'v'")
+    assert "more than 5,000,000 windows" in reason
+    with pytest.raises(AnabranchError, match="more than 5,000,000 windows"):
+        home.query("SELECT * FROM p")  # it is computed when read, and nothing was left out of it

@@ -51,7 +51,11 @@ class Untyped:
         depth, end = 0, len(tokens)
         for index, token in enumerate(tokens):
             depth += (token.text == "(") - (token.text == ")")
-            if depth == 0 and token.upper in ("FROM", "GROUP") and tokens[index - 1].upper not in ("DISTINCT", "WITHIN"):
+            if (
+                depth == 0
+                and token.upper in ("FROM", "GROUP")
+                and tokens[index - 1].upper not in ("DISTINCT", "WITHIN")
+            ):
                 end = index
                 break
         return [Field(_name(text.text, piece), "?") for piece in split_commas(tokens[1:end])]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.algebra.progress import FOREVER
 from anabranch.ir.expr import Expr
-from anabranch.plan.facts.ahead import FOREVER, looks_ahead
+from anabranch.plan.facts.ahead import looks_ahead
 from ir.plan_help import block
 
 

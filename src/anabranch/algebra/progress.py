@@ -43,6 +43,8 @@ __all__ = [
 
 #: The progress of a stream that has ended: later than every time.
 END = 2**63 - 1
+#: Longer than any stream, in microseconds: what is to be added to a time that only the end of a stream passes.
+FOREVER = 10**18
 
 #: After this many runs in a row with nothing but rows ahead of the clock, it is the clock that is doubted.
 AHEAD_RUNS = 3

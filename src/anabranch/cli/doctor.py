@@ -10,6 +10,7 @@ import importlib.metadata
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,8 +31,8 @@ NO_DISK = 200 * 1024**2
 SPARK_SECONDS = 120.0
 _STYLES = {OK: "green", WARN: "yellow", FAIL: "red"}
 
-#: Run with the home and key=value settings as arguments; prints the number 10 if Spark works, and what keeps its
-#: executors from running kernels.
+#: Run with the home and key=value settings as arguments; prints a line when the session is there, the number 10 if
+#: Spark works, and what keeps its executors from running kernels.
 _START_SPARK = """
 import os, sys
 from pathlib import Path
@@ -44,8 +45,9 @@ for setting in sys.argv[2:]:
     key, _, value = setting.partition("=")
     builder = builder.config(key, value)
 spark = builder.getOrCreate()
-print(spark.range(10).count())
-print(unavailable(spark, Path(sys.argv[1])) or "")
+print("started", flush=True)
+print(spark.range(10).count(), flush=True)
+print(unavailable(spark, Path(sys.argv[1])) or "", flush=True)
 spark.stop()
 """
 
@@ -247,32 +249,52 @@ def check_spark(master: str | None, conf: dict[str, str], home: Path) -> Iterato
         *[f"{key}={value}" for key, value in settings.items()],
     ]
     started = time.monotonic()
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SPARK_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        advice = "is the master reachable?" if master else "is the machine very busy?"
-        yield Finding("Spark session", FAIL, f"no answer in {SPARK_SECONDS:.0f} s", advice)
-        return
+    said, problems, code = _within(SPARK_SECONDS, command)
     seconds = time.monotonic() - started
-    count, _, kernels = done.stdout.partition("\n")
-    if done.returncode or count.strip() != "10":
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        said = next((line for line in reversed(lines) if "Exception" in line or "Error" in line), None)
-        yield Finding("Spark session", FAIL, said or (lines[-1] if lines else "no result"), "see the message")
+    session, _, answers = said.partition("\n")
+    count, counted, kernels = answers.partition("\n")
+    if code is None and not counted:  # it has no more time than this, however far it came
+        waited = f"no answer in {SPARK_SECONDS:.0f} s"
+        advice = "is the master reachable?" if master else "is the machine very busy?"
+        if session:
+            waited = f"the session started, but {waited} to a count of 10 rows"
+            advice = "is the machine very busy, or can its executors not be started?"
+        yield Finding("Spark session", FAIL, waited, advice)
+        return
+    if count.strip() != "10":
+        lines = [line.strip() for line in problems.splitlines() if line.strip()]
+        told = next((line for line in reversed(lines) if "Exception" in line or "Error" in line), None)
+        yield Finding("Spark session", FAIL, told or (lines[-1] if lines else "no result"), "see the message")
         return
     yield Finding("Spark session", OK, f"started and counted in {seconds:.1f} s with {settings['spark.master']}")
-    if kernels.strip():
+    if "\n" not in kernels:
+        found = f"no answer in {SPARK_SECONDS:.0f} s" if code is None else "no result"
+        yield Finding("kernels", WARN, found, "is the machine very busy? Without kernels large runs are slower")
+    elif kernels.strip():
         advice = "large runs are slower without: pip install anabranch for the executors, and a home that they see"
         yield Finding("kernels", WARN, kernels.strip(), advice)
     else:
         yield Finding("kernels", OK, "executors can compute large runs with DuckDB")
+
+
+def _within(seconds: float, command: list[str]) -> tuple[str, str, int | None]:
+    """What a command printed, as output and as errors, and its exit code; None if it had to be ended after a time.
+
+    It is ended with all that it has started: Spark's Java, and the executors of a local cluster.
+    """
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
+        try:
+            code: int | None = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        for file in (out, err):
+            file.seek(0)
+        return out.read(), err.read(), code
 
 
 def _existing(folder: Path) -> Path:

@@ -132,7 +132,8 @@ class Changer:
             taken = source.everything(self.core.pause)
             if not taken:
                 raise AnabranchError(
-                    f"no file matches {statement.path}", hint="check the path; a relative one starts here"
+                    f"no file matches {statement.path}",
+                    hint="check the path; a relative one starts at the current folder",
                 )
         except SqlError:
             raise

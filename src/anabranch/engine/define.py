@@ -476,6 +476,8 @@ class Definer:
             try:
                 draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, world.begins)
             except Exception as error:
+                if isinstance(error, WrongType) and error.text is None:
+                    error.text, error.start, error.end = text, query.span.start, query.span.start + 6
                 if not is_data_error(error):
                     raise
                 # Rows of the past that it cannot compute are set aside: it shares nothing with views that have them.

@@ -20,6 +20,7 @@ from anabranch.engine import read
 from anabranch.engine.closing_bounds import EARLIEST, MARKS, Added, Closing, Scope
 from anabranch.engine.core import Core
 from anabranch.engine.driver import connection, copy_to_table
+from anabranch.engine.frames import is_data_error
 from anabranch.engine.late import LateRows
 from anabranch.engine.moves import Held, Moves, hold, key_bounds, progress, shown_before
 from anabranch.engine.pane_sql import (
@@ -66,9 +67,7 @@ def changes(
     scope = _scope(catalog, view, closing, added)
     verdict = core.place.takes_closing(scope.rows(snapshot))
     if not verdict:
-        from anabranch.engine.emit_spark import ClosingJob
-
-        return ClosingJob(core, catalog, view, snapshot, closing, scope).changes(late), str(verdict)
+        return _by_spark(core, catalog, view, snapshot, closing, scope, late), str(verdict)
     import duckdb
 
     try:
@@ -76,6 +75,22 @@ def changes(
     except duckdb.DataError:
         _ask_spark(core, catalog, view, snapshot, closing, added)
         raise
+
+
+def _by_spark(
+    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, closing: Closing, scope: Scope, late: list[LateRows]
+) -> tuple[DataFile, ...]:
+    """What closes, by Spark. A sum that is too large on the way, and not at the end, is one on the driver too."""
+    from anabranch.engine.emit_spark import ClosingJob
+
+    job, counted = ClosingJob(core, catalog, view, snapshot, closing, scope), len(late)
+    try:
+        return job.changes(late)
+    except Exception as error:
+        if not is_data_error(error):
+            raise
+        del late[counted:]
+        return replace(job, wide=True).changes(late)
 
 
 def _ask_spark(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, closing: Closing, added: Added) -> None:

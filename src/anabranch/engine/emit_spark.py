@@ -39,6 +39,7 @@ class ClosingJob:
     snapshot: Snapshot
     closing: Closing
     scope: Scope
+    wide: bool = False  # whether sums of BIGINT are computed as decimals: on the way they may be more than it holds
 
     def changes(self, counted: list[LateRows]) -> tuple[DataFile, ...]:
         """The changes of the commit as files; late rows of windows that were shown are added to `counted`."""
@@ -89,7 +90,11 @@ class ClosingJob:
             frame = frame.where(f"{PANE} >= timestamp_micros({min(low, FAR)})")
         if high is not None and high < FAR:
             frame = frame.where(f"{PANE} < timestamp_micros({high})")
-        return read.pane_frame(self.core, self.panes, self.view.blocks[0], paths, partials=frame)
+        frame = read.pane_frame(self.core, self.panes, self.view.blocks[0], paths, partials=frame)
+        sums = [each.name for each in self.panes.columns if each.type == "bigint" and "sum({c})" in each.reduce]
+        wide = {quote_name(name) for name in sums} if self.wide else set()
+        columns = map(quote_name, frame.columns)
+        return frame.selectExpr(*(f"CAST({c} AS DECIMAL(38, 0)) AS {c}" if c in wide else c for c in columns))
 
     def _bounds(self) -> tuple[str, str, str, dict[str, DataFrame]]:
         """The bounds of a row __r before and after the commit, and what to join for them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from anabranch.algebra.progress import END
+from anabranch.algebra.progress import END, FOREVER
 from anabranch.engine.core import Core
 from anabranch.engine.moves import progress
 from anabranch.engine.place import IN_WORDS
@@ -63,6 +63,7 @@ def _bounds(core: Core, snapshot: Snapshot, each: Stream | View) -> tuple[int | 
         columns = bounds_of(
             core.catalog(snapshot), each, lambda id: core.progress(snapshot, id).bound if meets else bound
         )
+        columns = {name: at for name, at in columns.items() if at > -FOREVER // 2}  # others wait for the end
     ended = bound == END
     return None if ended else bound, {} if ended else columns
 

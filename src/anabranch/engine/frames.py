@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import (
@@ -21,7 +22,7 @@ from anabranch.errors import (
     nearest,
 )
 from anabranch.plan.catalog import Field, View
-from anabranch.sql.calls import MOMENT, clock_calls
+from anabranch.sql.calls import MOMENT, clock_calls, closing
 from anabranch.sql.functions import builtin
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.net import COUNTED, EXAMPLE
@@ -165,7 +166,14 @@ def arrow_schema(fields: Sequence[Field]) -> Any:
     """The Arrow schema that frames with these columns come out as."""
     import pyarrow as pa
 
-    return pa.schema([pa.field(each.name, _arrow_type(each.dataType)) for each in struct(fields).fields])
+    found = []
+    for field, each in zip(fields, struct(fields).fields, strict=True):
+        try:
+            found.append(pa.field(each.name, _arrow_type(each.dataType)))
+        except WrongType as error:
+            error.message = f"the column {field.name} is of type {field.type.upper()}, which cannot be kept"
+            raise
+    return pa.schema(found)
 
 
 def table_of(fields: tuple[Field, ...], rows: Iterable[tuple[Any, ...]]) -> Any:
@@ -294,7 +302,8 @@ def _data_error(error: BaseException) -> Exception | None:
 
 def _plain_words(message: str) -> str:
     """A message without the advice to switch off the checks: views are what ANSI SQL makes of them."""
-    return re.sub(r"\s*If necessary set \S+ to \S+ to bypass this error\.", "", message)
+    message = re.sub(r"\s*If necessary set \S+ to \S+ to bypass this error\.", "", message)
+    return re.sub(r"^(?:\w+ )?overflow\. ", "overflow: the result is too large for its type. ", message)
 
 
 def _fragment(error: Any) -> str:
@@ -309,6 +318,8 @@ def in_text(error: DataError, source: str | None) -> DataError:
     """The error with the place of its expression in a user's text, if it stands there once."""
     if source is None or error.text is not None:
         return error
+    if not error.expression and error.condition == "ARITHMETIC_OVERFLOW":
+        return _at_the_sum(error, source)
     wanted, said = _bare(error.expression), _bare(source)
     names = [name for name, _ in wanted]
     places = [
@@ -318,6 +329,20 @@ def in_text(error: DataError, source: str | None) -> DataError:
         return error
     span = said[places[0]][1].to(said[places[0] + len(names) - 1][1])
     return error.at(source, span.start, span.end)
+
+
+def _at_the_sum(error: DataError, source: str) -> DataError:
+    """An overflow without an expression, which is one of a sum, at the sum of a text if it has but one."""
+    try:
+        tokens = tokenize(source)[:-1]
+    except AnabranchError:
+        return error
+    pairs = enumerate(pairwise(tokens))
+    places = [index for index, (word, behind) in pairs if word.upper == "SUM" and behind.text == "("]
+    if len(places) != 1:
+        return error
+    error.expression = Span(tokens[places[0]].start, tokens[closing(tokens, places[0] + 1)].end).of(source)
+    return in_text(error, source)
 
 
 def named(view: View, error: DataError) -> DataError:
@@ -402,6 +427,13 @@ def _unresolved(error: Any, condition: str, message: str) -> tuple[str, str | No
         name = parameters.get("name", "").replace("`", "")
         files = "a file is read by its name in quotes, 'x.csv', or by its format: csv('x.csv')"
         return f"there is no function {name} in FROM", files
+    if condition.startswith("WRONG_NUM_ARGS") and {"functionName", "expectedNum", "actualNum"} <= parameters.keys():
+        name, expected, given = (parameters[each] for each in ("functionName", "expectedNum", "actualNum"))
+        many = "argument" if expected == "1" else "arguments"
+        return f"{name.replace('`', '')} takes {expected} {many}, not {given}", None
+    if condition == "MISSING_GROUP_BY":
+        what = "there is no GROUP BY, and not every column is aggregated"
+        return what, "GROUP BY the columns that are not, or aggregate them; any_value(...) takes any value of a column"
     if condition.startswith("MISSING_AGGREGATION") and _ungrouped(parameters):
         name = _ungrouped(parameters)
         return (

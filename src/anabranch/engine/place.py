@@ -27,8 +27,12 @@ _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 <<
 _AMOUNT = re.compile(r"(\d[\d_,]*)\s*([A-Za-z]*)")
 
 
-def _limit(value: int, about: str) -> Any:
-    return field(default=value, metadata={"about": about})
+#: With less memory DuckDB fails on work that needs more, and does not use temporary files instead.
+LEAST_MEMORY = 64 << 20
+
+
+def _limit(value: int, about: str, least: int = 0) -> Any:
+    return field(default=value, metadata={"about": about, "least": least})
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,11 @@ class Limits:
     pending_keys: int = _limit(
         1_000_000, "keys of a view that the driver decides about one by one, where triggers fire"
     )
-    memory_bytes: int = _limit(MEMORY, "memory of the driver's engine, in the whole process")
+    memory_bytes: int = _limit(MEMORY, "memory of the driver's engine, in the whole process", LEAST_MEMORY)
     held_bytes: int = _limit(2 << 30, "of it, estimated: state of views that stays between runs")
     held_rows: int = _limit(200_000, "changes of one run that stay in memory for the next")
     task_bytes: int = _limit(256 << 20, "rows of a run, uncompressed, that one task of Spark's takes with DuckDB")
-    task_memory_bytes: int = _limit(512 << 20, "memory of DuckDB in such a task")
+    task_memory_bytes: int = _limit(512 << 20, "memory of DuckDB in such a task", LEAST_MEMORY)
     file_bytes: int = _limit(256 << 20, "files that the driver merges into one, and a file that is merged at all")
 
     def with_settings(self, given: Mapping[str, int | str]) -> Limits:
@@ -66,11 +70,18 @@ class Limits:
         >>> Limits().with_settings({"run_bytes": "16 MB"}).run_bytes
         16777216
         """
-        known = [each.name for each in fields(self)]
+        known = {each.name: each.metadata["least"] for each in fields(self)}
         for name in given:
             if name not in known:
-                raise UsageError(f"there is no limit {name}", hint=did_you_mean(name, known))
-        return replace(self, **{name: _amount(name, value) for name, value in given.items()})
+                raise UsageError(f"there is no limit {name}", hint=did_you_mean(name, list(known)))
+        amounts = {name: _amount(name, value) for name, value in given.items()}
+        for name, amount in amounts.items():
+            if amount < known[name]:
+                raise UsageError(
+                    f"the limit {name} is {known[name] >> 20} MB or more, not {amount:,} bytes: DuckDB fails with less",
+                    hint=f"to compute without DuckDB on the driver: SET {PREFIX}backend = 'spark'",
+                )
+        return replace(self, **amounts)
 
 
 def _amount(name: str, value: int | str) -> int:

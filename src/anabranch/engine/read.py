@@ -87,7 +87,8 @@ def named_files(core: Core, reference: Reference) -> tuple[FilesSource, dict[str
     if not found:
         raise nothing_at(reference.target)
     if not any(size for _, size, _ in found):
-        raise SourceError(f"{reference.target} has no columns: there is no row in it")
+        what = f"{reference.target} has no columns: there is no row in it"
+        raise SourceError(what, hint="name a file that has rows, or wait until it is written")
     if files.typed:
         part = next((name for name, size, _ in found if files.cheap and not files.has_footer(name, size)), None)
         if part is not None:

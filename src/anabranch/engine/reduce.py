@@ -16,6 +16,7 @@ from anabranch.algebra.windows.spans import COUNT, ENDING, FORM, WEIGHT
 from anabranch.duck import path_list, quoted
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.driver import connection, copy_to_table
+from anabranch.engine.frames import is_data_error
 from anabranch.engine.pane_sql import pane_source
 from anabranch.engine.place import Limits
 from anabranch.engine.places import settle_sql
@@ -88,6 +89,8 @@ def reduce_tables(core: Core, tables: Iterable[str], *, everything: bool = False
                 if len(chosen) > 1:
                     reach("before-reduce")
                     added = _merge(core, table, chosen, snapshot)
+                    if added is None:
+                        continue
                     changes[table] = TableChange(add=added, remove=tuple(file.path for file in chosen))
             watch.lap("reduce")
             reach("after-reduce-files")
@@ -128,8 +131,25 @@ def _definition(core: Core, table: str, snapshot: Snapshot) -> Any:
     return core.catalog(snapshot).objects.get(table)
 
 
-def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot) -> tuple[DataFile, ...]:
-    """Files as others that say the same: by the driver if they become one file, by Spark as several otherwise."""
+def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot) -> tuple[DataFile, ...] | None:
+    """Files as others that say the same; None where there are none, for a sum that is too large for its type.
+
+    Its parts stay apart then: it may fit again with rows to come, and until then whoever adds them up is told.
+    """
+    import duckdb
+
+    try:
+        return _merged(core, table_id, chosen, snapshot)
+    except duckdb.DataError:
+        return None
+    except Exception as error:
+        if not is_data_error(error):
+            raise
+        return None
+
+
+def _merged(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot) -> tuple[DataFile, ...]:
+    """Files as others: by the driver if they become one file, by Spark as several otherwise."""
     folder = core.ledger.table_folder(table_id)
     paths = [str(folder / file.path) for file in chosen]
     time = _time_column(core, table_id, snapshot)

@@ -14,14 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from anabranch.algebra.progress import FOREVER
 from anabranch.ir.expr import Expr
 from anabranch.plan.facts.distances import sum_of
 from anabranch.sql.calls import closing, outside_brackets, split_commas
 from anabranch.sql.lexer import NUMBER, Span, Token, tokenize
 from anabranch.sql.syntax import Query, Select
 
-#: Longer than any stream, in microseconds.
-FOREVER = 10**18
 #: The column that says at which progress a row is final, in microseconds.
 FINAL = "__final"
 _BACK = ("ROW_NUMBER", "RANK", "DENSE_RANK")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from anabranch.algebra.windows.sql import MOST_BETWEEN
 from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
 from anabranch.plan.catalog import (
     NUMBERED,
@@ -340,6 +341,9 @@ class Binder:
         """The windows of a relation, with the column they lie along."""
         window = relation.window
         assert window is not None
+        if window.slide and window.size // window.slide > MOST_BETWEEN:
+            what = f"a row would be in {window.size // window.slide:,} windows, and {MOST_BETWEEN:,} are the most"
+            raise self._error(relation, what, "give the windows a larger slide, or make them shorter")
         if window.time_column is not None or window.attribute != "column":
             return window
         hint = "name the column: DESCRIPTOR(ts)"

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from anabranch.algebra.progress import END
+from anabranch.algebra.progress import END, FOREVER
 from anabranch.algebra.reach import Near, chained
-from anabranch.algebra.windows import MILLISECOND
+from anabranch.algebra.windows import MILLISECOND, SlidingWindows
 from anabranch.errors import NotSupported, SqlError
 from anabranch.ir.build import Builder, Found
 from anabranch.ir.expr import Column, Expr
 from anabranch.ir.rel import Project, Rel
 from anabranch.ir.select import FromItem, SelectBlock
-from anabranch.plan.ahead import FINAL, FOREVER, NextRow, looks_ahead, without_frame
+from anabranch.plan.ahead import FINAL, NextRow, looks_ahead, without_frame
 from anabranch.plan.bind import Binder, Reference, refuse
 from anabranch.plan.blocks import Block, find_block, read_edits
 from anabranch.plan.buckets import SAME, spread
@@ -47,7 +47,7 @@ from anabranch.plan.plane import bounded
 from anabranch.plan.rewriting import with_condition, with_hidden
 from anabranch.plan.ties import Places, break_ties, checked
 from anabranch.plan.views import Placed, direct_outputs
-from anabranch.plan.windows import closing_shift, micros_sql, sliding
+from anabranch.plan.windows import closing_shift, micros_sql, sliding, type_of
 from anabranch.plan.winners import event_times
 from anabranch.sql.calls import aggregate_calls, chains
 from anabranch.sql.lexer import Span, Token, quote_name, tokenize
@@ -196,7 +196,7 @@ class Build:
                     touches.append((list(self.views)[-1], self.edits[-1].text))
                     names = [each.name for each in node.fields]
                     shown = [name for name in bounded(node) if name in names]  # a key may be hidden
-                    known = {names.index(name): (name.lower(), node.times[name]) for name in shown}
+                    known = {names.index(name): (name.lower(), node.settles[name]) for name in shown}
                     times.append((touches[-1][0], known))
         for select in rows:
             for relation in select.relations:
@@ -319,18 +319,33 @@ class Build:
         if ahead is None:
             return view
         if not self.tree.settled(view):
-            return replace(view, ahead=FOREVER)
+            return _waiting(view, FOREVER)
+        view = self._with_windows_passed(view)
         if any(key.name in view.times for key in view.keys):  # all of them look at rows of one time
-            return replace(view, ahead=0)
+            return _waiting(view, 0)
         if not ahead.rows or ahead.time == FOREVER:
-            return replace(view, ahead=ahead.time)
+            return _waiting(view, ahead.time)
         # The query that tells is needed only where rows wait; one more column must change neither groups nor rows.
         adds = select.group_plain and not select.distinct
         if not self.tree.waits or view.node not in ("keyed", "whole") or view.clock != "event" or not adds:
-            return replace(view, ahead=FOREVER)
+            return _waiting(view, FOREVER)
         hidden = [*self.hidden, (FINAL, self._final(ahead.rows))]
         final = self._bound([*self._guarded(), *self._with_clause(self.ties), *self.ties, *with_hidden(select, hidden)])
-        return replace(view, ahead=ahead.time, next_rows=max(each.number for each in ahead.rows), final=final)
+        view = _waiting(view, ahead.time)
+        return replace(view, next_rows=max(each.number for each in ahead.rows), final=final)
+
+    def _with_windows_passed(self, view: View) -> View:
+        """A view whose rows are final when their windows have passed, which can be long after their own times."""
+        windowed = next((each.windowed for each in self.block.sources if each.windowed is not None), None)
+        columns = {name: expr.column for name, expr in self._shown(view.fields)}
+        keys = {key.name for key in view.keys}
+        by = view.times.keys() & {closing_column(view), *keys}
+        if windowed is None or not any(columns.get(name) in (None, *windowed.bounds) for name in by):
+            return view
+        size = windowed.window.size if isinstance(type_of(windowed.window), SlidingWindows) else FOREVER
+        own = {name for name, column in columns.items() if column not in windowed.bounds and name not in keys}
+        times = {name: min(shift + (size if name in own else 0), FOREVER) for name, shift in view.times.items()}
+        return replace(view, times=times)
 
     def _final(self, rows: Iterable[NextRow]) -> str:
         """The progress that is past all these rows, in microseconds: the end of the stream while one is not there."""
@@ -431,6 +446,11 @@ class Build:
         if below.final and shows_closing:
             rows = f"(SELECT * FROM ({below.final}) AS __rows({columns}, {FINAL}))"
             final = self._bound([*edits, *with_hidden(select, [*hidden, (FINAL, FINAL)])]).replace(placeholder, rows)
+            view = replace(
+                view, times={**view.times, leading_column(view) or "": below.times[closing_column(below) or ""]}
+            )
+        if below.ahead is not None and not waits:
+            view = _waiting(view, FOREVER)
         self.tree.nodes.remove(below)
         ranked = first_of(self.tree.typed[below.id], [each.name for each in below.fields], self.block)
         return replace(
@@ -448,7 +468,7 @@ class Build:
             sides=below.sides,
             meets=through(view.meets, below.meets),
             ends=self._passed_ends(view, below),
-            ahead=below.ahead if below.ahead is None or waits else FOREVER,
+            ahead=below.ahead if waits else view.ahead,
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
             narrows=below.narrows,
@@ -1044,7 +1064,8 @@ class Build:
         source, relation = self.block.sources[index], select.relations[index]
         window = source.window
         if window is not None and (bound := _name_in(source, column)) in {each.name for each in window.bounds}:
-            return closing_shift(window.window, bound) if self._progresses(relation) else None
+            shift, later = closing_shift(window.window, bound), self._later(relation)
+            return min(shift + later, FOREVER) if shift is not None and later is not None else None
         name = _row_name(source, column)
         return self._time_of(relation, name.lower()) if name is not None else None
 
@@ -1056,7 +1077,7 @@ class Build:
         relation = live[0].relation
         window = self.binder.window_of(relation)
         shift = closing_shift(window, "window_end")
-        if shift is None or window.rows or window.own or relation.alias_columns or not self._progresses(relation):
+        if shift is None or window.rows or window.own or relation.alias_columns or self._later(relation) != 0:
             return None
         found = Ends(self._live_placeholder(relation), window.time_column or "", window.size + shift)
         if window.kind == "session":
@@ -1106,18 +1127,21 @@ class Build:
                 found += known.cuts
         return tuple(dict.fromkeys(found))
 
-    def _progresses(self, relation: Relation) -> bool:
-        """Whether what the windows of a relation lie along progresses, so that they close."""
+    def _later(self, relation: Relation) -> int | None:
+        """How far behind the end of a window of a relation progress is when all rows of that window are final; None if
+        what its windows lie along does not progress, so that they never close."""
         window = self.binder.window_of(relation)
         if window.attribute != "column" or window.kind == "chunks":
-            return True
+            return 0
         if window.rows:
-            return False
+            return None
         reference = self.binder.resolve(relation) if self._node(relation) is None else None
         stream = self.tree.catalog.objects.get(reference.target) if reference is not None else None
         if isinstance(stream, Stream) and stream.time is None:
-            return True  # ADVANCE says how far its rows have come, whatever column they are put into windows by
-        return self._time_of(relation, (window.time_column or "").lower()) is not None
+            return 0  # ADVANCE says how far its rows have come, whatever column they are put into windows by
+        shift = self._time_of(relation, (window.time_column or "").lower())
+        # The time of a window lies just before its end, which is at most that of the window it is put into.
+        return (shift - 1 if shift > MILLISECOND else 0) if shift is not None else None
 
     def _time_of(self, relation: Relation, column: str) -> int | None:
         """What to add to a column of a relation for the progress that has passed it; None if it does not progress."""
@@ -1128,13 +1152,19 @@ class Build:
             if isinstance(known, Stream) and known.time is not None and known.time.lower() == column:
                 return 1  # progress has passed a moment when it is behind it
             node = known if isinstance(known, View) else None
-        times = node.times if node is not None else {}
+        times = node.settles if node is not None else {}
         return next((shift for name, shift in times.items() if name.lower() == column), None)
 
 
 def closing_column(view: View) -> str | None:
     """The column of an answer that tells when the window of its row closes."""
     return leading_column(view) if view.node != "stateless" else None
+
+
+def _waiting(view: View, ahead: int) -> View:
+    """A view whose rows can still change so long after their times: these pass by so much later."""
+    times = {name: min(shift + ahead, FOREVER) for name, shift in view.times.items()}
+    return replace(view, ahead=ahead, times=times)
 
 
 def leading_column(view: View) -> str | None:

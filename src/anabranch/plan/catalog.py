@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from anabranch.algebra.plane import Behind, Distances
-from anabranch.algebra.progress import END, Delay, Percentile, Policy
+from anabranch.algebra.progress import END, FOREVER, Delay, Percentile, Policy
 from anabranch.algebra.reach import Near, needed, needed_around
 from anabranch.algebra.rules import Rule, rule_from_json, rule_to_json
 from anabranch.algebra.smoothing import Budget
@@ -574,6 +574,11 @@ class View:
         """Whether rows of an input of a join can no longer matter once the others have come so far."""
         kept = self.needed(dict.fromkeys(self.met, 0)) if self.in_time else {}
         return any(input in (name, name.partition("#")[0]) for name in kept)
+
+    @property
+    def settles(self) -> Mapping[str, int]:
+        """Its times, each with what to add to it for the progress by which all rows of it are final and shown."""
+        return dict.fromkeys(self.times, FOREVER) if self.final else self.times
 
     @property
     def shown_fields(self) -> tuple[Field, ...]:

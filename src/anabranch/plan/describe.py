@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from anabranch.algebra.progress import Delay, Lagging, Percentile, Punctuation, Rule
+from anabranch.algebra.progress import FOREVER, Delay, Lagging, Percentile, Punctuation, Rule
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.algebra.windows.costs import Thresholds
-from anabranch.plan.ahead import FOREVER
 from anabranch.plan.catalog import ROW_NUM, Ask, BlockUse, Catalog, Panes, Rows, Stream, Table, View
 from anabranch.plan.memory import in_memory, unbounded, words
 from anabranch.plan.plane import key_of_progress
@@ -210,6 +209,12 @@ def waits_for_windows(view: View) -> bool:
     return bool(triggers["watermark"]) and triggers["counting"] is None and triggers["delay"] is None
 
 
+def _until_the_end(view: View) -> bool:
+    """Whether it waits for windows that only the end of its streams closes."""
+    names = [view.closing] if view.closing else [key.name for key in view.keys]
+    return waits_for_windows(view) and any(view.times.get(name, 0) >= FOREVER for name in names)
+
+
 def _shown_key(view: View, index: int) -> str:
     """The name of a column of the key; one that the view does not show has its name from what it is read from."""
     key = view.keys[index]
@@ -220,7 +225,7 @@ def _shown_key(view: View, index: int) -> str:
 
 def waiting(view: View, catalog: Catalog) -> list[str]:
     """What there is to say of a view whose windows no row will ever close."""
-    if view.closing and view.ahead == FOREVER:
+    if _until_the_end(view):
         return [f"{view.name} {UNTIL_THE_END}"]
     if not waits_for_windows(view) or view.clock != "event":
         return []
@@ -551,7 +556,7 @@ def _emits(view: View, catalog: Catalog) -> str:
         return WHEN_READ
     if view.emit == "feed":
         return "emits every change; a read shows the state after the last run"
-    if view.closing and view.ahead == FOREVER:
+    if _until_the_end(view):
         return UNTIL_THE_END
     if view.closing and view.final:
         past = f"{duration_text(view.ahead)} past it and " if view.ahead else ""

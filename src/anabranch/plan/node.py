@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from anabranch.algebra.progress import END
+from anabranch.algebra.progress import END, FOREVER
 from anabranch.algebra.reach import Near, chained
-from anabranch.algebra.windows import MILLISECOND
+from anabranch.algebra.windows import MILLISECOND, SlidingWindows
 from anabranch.errors import AnabranchError
 from anabranch.ir.expr import Call, Column, Expr, Over, of_column
 from anabranch.ir.fold import fold
 from anabranch.ir.logic import conjunction
 from anabranch.ir.rel import Project, Rel, Scan, Windowed, is_live
 from anabranch.ir.select import Derived, FromItem, SelectBlock, SetBlock, ShownItem
-from anabranch.plan.ahead import FINAL, FOREVER
+from anabranch.plan.ahead import FINAL
 from anabranch.plan.buckets import SAME, spread
 from anabranch.plan.build import KEY, NO_STREAM, PLACE, TAKES, closing_column, items, leading_column, refuse_keys
 from anabranch.plan.catalog import Ends, Field, Narrow, Output, Side, Stream, Table, Touch, View, leading_time
@@ -35,7 +35,7 @@ from anabranch.plan.parts import parts_of
 from anabranch.plan.plane import bounded
 from anabranch.plan.tie_breaking import break_ties, break_ties_of_set, tied_window
 from anabranch.plan.views import Placed
-from anabranch.plan.windows import closing_shift, micros_sql, sliding
+from anabranch.plan.windows import closing_shift, micros_sql, sliding, type_of
 from anabranch.render.placeholders import FromText, PlaceholderWriter, select_sql, window_of
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import WindowSpec
@@ -186,7 +186,7 @@ class NodeMaker:
                 touches.append((name, texts[-1]))
                 names = [each.name for each in inner.fields]
                 shown = [each for each in bounded(inner) if each in names]  # a key may be hidden
-                times.append((name, {names.index(each): (each.lower(), inner.times[each]) for each in shown}))
+                times.append((name, {names.index(each): (each.lower(), inner.settles[each]) for each in shown}))
                 continue
             self.block = inner
             texts.append(self.sql(inner))
@@ -534,29 +534,33 @@ class NodeMaker:
         item = self.block.sources[index]
         window = item.window
         if window is not None and (bound := _name_in(item, column)) in {each.name for each in window.bounds}:
-            return closing_shift(window.window, bound) if self._progresses(item) else None
+            shift, later = closing_shift(window.window, bound), self._later(item)
+            return min(shift + later, FOREVER) if shift is not None and later is not None else None
         name = _row_name(item, column)
         return self._time_of(item, name.lower()) if name is not None else None
 
-    def _progresses(self, item: FromItem) -> bool:
-        """Whether what the windows of a relation lie along progresses, so that they close."""
+    def _later(self, item: FromItem) -> int | None:
+        """How far behind the end of a window of a relation progress is when all rows of that window are final; None if
+        what its windows lie along does not progress, so that they never close."""
         window = self.window(item)
         assert window is not None
         if window.attribute != "column" or window.kind == "chunks":
-            return True
+            return 0
         if window.rows:
-            return False
+            return None
         known = self.known(item)
         if isinstance(known, Stream) and known.time is None:
-            return True  # ADVANCE says how far its rows have come, whatever column they are put into windows by
-        return self._time_of(item, (window.time_column or "").lower()) is not None
+            return 0  # ADVANCE says how far its rows have come, whatever column they are put into windows by
+        shift = self._time_of(item, (window.time_column or "").lower())
+        # The time of a window lies just before its end, which is at most that of the window it is put into.
+        return (shift - 1 if shift > MILLISECOND else 0) if shift is not None else None
 
     def _time_of(self, item: FromItem, column: str) -> int | None:
         """What to add to a column of a relation for the progress that has passed it; None if it does not progress."""
         known = self.known(item)
         if isinstance(known, Stream):
             return 1 if known.time is not None and known.time.lower() == column else None
-        times = known.times if isinstance(known, View) else {}
+        times = known.settles if isinstance(known, View) else {}
         return next((shift for name, shift in times.items() if name.lower() == column), None)
 
     def _clock(self) -> str:
@@ -597,7 +601,7 @@ class NodeMaker:
         windowed = item.windowed
         assert window is not None
         shift = closing_shift(window, "window_end")
-        if shift is None or window.rows or window.own or windowed is None or not self._progresses(item):
+        if shift is None or window.rows or window.own or windowed is None or self._later(item) != 0:
             return None
         found = Ends(self.input_of(item), window.time_column or "", window.size + shift)
         if window.kind == "session":
@@ -792,18 +796,33 @@ class NodeMaker:
         if ahead is None:
             return view
         if not self.planner.settled(view):
-            return replace(view, ahead=FOREVER)
+            return _waiting(view, FOREVER)
+        view = self._with_windows_passed(view)
         if any(key.name in view.times for key in view.keys):  # all of them look at rows of one time
-            return replace(view, ahead=0)
+            return _waiting(view, 0)
         if not ahead.rows or ahead.time == FOREVER:
-            return replace(view, ahead=ahead.time)
+            return _waiting(view, ahead.time)
         # The query that tells is needed only where rows wait; one more column must change neither groups nor rows.
         adds = not self.block.sets and not self.block.distinct
         if not self.planner.waits or view.node not in ("keyed", "whole") or view.clock != "event" or not adds:
-            return replace(view, ahead=FOREVER)
+            return _waiting(view, FOREVER)
         hidden = [*self.hidden, ShownItem(self._final(ahead.rows), FINAL)]
         final = self.sql(self._with_items(self.without_ties(self.plain), hidden))
-        return replace(view, ahead=ahead.time, next_rows=max(each.number for each in ahead.rows), final=final)
+        view = _waiting(view, ahead.time)
+        return replace(view, next_rows=max(each.number for each in ahead.rows), final=final)
+
+    def _with_windows_passed(self, view: View) -> View:
+        """A view whose rows are final when their windows have passed, which can be long after their own times."""
+        windowed = next((each.windowed for each in self.block.sources if each.windowed is not None), None)
+        columns = {name: expr.column for name, expr in self._shown(view.fields)}
+        keys = {key.name for key in view.keys}
+        by = view.times.keys() & {closing_column(view), *keys}
+        if windowed is None or not any(columns.get(name) in (None, *windowed.bounds) for name in by):
+            return view
+        size = windowed.window.size if isinstance(type_of(windowed.window), SlidingWindows) else FOREVER
+        own = {name for name, column in columns.items() if column not in windowed.bounds and name not in keys}
+        times = {name: min(shift + (size if name in own else 0), FOREVER) for name, shift in view.times.items()}
+        return replace(view, times=times)
 
     def _final(self, rows: Iterable[NextRow]) -> Expr:
         """The progress that is past all these rows, in microseconds: the end of the stream while one is not there."""
@@ -906,7 +925,7 @@ class NodeMaker:
             sides=below.sides,
             meets=through(view.meets, below.meets),
             ends=self._passed_ends(view, below),
-            ahead=below.ahead if below.ahead is None or waits else FOREVER,
+            ahead=below.ahead if waits else view.ahead,
             keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
             touches=below.touches,
             narrows=below.narrows,
@@ -929,6 +948,12 @@ class NodeMaker:
         """The output column that is a column of the only relation as it stands."""
         own = self.block.sources[0].named(column) if self.block.sources else None
         return next((name for name, expr in self._shown(view.fields) if own and expr.column == own), None)
+
+
+def _waiting(view: View, ahead: int) -> View:
+    """A view whose rows can still change so long after their times: these pass by so much later."""
+    times = {name: min(shift + ahead, FOREVER) for name, shift in view.times.items()}
+    return replace(view, ahead=ahead, times=times)
 
 
 def _rows_of(item: FromItem) -> Rel:

@@ -340,12 +340,11 @@ class Tree:
             if emission.mode == "close" and closing is not None:
                 ends = view.ends if view.ends is not None and closing in view.ends.columns else None
                 ends = None if view.ahead or view.final else ends
-                times = {**view.times, closing: view.times[closing] + (view.ahead or 0)}
                 refuse_late(self.text, view, emission, ends)
                 refuse_budget(
                     self.text, emission, "what closes is looked for in the whole answer of this query, or of a key"
                 )
-                return replace(view, emit="close", closing=closing, ends=ends, times=times)
+                return replace(view, emit="close", closing=closing, ends=ends)
             raise refuse(
                 self.text,
                 emission.span,

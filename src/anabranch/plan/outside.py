@@ -243,7 +243,7 @@ class _Placing:
         if isinstance(known, Stream):
             times, clock = ({known.time: 1} if known.time is not None else {}), "event"
         else:
-            times, clock = dict(known.times), known.clock
+            times, clock = dict(known.settles), known.clock
         number = len(tree.nodes) + 1
         view = View(
             tree.world.new_id(f"{tree.id}_{number}"), f"{tree.name}/{number}",

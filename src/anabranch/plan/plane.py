@@ -74,7 +74,7 @@ def view_plane(catalog: Catalog, view: View) -> Node:
     if windows is not None and names:
         return Project(Aggregate(Window(below, PROGRESS, windows), WINDOW_COLUMNS), names)
     # A row is final when the end of its window, so much behind the column, has been passed.
-    times = {column: (PROGRESS, 1 - shift) for column, shift in view.times.items() if _keeps_to(view, column)}
+    times = {column: (PROGRESS, 1 - shift) for column, shift in view.settles.items() if _keeps_to(view, column)}
     return Project(below, times)
 
 

@@ -53,18 +53,22 @@ def plan(
 ) -> Planned:  # fmt: skip
     """Plan a continuous query. With `feed`, its changes are kept though its text does not ask for it."""
     catalog = nodes.check(text, query, catalog, feed)
-    arguments = {"id": id, "name": name, "text": text, "query": query, "start": start}
     try:
         rel, builder, included, reasons = _normalized(text, query, catalog, world, feed)
-        planner = Planner(**arguments, catalog=catalog, world=world, rel=rel, new=builder.new)  # type: ignore[arg-type]
+        planner = Planner(
+            id=id, name=name, text=text, query=query, start=start, catalog=catalog, world=world, rel=rel,
+            new=builder.new,
+        )  # fmt: skip
         planned = planner.plan(rel, sql, fields, feed)
     except _Untyped as untyped:
-        planned = _as_written(
-            untyped.error, **arguments, sql=sql, fields=fields, catalog=catalog, world=world, feed=feed
-        )  # type: ignore[arg-type]
+        view = _as_written(untyped.error, id, name, text, sql, query, start, fields, catalog, world, feed)
+        planned = nodes.planned([], view, catalog, world, Placer(catalog, world))
         return nodes.begun(planned, catalog, world)
     except NotApplicable:
-        return nodes.plan_text(**arguments, sql=sql, fields=fields, catalog=catalog, world=world, feed=feed)  # type: ignore[arg-type]
+        return nodes.plan_text(
+            id=id, name=name, text=text, query=query, start=start, sql=sql, fields=fields, catalog=catalog, world=world,
+            feed=feed,
+        )  # fmt: skip
     if reasons:
         planned = replace(planned, reasons=reasons)
     if included:
@@ -96,9 +100,9 @@ def _normalized(
 
 
 def _as_written(
-    error: SqlError, *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
+    error: SqlError, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
     catalog: Catalog, world: Surroundings, feed: bool,
-) -> Planned:  # fmt: skip
+) -> View:  # fmt: skip
     """A query that Spark takes and that has no typed form: it is computed as a whole, as it is written."""
     emission = nodes.said(query)
     if (emission is not None and emission.mode != "feed") or any(each.emits for each in query.nested()):
@@ -110,12 +114,11 @@ def _as_written(
     )
     emit = "feed" if feed or emission is not None else "read"
     nodes.refuse_own_names(text, query, fields, emit)
-    view = View(
+    return View(
         id, name, sql, bound.text.text, fields, (), None, streams, tables, views, emit, start, (),
         query.order is not None, {table: world.table_at(table) for table in tables.values()},
         "whole" if emit == "feed" else "", error.message,
     )  # fmt: skip
-    return nodes.planned([], view, catalog, world, Placer(catalog, world))
 
 
 def _refuse_others(text: str, query: Query, catalog: Catalog) -> None:
@@ -495,12 +498,11 @@ class Planner:
         if emission.mode == "close" and closing is not None:
             ends: Ends | None = view.ends if view.ends is not None and closing in view.ends.columns else None
             ends = None if view.ahead or view.final else ends
-            times = {**view.times, closing: view.times[closing] + (view.ahead or 0)}
             nodes.refuse_late(self.text, view, emission, ends)
             nodes.refuse_budget(
                 self.text, emission, "what closes is looked for in the whole answer of this query, or of a key"
             )
-            return replace(view, emit="close", closing=closing, ends=ends, times=times)
+            return replace(view, emit="close", closing=closing, ends=ends)
         raise refuse(
             self.text,
             emission.span,

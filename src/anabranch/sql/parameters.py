@@ -48,7 +48,11 @@ def bind_parameters(text: str, positional: Sequence[Any] = (), named: Mapping[st
             what = f"parameter {count + 1} has no value"
             raise _missing(text, span, what, f"{len(positional)} values are given in order")
         if name is not None and name not in named:
-            hint = did_you_mean(name, named) if named else f"give it by name: {name}=..."
+            hint = (
+                did_you_mean(name, named)
+                if named
+                else f"give it by name: {name}=... in Python, -p {name}=... at the command line"
+            )
             raise _missing(text, span, f"parameter :{name} has no value", hint)
         value = positional[count] if name is None else named[name]
         try:

@@ -210,7 +210,11 @@ def _refresh(cursor: Cursor) -> Statement:
 def _show(cursor: Cursor) -> Statement:
     cursor.advance()
     if cursor.take("CREATE"):
-        kind = _take_kind(cursor)
+        try:
+            kind = _take_kind(cursor)
+        except SyntaxProblem as error:
+            error.hint = error.hint or (f"SHOW CREATE VIEW {cursor.current.text}" if cursor.current.is_name else None)
+            raise
         return ShowCreate(cursor.text, cursor.whole, kind, cursor.dotted_name(f"the name of the {kind}"))
     if cursor.take("COLUMNS"):
         if not cursor.take("IN"):

@@ -12,7 +12,7 @@ from anabranch.sql.lexer import NUMBER, OPENING, STRING, Span, string_value
 from anabranch.sql.syntax import Expression, LateralView, Relation
 from anabranch.sql.terms import CLAUSES, JOIN_WORDS, misspelt, refuse_misspelt, take_arguments, take_expression
 from anabranch.sql.watermarks import at_watermark_function, take_watermark_function
-from anabranch.sql.windows import at_table_of_windows, at_window_function, take_window_function
+from anabranch.sql.windows import WINDOW_FUNCTIONS, at_table_of_windows, at_window_function, take_window_function
 
 _CLOCKS = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "LOCALTIMESTAMP", "TIMESTAMP", "DATE")
 
@@ -110,6 +110,7 @@ def take_relation(cursor: Cursor, join: str) -> Relation:
     elif at_watermark_function(cursor):
         relation = take_watermark_function(cursor, join, take_relation)
     elif token.is_name and not cursor.at_any(CLAUSES):
+        _refuse_misspelt_windows(cursor)
         relation = _named(cursor, join)
     else:
         raise cursor.problem("expected a stream, view, table or path")
@@ -132,6 +133,16 @@ def take_relation(cursor: Cursor, join: str) -> Relation:
         relation = replace(relation, alias=name, alias_span=span, alias_columns=columns)
         relation = _refreshable(cursor, _as_of(cursor, relation))
     return relation
+
+
+def _refuse_misspelt_windows(cursor: Cursor) -> None:
+    """Refuse a function of windows with a letter too many, too few or mistaken: short names may be others."""
+    place = 2 if cursor.at("TABLE", "(") else 0
+    token, long = cursor.ahead(place), [name for name in WINDOW_FUNCTIONS if len(name) > 4]
+    guess = misspelt(token, long) if cursor.ahead(place + 1).text == "(" else None
+    if guess is not None:
+        what, hint = f"there is no function {token.text} in FROM", f"did you mean {guess}?"
+        raise SyntaxProblem(what, text=cursor.text, start=token.start, end=token.end, hint=hint)
 
 
 def _refreshable(cursor: Cursor, relation: Relation) -> Relation:

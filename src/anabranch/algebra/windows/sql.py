@@ -58,7 +58,7 @@ def shifted(sql: str, by: int) -> str:
     return f"{sql} - {-by}" if by < 0 else f"{sql} + {by}"
 
 
-#: More windows than these are not made for the time between two rows.
+#: More windows than these are not made for the time between two rows, nor for one row.
 MOST_BETWEEN = 5_000_000
 
 

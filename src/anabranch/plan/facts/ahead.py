@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from anabranch.algebra.progress import FOREVER
 from anabranch.ir.expr import Call, Expr
 from anabranch.ir.select import SelectBlock
 from anabranch.plan.facts.distances import sum_of
 from anabranch.sql.lexer import NUMBER, tokenize
 
-#: Longer than any stream, in microseconds.
-FOREVER = 10**18
 _BACK = ("row_number", "rank", "dense_rank")
 _WHOLE = ("ntile", "percent_rank", "cume_dist")
 
