@@ -367,7 +367,11 @@ class NodeMaker:
             self._tell_apart()
         self.plain = over[0]
         self.hidden = hidden
-        text, found = self._checked(lambda: self.sql(self._with_items(self.without_ties(*over), hidden)))
+        found = self._known_fields(over, hidden)
+        if found is None:
+            text, found = self._checked(lambda: self.sql(self._with_items(self.without_ties(*over), hidden)))
+        else:
+            text = self.sql(self._with_items(over[0], hidden))
         fields = tuple(found[: len(block.items)])
         typed = {each.name.lower(): each for each in found}
         keys = fields if keying.every_column else tuple(typed[name.lower()] for name in names)
@@ -385,6 +389,17 @@ class NodeMaker:
             view, direct=direct, times=times, clock=self._clock(), cuts=self._cuts(),
             time=leading_time(fields, times) if view.node else "",
         )  # fmt: skip
+
+    def _known_fields(
+        self, over: tuple[SelectBlock, Sequence[Column] | None], hidden: Sequence[ShownItem]
+    ) -> list[Field] | None:
+        """The columns of a SELECT that runs as it was built, so that Spark has been asked for them; None for others."""
+        block, keys = over
+        if keys is not None or self.guard is not None or self.window_rows or self.without_ties(block) != block:
+            return None
+        types = [*(item.type for item in block.items), *(item.expr.column and item.expr.column.type for item in hidden)]
+        names = [item.name or "" for item in (*block.items, *hidden)]
+        return [Field(name, type) for name, type in zip(names, types, strict=True) if type] if all(types) else None
 
     def _with_items(self, block: SelectBlock, hidden: Sequence[ShownItem]) -> SelectBlock:
         """A SELECT with more items; where it only sorts what another one gives, they are that one's."""
