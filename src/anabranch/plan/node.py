@@ -397,9 +397,10 @@ class NodeMaker:
         block, keys = over
         if keys is not None or self.guard is not None or self.window_rows or self.without_ties(block) != block:
             return None
-        types = [*(item.type for item in block.items), *(item.expr.column and item.expr.column.type for item in hidden)]
+        types = [item.type for item in block.items]
+        types += [item.expr.column.type if item.expr.column is not None else "" for item in hidden]
         names = [item.name or "" for item in (*block.items, *hidden)]
-        return [Field(name, type) for name, type in zip(names, types, strict=True) if type] if all(types) else None
+        return [Field(name, type) for name, type in zip(names, types, strict=True)] if all(types) else None
 
     def _with_items(self, block: SelectBlock, hidden: Sequence[ShownItem]) -> SelectBlock:
         """A SELECT with more items; where it only sorts what another one gives, they are that one's."""
