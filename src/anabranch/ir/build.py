@@ -349,7 +349,8 @@ class Builder:
             pairs.append((one[0], other[0]))
             parts += ["AND"] if parts else []
             parts += [one[0], "=", other[0]]
-        on = Expr(tuple(parts), "boolean") if parts else None
+        spans = (None if self.inside else at.condition,) * len(parts)
+        on = Expr(tuple(parts), "boolean", spans) if parts else None
         rel: Rel = Join(left, right, "cross" if on is None and kind == "inner" else kind, on)
         if kind in ("semi", "anti"):
             return rel, scope

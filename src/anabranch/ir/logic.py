@@ -10,6 +10,8 @@ from anabranch.sql.lexer import Span
 
 _EQUALS = ("=", "==", "<=>")
 _SIGNS = (*_EQUALS, "<", ">", "<=", ">=", "<>", "!=")
+#: Words that bind less than a comparison does, or make a comparison of an expression.
+_LOOSE = ("NOT", "!", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "AND", "OR", "ESCAPE", "EXISTS")
 _LOGIC = ("AND", "OR", "NOT", "BETWEEN", "CASE", "IN", "IS", "LIKE", "ILIKE", "RLIKE", "REGEXP", "!")
 
 
@@ -102,6 +104,22 @@ def comparison(expr: Expr) -> tuple[Expr, str, Expr] | None:
     sign = expr.parts[signs[0]]
     assert isinstance(sign, str)
     return piece(expr, 0, signs[0]), sign, piece(expr, signs[0] + 1, len(expr.parts))
+
+
+def compared(expr: Expr) -> Iterator[tuple[Expr, str, Expr]]:
+    """What a condition that is all there is compares with what: by a sign, BETWEEN or LIKE."""
+    outside = [(index, word(expr.parts[index])) for index, depth in enumerate(depths(expr.parts)) if depth == 0]
+    words = [(index, each) for index, each in outside if each in _LOOSE]
+    signs = [(index, each) for index, each in outside if each in _SIGNS]
+    if not words and len(signs) == 1 and signs[0][1] != "<=>":
+        ((at, sign),) = signs
+        yield piece(expr, 0, at), sign, piece(expr, at + 1, len(expr.parts))
+    elif not signs and [each for _, each in words] == ["BETWEEN", "AND"]:
+        (middle, _), (end, _) = words
+        yield piece(expr, 0, middle), ">=", piece(expr, middle + 1, end)
+        yield piece(expr, 0, middle), "<=", piece(expr, end + 1, len(expr.parts))
+    elif not signs and [each for _, each in words] == ["LIKE"]:
+        yield piece(expr, 0, words[0][0]), "LIKE", piece(expr, words[0][0] + 1, len(expr.parts))
 
 
 def called(expr: Expr) -> tuple[str, list[Expr]] | None:
