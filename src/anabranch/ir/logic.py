@@ -111,15 +111,18 @@ def compared(expr: Expr) -> Iterator[tuple[Expr, str, Expr]]:
     outside = [(index, word(expr.parts[index])) for index, depth in enumerate(depths(expr.parts)) if depth == 0]
     words = [(index, each) for index, each in outside if each in _LOOSE]
     signs = [(index, each) for index, each in outside if each in _SIGNS]
+    end = len(expr.parts)
+    places: list[tuple[int, str, int, int]] = []  # where the left side ends, the sign, and where the right side is
     if not words and len(signs) == 1 and signs[0][1] != "<=>":
-        ((at, sign),) = signs
-        yield piece(expr, 0, at), sign, piece(expr, at + 1, len(expr.parts))
+        places = [(*signs[0], signs[0][0] + 1, end)]
     elif not signs and [each for _, each in words] == ["BETWEEN", "AND"]:
-        (middle, _), (end, _) = words
-        yield piece(expr, 0, middle), ">=", piece(expr, middle + 1, end)
-        yield piece(expr, 0, middle), "<=", piece(expr, end + 1, len(expr.parts))
+        (middle, _), (other, _) = words
+        places = [(middle, ">=", middle + 1, other), (middle, "<=", other + 1, end)]
     elif not signs and [each for _, each in words] == ["LIKE"]:
-        yield piece(expr, 0, words[0][0]), "LIKE", piece(expr, words[0][0] + 1, len(expr.parts))
+        places = [(*words[0], words[0][0] + 1, end)]
+    for left, sign, start, stop in places:
+        if left and start < stop:
+            yield piece(expr, 0, left), sign, piece(expr, start, stop)
 
 
 def called(expr: Expr) -> tuple[str, list[Expr]] | None:
