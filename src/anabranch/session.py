@@ -431,7 +431,7 @@ class Session:
         snapshot = None if core.ledger.writable else pin.enter_context(core.pinned())
         catalog = temp_views.catalog_for(core, statement.query, snapshot)
         bound = Binder(statement.text, catalog, statement.query).bind()
-        looked = find_lookup(statement.query, catalog)
+        looked = find_lookup(statement.text, statement.query, catalog)
         fields: Sequence[Field] = ()
         asked = oneoff.question(core, statement, bound, catalog) if looked is None else None
         if asked is not None:

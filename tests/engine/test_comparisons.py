@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from anabranch.engine.ask import Asker, Question
+from anabranch.ir.expr import Expr
+from anabranch.ir.logic import compared
 from anabranch.plan.catalog import Field
-from anabranch.plan.questions import compared, value_type
+from anabranch.plan.lookup_keys import value_type
 from anabranch.sources.lookup import Asking
 from anabranch.sources.sqlite import SqliteTable
 from anabranch.sql.lexer import tokenize
@@ -177,18 +179,20 @@ def test_a_key_gets_all_its_rows_and_each_row_all_its_keys(tmp_path: Path) -> No
 
 def test_what_compares_is_found_in_conditions() -> None:
     def told(text: str) -> list[tuple[str, str, str]]:
-        tokens = tokenize(text)[:-1]
+        condition = Expr(tuple(token.text for token in tokenize(text)[:-1]))
         return [
-            ("".join(t.text for t in left), sign, "".join(t.text for t in right))
-            for left, sign, right in compared(tokens)
+            ("".join(map(str, left.parts)), sign, "".join(map(str, right.parts)))
+            for left, sign, right in compared(condition)
         ]
 
     assert told("t.a <= s.b + 1") == [("t.a", "<=", "s.b+1")]
     assert told("f(s.a = 1) != t.b") == [("f(s.a=1)", "!=", "t.b")]
+    assert told("s.x + 1 BETWEEN t.lo AND t.hi") == [("s.x+1", ">=", "t.lo"), ("s.x+1", "<=", "t.hi")]
     assert told("s.n LIKE t.p") == [("s.n", "LIKE", "t.p")]
     for other in (
         "t.a = s.b IS NULL", "NOT t.a = s.b", "s.n LIKE t.p ESCAPE '!'", "s.n NOT LIKE t.p", "t.a <=> s.b",
         "t.a NOT BETWEEN s.b AND s.c", "t.a < s.b = true", "t.a BETWEEN s.b AND s.c = 1",
+        "! s.b = t.a", "t.a = s.b <=> s.c",
     ):  # fmt: skip
         assert told(other) == []
     assert value_type("decimal(30,1)", "decimal(38,10)") == "" and value_type("boolean", "boolean") == ""

@@ -35,6 +35,7 @@ LOOKS = [
     "SELECT mean, d FROM v WHERE k = 'a' AND window_start > TIMESTAMP '2026-01-01 00:00:00.5'",
     "SELECT k FROM v AS x WHERE n >= 5 AND until < TIMESTAMP '2026-01-01 00:01:00'",
     "SELECT k FROM v WHERE window_start = TIMESTAMP '2030-01-01 00:00:00'",
+    "SELECT v.k, `c` FROM v WHERE (v.c > 1) AND k = 'a'",
     "SELECT c FROM twice",
 ]
 NO_LOOKS = [
@@ -75,7 +76,7 @@ def test_a_look_gives_what_spark_gives(home: Harness) -> None:
     catalog = home.session._core.catalog()
     for query in LOOKS:
         (statement,) = parse(query)
-        assert find_lookup(statement.query, catalog) is not None, query  # type: ignore[attr-defined]
+        assert find_lookup(statement.text, statement.query, catalog) is not None, query  # type: ignore[attr-defined]
         result = home.session.sql(query)
         table = result.toArrow()
         by_spark = result.df.toArrow()
@@ -85,7 +86,7 @@ def test_a_look_gives_what_spark_gives(home: Harness) -> None:
     assert len(home.query("SELECT * FROM v")) > 10
     for query in NO_LOOKS:
         (statement,) = parse(query)
-        assert find_lookup(statement.query, catalog) is None, query  # type: ignore[attr-defined]
+        assert find_lookup(statement.text, statement.query, catalog) is None, query  # type: ignore[attr-defined]
 
 
 def _rows(table: object) -> list[tuple[object, ...]]:

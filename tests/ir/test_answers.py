@@ -59,6 +59,7 @@ MORE = {
     "natural join": "SELECT * FROM s NATURAL JOIN names",
     "using, outer": "SELECT k, s.n, label FROM s FULL JOIN names USING (k)",
     "using, all columns": "SELECT * FROM s LEFT JOIN names USING (k)",
+    "using, half": "SELECT * FROM (SELECT n, k FROM s) LEFT SEMI JOIN names USING (k)",
     "without names": "SELECT g + 1, count(*), sum(n) * 2, upper(k) FROM s GROUP BY g, k",
     "lambdas": "SELECT transform(array(1, 2, g), x -> x + g) AS l, aggregate(array(n), 0, (a, k) -> a + k) FROM s",
     "qualify": "SELECT k, n FROM s QUALIFY row_number() OVER w = 1 WINDOW w AS (PARTITION BY k ORDER BY n DESC, ts)",

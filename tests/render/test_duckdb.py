@@ -112,13 +112,15 @@ def test_a_part_of_a_query_is_asked_about_with_the_rest_of_it() -> None:
 def test_the_matches_of_a_lookup_have_the_types_of_their_columns() -> None:
     fields = [Field("k", "int"), Field("m", "array<struct<`id`:int,`name`:string>>"), Field("o", "array<int>")]
 
-    def joined(condition: str, column: str = "m") -> str | None:
-        text = f"SELECT s.k, c.name FROM r AS s LEFT JOIN LATERAL inline(`s`.`{column}`) AS c ON {condition}"
+    def joined(condition: str, column: str = "m", alias: str = "c") -> str | None:
+        text = f"SELECT s.k FROM r AS s LEFT JOIN LATERAL inline(`s`.`{column}`) AS {alias} ON {condition}"
         return driver_sql(text, lambda name: name, fields)
 
     assert 'LATERAL (SELECT unnest("s"."m", recursive := true)) AS "c" ON' in str(joined("c.id = s.k"))
     assert joined("c.name = s.k") is None  # a text and a number
     assert joined("c.other = s.k") is None and joined("true", "o") is None
+    assert 'AS "c"("x", "y") ON ("c"."x" = "s"."k")' in str(joined("c.x = s.k", alias="c(x, y)"))
+    assert joined("c.y = s.k", alias="c(x, y)") is None and joined("true", alias="c(x)") is None
 
 
 # ------------------------------------------------------------------------------------- both engines, the same rows

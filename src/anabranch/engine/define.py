@@ -37,7 +37,7 @@ from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Ta
 from anabranch.plan.describe import because, waiting
 from anabranch.plan.explain import unbounded_joins
 from anabranch.plan.hints import with_hints
-from anabranch.plan.outside import asks
+from anabranch.plan.lookup_nodes import asks
 from anabranch.plan.planner import plan
 from anabranch.plan.strategy import Load
 from anabranch.plan.views import Planned, Surroundings

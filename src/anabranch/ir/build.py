@@ -349,10 +349,12 @@ class Builder:
             pairs.append((one[0], other[0]))
             parts += ["AND"] if parts else []
             parts += [one[0], "=", other[0]]
-        on = Expr(tuple(parts), "boolean") if parts else None
+        spans = (None if self.inside else at.condition,) * len(parts)
+        on = Expr(tuple(parts), "boolean", spans) if parts else None
         rel: Rel = Join(left, right, "cross" if on is None and kind == "inner" else kind, on)
         if kind in ("semi", "anti"):
-            return rel, scope
+            keys = tuple(one for one, _ in pairs)
+            return rel, replace(scope, star=(*keys, *(column for column in scope.star if column not in keys)))
         merged = [other if kind == "right" else one for one, other in pairs]
         if kind == "full" and pairs:
             types = self.types([Expr(("coalesce", "(", a, ",", b, ")")) for a, b in pairs], rel)

@@ -10,6 +10,8 @@ from anabranch.sql.lexer import Span
 
 _EQUALS = ("=", "==", "<=>")
 _SIGNS = (*_EQUALS, "<", ">", "<=", ">=", "<>", "!=")
+#: Words that bind less than a comparison does, or make a comparison of an expression.
+_LOOSE = ("NOT", "!", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "AND", "OR", "ESCAPE", "EXISTS")
 _LOGIC = ("AND", "OR", "NOT", "BETWEEN", "CASE", "IN", "IS", "LIKE", "ILIKE", "RLIKE", "REGEXP", "!")
 
 
@@ -102,6 +104,25 @@ def comparison(expr: Expr) -> tuple[Expr, str, Expr] | None:
     sign = expr.parts[signs[0]]
     assert isinstance(sign, str)
     return piece(expr, 0, signs[0]), sign, piece(expr, signs[0] + 1, len(expr.parts))
+
+
+def compared(expr: Expr) -> Iterator[tuple[Expr, str, Expr]]:
+    """What a condition that is all there is compares with what: by a sign, BETWEEN or LIKE."""
+    outside = [(index, word(expr.parts[index])) for index, depth in enumerate(depths(expr.parts)) if depth == 0]
+    words = [(index, each) for index, each in outside if each in _LOOSE]
+    signs = [(index, each) for index, each in outside if each in _SIGNS]
+    end = len(expr.parts)
+    places: list[tuple[int, str, int, int]] = []  # where the left side ends, the sign, and where the right side is
+    if not words and len(signs) == 1 and signs[0][1] != "<=>":
+        places = [(*signs[0], signs[0][0] + 1, end)]
+    elif not signs and [each for _, each in words] == ["BETWEEN", "AND"]:
+        (middle, _), (other, _) = words
+        places = [(middle, ">=", middle + 1, other), (middle, "<=", other + 1, end)]
+    elif not signs and [each for _, each in words] == ["LIKE"]:
+        places = [(*words[0], words[0][0] + 1, end)]
+    for left, sign, start, stop in places:
+        if left and start < stop:
+            yield piece(expr, 0, left), sign, piece(expr, start, stop)
 
 
 def called(expr: Expr) -> tuple[str, list[Expr]] | None:

@@ -53,6 +53,16 @@ class FromItem:
             rel = rel.input
         return rel if isinstance(rel, Windowed) else None
 
+    @cached_property
+    def scan(self) -> Scan | None:
+        """The scan that it is, in windows or under other names; None for a query and for values."""
+        rel = self.rel
+        while isinstance(rel, Project | Windowed):
+            if isinstance(rel, Project) and any(expr.column is None for _, expr in rel.items):
+                return None
+            rel = rel.input
+        return rel if isinstance(rel, Scan) else None
+
     def named(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name.lower() == name.lower()), None)
 

@@ -40,7 +40,8 @@ from anabranch.plan.facts.following import find_following
 from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals
 from anabranch.plan.facts.progress import Join, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.inputs import Input, limited
-from anabranch.plan.outside import asked_table, place_lookups
+from anabranch.plan.lookup_nodes import asked_table
+from anabranch.plan.outside import place_lookups
 from anabranch.plan.pairs_text import PAIRS, added_up, worth_it
 from anabranch.plan.parts import gives_records, is_inside, parts_of, stays_met
 from anabranch.plan.plane import bounded

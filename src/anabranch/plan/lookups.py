@@ -1,24 +1,29 @@
 """Questions that are a look at the rows of a view: some of its columns, where columns compare so with given values.
 
-Recognised from the syntax alone. Nothing of the user's text is passed on: a comparison becomes a column, an operator
+Recognised without Spark. Nothing of the user's text is passed on: a comparison becomes a column, an operator
 and a value. Whatever is not plainly of this form is Spark's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
+from anabranch.errors import NotSupported, SqlError
+from anabranch.ir.expr import Expr
+from anabranch.ir.logic import compared, conjuncts, word
+from anabranch.ir.select import SelectBlock
+from anabranch.plan.bridge import builder
 from anabranch.plan.catalog import Catalog, Field, View
-from anabranch.plan.views import duckdb_type
-from anabranch.sql.lexer import NUMBER, STRING, Token
+from anabranch.plan.types import duckdb_type
+from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Query, Select
 
 OPERATORS = ("=", "<", "<=", ">", ">=")
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2}) (\d{2}:\d{2}:\d{2})(\.\d{1,6})?")
+_PLAIN_TEXT = re.compile(r"'[^'\\]*'")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -57,14 +62,12 @@ class Lookup:
         return low, high
 
 
-def find_lookup(query: Query, catalog: Catalog) -> Lookup | None:
+def find_lookup(text: str, query: Query, catalog: Catalog) -> Lookup | None:
     """The look that a query is, or None."""
     select = query.body
-    if not isinstance(select, Select) or query.ctes or query.order is not None or query.emission is not None:
+    if not isinstance(select, Select) or query.ctes or query.emission is not None or len(select.relations) != 1:
         return None
-    if select.distinct or select.group or select.having or select.tail or select.subqueries or select.lateral:
-        return None
-    if not select.group_plain or len(select.relations) != 1:
+    if select.tail or select.lateral:
         return None
     relation = select.relations[0]
     if relation.kind != "name" or relation.window is not None or relation.version_span is not None or relation.reshaped:
@@ -76,60 +79,60 @@ def find_lookup(query: Query, catalog: Catalog) -> Lookup | None:
         return None
     if any(duckdb_type(field.type) is None for field in view.fields):
         return None
+    try:
+        block = builder(text, query, catalog, _no_types).block(query, select, {})
+    except SqlError:  # Spark's to tell
+        return None
+    plain = SelectBlock(block.sources, block.items, block.where)
+    if block != plain or block.asks:
+        return None
     fields = {field.name: field for field in view.fields}
-    columns = _columns(select, fields)
-    comparisons = _comparisons(select.where.tokens, fields) if select.where is not None else ()
+    columns = _columns(text, block, fields)
+    comparisons = _comparisons(block.where, fields) if block.where is not None else ()
     return None if columns is None or comparisons is None else Lookup(view, columns, comparisons)
 
 
-def _columns(select: Select, fields: dict[str, Field]) -> tuple[tuple[str, Field], ...] | None:
+def _no_types(text: str, schemas: object) -> list[Field]:
+    raise NotSupported("its types are Spark's to tell")
+
+
+def _columns(text: str, block: SelectBlock, fields: dict[str, Field]) -> tuple[tuple[str, Field], ...] | None:
     found: list[tuple[str, Field]] = []
-    for item in select.items:
-        if len(item.tokens) != 1:
+    for item in block.items:
+        column, origin = item.expr.column, item.expr.origin
+        if column is None or item.name is None or column.name not in fields:
             return None
-        token = item.tokens[0]
-        if token.text == "*" and item.alias is None:
-            found += fields.items()
-        elif token.is_name and token.name in fields:
-            found.append((item.alias or token.name, fields[token.name]))
-        else:
-            return None
+        if origin is not None and origin.of(text).rpartition(".")[2] not in (column.name, quote_name(column.name)):
+            return None  # Spark shows a name as it is written
+        found.append((item.name, fields[column.name]))
     names = [name.lower() for name, _ in found]
     return tuple(found) if len(set(names)) == len(names) else None
 
 
-def _comparisons(tokens: Sequence[Token], fields: dict[str, Field]) -> tuple[Comparison, ...] | None:
-    found = [_comparison(piece, fields) for piece in _split(tokens)]
+def _comparisons(condition: Expr, fields: dict[str, Field]) -> tuple[Comparison, ...] | None:
+    found = [_comparison(each, fields) for each in conjuncts(condition)]
     known = tuple(each for each in found if each is not None)
     return known if len(known) == len(found) else None
 
 
-def _split(tokens: Sequence[Token]) -> Iterator[list[Token]]:
-    piece: list[Token] = []
-    for token in tokens:
-        if token.upper == "AND":
-            yield piece
-            piece = []
-        else:
-            piece.append(token)
-    yield piece
-
-
-def _comparison(tokens: list[Token], fields: dict[str, Field]) -> Comparison | None:
-    if len(tokens) not in (3, 4) or not tokens[0].is_name or tokens[1].text not in OPERATORS:
+def _comparison(condition: Expr, fields: dict[str, Field]) -> Comparison | None:
+    sides = list(compared(condition))
+    if len(sides) != 1 or sides[0][1] not in OPERATORS or sides[0][0].column is None:
         return None
-    field, operator, last = fields.get(tokens[0].name), tokens[1].text, tokens[-1]
-    if field is None:
+    ((left, operator, right),) = sides
+    field = fields.get(left.column.name) if left.column is not None else None
+    words, last = [word(part) for part in right.parts[:-1]], right.parts[-1]
+    if field is None or not isinstance(last, str):
         return None
-    if len(tokens) == 4:
-        if tokens[2].upper != "TIMESTAMP" or last.kind != STRING or field.type != "timestamp":
-            return None
-        micros = _micros(last.value)
+    if words == ["TIMESTAMP"] and field.type == "timestamp":
+        micros = _micros(last[1:-1])
         return None if micros is None else Comparison(field, operator, micros)
-    if field.type in _INTEGERS and last.kind == NUMBER and last.text.isdecimal() and len(last.text) <= 18:
-        return Comparison(field, operator, int(last.text))
-    if field.type == "string" and operator == "=" and last.kind == STRING and last.text == f"'{last.value}'":
-        return Comparison(field, operator, last.value)
+    if words:
+        return None
+    if field.type in _INTEGERS and last.isdecimal() and len(last) <= 18:
+        return Comparison(field, operator, int(last))
+    if field.type == "string" and operator == "=" and _PLAIN_TEXT.fullmatch(last):
+        return Comparison(field, operator, last[1:-1])
     return None
 
 

@@ -14,7 +14,7 @@ from anabranch.errors import AnabranchError
 from anabranch.ir.expr import Call, Column, Expr, Over, of_column
 from anabranch.ir.fold import fold
 from anabranch.ir.logic import conjunction
-from anabranch.ir.rel import Project, Rel, Scan, Windowed, is_live
+from anabranch.ir.rel import Project, Rel, Scan, is_live
 from anabranch.ir.select import Derived, FromItem, SelectBlock, SetBlock, ShownItem
 from anabranch.plan.ahead import FINAL
 from anabranch.plan.buckets import SAME, spread
@@ -29,6 +29,7 @@ from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals
 from anabranch.plan.facts.progress import Join, find_meets, of_union, through, time_call, union_times
 from anabranch.plan.filled import filled
 from anabranch.plan.joins_above import choose
+from anabranch.plan.lookup_nodes import only_joined, reads_asked
 from anabranch.plan.pairs import Split, added_up, worth_it
 from anabranch.plan.panes import PaneBlock, PaneContext, direct_outputs, find_panes, over_partials, partial_scan
 from anabranch.plan.parts import parts_of
@@ -85,6 +86,8 @@ class NodeMaker:
                 self.streams[name], self.schemas[name] = known.id, known.seen_as(name)
             elif source.kind == "table":
                 assert isinstance(known, Table)
+                if source.asked:
+                    raise only_joined(self.planner, scan, known)
                 self.tables[name], self.schemas[name] = known.id, known.fields
             else:
                 assert isinstance(known, View)
@@ -157,12 +160,12 @@ class NodeMaker:
 
     def known(self, item: FromItem) -> object:
         """The stream, view or table that a relation reads."""
-        scan = _scan(item)
+        scan = item.scan
         return self.planner.object(scan.source.target) if scan is not None else None
 
     def input_of(self, item: FromItem) -> str:
         """The placeholder of a relation."""
-        scan = _scan(item)
+        scan = item.scan
         assert scan is not None
         return placeholder(scan, self.planner.numbered(scan))[1:-1]
 
@@ -216,7 +219,7 @@ class NodeMaker:
         block = fold(rel)
         if isinstance(block, SelectBlock):
             block = self.planner.with_nodes(block, names_only=True)
-            plain = all(_scan(each) is not None or each.static for each in block.sources)
+            plain = all(each.scan is not None or each.static for each in block.sources) and not reads_asked(block)
             keys = find_keys(replace(block, limited=False)) if plain and block.live else None
             if not block.live or (keys is not None and keys.kind == "stateless" and not block.limited):
                 return block
@@ -334,7 +337,7 @@ class NodeMaker:
         if self._by_row(live[0]):
             self.guard = Expr((shown,))
         else:  # rows behind it must not make windows either
-            scan = _scan(item)
+            scan = item.scan
             assert item.window is not None and scan is not None
             self.scan_text(scan)
             name = f" AS {quote_name(item.label)}" if item.label is not None else ""
@@ -444,7 +447,7 @@ class NodeMaker:
     def _tell_apart(self) -> None:
         """Give each relation of a join a placeholder of its own, though some read the same."""
         for name, item in zip(self._apart(), self.block.sources, strict=True):
-            scan = _scan(item)
+            scan = item.scan
             if name and scan is not None:
                 self.renamed[id(scan)] = name
 
@@ -692,7 +695,7 @@ class NodeMaker:
         """The placeholders of inputs, each one of its own though some read the same; none for static tables."""
         names: list[str] = []
         for item in self.block.sources:
-            name = "" if item.static or _scan(item) is None else self.input_of(item)
+            name = "" if item.static or item.scan is None else self.input_of(item)
             count = sum(known.partition("#")[0] == name for known in names) if name else 0
             names.append(f"{name}#{count}" if count else name)
         return names
@@ -778,7 +781,7 @@ class NodeMaker:
         static = [each.static or self._reads_no_stream(each) for each in block.sources]
         live = [each for each, never in zip(block.sources, static, strict=True) if not never]
         meets = [known.meets for each in live if isinstance(known := self.known(each), View)]
-        if block.limited or (len(live) < 2 and not any(meets)) or any(_scan(each) is None for each in live):
+        if block.limited or (len(live) < 2 and not any(meets)) or any(each.scan is None for each in live):
             return view
         calls = {
             name: 1
@@ -979,18 +982,8 @@ def _rows_of(item: FromItem) -> Rel:
 
 
 def _reads_stream(item: FromItem) -> bool:
-    scan = _scan(item)
+    scan = item.scan
     return scan is not None and scan.source.kind == "stream"
-
-
-def _scan(item: FromItem) -> Scan | None:
-    """The scan that a relation is, in windows or under other names; None for a query and for values."""
-    rel: Rel = item.rel
-    while isinstance(rel, Project | Windowed):
-        if isinstance(rel, Project) and any(expr.column is None for _, expr in rel.items):
-            return None
-        rel = rel.input
-    return rel if isinstance(rel, Scan) else None
 
 
 def _name_in(item: FromItem, column: Column | None) -> str:

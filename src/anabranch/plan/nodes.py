@@ -21,8 +21,9 @@ from anabranch.plan.bridge import normalized
 from anabranch.plan.build import Build, InlineCte, closing_column, items
 from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.hints import with_hints
+from anabranch.plan.lookup_nodes import asks, refuse_refreshable
 from anabranch.plan.memory import bounded
-from anabranch.plan.outside import asks, refuse_others, refuse_refreshable
+from anabranch.plan.outside import refuse_others
 from anabranch.plan.rewriting import rewritten
 from anabranch.plan.rules import Rule
 from anabranch.plan.rules.decorrelate import decorrelate

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.catalog import ASKED, Ask, Catalog, Field, Stream, Table, View, leading_time
 from anabranch.plan.inputs import INNER, Input, place_of
+from anabranch.plan.lookup_nodes import asked_table
 from anabranch.plan.questions import Found, Questions, shared_names
 from anabranch.plan.windows import needs_numbers, partitioned
 from anabranch.sql.calls import chains
@@ -37,21 +38,6 @@ MATCHES = "_matches_{}"
 HALF = "__half"
 
 
-def asked_table(binder: Binder, relation: Relation) -> Table | None:
-    """The table that a relation is, if it is asked by key."""
-    reference = binder.resolve(relation)
-    found = binder.catalog.objects.get(reference.target) if reference is not None else None
-    return found if isinstance(found, Table) and found.asked else None
-
-
-def asks(text: str, catalog: Catalog, query: Query) -> bool:
-    """Whether a query reads a table that is asked by key."""
-    if not any(table.asked for table in catalog.of(Table)):
-        return False
-    binder = Binder(text, catalog, query)
-    return any(asked_table(binder, relation) is not None for relation in query.relations())
-
-
 def refuse_others(text: str, catalog: Catalog, query: Query, joined: Sequence[Span]) -> None:
     """A table that is asked by key is joined, and nothing else."""
     binder = Binder(text, catalog, query)
@@ -59,26 +45,6 @@ def refuse_others(text: str, catalog: Catalog, query: Query, joined: Sequence[Sp
         table = asked_table(binder, relation)
         if table is not None and relation.span not in joined:
             raise refuse(text, relation.span, f"{table.name} is asked by key: it can only be joined", _how(table))
-
-
-def refuse_refreshable(text: str, catalog: Catalog, query: Query) -> None:
-    """What a row found stays with it: REFRESHABLE says the opposite. And windows that close with a row of their own
-    are made by all rows that are joined."""
-    for select, owner in query.selects():
-        closes = owner.emission is not None and owner.emission.mode == "close"
-        if not closes or not any(each.refreshable is not None for each in select.relations):
-            continue
-        for relation in select.relations:
-            if relation.window is not None and partitioned(relation.window):
-                what = "these windows are made by all rows that are joined, and REFRESHABLE joins behind them"
-                raise refuse(text, relation.span, what, "make a view of the windows, and join that")
-    for relation in query.relations():
-        if relation.refreshable is None:
-            continue
-        table = asked_table(Binder(text, catalog, query), relation)
-        if table is not None:
-            what = f"{table.name} is asked by key: what a row found stays, and nothing is refreshed"
-            raise refuse(text, relation.refreshable, what, "leave REFRESHABLE out")
 
 
 def _how(table: Table) -> str:

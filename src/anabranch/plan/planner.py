@@ -22,7 +22,7 @@ from anabranch.plan import bridge, nodes
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.build import closing_column
 from anabranch.plan.catalog import Catalog, Ends, Field, Output, Rows, View
-from anabranch.plan.context import NotApplicable
+from anabranch.plan.lookup_nodes import asks, place_lookups
 from anabranch.plan.memory import bounded
 from anabranch.plan.node import NodeMaker
 from anabranch.plan.panes import STREAM, direct_outputs
@@ -53,22 +53,18 @@ def plan(
 ) -> Planned:  # fmt: skip
     """Plan a continuous query. With `feed`, its changes are kept though its text does not ask for it."""
     catalog = nodes.check(text, query, catalog, feed)
+    feed = feed or asks(text, catalog, query)
     try:
         rel, builder, included, reasons = _normalized(text, query, catalog, world, feed)
         planner = Planner(
             id=id, name=name, text=text, query=query, start=start, catalog=catalog, world=world, rel=rel,
-            new=builder.new,
+            builder=builder,
         )  # fmt: skip
         planned = planner.plan(rel, sql, fields, feed)
     except _Untyped as untyped:
         view = _as_written(untyped.error, id, name, text, sql, query, start, fields, catalog, world, feed)
         planned = nodes.planned([], view, catalog, world, Placer(catalog, world))
         return nodes.begun(planned, catalog, world)
-    except NotApplicable:
-        return nodes.plan_text(
-            id=id, name=name, text=text, query=query, start=start, sql=sql, fields=fields, catalog=catalog, world=world,
-            feed=feed,
-        )  # fmt: skip
     if reasons:
         planned = replace(planned, reasons=reasons)
     if included:
@@ -89,8 +85,6 @@ def _normalized(
         raise _Untyped(error) from error
     context = bridge.context(builder, catalog, world.analyze)
     made = normalize(rel, nodes.rules_for(query, feed or query.emits), context)
-    if any(isinstance(each, Scan) and each.source.asked for each in made.walk()):
-        raise NotApplicable("a table is asked by key")
     for each in made.walk():
         if isinstance(each, Windowed) and each.written is not None and each.written.text is text:
             check_window(text, each.window, {column.name: column.type for column in each.input.columns})
@@ -105,7 +99,8 @@ def _as_written(
 ) -> View:  # fmt: skip
     """A query that Spark takes and that has no typed form: it is computed as a whole, as it is written."""
     emission = nodes.said(query)
-    if (emission is not None and emission.mode != "feed") or any(each.emits for each in query.nested()):
+    waits = (emission is not None and emission.mode != "feed") or any(each.emits for each in query.nested())
+    if waits or asks(text, catalog, query):
         raise error
     bound = Binder(text, catalog, query).bind()
     streams, tables, views = (
@@ -140,7 +135,7 @@ class Planner:
 
     def __init__(
         self, *, id: str, name: str, text: str, query: Query, start: str, catalog: Catalog, world: Surroundings,
-        rel: Rel, new: bridge.New,
+        rel: Rel, builder: Builder,
     ) -> None:  # fmt: skip
         self.id = id
         self.name = name
@@ -149,7 +144,8 @@ class Planner:
         self.start = start
         self.catalog = catalog
         self.world = world
-        self.new = new
+        self.new = builder.new
+        self.types = builder.types
         self.root_rel = rel
         self.reads = Counter(reads(rel))
         self.placer = Placer(catalog, world)
@@ -333,7 +329,8 @@ class Planner:
                 made = replace(made, rel=replace(made.rel.input, label=made.rel.label))
             sources.append(made)
         block = replace(block, sources=tuple(sources)).map(self._with_shared_queries)
-        return block.map(lambda expr: expr.substitute(renamed)) if renamed else block
+        block = block.map(lambda expr: expr.substitute(renamed)) if renamed else block
+        return block if names_only else place_lookups(self, block)
 
     def _with_node(self, item: FromItem, cut: bool, names_only: bool) -> FromItem:
         rel = item.rel

@@ -9,7 +9,6 @@ a question may bring more rows than it should, never less.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from anabranch.errors import NotSupported, SqlError
 from anabranch.plan.bind import refuse
 from anabranch.plan.catalog import Table
 from anabranch.plan.inputs import INNER, Input, place_of
+from anabranch.plan.lookup_keys import value_type
 from anabranch.sources.lookup import KEY_TYPES, searchable
 from anabranch.sql.calls import chains, conjuncts, outside_brackets
 from anabranch.sql.lexer import SYMBOL, Span, Token, quote_name
@@ -32,7 +32,6 @@ _SIGNS = {"=": "=", "==": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<>":
 _ALIKE = {"==": "=", "!=": "<>"}
 #: Words that bind less than a comparison does, or make a comparison of an expression.
 _LOOSE = frozenset({"NOT", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "AND", "OR", "ESCAPE", "EXISTS"})
-_DECIMAL_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -222,34 +221,6 @@ def compared(conjunct: Sequence[Token]) -> Iterator[tuple[Sequence[Token], str, 
         yield conjunct[:middle], "<=", conjunct[end + 1 :]
     elif not at and [word for _, word in words] == ["LIKE"]:
         yield conjunct[: words[0][0]], "LIKE", conjunct[words[0][0] + 1 :]
-
-
-def value_type(wanted: str, given: str) -> str:
-    """The type of the values that a column of type `wanted` is compared with by a table outside as by Spark; or none.
-
-    >>> [value_type(*types) for types in (("tinyint", "int"), ("decimal(9,2)", "int"), ("double", "int"))]
-    ['bigint', 'decimal(10,0)', 'double']
-    >>> value_type("bigint", "double"), value_type("timestamp", "date"), value_type("date", "date")
-    ('', '', 'date')
-    """
-    if wanted in INTEGERS and given in INTEGERS:
-        return "bigint"
-    if wanted == "double":
-        return wanted if given in (*INTEGERS, "float", "double") else ""
-    one, other = _digits(wanted), _digits(given)
-    if one is not None and other is not None:
-        whole, behind = max(one[0] - one[1], other[0] - other[1]), max(one[1], other[1])
-        return f"decimal({other[0]},{other[1]})" if whole + behind <= _DECIMAL_DIGITS else ""
-    return given if given == wanted and given in ("string", "date", "timestamp") else ""
-
-
-def _digits(type: str) -> tuple[int, int] | None:
-    """Digits of an exact number: all, and those behind the point."""
-    found = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", type)
-    if found is not None:
-        return int(found.group(1)), int(found.group(2))
-    whole = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}.get(type)
-    return (whole, 0) if whole is not None else None
 
 
 def _constant(tokens: Sequence[Token]) -> bool:

@@ -29,7 +29,8 @@ _PICKS = words("first_value last_value nth_value first last any_value")
 _SHARED = words("rank dense_rank percent_rank cume_dist")
 _WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 _NESTED = re.compile(r"array<|struct<")
-_UNSHOWN = ("_row_num", "_arrival_ts")
+#: Columns that * does not show: numbers of rows, and what rows have found in tables outside.
+_UNSHOWN = re.compile(r"_row_num|_arrival_ts|_matches_[0-9]+|__half")
 
 #: The types of expressions over the relations of a SELECT.
 Types = Callable[[Sequence[Expr]], Sequence[str]]
@@ -137,7 +138,7 @@ class _Breaker:
             for item in self.block.sources
             if item.kind not in ("semi", "anti")
             for column in item.columns
-            if column.name not in _UNSHOWN
+            if not _UNSHOWN.fullmatch(column.name)
         ]
         columns += [column for each in self.block.generators for column in each.made]
         known = frozenset(first)

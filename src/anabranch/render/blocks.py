@@ -189,7 +189,7 @@ class BlockWriter(Writer):
 
     def _whole(self, preparation: _Preparation, whole: Prepared, names: Sequence[str]) -> None:
         for index, (name, query, given) in enumerate(preparation.shared.values()):
-            self.put(f"{', ' if index else 'WITH '}{_quoted(name)} AS (")
+            self.put(f"{', ' if index else 'WITH '}{plain_name(name)} AS (")
             self.query(query, given)
             self.put(")")
         self.put(" " if preparation.shared else "")
@@ -199,8 +199,8 @@ class BlockWriter(Writer):
         for depth, sources in enumerate(reversed(self.scopes)):
             for source in sources:
                 if column in source.names:
-                    name = _quoted(source.names[column])
-                    return name if depth == 0 and len(sources) == 1 else f"{_quoted(source.alias)}.{name}"
+                    name = plain_name(source.names[column])
+                    return name if depth == 0 and len(sources) == 1 else f"{plain_name(source.alias)}.{name}"
         raise KeyError(f"{column} is not there")
 
     def subquery(self, subquery: Subquery) -> None:
@@ -226,7 +226,7 @@ class BlockWriter(Writer):
             self.query(operand, names)
             self.put("" if plain else ")")
         shown = dict(zip(query.columns, names, strict=True))
-        self._bounds(query, lambda expr: Expr((_quoted(shown[expr.column]),)) if expr.column in shown else expr)
+        self._bounds(query, lambda expr: Expr((plain_name(shown[expr.column]),)) if expr.column in shown else expr)
 
     def _block(self, block: SelectBlock, sources: list[Source], names: Sequence[str]) -> None:
         self.scopes.append(sources)
@@ -235,7 +235,7 @@ class BlockWriter(Writer):
         for index, (expr, name) in enumerate(zip(exprs, names, strict=True)):
             self.put(", " if index else "")
             self.expr(expr)
-            own = expr.column is not None and self.column(expr.column).rpartition(".")[2] == _quoted(name)
+            own = expr.column is not None and self.column(expr.column).rpartition(".")[2] == plain_name(name)
             self.put("" if own else f" AS {quote_name(name)}")
         self.put("1 AS one" if not exprs else "")
         self.from_clause(sources)
@@ -245,7 +245,7 @@ class BlockWriter(Writer):
         self._condition(" QUALIFY ", block.qualify)
         often = Counter(name.lower() for name in names)
         shown = {expr: name for expr, name in zip(exprs, names, strict=True) if often[name.lower()] == 1}
-        self._bounds(block, lambda expr: Expr((_quoted(shown[expr]),)) if expr in shown else expr)
+        self._bounds(block, lambda expr: Expr((plain_name(shown[expr]),)) if expr in shown else expr)
         self.scopes.pop()
 
     def _condition(self, word: str, condition: Expr | None) -> None:
@@ -288,13 +288,13 @@ class BlockWriter(Writer):
     def from_clause(self, sources: Sequence[Source]) -> None:
         for index, source in enumerate(sources):
             if isinstance(source.item, Generate):
-                names = ", ".join(map(_quoted, source.names.values()))
+                names = ", ".join(map(plain_name, source.names.values()))
                 self.put(" LATERAL VIEW OUTER " if source.item.outer else " LATERAL VIEW ")
                 self.expr(source.item.call)
-                self.put(f" {_quoted(source.alias)} AS {names}")
+                self.put(f" {plain_name(source.alias)} AS {names}")
                 continue
             self.put(f" {JOINS[source.item.kind]} " if index else " FROM ")
-            self.put("LATERAL " if source.item.lateral and not isinstance(source.of, TableFunction) else "")
+            self.put("LATERAL " if source.item.lateral else "")
             self._relation(source)
             if source.item.on is not None:
                 self.put(" ON ")
@@ -304,7 +304,7 @@ class BlockWriter(Writer):
         names = f"({', '.join(map(quote_name, source.names.values()))})"
         columns = ""
         if isinstance(source.of, str):
-            self.put(_quoted(source.of))
+            self.put(plain_name(source.of))
         elif isinstance(source.of, Values):
             self.put("(VALUES ")
             self.exprs(source.of.rows)
@@ -319,7 +319,7 @@ class BlockWriter(Writer):
             self.put("(")
             self.query(source.of, list(source.names.values()))
             self.put(")")
-        self.put(f" AS {_quoted(source.alias)}{columns}" if columns or not self.called(source) else "")
+        self.put(f" AS {plain_name(source.alias)}{columns}" if columns or not self.called(source) else "")
         self.behind(source)
 
     def behind(self, source: Source) -> None:
@@ -363,7 +363,7 @@ class _UserWriter(BlockWriter):
         self.put(span.of(text), span if text is self.text else None)
 
 
-def _quoted(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name as people write it, where it cannot be taken for something else."""
     plain = name.isascii() and name.isidentifier() and not of_the_language(Token(WORD, name, 0, len(name)))
     return name if plain else quote_name(name)

@@ -424,9 +424,9 @@ class Writer:
         if node.alias:
             known = self.lists.get(column.name.lower(), set())
             rows = _struct_kinds(next(iter(known))) if len(known) == 1 else None
-            if rows is None or node.args["alias"].columns:
+            if rows is None:
                 decline("LATERAL inline")
-            found, alias = Columns(rows), f" AS {quoted(node.alias)}"
+            found, alias = _renamed(Columns(rows), node), f" AS {_alias(node)}"
         scope.sources.append((node.alias.lower(), found))
         named = f"{quoted(column.table)}.{quoted(column.name)}"
         return f"LATERAL (SELECT unnest({named}, recursive := true)){alias}"

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from anabranch.errors import SyntaxProblem
 from anabranch.ir.expr import Column, Expr
-from anabranch.ir.logic import called, conjuncts, depths, piece, word
+from anabranch.ir.logic import called, compared, conjuncts
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import HOUR, MILLISECOND, MINUTE, SECOND, take_duration
 from anabranch.sql.lexer import NUMBER, STRING, quote_name, tokenize
@@ -45,18 +45,9 @@ class Apart:
 def differences(condition: Expr) -> Iterator[Apart]:
     """What a condition says about the distance between columns, in microseconds."""
     for each in conjuncts(condition):
-        outside = [index for index, depth in enumerate(depths(each.parts)) if depth == 0]
-        words = {word(each.parts[index]): index for index in outside}
-        if "BETWEEN" in words and "AND" in words:
-            middle, end = words["BETWEEN"], words["AND"]
-            tested = piece(each, 0, middle)
-            yield from _compared(tested, ">=", piece(each, middle + 1, end))
-            yield from _compared(tested, "<=", piece(each, end + 1, len(each.parts)))
-            continue
-        at = [index for index in outside if word(each.parts[index]) in _SIGNS]
-        if len(at) == 1:
-            sign = word(each.parts[at[0]])
-            yield from _compared(piece(each, 0, at[0]), sign, piece(each, at[0] + 1, len(each.parts)))
+        for one, sign, other in compared(each):
+            if sign in _SIGNS:
+                yield from _compared(one, sign, other)
 
 
 def _compared(first: Expr, sign: str, second: Expr) -> Iterator[Apart]:

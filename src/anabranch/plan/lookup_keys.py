@@ -1,0 +1,210 @@
+"""What the conditions of a join ask of a table outside: columns of it that compare with expressions over one relation.
+
+    ON t.id = s.id                     by equality: each key has rows of its own
+    ON t.low <= s.x AND s.x < t.high   by comparisons, where nothing is equal
+
+Whatever is not found here is Spark's to compute, over what was found. So is everything that is found here, once more:
+a table may be asked for more rows than it should, never for less.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from anabranch.errors import NotSupported
+from anabranch.ir.expr import Column, Expr
+from anabranch.ir.logic import compared, conjuncts
+from anabranch.ir.rel import Rel
+from anabranch.ir.select import SelectBlock
+from anabranch.plan.bind import refuse
+from anabranch.plan.catalog import Table
+from anabranch.sources.lookup import KEY_TYPES, searchable
+from anabranch.sql.lexer import Span
+from anabranch.types import INTEGERS
+
+#: Signs, and what they are from the other side.
+_SIGNS = {"=": "=", "==": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<>": "<>", "!=": "<>", "LIKE": "LIKED BY"}
+_ALIKE = {"==": "=", "!=": "<>"}
+_LITERAL = re.compile(r"[0-9.]|[rR]?['\"]")
+_DECIMAL_DIGITS = 38
+
+#: The types of expressions over a relation.
+Types = Callable[[Sequence[Expr], Rel], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A column of the table that compares with an expression over one other relation; with a constant, over none."""
+
+    live: int | None
+    value: Expr
+    column: str
+    given: str  # the type of the expression
+    sign: str = "="
+
+
+@dataclass(frozen=True)
+class LookupKey:
+    """The relation whose rows ask a table, and by what."""
+
+    live: int
+    pairs: tuple[Pair, ...]
+    types: tuple[str, ...] = ()  # of the values, where the table is asked by comparisons
+
+
+def find_lookup_key(text: str, block: SelectBlock, index: int, table: Table, types: Types) -> LookupKey:
+    """What asks the table at a place of FROM."""
+    return _Search(text, block, index, table, types).key()
+
+
+class _Search:
+    def __init__(self, text: str, block: SelectBlock, index: int, table: Table, types: Types) -> None:
+        self.text = text
+        self.block = block
+        self.index = index
+        self.item = block.sources[index]
+        self.table = table
+        self.columns = {field.name.lower(): _plain(field.type) for field in table.fields}
+        self.types = types
+
+    def key(self) -> LookupKey:
+        pairs = list(self._pairs())
+        equal = [p for p in pairs if p.sign == "=" and p.live is not None and self.columns[p.column] in KEY_TYPES]
+        live = _most(equal)
+        if live is None:
+            return self._by_comparison(pairs)
+        first: dict[str, Pair] = {}
+        for pair in equal:
+            if pair.live == live:
+                first.setdefault(pair.column, pair)
+        for pair in first.values():
+            wanted = self.columns[pair.column]
+            if pair.given != wanted and not (pair.given in INTEGERS and wanted in INTEGERS):
+                raise self._unlike(pair, f"CAST(... AS {wanted.upper()}) makes them alike")
+        return LookupKey(live, tuple(first.values()))
+
+    def _by_comparison(self, pairs: Sequence[Pair]) -> LookupKey:
+        name = self.table.name
+        asking = [pair for pair in pairs if pair.live is not None]
+        hint = f"compare a column of it with one stream or view on its left: ON {name}.id = s.id"
+        if not asking:
+            raise refuse(self.text, self._span, f"{name} is asked by key, and nothing here says by which", hint)
+        if not searchable(str(self.table.source), self.table.options):
+            what = f"{name} is only asked by equal whole numbers, texts, booleans and days"
+            raise refuse(self.text, self._span, what, hint)
+        fitting = [pair for pair in pairs if self._value_type(pair)]
+        live = _most(fitting)
+        if live is None:
+            hint = f"{name} is asked by numbers, texts, days and times of one type; CAST(...) makes them alike"
+            raise self._unlike(asking[0], hint)
+        own = tuple(pair for pair in fitting if pair.live in (live, None))
+        return LookupKey(live, own, tuple(map(self._value_type, own)))
+
+    @property
+    def _span(self) -> Span:
+        """The table and what it is joined on."""
+        scan = self.item.scan
+        assert scan is not None and scan.written is not None
+        whole = scan.written.whole
+        on = self.item.on.origin if self.item.on is not None else None
+        return whole if on is None else Span(whole.start, on.end)
+
+    def _unlike(self, pair: Pair, hint: str) -> NotSupported:
+        wanted, given = self.columns[pair.column].upper(), pair.given.upper()
+        what = f"{pair.column} of {self.table.name} is a {wanted}, and this is a {given}"
+        return refuse(self.text, pair.value.origin or self._span, what, hint)
+
+    def _value_type(self, pair: Pair) -> str:
+        wanted = self.columns[pair.column]
+        return "" if "LIKE" in pair.sign and wanted != "string" else value_type(wanted, pair.given)
+
+    # ---- conditions
+
+    def _pairs(self) -> Iterator[Pair]:
+        conditions = (self.item.on, self.block.where if self.item.inner else None)
+        for condition in (each for each in conditions if each is not None):
+            for conjunct in conjuncts(condition):
+                for left, sign, right in compared(conjunct):
+                    yield from self._pair(left, sign, right)
+                    yield from self._pair(right, _SIGNS[sign], left)
+
+    def _pair(self, column: Expr, sign: str, value: Expr) -> Iterator[Pair]:
+        own = self._own_column(self.index, column.column)
+        if own is None or any(value.calls()) or any(value.subqueries()):
+            return
+        owners = {self._asker(each) for each in value.columns()}
+        if len(owners) > 1 or None in owners or not (owners or _constant(value)):
+            return
+        live = owners.pop() if owners else None
+        if live is not None and self._may_be_missing(live) and value.column is None:
+            return  # what is made of NULLs need not be NULL, and rows that are not there ask nothing
+        rel = self.block.sources[self.index if live is None else live].rel
+        (given,) = self.types([value], rel)
+        yield Pair(live, value, own.name.lower(), _plain(given), _ALIKE.get(sign, sign))
+
+    def _own_column(self, index: int, column: Column | None) -> Column | None:
+        """The column of the rows of a relation that a column is; the columns of its windows are not in its rows."""
+        if column is None or self.block.owner.get(column) != index:
+            return None
+        return self.block.sources[index].row_column(column)
+
+    def _asker(self, column: Column) -> int | None:
+        """The relation before the table that a column is of, if its rows can ask."""
+        index = self.block.owner.get(column, self.index)
+        plain = index < self.index and not self.block.sources[index].static
+        return index if plain and self._own_column(index, column) is not None else None
+
+    def _may_be_missing(self, live: int) -> bool:
+        """Whether an outer join can put NULLs in place of a row of this relation, before a table is joined."""
+        own, *between = [each.kind for each in self.block.sources[live : self.index]]
+        return own in ("left", "full") or any(each in ("right", "full") for each in between)
+
+
+def value_type(wanted: str, given: str) -> str:
+    """The type of the values that a column of type `wanted` is compared with by a table outside as by Spark; or none.
+
+    >>> [value_type(*types) for types in (("tinyint", "int"), ("decimal(9,2)", "int"), ("double", "int"))]
+    ['bigint', 'decimal(10,0)', 'double']
+    >>> value_type("bigint", "double"), value_type("timestamp", "date"), value_type("date", "date")
+    ('', '', 'date')
+    """
+    if wanted in INTEGERS and given in INTEGERS:
+        return "bigint"
+    if wanted == "double":
+        return wanted if given in (*INTEGERS, "float", "double") else ""
+    one, other = _digits(wanted), _digits(given)
+    if one is not None and other is not None:
+        whole, behind = max(one[0] - one[1], other[0] - other[1]), max(one[1], other[1])
+        return f"decimal({other[0]},{other[1]})" if whole + behind <= _DECIMAL_DIGITS else ""
+    return given if given == wanted and given in ("string", "date", "timestamp") else ""
+
+
+def _digits(type: str) -> tuple[int, int] | None:
+    """Digits of an exact number: all, and those behind the point."""
+    found = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", type)
+    if found is not None:
+        return int(found.group(1)), int(found.group(2))
+    whole = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}.get(type)
+    return (whole, 0) if whole is not None else None
+
+
+def _constant(expr: Expr) -> bool:
+    """A number or a text, with a sign or the word for a type before it."""
+    *before, last = expr.parts
+    known = before in ([], ["-"], ["+"]) or [str(each).upper() for each in before] in (["DATE"], ["TIMESTAMP"])
+    return known and isinstance(last, str) and _LITERAL.match(last) is not None
+
+
+def _most(pairs: Sequence[Pair]) -> int | None:
+    """The relation that has most columns to ask by; the first of several."""
+    columns: dict[int, set[str]] = {}
+    for pair in pairs:
+        if pair.live is not None:
+            columns.setdefault(pair.live, set()).add(pair.column)
+    return max(columns, key=lambda each: (len(columns[each]), -each), default=None)
+
+
+def _plain(type: str) -> str:
+    return "string" if type.startswith("varchar(") else type
