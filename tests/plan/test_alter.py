@@ -22,7 +22,7 @@ from anabranch.plan.catalog import (
     View,
     to_json,
 )
-from anabranch.plan.views import Planned
+from anabranch.plan.placer import Planned
 
 STREAM = Stream("s", "s", "", (Field("k", "string"),), None, None, None, None, None, {}, "all", False, 0)
 COLUMNS = tuple(

@@ -16,10 +16,10 @@ from anabranch.algebra.windows import SlidingWindows
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
 from anabranch.plan.describe import Figures, PlanNode, progress_rule
 from anabranch.plan.explain import Explanation, explain_query, explain_rules, explain_view
+from anabranch.plan.placer import Surroundings
 from anabranch.plan.planner import plan
 from anabranch.plan.render import SUBSCRIBED, rendered
 from anabranch.plan.strategy import Load
-from anabranch.plan.views import Surroundings
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import CreateView, Explain, SelectStatement
 from anabranch.testing import Harness

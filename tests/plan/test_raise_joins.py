@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from anabranch.errors import NotSupported, SqlError
 from anabranch.plan.bind import Binder
-from anabranch.plan.bridge import Normalized, normalized
 from anabranch.plan.catalog import Catalog, Field, Stream, Table, to_json
-from anabranch.plan.outside import refuse_refreshable
+from anabranch.plan.lookup_nodes import refuse_refreshable
 from anabranch.plan.rules.raise_joins import raise_joins
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import SelectStatement
+from plan.rule_help import Normalized, normalized
 
 S = (Field("k", "string"), Field("n", "int"), Field("d", "decimal(18,2)"), Field("ts", "timestamp"))
 T = (Field("k", "string"), Field("label", "string"), Field("y", "int"), Field("p", "decimal(10,2)"))
@@ -74,9 +74,7 @@ def analyze(text: str, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
 
 
 def raised(sql: str, catalog: Catalog = CATALOG) -> Normalized:
-    (statement,) = parse(sql)
-    assert isinstance(statement, SelectStatement)
-    return normalized(statement.text, statement.query, catalog, analyze, (raise_joins,))
+    return normalized(sql, catalog, analyze, (raise_joins,))
 
 
 def answers(sql: str, rows: Mapping[str, list[tuple[Any, ...]]]) -> tuple[list[Any], list[Any]]:

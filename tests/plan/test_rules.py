@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.plan.bridge import normalized
 from anabranch.plan.catalog import Catalog, Stream, Table, View, to_json
 from anabranch.plan.nodes import COUNTING_RULES
 from anabranch.plan.nodes import RULES as ALL_RULES
-from anabranch.sql.parser import parse
 from anabranch.sql.splice import Spliced
-from anabranch.sql.syntax import SelectStatement
 from anabranch.types import Field
 from ir.plan_help import Untyped
+from plan.rule_help import normalized
 
 RULES = {rule.__name__: rule for rule in (*ALL_RULES, *COUNTING_RULES)}
 S = (Field("k", "string"), Field("n", "int"), Field("m", "int"), Field("day", "int"), Field("ts", "timestamp"))
@@ -68,16 +66,11 @@ def pairs() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(("rule", "query", "wanted"), pairs())
 def test_a_rule_gives_the_query_that_it_should(rule: str, query: str, wanted: str) -> None:
-    (statement,) = parse(query)
-    assert isinstance(statement, SelectStatement)
-    made = normalized(statement.text, statement.query, CATALOG, analyze, (RULES[rule],))
-    assert made.query.span.of(made.text) == wanted
+    made = normalized(query, CATALOG, analyze, (RULES[rule],))
+    assert made.text == wanted if wanted != query else not made.changed
 
 
 def test_views_whose_queries_become_part_of_another_are_named() -> None:
-    (statement,) = parse(
-        "SELECT p.k, count(*) AS n FROM pairs AS p JOIN v ON p.k = v.k GROUP BY p.k TRIGGER COUNTING 3"
-    )
-    assert isinstance(statement, SelectStatement)
-    made = normalized(statement.text, statement.query, CATALOG, analyze, COUNTING_RULES)
+    query = "SELECT p.k, count(*) AS n FROM pairs AS p JOIN v ON p.k = v.k GROUP BY p.k TRIGGER COUNTING 3"
+    made = normalized(query, CATALOG, analyze, COUNTING_RULES)
     assert made.included == ("pairs", "v")

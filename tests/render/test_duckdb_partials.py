@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.algebra.aggregates import Aggregate, find
 from anabranch.duck import connect
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.types import duckdb_type
 from anabranch.render.duckdb import driver_sql
 from render.driver_help import COLUMNS, FIELDS, table, values
 

@@ -17,9 +17,9 @@ from anabranch.engine.places import place_sql
 from anabranch.engine.tables import PANE, pane_fields
 from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import Catalog, Field, Panes, Table
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.panes import STREAM
+from anabranch.plan.types import duckdb_type
 from anabranch.render.duckdb import driver_sql
 from anabranch.sql.lexer import quote_name
 

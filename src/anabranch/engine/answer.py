@@ -21,7 +21,7 @@ from anabranch.engine.warm import file_rows
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound
 from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Table, View
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.types import duckdb_type
 from anabranch.render.duckdb import driver_sql
 from anabranch.sql.syntax import Query, Select
 

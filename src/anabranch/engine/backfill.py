@@ -22,7 +22,7 @@ from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ROW_NUM, Catalog, Panes, Rows, Stream, View, to_json
-from anabranch.plan.views import FillFrom, Planned
+from anabranch.plan.placer import FillFrom, Planned
 from anabranch.sources.base import Found, SourceChanged
 from anabranch.sql.lexer import quote_name
 

@@ -19,8 +19,8 @@ from anabranch.engine.late import LateRows
 from anabranch.engine.moves import key_bounds
 from anabranch.engine.writing import collected
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.ahead import FINAL
 from anabranch.plan.catalog import Ends, View
+from anabranch.plan.facts.ahead import FINAL
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.lexer import quote_name
 

@@ -38,9 +38,9 @@ from anabranch.plan.describe import because, waiting
 from anabranch.plan.explain import unbounded_joins
 from anabranch.plan.hints import with_hints
 from anabranch.plan.lookup_nodes import asks
+from anabranch.plan.placer import Planned, Surroundings
 from anabranch.plan.planner import plan
 from anabranch.plan.strategy import Load
-from anabranch.plan.views import Planned, Surroundings
 from anabranch.sinks import kinds
 from anabranch.sinks.base import CHANGE_COLUMNS
 from anabranch.sources import lookup, registry

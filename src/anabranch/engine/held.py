@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Iterable
 
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.types import duckdb_type
 
 #: Bytes of a value in memory, by the beginning of its type; texts and the like are taken to be short.
 _WIDTHS = {"BOOLEAN": 1, "TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "DATE": 4, "FLOAT": 4, "BIGINT": 8, "DOUBLE": 8}

@@ -21,7 +21,7 @@ from anabranch.engine.held import BUDGET, estimated
 from anabranch.engine.pane_sql import pane_source, window_text, windows_in
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import BlockUse, Panes, View
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.types import duckdb_type
 
 if TYPE_CHECKING:
     import duckdb

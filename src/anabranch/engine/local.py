@@ -21,7 +21,7 @@ from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Stream, Table, View
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.types import duckdb_type
 from anabranch.render.duckdb import driver_sql, why_declined
 from anabranch.types import INTEGERS
 

@@ -12,7 +12,7 @@ from anabranch.engine.core import Core
 from anabranch.engine.driver import connection
 from anabranch.ledger import Snapshot
 from anabranch.plan.lookups import Comparison, Lookup
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.types import duckdb_type
 
 
 def rows(core: Core, lookup: Lookup, snapshot: Snapshot) -> Any:

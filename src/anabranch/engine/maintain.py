@@ -53,9 +53,9 @@ from anabranch.engine.trigger import Fired, Records
 from anabranch.engine.trigger_spark import FiringJob
 from anabranch.engine.writing import collected, without_time, write_frame
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.build import PLACE
 from anabranch.plan.catalog import NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
 from anabranch.plan.describe import append_only, waits_for_windows
+from anabranch.plan.node import PLACE
 from anabranch.plan.parts import order_sql, parts_of
 from anabranch.plan.windows import changes_sql
 from anabranch.plan.winners import orderable

@@ -24,9 +24,9 @@ from anabranch.engine.numbering import number_table
 from anabranch.engine.places import place_sql, settle_sql
 from anabranch.engine.tables import PANE
 from anabranch.kernel import ROWS
-from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Panes, Rows, Stream
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.panes import STREAM
+from anabranch.plan.types import duckdb_type
 from anabranch.plan.windows import micros_sql
 from anabranch.render.duckdb import driver_sql
 from anabranch.sources.base import PARTITION

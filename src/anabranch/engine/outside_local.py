@@ -16,7 +16,7 @@ from anabranch.engine.tables import net_sql
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ASKED, Ask, Field, View
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.types import duckdb_type
 from anabranch.render.duckdb import driver_sql
 from anabranch.sql.lexer import quote_name
 

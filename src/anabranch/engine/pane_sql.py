@@ -11,7 +11,7 @@ from anabranch.engine.places import starts_sql
 from anabranch.engine.tables import PANE, change_fields, hidden_keys, place_fields, standing_fields
 from anabranch.engine.writing import least
 from anabranch.plan.catalog import WINDOW_COLUMNS, BlockUse, Panes, View
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.types import duckdb_type
 
 #: No event time is as far from the epoch as this (some 36,000 years), and DuckDB has no times that are much further.
 FAR = 2**60

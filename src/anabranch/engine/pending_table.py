@@ -12,7 +12,7 @@ from anabranch.algebra.triggers import Pending
 from anabranch.duck import connect, path_list
 from anabranch.engine.frames import hashable
 from anabranch.plan.catalog import Field
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.types import duckdb_type
 
 if TYPE_CHECKING:
     import duckdb

@@ -16,7 +16,7 @@ from anabranch.algebra.windows.spans import Judging, first_of_span_sql, settled_
 from anabranch.duck import quoted
 from anabranch.engine.tables import PANE
 from anabranch.plan.catalog import Panes, PartialColumn
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.types import duckdb_type
 from anabranch.sql.lexer import quote_name
 
 _MICROS = {"spark": f"unix_micros({PANE})", "duckdb": f"epoch_us({PANE})"}

@@ -18,10 +18,10 @@ from anabranch.engine.places import starts_sql
 from anabranch.engine.tables import PANE, change_fields, net_sql, pane_fields
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.ledger import Snapshot
-from anabranch.plan.ahead import FINAL
 from anabranch.plan.bind import Reference
-from anabranch.plan.build import PLACE, TAKES
 from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
+from anabranch.plan.facts.ahead import FINAL
+from anabranch.plan.node import PLACE, TAKES
 from anabranch.plan.strategy import by_difference
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, ORIGIN, BadRow, Source

@@ -27,7 +27,7 @@ from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import Catalog, Panes, Stream, View
 from anabranch.plan.describe import append_only
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.types import duckdb_type
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:

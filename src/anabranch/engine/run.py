@@ -31,8 +31,8 @@ from anabranch.engine.writing import write_table
 from anabranch.errors import DataError, QueryFailed, UnknownFunction
 from anabranch.ledger import DataFile, Draft, Ledger, Record, Snapshot, StreamRun, TableChange
 from anabranch.ledger.crash import reach
-from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import Catalog, Field, Panes, Stream, Table, View, to_json
+from anabranch.plan.panes import STREAM
 from anabranch.sources.base import BadRow, Found
 from anabranch.sql.lexer import quote_name
 

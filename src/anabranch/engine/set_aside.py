@@ -26,7 +26,6 @@ from anabranch.engine.tables import PANE, pane_fields
 from anabranch.engine.writing import write_frame
 from anabranch.errors import AnabranchError, DataError, QueryFailed
 from anabranch.ledger import DataFile, Draft, TableChange
-from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import (
     ARRIVAL_TS,
     ROW_NUM,
@@ -39,6 +38,7 @@ from anabranch.plan.catalog import (
     own_signature,
     to_json,
 )
+from anabranch.plan.panes import STREAM
 from anabranch.sources.base import ORIGIN, BadRow, Found
 from anabranch.sources.parts import path_of
 from anabranch.sql.calls import aggregate_calls

@@ -21,7 +21,7 @@ from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import ROW_NUM, Field, Panes, Stream
 from anabranch.plan.describe import Groups
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.types import duckdb_type
 from anabranch.sql.lexer import QUOTED, quote_name, tokenize
 
 if TYPE_CHECKING:

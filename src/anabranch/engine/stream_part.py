@@ -10,8 +10,8 @@ from anabranch.engine.core import Core
 from anabranch.engine.places import place_sql, settle_sql
 from anabranch.engine.standing import Standing
 from anabranch.engine.tables import PANE, place_fields
-from anabranch.plan.blocks import STREAM
 from anabranch.plan.catalog import Catalog, Panes, PartialColumn, Rows, Stream, Table
+from anabranch.plan.panes import STREAM
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.lexer import quote_name
 

@@ -22,7 +22,7 @@ from anabranch.engine.pending_table import STATE, PendingTable
 from anabranch.engine.writing import write_table
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Field, View
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.types import duckdb_type
 
 if TYPE_CHECKING:
     from anabranch.engine.trigger_spark import PendingFiles

@@ -23,8 +23,8 @@ from anabranch.engine.place import TAKEN
 from anabranch.engine.trigger import ends_of, pending_fields
 from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.build import PLACE
 from anabranch.plan.catalog import View
+from anabranch.plan.node import PLACE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

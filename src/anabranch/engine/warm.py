@@ -17,7 +17,7 @@ from anabranch.engine.core import Core
 from anabranch.engine.held import BUDGET, estimated
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Field
-from anabranch.plan.views import duckdb_type
+from anabranch.plan.types import duckdb_type
 
 if TYPE_CHECKING:
     import duckdb

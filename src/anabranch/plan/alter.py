@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from anabranch.plan.catalog import Catalog, Narrow, Object, Panes, Rows, Stream, Touch, View
-from anabranch.plan.views import Planned
+from anabranch.plan.placer import Planned
 from anabranch.sql.lexer import QUOTED, Span, normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit, splice
 

@@ -14,8 +14,8 @@ from anabranch.plan.catalog import Catalog, Field, View
 from anabranch.plan.describe import PlanNode, describe, kind_of
 from anabranch.plan.memory import unbounded
 from anabranch.plan.nodes import rules_for
+from anabranch.plan.placer import Planned, Surroundings
 from anabranch.plan.planner import plan
-from anabranch.plan.views import Planned, Surroundings
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import CreateView, Query, SelectStatement
 

@@ -16,12 +16,11 @@ from anabranch.ir.fold import fold
 from anabranch.ir.logic import conjunction
 from anabranch.ir.rel import Project, Rel, Scan, is_live
 from anabranch.ir.select import Derived, FromItem, SelectBlock, SetBlock, ShownItem
-from anabranch.plan.ahead import FINAL
+from anabranch.plan.bind import refuse
 from anabranch.plan.buckets import SAME, spread
-from anabranch.plan.build import KEY, NO_STREAM, PLACE, TAKES, closing_column, items, leading_column, refuse_keys
 from anabranch.plan.catalog import Ends, Field, Narrow, Output, Side, Stream, Table, Touch, View, leading_time
 from anabranch.plan.context import placeholder
-from anabranch.plan.facts.ahead import NextRow, looks_ahead
+from anabranch.plan.facts.ahead import FINAL, NextRow, looks_ahead
 from anabranch.plan.facts.append_only import first_of, first_ranked, is_distinct
 from anabranch.plan.facts.bands import find_bands
 from anabranch.plan.facts.following import find_following
@@ -33,17 +32,23 @@ from anabranch.plan.lookup_nodes import only_joined, reads_asked
 from anabranch.plan.pairs import Split, added_up, worth_it
 from anabranch.plan.panes import PaneBlock, PaneContext, direct_outputs, find_panes, over_partials, partial_scan
 from anabranch.plan.parts import parts_of
+from anabranch.plan.placer import Placed
 from anabranch.plan.plane import bounded
 from anabranch.plan.tie_breaking import break_ties, break_ties_of_set, tied_window
-from anabranch.plan.views import Placed
 from anabranch.plan.windows import closing_shift, micros_sql, sliding, type_of
 from anabranch.render.placeholders import FromText, PlaceholderWriter, select_sql, window_of
 from anabranch.sql.lexer import quote_name
-from anabranch.sql.syntax import WindowSpec
+from anabranch.sql.syntax import Query, WindowSpec
 from anabranch.sql.versions import UNTIL
 
 if TYPE_CHECKING:
     from anabranch.plan.planner import Planner
+
+KEY = "_k{}"
+NO_STREAM = "its FROM clause reads no stream"
+#: The place of a record among those of its run, and the placeholder of the last places that a key may show.
+PLACE = "_place"
+TAKES = "@takes"
 
 
 class NodeMaker:
@@ -1005,3 +1010,32 @@ def _numbered(text: str, keys: Sequence[Field]) -> str:
     """A query whose columns are the key, under the names that keys have."""
     names = ", ".join(f"`k{index}`" for index in range(len(keys)))
     return f"SELECT DISTINCT * FROM ({text}) AS __rows({names})"
+
+
+def closing_column(view: View) -> str | None:
+    """The column of an answer that tells when the window of its row closes."""
+    return leading_column(view) if view.node != "stateless" else None
+
+
+def leading_column(view: View) -> str | None:
+    names = [field.name for field in view.fields if field.name in view.times]
+    return min(names, key=lambda name: name.lower() != "window_end", default=None)
+
+
+def items(expressions: Sequence[str]) -> str:
+    return ", ".join(f"{expression} AS `k{index}`" for index, expression in enumerate(expressions))
+
+
+def refuse_keys(text: str, query: Query, keys: Sequence[Field]) -> None:
+    """What was shown is found again by its keys: they have to be equal to themselves, in a file too."""
+    for key in keys:
+        if "map<" in key.type:
+            what, hint = (
+                f"is a map ({key.type}), and maps cannot be compared",
+                "use map_entries(...) or to_json(...) of it",
+            )
+        elif " collate " in key.type:
+            what, hint = f"has a collation ({key.type}), which files do not keep", "use lower(...) of the text"
+        else:
+            continue
+        raise refuse(text, query.span, f"the changes of this query cannot be kept: its key {key.name} {what}", hint)

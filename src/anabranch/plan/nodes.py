@@ -1,30 +1,19 @@
-"""A view whose changes are kept, as a tree of nodes: each subquery that looks at more than one row is one.
-
-A node knows which of its answers new rows can touch (`keys`), so that its changes are
-
-    f(state | touched keys) - what was shown for them
-
-with f the user's own SQL. The nodes below hand their changes up; the last one is the view.
-"""
+"""What the nodes of a view have in common: the rules for its query, what no view can be, what its clause EMIT makes of
+a node, and the definitions that a plan brings into the catalog."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from anabranch.algebra.windows import time_before_end
-from anabranch.ir.select import SelectBlock
 from anabranch.plan.bind import Binder, refuse
-from anabranch.plan.bridge import normalized
-from anabranch.plan.build import Build, InlineCte, closing_column, items
 from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
 from anabranch.plan.hints import with_hints
 from anabranch.plan.lookup_nodes import asks, refuse_refreshable
-from anabranch.plan.memory import bounded
-from anabranch.plan.outside import refuse_others
-from anabranch.plan.rewriting import rewritten
+from anabranch.plan.node import items
+from anabranch.plan.placer import Placer, Planned, Surroundings, refuse_volatile
 from anabranch.plan.rules import Rule
 from anabranch.plan.rules.decorrelate import decorrelate
 from anabranch.plan.rules.grouping_sets import expand_grouping_sets
@@ -32,11 +21,9 @@ from anabranch.plan.rules.merge_projections import merge_projections
 from anabranch.plan.rules.raise_joins import raise_joins, raise_joins_above_rows
 from anabranch.plan.rules.records import number_records, separate_counted
 from anabranch.plan.rules.separate_joins import separate_joins
-from anabranch.plan.views import Placer, Planned, Surroundings, plan_view, refuse_volatile
-from anabranch.plan.windows import micros_sql, partitioned
-from anabranch.sql.lexer import Span, quote_name, tokenize
-from anabranch.sql.splice import Edit
-from anabranch.sql.syntax import Emission, Query, Select
+from anabranch.plan.windows import micros_sql
+from anabranch.sql.lexer import quote_name, tokenize
+from anabranch.sql.syntax import Emission, Query
 
 #: All rules, in their order. After them a query whose changes are kept has keys wherever it can have them.
 RULES = (decorrelate, expand_grouping_sets, merge_projections, separate_joins, raise_joins)
@@ -58,25 +45,6 @@ def check(text: str, query: Query, catalog: Catalog, feed: bool) -> Catalog:
     if feed or asks(text, catalog, query) or query.emits:
         _refuse_recursive(text, query)
     return catalog
-
-
-def plan_text(
-    *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
-    catalog: Catalog, world: Surroundings, feed: bool = False,
-) -> Planned:  # fmt: skip
-    """Plan a continuous query from its text. With `feed`, its changes are kept though its text does not ask for it.
-
-    So are those of a query that asks tables outside: its answer depends on when they were asked.
-    """
-    kept = feed or asks(text, catalog, query) or query.emits
-    normal = normalized(text, query, catalog, world.analyze, rules_for(query, kept))
-    planned = _planned(
-        id=id, name=name, text=normal.text, sql=sql, query=normal.query, start=start, fields=fields,
-        catalog=catalog, world=world, feed=feed,
-    )  # fmt: skip
-    planned = replace(planned, view=replace(planned.view, included=normal.included)) if normal.included else planned
-    planned = replace(planned, reasons=normal.reasons) if normal.reasons else planned
-    return begun(planned, catalog, world)
 
 
 def rules_for(query: Query, kept: bool) -> Sequence[Rule]:
@@ -125,42 +93,6 @@ def _refuse_recursive(text: str, query: Query) -> None:
             raise refuse(text, each.span, what, "make a table of it: CREATE TABLE t AS WITH RECURSIVE ...")
 
 
-def _planned(
-    *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
-    catalog: Catalog, world: Surroundings, feed: bool,
-) -> Planned:  # fmt: skip
-    emission = said(query)
-    feed = feed or asks(text, catalog, query)
-    inner = any(each.emits for each in query.nested())
-    arguments: dict[str, Any] = {
-        "id": id, "name": name, "text": text, "sql": sql, "query": query, "start": start, "fields": fields,
-        "catalog": catalog, "world": world,
-    }  # fmt: skip
-    if not inner and not feed and (emission is None or _closes_panes(emission)):
-        planned = plan_view(**arguments)
-        view = planned.view
-        if emission is None:
-            return planned
-        if view.direct and view.blocks[0].windows is not None and on_event_time(planned, catalog):
-            return replace(planned, view=closing_by_panes(view, emission))
-    emit = "feed" if feed or emission is not None else "read"
-    tree = Tree(text, catalog, world, id, name, start)
-    tree.whole = query
-    if emit == "feed" and not inner and (emission is None or (emission.mode == "feed" and not emission.by_key)):
-        tree.splits = []
-    root = tree.root(query, sql, fields, emit)
-    refuse_others(text, catalog, query, tree.joined)
-    made = tree.planned(root)
-    if not tree.splits:
-        return made
-    text, query = rewritten(text, query, tree.splits)
-    parted = Tree(text, catalog, world, id, name, start)
-    parted.partial = frozenset(
-        each.subquery.body.span for each in query.relations() if each.subquery is not None and each.alias in tree.pairs
-    )
-    return parted.planned(parted.root(query, sql, fields, emit))
-
-
 def closing_by_panes(view: View, emission: Emission) -> View:
     """A view over panes that shows windows when they close."""
     start = next((each.name for each in view.direct if each.kind == "window_start"), "")
@@ -180,10 +112,6 @@ def on_event_time(planned: Planned, catalog: Catalog) -> bool:
 def said(query: Query) -> Emission | None:
     """The emission clause of a query that says something."""
     return query.emission if query.emission is not None and query.emission.mode != "read" else None
-
-
-def _closes_panes(emission: Emission) -> bool:
-    return emission.mode == "close" and not emission.stream
 
 
 def budget_of(emission: Emission) -> dict[str, int] | None:
@@ -225,195 +153,6 @@ def planned(made: Sequence[View], root: View, catalog: Catalog, world: Surroundi
     fill_from = placer.filled_from()
     objects: tuple[Panes | Rows | Stream | View, ...] = (*placer.panes.values(), *kept.values(), *nodes)
     return Planned(root, objects, placer.filled(), rows, reasons, fill_from)
-
-
-class Tree:
-    """The nodes of one view, made from the innermost query out."""
-
-    def __init__(self, text: str, catalog: Catalog, world: Surroundings, id: str, name: str, start: str) -> None:
-        self.text = text
-        self.catalog = catalog
-        self.world = world
-        self.id = id
-        self.name = name
-        self.start = start
-        self.placer = Placer(catalog, world)
-        self.nodes: list[View] = []
-        self.placed = 0
-        self.joined: list[Span] = []  # the tables outside that are asked
-        self.by_key = False  # whether what is being made shows its answers key by key
-        self.named: dict[str, Query] = {}  # the common table expressions that what is being made can name
-        self.whole: Query | None = None
-        self.waits = False  # whether what is being made waits for windows
-        self.block = SelectBlock((), ())  # that of the node that was made last
-        self.typed: dict[str, SelectBlock] = {}  # those of all, by their ids
-        self.splits: list[Edit] | None = None  # what makes two nodes of one that groups a join; None: nothing does
-        self.pairs: list[str] = []  # and what the one below is called then
-        self.partial: frozenset[Span] = frozenset()  # the SELECTs that give what new pairs add up to
-
-    def root(self, query: Query, sql: str, fields: tuple[Field, ...], emit: str) -> View:
-        view = self.node(query, {}, emit)
-        names = {each.name for each in fields}
-        if len(names) != len(fields):
-            raise refuse(self.text, query.span, "two columns of it have the same name", "give one of them another name")
-        refuse_own_names(self.text, query, fields, emit)
-        return replace(renamed(view, fields), id=self.id, name=self.name, sql=sql, owner=None)
-
-    def planned(self, root: View) -> Planned:
-        return planned(self.nodes, root, self.catalog, self.world, self.placer)
-
-    # ---- one query
-
-    def node(self, query: Query, ctes: Mapping[str, View], emit: str) -> View:
-        """The node of a query; the nodes below it are made first."""
-        ctes = dict(ctes)
-        emission = said(query)
-        outside, self.by_key = self.by_key, self.by_key or (emission is not None and emission.by_key)
-        idle, self.waits = self.waits, self.waits or (emission is not None and emission.watermark)
-        around, self.named = self.named, dict(self.named)
-        cut = emit != "read"
-        inline: list[InlineCte] = []
-        for (name, inner), columns in zip(query.ctes, query.cte_columns, strict=True):
-            self.named[name.lower()] = inner
-            if self.reads_live(inner, ctes) and (cut or inner.emits):
-                node = self.below(inner, ctes)
-                if columns:
-                    others = tuple(Field(new, old.type) for new, old in zip(columns, node.fields, strict=False))
-                    self.nodes[self.nodes.index(node)] = node = renamed(node, others)
-                ctes[name.lower()] = node
-            else:
-                inline.append(InlineCte(name, columns, inner))
-                ctes.pop(name.lower(), None)
-        build = Build(self, query, ctes, cut, inline)
-        # With each record as it comes, what is there after a run is what it shows: no record is to be told from others.
-        view = build.view(emit, counted=emission is not None and (emission.counting or 1) > 1)
-        self.by_key, self.waits, self.named, self.block = outside, idle, around, build.block
-        if emission is not None:
-            view = self._with_emission(view, emission, query)
-        return view
-
-    def below(self, query: Query, ctes: Mapping[str, View], *, stays: bool = False) -> View:
-        view = self.node(query, ctes, "feed")
-        view = replace(view, stays=stays and view.node == "stateless")
-        number = len(self.nodes) + 1
-        view = replace(view, id=self.world.new_id(f"{self.id}_{number}"), name=f"{self.name}/{number}", owner="?")
-        self.typed[view.id] = self.block
-        self.nodes.append(view)
-        return view
-
-    def _with_emission(self, view: View, emission: Emission, query: Query) -> View:
-        view = replace(view, late=emission.late, stream=emission.stream)
-        timed = tuple(key for key in view.keys if key.name in view.times)
-        if emission.first and timed:
-            view = coarser(view, timed)
-        if emission.mode == "feed":
-            if emission.late == "drop" and not (view.of_streams and bounded(view)):
-                raise refuse(
-                    self.text,
-                    emission.span,
-                    "LATE DROP is about windows that were shown, or rows that a join has let go, and here is neither",
-                    "leave it out; or join streams within a time: b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 HOUR",
-                )
-            return view
-        if emission.mode == "close" and any(r.window and partitioned(r.window) for r in query.relations()):
-            refuse_budget(self.text, emission, "these windows close with a row of their own, and not by progress")
-            return view  # its query gives the windows that are full, and no others
-        if emission.watermark and not timed:
-            closing = closing_column(view)
-            own = isinstance(query.body, Select) and any(each.window is not None for each in query.body.relations)
-            # Windows of its own are waited for here, and what stands below them has none that would close; nor have the
-            # rows of a stream that window functions look at.
-            own = own or (view.ahead is not None and all(map(self._passes_rows, view.views.values())))
-            if emission.mode == "close" and not (own and closing) and self._hand_down(view, emission, query):
-                if not view.ahead and not view.final:
-                    return view
-                if closing is None:
-                    raise refuse(
-                        self.text,
-                        emission.span,
-                        "its window functions look at rows that may still come, and no column that is shown tells when"
-                        " a row is final",
-                        "show window_end: rows then come when they are final, some at the end of the stream; or"
-                        " PARTITION BY window_start, window_end, and they come with their window",
-                    )
-                # Late rows, and how much a run may show, are then the business of what is below.
-                emission, view = replace(emission, late="correct", budget=None), replace(view, late="correct")
-            if emission.mode == "close" and closing is not None:
-                ends = view.ends if view.ends is not None and closing in view.ends.columns else None
-                ends = None if view.ahead or view.final else ends
-                refuse_late(self.text, view, emission, ends)
-                refuse_budget(
-                    self.text, emission, "what closes is looked for in the whole answer of this query, or of a key"
-                )
-                return replace(view, emit="close", closing=closing, ends=ends)
-            raise refuse(
-                self.text,
-                emission.span,
-                "not every part of this query has a window that closes",
-                "EMIT ON WINDOW CLOSE needs GROUP BY window_start, window_end over windows of a column that progresses,"
-                " and window_end among what is shown",
-            )
-        triggers = {
-            "counting": emission.counting,
-            "delay": emission.delay,
-            "first": emission.first,
-            "watermark": emission.watermark,
-            "end": emission.end,
-        }
-        if view.node == "stateless":
-            raise refuse(
-                self.text,
-                emission.span,
-                "nothing in this query waits: each row is an answer of its own",
-                "a trigger stands behind GROUP BY",
-            )
-        if view.clock != "event":
-            refuse_budget(self.text, emission, "these windows do not close by event time")
-        if emission.watermark and emission.counting is None and emission.delay is None:
-            view = by_live_keys(view)
-        return replace(view, emit="triggers", triggers=triggers, budget=budget_of(emission))
-
-    def _hand_down(self, view: View, emission: Emission, query: Query) -> bool:
-        """Let the nodes below wait for their windows, where every row of this one comes through such a node."""
-        below = {node.id: node for node in self.nodes}
-        if view.streams or view.blocks or not view.views or not all(id in below for id in view.views.values()):
-            return False
-        for id in view.views.values():
-            node = below[id]
-            if node.emit == "feed":
-                self.nodes[self.nodes.index(node)] = self._with_emission(node, emission, query)
-        return True
-
-    def settled(self, view: View) -> bool:
-        """Whether all that a node reads is final when its own time has passed."""
-        below = [node for id in view.views.values() if isinstance(node := self._below(id), View)]
-        return all(not each.ahead and not each.final and self.settled(each) for each in below)
-
-    def _passes_rows(self, id: str) -> bool:
-        """Whether a node below only filters and shapes rows of a stream: it has nothing to wait for."""
-        node = self._below(id)
-        if not isinstance(node, View) or node.node != "stateless":
-            return False
-        return bool(node.streams) or all(map(self._passes_rows, node.views.values()))
-
-    def _below(self, id: str) -> object:
-        return next((node for node in self.nodes if node.id == id), None) or self.catalog.objects.get(id)
-
-    def reads_no_stream(self, view: View) -> bool:
-        """Whether all that is below a node or a view are static tables and values."""
-        nodes = {node.id: node for node in self.nodes}
-        below = (nodes.get(id) or self.catalog.view(id) for id in view.views.values())
-        return not (view.streams or view.blocks or view.rows) and all(map(self.reads_no_stream, below))
-
-    def reads_live(self, query: Query, ctes: Mapping[str, View]) -> bool:
-        binder = Binder(self.text, self.catalog, query)
-        for relation in query.relations():
-            if relation.name is not None and len(relation.name.parts) == 1 and relation.name.last.lower() in ctes:
-                return True
-            reference = binder.resolve(relation)
-            if reference is not None and reference.kind in ("stream", "view"):
-                return True
-        return False
 
 
 def refuse_budget(text: str, emission: Emission, reason: str) -> None:

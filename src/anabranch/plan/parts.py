@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 
 from anabranch.sql.lexer import quote_name
-from anabranch.sql.syntax import Relation, Select
 
 #: The column with the numbers of the rows of a stream, of which a query may read several.
 PART = "__part{}_{}"
@@ -30,22 +29,6 @@ def parts_of(names: Sequence[str]) -> dict[str, str]:
     {'__part0_bids': 'bids', '__part1_asks': 'asks'}
     """
     return {name: found[1] for name in names if (found := _PART.fullmatch(name)) is not None}
-
-
-def gives_records(select: Select) -> bool:
-    """Whether a SELECT is one whose rows are counted."""
-    return bool(parts_of([item.alias for item in select.items if item.alias is not None]))
-
-
-def is_inside(relation: Relation) -> bool:
-    """Whether a relation is a query that a rule has put into a node of its own, and that shows all its rows."""
-    name = relation.exposed or ""
-    return name == RECORDS or re.fullmatch(JOINED.format(r"\d+"), name) is not None
-
-
-def stays_met(relation: Relation) -> bool:
-    """Whether a relation is a query whose rows stay as they have met static tables."""
-    return relation.subquery is not None and relation.exposed == MET
 
 
 def order_sql(parts: Sequence[str], places: Sequence[str]) -> list[str]:

@@ -20,14 +20,13 @@ from anabranch.ir.rel import Emit, Project, Rel, Scan, Source, TableFunction, To
 from anabranch.ir.select import FromItem, SelectBlock, SetBlock, ShownItem
 from anabranch.plan import bridge, nodes
 from anabranch.plan.bind import Binder, refuse
-from anabranch.plan.build import closing_column
 from anabranch.plan.catalog import Catalog, Ends, Field, Output, Rows, View
 from anabranch.plan.lookup_nodes import asks, place_lookups
 from anabranch.plan.memory import bounded
-from anabranch.plan.node import NodeMaker
+from anabranch.plan.node import NodeMaker, closing_column
 from anabranch.plan.panes import STREAM, direct_outputs
+from anabranch.plan.placer import Placer, Planned, Surroundings
 from anabranch.plan.rules import normalize
-from anabranch.plan.views import Placer, Planned, Surroundings
 from anabranch.plan.windows import needs_numbers, partitioned
 from anabranch.plan.winners import event_times
 from anabranch.render.blocks import blocks, distinct_names, reads

@@ -16,7 +16,7 @@ from anabranch.errors import (
 )
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import STREAM_FIELDS, Catalog, Stream, Table, View, to_json
-from anabranch.plan.views import refuse_volatile
+from anabranch.plan.placer import refuse_volatile
 from anabranch.sources import registry
 from anabranch.sql import syntax
 from anabranch.sql.calling import function_problems, grouping_problems

@@ -19,6 +19,8 @@ from anabranch.ir.select import SelectBlock
 from anabranch.plan.facts.distances import sum_of
 from anabranch.sql.lexer import NUMBER, tokenize
 
+#: The column that says at which progress a row is final, in microseconds.
+FINAL = "__final"
 _BACK = ("row_number", "rank", "dense_rank")
 _WHOLE = ("ntile", "percent_rank", "cume_dist")
 

@@ -1,8 +1,4 @@
-"""A query to a view: which state tables it lives on, what a run adds to them, and what a read does with them.
-
-Blocks that aggregate a stream live on panes, shared where the keys are the same. A query without anything that looks at
-more than one row appends its own rows. Whatever is left reads the rows a stream keeps.
-"""
+"""Where SELECTs that aggregate a stream keep their partials: pane tables, shared where the keys are the same."""
 
 from __future__ import annotations
 
@@ -11,25 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
 
-from anabranch.plan.bind import Binder, Bound, refuse
-from anabranch.plan.blocks import (
-    STREAM,
-    Analyze,
-    Block,
-    BlockCall,
-    aggregates_in,
-    find_block,
-    read_edits,
-)
+from anabranch.plan.bind import refuse
 from anabranch.plan.catalog import (
     ROW_NUM,
     WINDOW_COLUMNS,
     Above,
     BlockUse,
     Catalog,
-    Field,
     Key,
-    Output,
     Panes,
     PartialColumn,
     Rows,
@@ -39,17 +24,14 @@ from anabranch.plan.catalog import (
     own_signature,
 )
 from anabranch.plan.joins_above import Choice
-from anabranch.plan.panes import PaneBlock, PaneCall
+from anabranch.plan.panes import Analyze, PaneBlock, PaneCall
 from anabranch.plan.strategy import Loads, fits
-from anabranch.plan.ties import Places, break_ties, checked
-from anabranch.plan.types import duckdb_type as duckdb_type
-from anabranch.plan.windows import ID, micros_sql, needs_numbers
-from anabranch.plan.winners import event_times
-from anabranch.sql.calls import SESSION, aggregate_calls, chains, clock_calls, volatile_calls
+from anabranch.plan.types import duckdb_type
+from anabranch.plan.windows import micros_sql
+from anabranch.sql.calls import SESSION, clock_calls, volatile_calls
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.samples import at_sample
-from anabranch.sql.splice import Edit
-from anabranch.sql.syntax import Query, Relation, Select
+from anabranch.sql.syntax import Query
 
 
 @dataclass(frozen=True)
@@ -103,108 +85,6 @@ def _with_quotes(spark_type: str) -> str:
     'struct<`o`:struct<`k0`:int>,`v`:double>'
     """
     return re.sub(r"(?<=[<,])(\w+):", r"`\1`:", spark_type)
-
-
-def plan_view(
-    *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
-    catalog: Catalog, world: Surroundings,
-) -> Planned:  # fmt: skip
-    """Plan a continuous query whose batch form Spark's analyser has accepted, giving `fields`."""
-    binder = Binder(text, catalog, query)
-    emit = "close" if query.emission is not None else "read"
-    planner = Placer(catalog, world, world.settles or emit != "read")
-    stateless = _stateless(query, binder)
-    if stateless is not None:
-        rows = planner.rows_table(stateless, text, query, binder, fields)
-        view = View(id, name, sql, "", fields, (), rows.id, {}, {}, {}, emit, start)
-        return Planned(view, (rows,), {}, (rows.id,), ())
-
-    blocks: list[tuple[Block, Placed]] = []
-    reasons: list[str] = []
-    edits: list[Edit] = []
-    for select, owner in query.selects():
-        if not reads_stream(select, binder):
-            continue
-        if any(each.window is not None and each.subquery is not None for each in select.relations):
-            reasons.append("it puts the rows of a query into windows")
-        found = find_block(select, owner, binder, world.analyze, world.loads)
-        if isinstance(found, str):
-            reasons.append(found)
-            continue
-        placed = planner.place(found, f"@p:{len(blocks)}")
-        blocks.append((found, placed))
-        edits += read_edits(found, text, quote_name(placed.use.placeholder), placed.finals, placed.use.presence)
-    bound = Binder(text, catalog, query).bind(extra=edits)
-    text_over_placeholders = _with_ties_broken(text, query, bound, edits, blocks, planner, world)
-    streams = {r.placeholder: r.target for r in bound.references.values() if r.kind == "stream"}
-    tables = {r.placeholder: r.target for r in bound.references.values() if r.kind == "table"}
-    views = {r.placeholder: r.target for r in bound.references.values() if r.kind == "view"}
-    for reference in bound.references.values():
-        if not reference.plain:
-            relation = reference.relation
-            span = relation.span if relation is not None else query.span
-            raise refuse(
-                text,
-                span,
-                "a view reads streams, views and tables",
-                "make a table of the file first: CREATE TABLE t FROM files(path => '...')",
-            )
-    direct = direct_outputs(query, blocks, fields)
-    view = View(
-        id,
-        name,
-        sql,
-        text_over_placeholders,
-        fields,
-        tuple(placed.use for _, placed in blocks),
-        None,
-        streams,
-        tables,
-        views,
-        emit,
-        start,
-        direct,
-        query.order is not None,
-        {table: world.table_at(table) for table in tables.values()},
-    )
-    kept: list[Stream] = []
-    for stream_id in set(streams.values()):
-        stream = catalog.stream(stream_id)
-        if stream.kept_since is None:
-            kept.append(replace(stream, kept_since=world.kept_since(stream)))
-    fill_rows = tuple(stream.rows_table for stream in kept)
-    fill_from = planner.filled_from()
-    return Planned(view, (*planner.panes.values(), *kept), planner.filled(), fill_rows, tuple(reasons), fill_from)
-
-
-def _with_ties_broken(
-    text: str, query: Query, bound: Bound, edits: list[Edit], blocks: list[tuple[Block, Placed]], placer: Placer,
-    world: Surroundings,
-) -> str:  # fmt: skip
-    """The query over placeholders, with every order that decides going on with all columns."""
-    catalog = placer.catalog
-    schemas: dict[str, tuple[Field, ...]] = {}
-    for placeholder, reference in bound.references.items():
-        found = catalog.objects.get(reference.target)
-        if isinstance(found, Stream | Table | View):
-            schemas[placeholder] = found.shown_fields if isinstance(found, View) else found.fields
-    for _, placed in blocks:
-        schemas[placed.use.placeholder] = placed.use.fields(placer.panes[placed.use.panes])
-
-    def bind(extra: list[Edit], span: Span | None = None) -> str:
-        return Binder(text, catalog, query).bind(span, [*edits, *extra]).text.text
-
-    def analyze(part: str) -> list[Field]:
-        return world.analyze(part, schemas)
-
-    places = Places(
-        bind=lambda span: bind([], span),
-        analyze=analyze,
-        blocks={block.select.span: block for block, _ in blocks},
-        prefix=bind([], Span(query.span.start, query.body.span.start)) if query.ctes else "",
-        times=event_times(catalog, [reference.target for reference in bound.references.values()]),
-    )
-    return checked(break_ties(text, query, places), bind, analyze)[0]
 
 
 def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
@@ -297,7 +177,7 @@ class Placer:
             return None
         return FillFrom(base.id, keys, columns)
 
-    def place(self, block: Block | PaneBlock, placeholder: str, choice: Choice | None = None) -> Placed:
+    def place(self, block: PaneBlock, placeholder: str, choice: Choice | None = None) -> Placed:
         """Place a block; `choice` says whether a join with static tables may stand above partials of its stream."""
         choice = choice or Choice()
         statics_at = {id: self.world.table_at(id) for id in block.statics.values()}
@@ -314,7 +194,7 @@ class Placer:
         panes = self.panes[placed.use.panes]
         if base is not None and choice.block is not None and panes.above is not None:
             columns = {placed.use.presence: base.use.presence}
-            owns: Sequence[BlockCall | PaneCall] = block.calls
+            owns: Sequence[PaneCall] = block.calls
             for own, other in zip(owns, choice.block.calls, strict=True):
                 theirs = base.columns[other.key]
                 columns |= {name: theirs[suffix] for suffix, name in placed.columns[own.key].items()}
@@ -338,7 +218,7 @@ class Placer:
             words = "partials of the stream alone are there already, so that a run need not read the table"
         return self._placed(choice.block, "", there or self._new(choice.block, {}, None)), words
 
-    def _placed(self, block: Block | PaneBlock, placeholder: str, panes: Panes) -> Placed:
+    def _placed(self, block: PaneBlock, placeholder: str, panes: Panes) -> Placed:
         """A block on a pane table, with the columns that it needs."""
         since = self.world.first_run(block.stream)
         # Where windows end is for all rows to say, those among them that do not count too.
@@ -405,7 +285,7 @@ class Placer:
         return found
 
     def _shared(
-        self, block: Block | PaneBlock, statics_at: Mapping[str, tuple[int, int]], *, forced: bool = False
+        self, block: PaneBlock, statics_at: Mapping[str, tuple[int, int]], *, forced: bool = False
     ) -> Panes | None:
         """A pane table that runs add to and that a block can live on; `forced`: only one that did without runs once."""
         for panes in self._candidates():
@@ -415,7 +295,7 @@ class Placer:
                     return found
         return None
 
-    def _has_all(self, panes: Panes, block: Block | PaneBlock) -> bool:
+    def _has_all(self, panes: Panes, block: PaneBlock) -> bool:
         """Whether a pane table has all that a block needs, for a view that goes on with it: what would be filled in of
         rows of the past would have met other static tables than they have. A new view starts with the tables as they
         are."""
@@ -426,7 +306,7 @@ class Placer:
         return not trial.filled()
 
     def _without_runs(
-        self, block: Block | PaneBlock, statics_at: Mapping[str, tuple[int, int]], above: Above | None
+        self, block: PaneBlock, statics_at: Mapping[str, tuple[int, int]], above: Above | None
     ) -> Panes | None:
         """A pane table that has its partials from another, in the way of `above`; where the block needs one that runs
         add to, one that is made that."""
@@ -440,9 +320,7 @@ class Placer:
                 return replace(found, above=None, settled=True)
         return None
 
-    def _fitting(
-        self, panes: Panes, block: Block | PaneBlock, statics_at: Mapping[str, tuple[int, int]]
-    ) -> Panes | None:
+    def _fitting(self, panes: Panes, block: PaneBlock, statics_at: Mapping[str, tuple[int, int]]) -> Panes | None:
         """A pane table as a block can live on it, if it can."""
         own = own_signature(block.signature, self.world.own) if self.world.own else block.signature
         same = panes.signature in (block.signature, own) and (panes.time is None) == (block.time is None)
@@ -458,7 +336,7 @@ class Placer:
         grain = gcd(panes.grain, block.windows.grain, block.windows.origin - panes.origin)
         return replace(panes, grain=grain, origin=panes.origin % grain)
 
-    def _new(self, block: Block | PaneBlock, statics_at: Mapping[str, tuple[int, int]], above: Above | None) -> Panes:
+    def _new(self, block: PaneBlock, statics_at: Mapping[str, tuple[int, int]], above: Above | None) -> Panes:
         by = "_".join(_slug(key.name) for key in block.row_keys) or "all"
         windows = block.windows
         grain, origin = (windows.grain, windows.origin % windows.grain) if windows is not None else (0, 0)
@@ -495,7 +373,7 @@ class Placer:
         duckdb: bool,
         duckdb_reduce: str | None,
         since: int,
-        block: Block | PaneBlock,
+        block: PaneBlock,
     ) -> tuple[str, Panes]:
         """The column of a partial: one that is there with the same meaning and beginning, or a new one."""
         meaning = normal_form(tokenize(partial))
@@ -521,20 +399,6 @@ class Placer:
         self._new_columns.setdefault(panes.id, []).append(name)
         return name, replace(panes, columns=(*panes.columns, column), made=panes.made + 1)
 
-    def rows_table(
-        self, relation: Relation, text: str, query: Query, binder: Binder, fields: tuple[Field, ...]
-    ) -> Rows:
-        reference = binder.resolve(relation)
-        assert reference is not None
-        stream = self.catalog.stream(reference.target)
-        source = binder.windowed(STREAM, relation) if relation.window is not None else STREAM
-        alias = "" if relation.alias is not None else f" AS {quote_name(relation.exposed or stream.name)}"
-        bound = binder.bind(extra=[Edit(relation.span, source + alias)])
-        statics = {r.placeholder: r.target for r in bound.references.values() if r.kind == "table"}
-        at = {table: self.world.table_at(table) for table in statics.values()}
-        id = self.world.new_id(f"{stream.name}_rows")
-        return Rows(id, stream.id, bound.text.text, statics, fields, at)
-
 
 def _same_column(base: Panes, column: PartialColumn) -> str:
     """The partial of another table that is the same; nothing if it has none."""
@@ -555,83 +419,3 @@ def _both(one: str | None, other: str | None) -> str | None:
 
 def _slug(text: str) -> str:
     return re.sub(r"\W+", "_", text.lower()).strip("_")[:40].strip("_") or "x"
-
-
-def reads_stream(select: Select, binder: Binder) -> bool:
-    for relation in select.relations:
-        reference = binder.resolve(relation)
-        if reference is not None and reference.kind == "stream":
-            return True
-    return False
-
-
-def _stateless(query: Query, binder: Binder) -> Relation | None:
-    """The stream of a query that looks at one row at a time; None if it looks at more."""
-    select = query.body
-    if not isinstance(select, Select) or query.ctes or query.order is not None:
-        return None
-    if select.distinct or select.group or select.having or select.tail or select.subqueries:
-        return None
-    if aggregates_in(select, query) or any(token.upper == "OVER" for item in select.items for token in item.tokens):
-        return None
-    stream: Relation | None = None
-    for relation in select.relations:
-        reference = binder.resolve(relation)
-        if reference is None or not reference.plain:
-            return None
-        if relation.window is not None and (not relation.window.by_row or needs_numbers(relation.window)):
-            return None
-        if reference.kind == "stream" and stream is None:
-            stream = relation
-        elif reference.kind != "table" or relation.window is not None:
-            return None
-    if stream is None:
-        return None
-    first = select.relations[0] is stream
-    for relation in select.relations:
-        inner = relation.join in ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")
-        if not inner and not (first and relation.join.startswith("LEFT")):
-            return None
-    return stream
-
-
-def direct_outputs(query: Query, blocks: list[tuple[Block, Placed]], fields: tuple[Field, ...]) -> tuple[Output, ...]:
-    """The outputs of a query that is one block with plain items, so that its changes need no Spark job.
-
-    Only Anabranch's own arithmetic is done outside Spark, never an expression of the user's.
-    """
-    if len(blocks) != 1:
-        return ()
-    block, placed = blocks[0]
-    use, select = placed.use, block.select
-    if query.body is not select or query.order is not None or select.having is not None or query.ctes:
-        return ()
-    if use.bins is not None or any(duckdb_type(key.type) is None for key in block.keys):
-        return ()
-    if use.numbers or any(key.name == ID for key in block.keys if key.window):
-        return ()
-    by_call = {each.call.key: each for each in block.calls}
-    outputs: list[Output] = []
-    index = {name: f"r{position}" for position, name in enumerate(use.columns)}
-    for item, shown in zip(select.items, fields, strict=False):
-        calls = list(aggregate_calls(item.tokens))
-        target = duckdb_type(shown.type)
-        if target is None:
-            return ()
-        if len(calls) == 1 and calls[0].span == item.expression:
-            each = by_call[calls[0].key]
-            if not each.aggregate.duckdb:
-                return ()
-            reduced = {suffix: index[name] for suffix, name in placed.columns[calls[0].key].items()}
-            final = each.aggregate.final_sql(reduced, "duckdb")
-            outputs.append(Output(shown.name, shown.type, "value", f"CAST({final} AS {target})"))
-            continue
-        named = list(chains(item.tokens))
-        if calls or len(named) != 1 or named[0].span != item.expression:
-            return ()
-        last = named[0].parts[-1].lower()
-        key = next((k for k in block.keys if [t.name.lower() for t in k.tokens if t.is_name][-1:] == [last]), None)
-        if key is None or len(key.tokens) not in (1, 3):
-            return ()
-        outputs.append(Output(shown.name, shown.type, key.name if key.window else "key", key.name))
-    return tuple(outputs) if len(outputs) == len(fields) else ()

@@ -1,0 +1,39 @@
+"""Rules applied to queries, and what they make of them as queries again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anabranch.ir.rel import is_live
+from anabranch.plan import bridge
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.panes import Analyze
+from anabranch.plan.rules import Rule, normalize
+from anabranch.render.blocks import blocks
+from anabranch.sql.parser import parse
+from anabranch.sql.syntax import SelectStatement
+
+
+@dataclass(frozen=True)
+class Normalized:
+    """A query after rules, and whether they changed it; the ids of the views whose queries have become part of it; why
+    rows are kept for it."""
+
+    text: str
+    changed: bool
+    included: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+def normalized(sql: str, catalog: Catalog, analyze: Analyze, rules: Sequence[Rule]) -> Normalized:
+    (statement,) = parse(sql)
+    assert isinstance(statement, SelectStatement)
+    text, query = statement.text, statement.query
+    builder = bridge.builder(text, query, catalog, analyze)
+    rel = builder.query(query, None, {})
+    context = bridge.context(builder, catalog, analyze)
+    made = normalize(rel, rules, context)
+    left = bridge.views(made)
+    included = tuple(each for each in dict.fromkeys(bridge.views(rel)) if each not in left)
+    return Normalized(blocks(made, text, is_live).text, made is not rel, included, tuple(context.reasons))
