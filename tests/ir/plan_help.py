@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from anabranch.errors import UnknownName
-from anabranch.ir.build import Builder, Found, build
+from anabranch.ir.build import Found, build
+from anabranch.ir.fold import fold
 from anabranch.ir.rel import Rel, Source
 from anabranch.ir.select import SelectBlock
 from anabranch.sql.calls import split_commas
 from anabranch.sql.lexer import tokenize
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Spliced
-from anabranch.sql.syntax import Relation, Select, SelectStatement
+from anabranch.sql.syntax import Relation, SelectStatement
 from anabranch.types import Field
 
 COLUMNS = {
@@ -74,7 +75,7 @@ def plan(sql: str, context: Untyped | None = None) -> Rel:
 
 
 def block(sql: str) -> SelectBlock:
-    """The SELECT block that a query is; Spark is not asked."""
-    (statement,) = parse(sql)
-    assert isinstance(statement, SelectStatement) and isinstance(statement.query.body, Select)
-    return Builder(statement.text, Untyped()).block(statement.query, statement.query.body, {})
+    """The SELECT block that a query is."""
+    found = fold(plan(sql))
+    assert isinstance(found, SelectBlock)
+    return found

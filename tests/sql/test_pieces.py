@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.sql.calls import aggregate_calls, chains, clock_calls, occurrences, volatile_calls
+from anabranch.sql.calls import aggregate_calls, chains, clock_calls, volatile_calls
 from anabranch.sql.durations import duration_text, parse_duration
 from anabranch.sql.lexer import Span, Token, normal_form, quote_name, quote_string, string_value, tokenize
 from anabranch.sql.splice import Edit, splice
@@ -190,4 +190,3 @@ def test_names_and_volatile_calls_of_an_expression() -> None:
         ("timestamp_ntz 'tomorrow'", "'tomorrow'::timestamp_ntz"), ("date 'yesterday UTC'", "date('yesterday UTC')"),
     ]  # fmt: skip
     assert [token.text for token in volatile_calls(tokens(text))] == ["current_user", "session_user"]
-    assert [span.start for span in occurrences(tokens("a + b, x.a + b, A  +  B"), tokens("a + b"))] == [0, 16]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Protocol, cast
@@ -91,12 +91,10 @@ class Builder:
         self,
         text: str,
         context: Context,
-        placed: Callable[[Relation], Found | None] = lambda _: None,
         around: Builder | None = None,
     ) -> None:
         self.text = text
         self.context = context
-        self.placed = placed  # what stands in the place of a relation that is planned already
         self.inside = around is not None  # of a plan whose text is another one
         self.ctes: list[Rel] = []  # all that were built
         self._ids: count[int] = around._ids if around is not None else count(1)
@@ -246,9 +244,6 @@ class Builder:
         return rel, Exposed(relation.exposed, columns, hidden, event_times(rel))
 
     def _named(self, relation: Relation, outer: Scope | None, ctes: Ctes) -> Rel:
-        placed = self.placed(relation)
-        if placed is not None:
-            return self._scan(placed, relation)
         if relation.subquery is not None:
             return self.query(relation.subquery, outer, ctes)
         if relation.kind == "opaque":

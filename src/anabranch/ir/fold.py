@@ -66,7 +66,7 @@ class _Folding:
     having: list[Expr] = field(default_factory=list)
     qualify: list[Expr] = field(default_factory=list)
     made: dict[Column, Expr] = field(default_factory=dict)  # columns that are none of FROM
-    merged: dict[Column, Expr] = field(default_factory=dict)  # those of them that a join makes
+    merged: dict[Column, Expr] = field(default_factory=dict)  # those that a join has made of others
     distinct: bool = False
     order: tuple[SortKey, ...] = ()
     limit: Expr | None = None
@@ -121,7 +121,7 @@ def _fold(rel: Rel) -> _Folding | SetBlock:
         return block.at(_Stage.DISTINCT, rel)
     if isinstance(rel, TopN):
         return _top(rel)
-    return _Folding(rel.columns, _sources(rel))
+    return _join(rel) if isinstance(rel, Join) else _reading(rel)
 
 
 def _filter(rel: Filter) -> _Folding:
@@ -196,11 +196,12 @@ def _reading(rel: Rel) -> _Folding:
     return _Folding(rel.columns, [_item(rel)])
 
 
-def _sources(rel: Rel) -> list[FromItem]:
-    if not isinstance(rel, Join):
-        return [_item(rel)]
-    right = replace(_item(rel.right), kind=rel.kind, on=rel.on, lateral=rel.lateral)
-    return [*_sources(rel.left), right] if isinstance(rel.left, Join) else [_item(rel.left), right]
+def _join(rel: Join) -> _Folding:
+    left = _open(rel.left, _Stage.FROM)
+    if left.generators:
+        left = _reading(rel.left)
+    left.sources.append(replace(_item(rel.right), kind=rel.kind, on=rel.on, lateral=rel.lateral))
+    return left.at(_Stage.FROM, rel)
 
 
 def _item(rel: Rel) -> FromItem:

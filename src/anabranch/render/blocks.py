@@ -73,6 +73,8 @@ class _Preparation:
         return Prepared(query, operands=[self.prepare(each, taken) for each in query.operands])
 
     def block(self, query: SelectBlock, taken: frozenset[str]) -> Prepared:
+        merged = query.merged
+        query = query.map(lambda expr: expr.substitute(merged)) if merged else query
         made = Prepared(query)
         for item in query.sources:
             here = taken | {source.alias.lower() for source in made.sources}

@@ -87,7 +87,7 @@ class FromText:
 
     def expr(self, expr: Expr) -> str:
         writer, _ = self._opened()
-        writer.expr(expr)
+        writer.expr(expr.substitute(self.block.merged) if self.block.merged else expr)
         return writer.written.text
 
     def exprs(self, exprs: Sequence[Expr]) -> list[str]:

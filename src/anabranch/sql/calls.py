@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.sql.lexer import CLOSING, OPENING, STRING, SYMBOL, Span, Token, normal_form, words
+from anabranch.sql.lexer import CLOSING, OPENING, STRING, Span, Token, normal_form, words
 
 #: Every aggregate of Spark 4.3; those without a mergeable form are recomputed over kept rows.
 AGGREGATES = words(
@@ -165,20 +165,6 @@ def split_commas(tokens: Sequence[Token]) -> Iterator[list[Token]]:
         yield piece
 
 
-def span_of(tokens: Sequence[Token]) -> Span:
-    return Span(tokens[0].start, tokens[-1].end)
-
-
-def outside_brackets(tokens: Sequence[Token]) -> Iterator[int]:
-    """The tokens that are in no bracket."""
-    depth = 0
-    for index, token in enumerate(tokens):
-        if token.kind == SYMBOL:
-            depth += (token.text in OPENING) - (token.text in CLOSING)
-        if depth == 0:
-            yield index
-
-
 def conjuncts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
     """The conditions that must all hold, those in brackets too; nothing where OR makes them alternatives.
 
@@ -246,11 +232,6 @@ def generators(tokens: Sequence[Token]) -> Iterator[Token]:
     for token, bracket in itertools.pairwise(tokens):
         if token.kind == "word" and token.text.lower() in GENERATORS and bracket.text == "(":
             yield token
-
-
-def session_calls(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Calls of session_window: what it is of a row, other rows say."""
-    return (token for token in window_calls(tokens) if token.upper == "SESSION_WINDOW")
 
 
 def window_calls(tokens: Sequence[Token]) -> Iterator[Token]:
@@ -326,16 +307,3 @@ def _named(tokens: Sequence[Token], index: int) -> bool:
     """Whether a word is the name of something: a part of one, or one that is given."""
     after = tokens[index + 1].text if index + 1 < len(tokens) else ""
     return _qualified(tokens, index) or after == "." or (index > 0 and tokens[index - 1].upper == "AS")
-
-
-def occurrences(tokens: Sequence[Token], pattern: Sequence[Token]) -> Iterator[Span]:
-    """The places where the tokens of `pattern` stand one after the other."""
-    wanted = [normal_form([token]) for token in pattern]
-    index = 0
-    while wanted and index + len(wanted) <= len(tokens):
-        window = tokens[index : index + len(wanted)]
-        if [normal_form([token]) for token in window] == wanted and (index == 0 or tokens[index - 1].text != "."):
-            yield Span(window[0].start, window[-1].end)
-            index += len(wanted)
-        else:
-            index += 1
