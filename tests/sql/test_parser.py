@@ -135,6 +135,12 @@ def test_create_stream_with_everything() -> None:
     assert (stream.source.kind, stream.source.options) == ("files", {"path": "in/*.csv", "header": True, "n": -3})
 
 
+def test_columns_behind_the_source_of_a_stream_get_a_hint() -> None:
+    with pytest.raises(SyntaxProblem, match=r"expected WATERMARK, KEEP or ON, found \(") as caught:
+        parse("CREATE STREAM s FROM 'in/*.csv' (k STRING, n INT)")
+    assert caught.value.hint == "columns stand before FROM: CREATE STREAM s (...) FROM ..."
+
+
 def test_a_watermark_can_stand_behind_the_columns() -> None:
     stream = one("CREATE STREAM s (ts TIMESTAMP) WATERMARK FOR ts AS ts FROM 'x.csv'")
     assert stream.watermark.rule == Delay(0)

@@ -194,7 +194,11 @@ def _create_stream(
         elif cursor.at("WATERMARK") and watermark is None:
             watermark = take_watermark(cursor)
         else:
-            raise cursor.problem("expected FROM, WATERMARK, KEEP or ON", known=("FROM", "WATERMARK", "KEEP", "ON"))
+            clauses = ("FROM", "WATERMARK", "KEEP", "ON")[source is not None :]
+            problem = cursor.problem(f"expected {', '.join(clauses[:-1])} or ON", known=clauses)
+            if source is not None and not columns and cursor.current.text == "(":
+                problem.hint = f"columns stand before FROM: CREATE STREAM {name} (...) FROM ..."
+            raise problem
     if source is None and not columns:
         raise cursor.problem("a stream needs columns or FROM source(...)")
     _check_names(cursor, columns, source)
