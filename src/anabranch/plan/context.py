@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from anabranch.ir.build import Found
 from anabranch.ir.rel import Scan, Source
 from anabranch.plan.bind import Binder, Reference
-from anabranch.plan.catalog import ASKED, NUMBERED, Catalog, Stream, Table, View
+from anabranch.plan.catalog import NUMBERED, Catalog, Stream, Table, View
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Query, Relation
@@ -48,13 +48,6 @@ class PlanningContext:
 
     def analyze(self, text: Spliced, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
         return self.analysis(text, schemas)
-
-
-def found_node(node: View, name: str) -> Found:
-    """A node of a view that is being planned. What it asks of tables outside is no column of its own."""
-    lists = {ASKED, *(ask.into for ask in node.asks)} if node.asks else set()
-    fields = tuple(field for field in node.fields if field.name not in lists)
-    return Found(Source("view", node.id, name), fields, _times(node))
 
 
 def _times(view: View) -> tuple[str, ...]:
