@@ -40,6 +40,10 @@ def ask(*expressions: str, by: str, columns: str, of: str = "s") -> Ask:
          ask("s.k", "s.n", by="k n", columns="k label n"),
          "SELECT s.k, s.n, s.ts, t.label FROM `{}` AS s JOIN LATERAL inline(s._matches_0) AS t(`k`, `label`, `n`)"
          " ON s.k = t.k AND s.n = t.n"),
+        ("SELECT s.n, x FROM s JOIN t ON t.k = s.k LATERAL VIEW explode(split(t.label, ',')) e AS x",
+         ask("s.k", by="k", columns="k label"),
+         "SELECT s.n, g.x FROM `{}` AS s JOIN LATERAL inline(s._matches_0) AS t(`k`, `label`) ON t.k = s.k"
+         " LATERAL VIEW explode(split(t.label, ',')) g AS x"),
         ("SELECT n FROM s LEFT ANTI JOIN t ON t.k = s.k",
          ask("s.k", by="k", columns="k"),
          "SELECT s.n FROM `{}` AS s CROSS JOIN LATERAL inline(CASE WHEN NOT coalesce(exists(s._matches_0, __match ->"
