@@ -182,6 +182,12 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def grouped(name: str, type: str) -> str:
+    """A column as Spark groups by it: of the two zeros of floating-point numbers, the one without a sign."""
+    column = quoted(name)
+    return f"CASE WHEN {column} = 0 THEN 0 ELSE {column} END" if type in ("float", "double") else column
+
+
 def quoted_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
