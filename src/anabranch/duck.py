@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anabranch import xxhash
+from anabranch.algebra import sketches
+
 if TYPE_CHECKING:
     import duckdb
 
@@ -85,8 +88,9 @@ class Database:
             f"temp_directory = {quoted_text(str(spill))}",
         ):
             duck.execute(f"SET GLOBAL {setting}")
-        for name, text in (SPARK_FUNCTIONS | ASCII | TOTAL | SET).items():
+        for name, text in (SPARK_FUNCTIONS | ASCII | TOTAL | SET | sketches.macros()).items():
             duck.execute(f"CREATE MACRO {name} AS {text}")
+        xxhash.register(duck)
         return duck
 
     def use_memory(self, size: int) -> None:
