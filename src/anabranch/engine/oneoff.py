@@ -17,6 +17,7 @@ from anabranch import duck as ducks
 from anabranch.algebra.parts import FLOATING
 from anabranch.engine import answer, read
 from anabranch.engine.core import Core
+from anabranch.engine.frames import arrow_schema
 from anabranch.engine.queries import placed
 from anabranch.errors import NotSupported, SqlError, UnknownName
 from anabranch.ir.build import Found, build
@@ -26,7 +27,6 @@ from anabranch.plan.bind import Binder, Bound
 from anabranch.plan.catalog import Catalog, Table, View
 from anabranch.render import duckdb_plan
 from anabranch.render.duckdb import MARK, Declined, decline
-from anabranch.render.duckdb_kinds import kind_of
 from anabranch.sources import files_duckdb
 from anabranch.sources.csv_grammar import Uncertain
 from anabranch.sources.listing import File
@@ -194,7 +194,7 @@ def rows(core: Core, asked: Question, snapshot: Snapshot) -> Any:
                 duck.register(each.name, each.table)
         with _settings(asked, text):
             found = duck.sql(text).to_arrow_table()
-        made = found.rename_columns([each.name for each in asked.fields]).cast(_schema(asked.fields))
+        made = found.rename_columns([each.name for each in asked.fields]).cast(arrow_schema(asked.fields))
     except _OF_ROWS(duckdb) as error:
         core.needs_spark = str(error).splitlines()[0]
         return None
@@ -238,19 +238,3 @@ def _status(name: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_size, found.st_mtime_ns
-
-
-def _schema(fields: Sequence[Field]) -> Any:
-    import pyarrow as pa
-
-    simple = {
-        "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(), "float": pa.float32(),
-        "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_(), "date": pa.date32(),
-        "timestamp": pa.timestamp("us", "UTC"),
-    }  # fmt: skip
-
-    def type_of(type: str) -> Any:
-        kind = kind_of(type)
-        return simple[type] if type in simple else pa.decimal128(kind.width, kind.bits)
-
-    return pa.schema([pa.field(each.name, type_of(each.type)) for each in fields])
