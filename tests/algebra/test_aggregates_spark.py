@@ -233,13 +233,13 @@ COUNTS = (0, 1, 2, 7, 100, 270, 277, 278, 279, 290, 330, 400, 440, 500, 640, 800
           2540, 2600, 2700, 3000, 5000, 20_000)  # fmt: skip
 SKETCHED = {
     "int": "CAST(id * 7919 - 40000 AS INT)",
-    "bigint": "id * 1000003 - 5",
+    "bigint": "id * 1000003L - 5",
     "smallint": "CAST(id % 30000 AS SMALLINT)",
     "string": "repeat(concat('é', id), CAST(id % 5 AS INT))",
     "double": "CASE WHEN id % 3 = 0 THEN -0.0D ELSE id / 7 END",
     "float": "CAST(id / 3 AS FLOAT)",
     "date": "date_add(DATE '1960-01-01', CAST(id AS INT))",
-    "timestamp": "timestamp_micros(id * 99991 - 1000000)",
+    "timestamp": "timestamp_micros(id * 99991L - 1000000)",
     "boolean": "id % 2 = 0",
     "decimal(12,2)": "CAST(id / 4 AS DECIMAL(12,2))",
     "decimal(38,2)": "CAST(id AS DECIMAL(38,2))",

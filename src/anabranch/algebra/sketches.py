@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from anabranch.algebra.parts import INTEGERS, Aggregate, Part, let
 
 _KINDS = 512
-#: What HyperLogLog says of 1, 13, 26, 39, 52, 64, ... values: every 12.8 of them, on the average of many trials. The
-#: table is that of the paper's authors, for 512 kinds.
+#: What HyperLogLog says of 1, 13, 26, 39, 52, 64, ... to 2560 values, on the average of many trials. The table is that
+#: of the paper's authors, for 512 kinds.
 _SAID = """
     369 374.8294 381.2452 387.6698 394.1464 400.2024 406.8782 413.6598 420.462 427.2826 433.7102 440.7416 447.9366
     455.1046 462.285 469.0668 476.306 483.8448 491.301 498.9886 506.2422 513.8138 521.7074 529.7428 537.8402 545.1664
@@ -37,8 +37,8 @@ _SAID = """
 """
 #: The estimate is corrected by the mean error of the six entries around it.
 _AROUND = 6
-#: With so many kinds that no value has, they are counted instead.
-_FEW = 235
+#: With so many kinds that no value has, these are counted instead; with any, if the estimate is small.
+_FEW, _SMALL = 235, 5 * _KINDS // 2
 #: Estimates from here on need no correction.
 _MANY = 5 * _KINDS
 _SCALE = 0.7213 / (1.0 + 1.079 / _KINDS) * _KINDS * _KINDS
@@ -73,7 +73,7 @@ _RAREST = "i = size(s) - 1 OR left(get(s, i + 1), 9) <> left(v, 9)"
 def _corrections() -> tuple[list[float], list[float]]:
     """From which estimates on which sum of six errors goes off, the first of all below the first of them."""
     said = [float(each) for each in _SAID.split()]
-    errors = [each - max(1, math.ceil(at * _KINDS / 40)) for at, each in enumerate(said)]
+    errors = [each - (1 + at * (_MANY - 1) // (len(said) - 1)) for at, each in enumerate(said)]
     sums = [math.fsum(errors[at : at + _AROUND]) for at in range(len(said) - _AROUND + 1)]
     since = [(said[at] + said[at + _AROUND]) / 2 for at in range(len(said) - _AROUND)]
     # Above the table there are five entries around an estimate.
@@ -84,15 +84,19 @@ def _corrections() -> tuple[list[float], list[float]]:
 def _estimate(cells: str) -> str:
     since, sums = (", ".join(f"{each}D" for each in column) for column in _corrections())
     wrong = f"array({sums})[size(filter(array({since}), t -> t < e))] / {_AROUND}"
-    corrected = let(
+    raw = (
         f"{_SCALE}D / aggregate(s, CAST({_KINDS} - size(s) AS DOUBLE),"
-        " (a, c) -> a + 1.0D / shiftleft(1L, CAST(right(c, 2) AS INT)))",
-        "e",
-        f"CASE WHEN e < {_MANY} THEN e - {wrong} ELSE e END",
+        " (a, c) -> a + 1.0D / shiftleft(1L, CAST(right(c, 2) AS INT)))"
     )
     counted = f"{_KINDS} * ln({_KINDS}.0D / ({_KINDS} - size(s)))"
-    either = f"CASE WHEN {_KINDS} - size(s) >= {_FEW} THEN {counted} ELSE {corrected} END"
-    return let(cells, "s", f"CAST(floor({either} + 0.5D) AS BIGINT)")
+    either = _either("size(s)", counted, wrong)
+    return let(cells, "s", f"CAST(floor({let(raw, 'e', either)} + 0.5D) AS BIGINT)")
+
+
+def _either(taken: str, counted: str, wrong: str) -> str:
+    """What is said of an estimate e where so many kinds are taken."""
+    few = f"{taken} <= {_KINDS - _FEW} OR ({taken} < {_KINDS} AND e <= {_SMALL})"
+    return f"CASE WHEN {few} THEN {counted} WHEN e < {_MANY} THEN e - {wrong} ELSE e END"
 
 
 def macros() -> dict[str, str]:
@@ -102,12 +106,9 @@ def macros() -> dict[str, str]:
     shares = (
         "list_sum(list_transform(s, lambda c: 1 / CAST(CAST(1 AS BIGINT) << CAST(right(c, 2) AS INTEGER) AS DOUBLE)))"
     )
-    corrected = (
-        f"list_transform([CAST({_SCALE!r} AS DOUBLE) / ({_KINDS} - len(s) + {shares})],"
-        f" lambda e: CASE WHEN e < {_MANY} THEN e - {wrong} ELSE e END)[1]"
-    )
+    raw = f"CAST({_SCALE!r} AS DOUBLE) / ({_KINDS} - len(s) + {shares})"
     counted = f"{_KINDS} * ln(CAST({_KINDS} AS DOUBLE) / ({_KINDS} - len(s)))"
-    either = f"CASE WHEN {_KINDS} - len(s) >= {_FEW} THEN {counted} ELSE {corrected} END"
+    either = f"list_transform([{raw}], lambda e: {_either('len(s)', counted, wrong)})[1]"
     estimate = f"CAST(floor({either} + 0.5) AS BIGINT)"
     return {
         "__rarest(s)": "list_filter(s, lambda v, i: i = len(s) OR left(s[i + 1], 9) <> left(v, 9))",
