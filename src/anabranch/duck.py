@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anabranch import xxhash
+from anabranch.algebra import sketches
+
 if TYPE_CHECKING:
     import duckdb
 
@@ -85,8 +88,9 @@ class Database:
             f"temp_directory = {quoted_text(str(spill))}",
         ):
             duck.execute(f"SET GLOBAL {setting}")
-        for name, text in (SPARK_FUNCTIONS | ASCII | TOTAL | SET).items():
+        for name, text in (SPARK_FUNCTIONS | ASCII | TOTAL | SET | sketches.macros()).items():
             duck.execute(f"CREATE MACRO {name} AS {text}")
+        xxhash.register(duck)
         return duck
 
     def use_memory(self, size: int) -> None:
@@ -180,6 +184,12 @@ def timestamp(micros: str) -> str:
 
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def grouped(name: str, type: str) -> str:
+    """A column as Spark groups by it: of the two zeros of floating-point numbers, the one without a sign."""
+    column = quoted(name)
+    return f"CASE WHEN {column} = 0 THEN 0 ELSE {column} END" if type in ("float", "double") else column
 
 
 def quoted_text(value: str) -> str:

@@ -469,10 +469,14 @@ class Session:
 
         if looked is not None:
             table = lookup.rows(core, looked, snapshot)
-            return Result(table=table, make_frame=frame, endless=endless, follow=follow, pin=pin)
+            fields = [replace(field, name=name) for name, field in looked.columns]
+            return Result(table=table, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin)
         if asked is not None:
-            find = partial(oneoff.rows, core, asked)
-            return Result(make_table=find, make_frame=frame, fields=fields, pin=pin, explain=explain)
+            find = partial(oneoff.rows, core, asked, snapshot)
+            return Result(
+                make_table=find, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin,
+                explain=explain,
+            )  # fmt: skip
         text = answer.text_of(core, statement.query, bound, fields, snapshot)
         if text is None:
             return Result(frame=frame(), fields=fields, endless=endless, follow=follow, pin=pin, explain=explain)

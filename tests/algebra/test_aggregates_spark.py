@@ -9,6 +9,9 @@ import pytest
 
 from anabranch.algebra.aggregates import Aggregate, find
 from anabranch.algebra.windows import SlidingWindows, pane_start_sql, window_starts_sql
+from anabranch.duck import connect
+from anabranch.render.duckdb import driver_sql
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -223,3 +226,54 @@ def test_window_starts(spark: SparkSession, windows: SlidingWindows) -> None:
     assert dict(rows.dtypes) == {"pane": "bigint", "starts": "array<bigint>"}
     for row in rows.collect():
         assert row.starts == [windows.bounds(wid)[0] for wid in windows.pane_windows(row.pane)]
+
+
+#: Counts around those where the way of estimating changes, and many for which it does not.
+COUNTS = (0, 1, 2, 7, 100, 270, 277, 278, 279, 290, 330, 400, 440, 500, 640, 800, 1000, 1300, 1700, 2100, 2400, 2500,
+          2540, 2600, 2700, 3000, 5000, 20_000)  # fmt: skip
+SKETCHED = {
+    "int": "CAST(id * 7919 - 40000 AS INT)",
+    "bigint": "id * 1000003L - 5",
+    "smallint": "CAST(id % 30000 AS SMALLINT)",
+    "string": "repeat(concat('é', id), CAST(id % 5 AS INT))",
+    "double": "CASE WHEN id % 3 = 0 THEN -0.0D ELSE id / 7 END",
+    "float": "CAST(id / 3 AS FLOAT)",
+    "date": "date_add(DATE '1960-01-01', CAST(id AS INT))",
+    "timestamp": "timestamp_micros(id * 99991L - 1000000)",
+    "boolean": "id % 2 = 0",
+    "decimal(12,2)": "CAST(id / 4 AS DECIMAL(12,2))",
+    "decimal(38,2)": "CAST(id AS DECIMAL(38,2))",
+    "binary": "CAST(CAST(id AS STRING) AS BINARY)",
+}
+
+
+@pytest.mark.parametrize("kind", SKETCHED)
+def test_estimates_of_distinct_values_are_those_of_spark(spark: SparkSession, kind: str) -> None:
+    aggregate = find("approx_count_distinct", distinct=False, argument_types=[kind])
+    assert aggregate is not None
+    (part,) = aggregate.parts
+    groups = " UNION ALL ".join(f"SELECT {at} AS g, {count} AS n" for at, count in enumerate(COUNTS))
+    rows = f"(SELECT g, id, {SKETCHED[kind]} AS x FROM ({groups}) LATERAL VIEW explode(sequence(0, n)) AS id)"
+    rows = f"(SELECT g, id, CASE WHEN id > 0 THEN x END AS x FROM {rows})"
+    expected = {
+        row.g: row.n for row in spark.sql(f"SELECT g, approx_count_distinct(x) AS n FROM {rows} GROUP BY g").collect()
+    }
+    first = spark.sql(f"SELECT g, id % 3 AS p, {part.partial_sql(['x'])} AS c FROM {rows} GROUP BY g, id % 3")
+    first.createOrReplaceTempView("first_cells")
+    second = f"SELECT g, {part.reduce_sql('c')} AS c FROM first_cells GROUP BY g, p % 2"
+    third = f"SELECT g, {part.reduce_sql('c')} AS c FROM ({second}) GROUP BY g"
+    found = spark.sql(f"SELECT g, {aggregate.final_sql({'cells': 'c'})} AS n FROM ({third})")
+    assert {row.g: row.n for row in found.collect()} == expected
+    cells, reduce = first.toArrow(), part.reduce_sql("c", "duckdb")
+    duck = connect()
+    duck.register("cells", cells)
+    text = f"SELECT g, {reduce} AS c FROM (SELECT g, {reduce} AS c FROM cells GROUP BY g, p % 2) GROUP BY g"
+    in_duckdb = duck.sql(f"SELECT g, {aggregate.final_sql({'cells': 'c'}, 'duckdb')} AS n FROM ({text})").fetchall()
+    assert dict(in_duckdb) == expected
+    if not aggregate.duckdb:
+        return
+    duck.register("r", spark.sql(f"SELECT g, id % 3 AS p, x FROM {rows}").toArrow())
+    made = driver_sql(part.partial_sql(["x"]), lambda _: None, (Field("x", kind),), before="SELECT ", behind=" FROM r")
+    assert made is not None
+    again = duck.sql(f"SELECT g, p, list_sort({made}) AS c FROM r GROUP BY g, p ORDER BY g, p").fetchall()
+    assert again == [(row.g, row.p, sorted(row.c)) for row in first.orderBy("g", "p").collect()]

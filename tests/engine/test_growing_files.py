@@ -15,6 +15,7 @@ import pytest
 
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.plan.catalog import Field
+from anabranch.sources import listing
 from anabranch.sources.files import FilesSource
 from anabranch.sources.parts import last_line_end
 from anabranch.sources.paths import settle_of
@@ -304,3 +305,20 @@ def test_a_query_waits_for_a_file_that_was_written_just_now(tmp_path: Path, spar
         (tmp_path / "in" / "y.csv").write_text("b,2")
         assert session.sql("SELECT count(*) AS c FROM s").toArrow().to_pylist() == [{"c": 2}]
         assert time.time() - (tmp_path / "in" / "y.csv").stat().st_mtime >= 1
+
+
+def test_a_parquet_file_that_was_read_is_not_looked_at_for_every_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    watched = Watched(tmp_path / "in", format="parquet")
+    parquet.write_table(pa.table({"k": ["a"], "n": [1]}), tmp_path / "in" / "x.parquet")
+    assert len(watched.take()[0]) == 1 and watched.take() == ([], [])
+    looks: list[str] = []
+    monkeypatch.setattr(listing, "_changed", lambda place, folder: looks.append(place) or [])
+    for _ in range(9):
+        watched.now += SECOND
+        assert watched.take() == ([], []) and not watched.source.waits
+    assert not looks
+    watched.now += 2 * SECOND
+    assert watched.take() == ([], []) and looks

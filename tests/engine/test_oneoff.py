@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +160,69 @@ def test_a_command_imports_no_spark(folder: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[2:] == ["a | 3000000001", "b |          2", "c |       NULL", "(3 rows)", "[]"]
+
+
+#: Views of every kind that a home can answer for without Spark, and a table.
+OF_A_HOME = """
+    CREATE STREAM s (k STRING, v BIGINT, x DOUBLE, d DECIMAL(10, 2), ts TIMESTAMP,
+                     WATERMARK FOR ts AS ts - INTERVAL 1 SECOND);
+    CREATE TABLE names (k STRING, name STRING);
+    INSERT INTO names VALUES ('a', 'ann'), ('b', NULL);
+    CREATE VIEW read AS SELECT k, count(*) AS n, sum(v) AS total, max(x) AS high FROM s GROUP BY k;
+    CREATE VIEW minutes AS SELECT k, window_start, window_end, sum(d) AS total, avg(x) AS mean
+      FROM TUMBLE(s, ts, INTERVAL 1 MINUTE) GROUP BY k, window_start, window_end;
+    CREATE VIEW sliding AS SELECT window_start, count(*) AS n
+      FROM HOP(s, ts, INTERVAL 10 SECONDS, INTERVAL 30 SECONDS) GROUP BY window_start, window_end;
+    CREATE VIEW closed AS SELECT window_start, min(x) AS low FROM TUMBLE(s, ts, INTERVAL 10 SECONDS)
+      GROUP BY window_start, window_end EMIT ON WINDOW CLOSE;
+    CREATE VIEW live AS SELECT x, count(*) AS n FROM s GROUP BY x EMIT CHANGES;
+    CREATE VIEW each AS SELECT k, x FROM s WHERE v > 1 EMIT CHANGES
+"""
+ASKED_OF_A_HOME = (
+    "SELECT * FROM read", "SELECT * FROM minutes", "SELECT * FROM sliding ORDER BY window_start",
+    "SELECT * FROM closed", "SELECT * FROM live", "SELECT * FROM each", "SELECT k, x FROM each WHERE x > 0",
+    "SELECT x, n FROM live WHERE x < 1",
+    "SELECT count(*) AS n, max(x) AS high FROM each", "SELECT * FROM names",
+    "SELECT r.k, n.name, r.total FROM read r LEFT JOIN names n ON n.k = r.k ORDER BY r.k",
+    "SELECT k, sum(total) AS total FROM minutes GROUP BY k HAVING sum(total) > 1",
+    "WITH many AS (SELECT k FROM read WHERE n > 1) SELECT count(*) AS n FROM many",
+    "SELECT window_end, total FROM minutes WHERE window_start >= TIMESTAMP '2026-01-01 00:01:00'",
+)  # fmt: skip
+
+
+@pytest.mark.spark
+def test_views_of_a_home_are_answered_without_spark(spark: Any, tmp_path: Path) -> None:
+    times = [f"2026-01-01 00:0{minute}:{second:02}" for minute in (0, 1) for second in (1, 1, 12, 40)]
+    values = [(1, -0.0, "1.50"), (2, 0.0, None), (3, math.nan, "-7.25"), (None, 1.5, "0.00"), (5, None, "9.99")]
+    with Harness(tmp_path / "home", spark) as home:
+        home.sql(OF_A_HOME)
+        for at, time in enumerate(times):
+            v, x, d = values[at % 5]
+            row = {"k": ["a", "b", None][at % 3], "v": v, "x": x, "d": None if d is None else Decimal(d), "ts": time}
+            home.insert("s", [row, row])
+        theirs = {text: home.session.sql(text) for text in ASKED_OF_A_HOME}
+        expected = {text: (each.columns, each.types, each.df.toArrow()) for text, each in theirs.items()}
+    with anabranch.connect(tmp_path / "home") as alone:
+        for text, (columns, types, table) in expected.items():
+            mine = alone.sql(text)
+            assert (text, mine.columns, mine.types) == (text, columns, types)
+            one, other = texts(mine.toArrow()), texts(table)
+            if "ORDER BY" in text:
+                assert (text, one) == (text, other)
+            else:
+                assert (text, sorted(one, key=repr)) == (text, sorted(other, key=repr))
+        assert not alone._core.started
+
+
+@pytest.mark.spark
+def test_what_else_a_home_holds_is_left_to_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Harness(tmp_path / "home", spark) as home:
+        home.sql(OF_A_HOME)
+        home.sql("CREATE VIEW lists AS SELECT k, collect_list(v) AS vs FROM s GROUP BY k")
+        home.insert("s", [("a", 1, 0.5, None, "2026-01-01 00:00:00")])
+    with anabranch.connect(tmp_path / "home", limits={"answer_rows": 0}) as session:
+        assert "read" in declined(session, "SELECT * FROM read", monkeypatch)
+    with anabranch.connect(tmp_path / "home") as session:
+        assert declined(session, "SELECT * FROM lists", monkeypatch)
+        assert "no file, view or table" in declined(session, "SELECT * FROM read AS OF VERSION 3", monkeypatch)
+        assert "no file, view or table" in declined(session, "SELECT * FROM s", monkeypatch)

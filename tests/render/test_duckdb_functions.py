@@ -17,7 +17,8 @@ from render.driver_help import COLUMNS, FIELDS, Engines, Expressions, Form
 
 #: The columns of a family: each of another type where there are several.
 _FAMILIES = {
-    "whole": ("t", "i", "n"), "small": ("t", "i"), "decimal": ("d", "e"), "double": ("x", "y"), "string": ("s", "u"),
+    "whole": ("t", "i", "n"), "int": ("t", "i"), "bigint": ("n",), "small": ("t", "i"),
+    "decimal": ("d", "e"), "double": ("x", "y"), "string": ("s", "u"),
     "date": ("a",), "timestamp": ("m", "o"), "boolean": ("b",), "text!": ("'a'", "'10'", "' '"),
     "index!": ("1", "3"), "size!": ("0", "2"),
 }  # fmt: skip

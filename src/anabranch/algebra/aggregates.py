@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from anabranch.algebra import counts, pairs, picks
+from anabranch.algebra import counts, pairs, picks, sketches
 from anabranch.algebra.parts import FLOATING, INTEGERS, SHARED, Aggregate, Part, digits, numeric, storable
 
 __all__ = ["Aggregate", "Part", "find"]
@@ -42,6 +42,7 @@ def find(
         return _collect_set(types)
     if not distinct:
         found = picks.find(name, types) or pairs.find(name, types) or counts.find(name, types, arguments)
+        found = found or sketches.find(name, types)
         if found is not None:
             return found
     if len(types) != 1:

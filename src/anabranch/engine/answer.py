@@ -6,17 +6,18 @@ of the time of such an answer is the time that Spark takes to plan and start. Wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.duck import counting_all, places_for, quoted
+from anabranch.duck import counting_all, grouped, places_for, quoted
 from anabranch.engine.above import local_relation
 from anabranch.engine.core import Core
 from anabranch.engine.driver import connection
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.local import alike
 from anabranch.engine.pane_sql import pane_source, window_rows, windows_shown
+from anabranch.engine.tables import DIFF, net_sql
 from anabranch.engine.warm import file_rows
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound
@@ -41,9 +42,7 @@ def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], sna
     if view is None or not core.place.driver or any(duckdb_type(field.type) is None for field in fields):
         return None
     tables = [catalog.kept_panes(use.panes) for use in view.blocks]
-    if not core.place.takes_answer(
-        sum(file.rows for table in tables for file in snapshot.files.get(table, {}).values())
-    ):
+    if not core.place.takes_answer(_rows_in(snapshot, tables)):
         return None
     source = _view(core, catalog, view, snapshot)
     text = driver_sql(bound.text.text, lambda _: source, view.shown_fields) if source is not None else None
@@ -67,6 +66,42 @@ def rows(asked: Asked, fields: Sequence[Field]) -> Any:
         return found.rename_columns([field.name for field in fields]).cast(arrow_schema(fields))
     except (duckdb.Error, pa.ArrowInvalid):
         return None
+
+
+def relation(core: Core, id: str, snapshot: Snapshot) -> str | None:
+    """What a view or table holds, as a relation; None if that is Spark's to read."""
+    catalog = core.catalog(snapshot)
+    found = catalog.objects.get(id)
+    if isinstance(found, Table):
+        known = not found.asked and all(duckdb_type(field.type) for field in found.fields)
+        fits = core.place.takes_answer(_rows_in(snapshot, [id]))
+        return file_rows(snapshot.table_paths(core.ledger, id), found.fields) if known and fits else None
+    if not isinstance(found, View):
+        return None
+    if found.kept:
+        return _emitted(core, found, snapshot)
+    tables = [catalog.kept_panes(use.panes) for use in found.blocks]
+    return _view(core, catalog, found, snapshot) if core.place.takes_answer(_rows_in(snapshot, tables)) else None
+
+
+def _emitted(core: Core, view: View, snapshot: Snapshot) -> str | None:
+    """What a view has shown, net: each row as often as its changes add up to."""
+    archive = view.late == "archive" and view.clock == "event"
+    if view.stream or archive or (view.ordered and view.emit == "feed"):
+        return None
+    if any(duckdb_type(field.type) is None for field in view.fields):
+        return None
+    if not core.place.takes_answer(_rows_in(snapshot, [view.changes_table])):
+        return None
+    paths = snapshot.table_paths(core.ledger, view.changes_table)
+    changes = file_rows(paths, (*view.fields, DIFF))
+    columns = ", ".join(quoted(field.name) for field in view.fields)
+    net = net_sql(", ".join(grouped(field.name, field.type) for field in view.fields), changes)
+    return f"(SELECT {columns} FROM (SELECT *, unnest(range(_diff)) FROM ({net}) AS __n({columns}, _diff)))"
+
+
+def _rows_in(snapshot: Snapshot, tables: Iterable[str]) -> int:
+    return sum(file.rows for table in tables for file in snapshot.files.get(table, {}).values())
 
 
 def _asked(query: Query, bound: Bound, catalog: Catalog) -> View | None:
@@ -148,5 +183,5 @@ def _many(core: Core, use: BlockUse, table: str, snapshot: Snapshot) -> bool:
 def _placed(use: BlockUse, table: str, snapshot: Snapshot) -> int:
     """How many partials there are, each as often as it is in some window."""
     windows = use.sliding
-    panes = sum(file.rows for file in snapshot.files.get(table, {}).values())
+    panes = _rows_in(snapshot, [table])
     return panes if windows is None else panes * -(-windows.size // windows.slide)

@@ -163,9 +163,12 @@ def fields_of(frame: DataFrame) -> list[Field]:
 
 
 def arrow_schema(fields: Sequence[Field]) -> Any:
-    """The Arrow schema that frames with these columns come out as."""
+    """The Arrow schema that frames with these columns come out as; Spark must be running if one of them is nested."""
     import pyarrow as pa
 
+    plain = [(field.name, _plain_type(field.type)) for field in fields]
+    if all(type is not None for _, type in plain):
+        return pa.schema([pa.field(name, type) for name, type in plain])
     found = []
     for field, each in zip(fields, struct(fields).fields, strict=True):
         try:
@@ -174,6 +177,19 @@ def arrow_schema(fields: Sequence[Field]) -> Any:
             error.message = f"the column {field.name} is of type {field.type.upper()}, which cannot be kept"
             raise
     return pa.schema(found)
+
+
+def _plain_type(type: str) -> Any:
+    """The Arrow type of a plain type that is written as Spark writes it; None for others."""
+    import pyarrow as pa
+
+    simple = {
+        "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(), "float": pa.float32(),
+        "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_(), "date": pa.date32(),
+        "timestamp": pa.timestamp("us", "UTC"),
+    }  # fmt: skip
+    digits = re.fullmatch(r"decimal\((\d+),(\d+)\)", type)
+    return pa.decimal128(int(digits[1]), int(digits[2])) if digits is not None else simple.get(type)
 
 
 def table_of(fields: tuple[Field, ...], rows: Iterable[tuple[Any, ...]]) -> Any:

@@ -8,8 +8,9 @@ the files, as far as a run touches them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END
@@ -20,27 +21,42 @@ from anabranch.engine.driver import copy_to_table
 from anabranch.engine.held import BUDGET, estimated
 from anabranch.engine.pane_sql import pane_source, window_text, windows_in
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import BlockUse, Panes, View
+from anabranch.plan.catalog import Catalog, Panes, View
 from anabranch.plan.types import duckdb_type
 
 if TYPE_CHECKING:
     import duckdb
 
 
+#: A partial in the text of what a view shows.
+_PARTIAL = re.compile(r"\br(\d+)\b")
 #: Tables of one commit.
-_TOUCHED = "touched"
-_SCRATCH = ("added", "delta", "loaded", "fresh", _TOUCHED)
+_TOUCHED, _FRESH = "touched", "fresh"
+_SCRATCH = ("added", "delta", "loaded", _FRESH, _TOUCHED)
+_Key = tuple[Any, ...]
 
 
 @dataclass
 class _Table:
-    """A hot table: its name, the files it stands for, up to which time windows have been left out, and its rows."""
+    """A hot table: its name, its groups, the files it stands for, up to which time windows have been left out, and its
+    rows. `waiting` are views that its last step had changes for and that have not asked for them."""
 
     name: str
+    of: _Groups
     panes: frozenset[str]
-    changes: frozenset[str]
+    changes: dict[str, frozenset[str]]
     floor: int | None = None
     rows: int = 0
+    step: tuple[int, tuple[DataFile, ...]] | None = None
+    waiting: set[str] = field(default_factory=set)
+
+    @property
+    def fresh(self) -> str:
+        return f"{_FRESH}_{self.name}"
+
+    @property
+    def tables(self) -> tuple[str, str]:
+        return self.name, self.fresh
 
 
 class Hot:
@@ -49,8 +65,11 @@ class Hot:
     def __init__(self, core: Core) -> None:
         self.core = core
         self._duck: duckdb.DuckDBPyConnection | None = None
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[_Key, _Table] = {}
         self._left: dict[str, View] = {}
+        #: Views whose changes were not asked for although they were there: they have a table of their own.
+        self._apart: set[str] = set()
+        self._alike: tuple[Catalog, dict[_Key, list[View]]] | None = None
         self._made = 0
         #: Of which new partials the tables `added` and `delta` are: views that read the same share them.
         self._added: tuple[Panes, tuple[DataFile, ...]] | None = None
@@ -63,8 +82,8 @@ class Hot:
         return self._duck
 
     def close(self) -> None:
-        for view_id in self._tables:
-            BUDGET.release((id(self), view_id))
+        for key in self._tables:
+            BUDGET.release((id(self), key))
         self._tables.clear()
         self._added, self._delta = None, ()
         if self._duck is not None:
@@ -72,11 +91,16 @@ class Hot:
             self._duck = None
 
     def forget(self, view_id: str) -> None:
-        """Let go of the groups of a view whose query is another one now."""
-        hot = self._tables.pop(view_id, None)
-        BUDGET.release((id(self), view_id))
+        """Let go of the groups of a view whose query is another one now, and of those that others share with it."""
         self._added, self._delta = None, ()
-        for name in (*_SCRATCH, *([hot.name] if hot is not None else ())) if self._duck is not None else ():
+        for name in _SCRATCH if self._duck is not None else ():
+            self.duck.execute(f"DROP TABLE IF EXISTS {name}")
+        for key in [key for key, hot in self._tables.items() if view_id in hot.changes]:
+            self._drop(key)
+
+    def _drop(self, key: _Key) -> None:
+        BUDGET.release((id(self), key))
+        for name in self._tables.pop(key).tables:
             self.duck.execute(f"DROP TABLE IF EXISTS {name}")
 
     def leave(self, view: View) -> None:
@@ -92,13 +116,13 @@ class Hot:
         for hot in self._tables.values():
             if gone <= hot.panes and gone:
                 hot.panes = (hot.panes - gone) | new
-            elif gone <= hot.changes and gone:
-                hot.changes = (hot.changes - gone) | new
+            for view, files in hot.changes.items():
+                if gone <= files and gone:
+                    hot.changes[view] = (files - gone) | new
 
     def groups(self, view: View) -> int:
-        """How many groups of a view are in memory."""
-        hot = self._tables.get(view.id)
-        return 0 if hot is None else hot.rows
+        """How many groups of a view are in memory; views with the same groups share them."""
+        return sum(hot.rows for hot in self._tables.values() if view.id in hot.changes)
 
     # ---- one commit
 
@@ -115,37 +139,85 @@ class Hot:
 
         `closed` is the progress up to which windows need not stay hot.
         """
-        shape = _Shape(view, panes, view.blocks[0])
-        hot = self._ready(shape, snapshot, closed)
+        import duckdb
+
+        groups = self._groups(view, panes, snapshot)
+        try:
+            hot = self._moved(groups, snapshot, added, closed)
+        except duckdb.Error:
+            if len(groups.views) == 1:
+                raise
+            # One of the views fails, and the others are not to suffer from it.
+            self._apart |= {each.id for each in groups.views}
+            groups = _Groups(panes, [view])
+            hot = self._moved(groups, snapshot, added, closed)
         if hot is None:
             tables = (snapshot.files.get(table, {}).values() for table in (panes.id, view.changes_table))
             if not self.core.place.takes_changes(0, sum(file.rows for files in tables for file in files)):
                 return None
-        self._load_delta(shape, added)
-        hot = hot or self._touched(shape, snapshot)
-        if hot.floor is not None:
-            self._bring_back(shape, hot, snapshot)
-        self.duck.execute(f"CREATE OR REPLACE TEMP TABLE fresh AS {shape.fresh(hot.name)}")
-        changed = shape.changed(snapshot.version + 1, now)
+            groups = _Groups(panes, [view])
+            self._load_delta(groups, added)
+            self._find_fresh(groups, _FRESH, self._touched(groups, snapshot).name)
+        fresh = hot.fresh if hot is not None else _FRESH
+        changed = groups.shape(view).changed(fresh, snapshot.version + 1, now)
         files = copy_to_table(self.core, self.duck, changed, view.changes_table, view.time or None)
-        self._count(hot, -1, f"DELETE FROM {hot.name} h USING delta d WHERE {shape.match('d', 'h')}")
-        columns = ", ".join([*shape.groups, *shape.partials, *shape.values])
-        self._count(hot, 1, f"INSERT INTO {hot.name} SELECT {columns} FROM fresh")
-        hot.panes |= {file.path for file in added}
-        hot.changes |= {file.path for file in files}
-        self._evict(shape, hot, closed)
-        if not self._fits(shape, self.groups(view)):
-            self.forget(view.id)
+        if hot is not None:
+            hot.waiting.discard(view.id)
+            hot.changes[view.id] |= {file.path for file in files}
         return files
+
+    def _groups(self, view: View, panes: Panes, snapshot: Snapshot) -> _Groups:
+        """The groups of a view, with all views that have the same ones."""
+        catalog = self.core.catalog(snapshot)
+        if self._alike is None or self._alike[0] is not catalog:
+            self._alike = catalog, {}
+            for each in catalog.of(View):
+                plain = each.node == "keyed" and each.direct and each.emit == "feed" and not each.stopped
+                if plain and all(catalog.panes(each.blocks[0].panes).column(n).duckdb for n in each.blocks[0].columns):
+                    self._alike[1].setdefault(_key(each), []).append(each)
+        alike = self._alike[1].get(_key(view), [])
+        views = tuple(each for each in alike if each.id not in self._apart and not self.left(each))
+        views = views if any(each is view for each in views) else (view,)
+        known = (hot.of for hot in self._tables.values() if hot.of.views == views and hot.of.panes == panes)
+        return next(known, None) or _Groups(panes, views)
+
+    def _moved(
+        self, groups: _Groups, snapshot: Snapshot, added: tuple[DataFile, ...], closed: int | None
+    ) -> _Table | None:
+        """The hot table of some views with new partials in it, whichever of them is the first to ask for it; None if it
+        does not fit into memory."""
+        hot = self._tables.get(groups.key)
+        if hot is None or hot.of is not groups or hot.step != (snapshot.version, added):
+            hot = self._ready(groups, snapshot, closed)
+            if hot is not None:
+                self._step(hot, snapshot, added, closed)
+        return hot
+
+    def _step(self, hot: _Table, snapshot: Snapshot, added: tuple[DataFile, ...], closed: int | None) -> None:
+        """Take new partials into a hot table; what its views are to show of them, and showed, is then at hand."""
+        groups = hot.of
+        self._load_delta(groups, added)
+        if hot.floor is not None:
+            self._bring_back(groups, hot, snapshot)
+        self._find_fresh(groups, hot.fresh, hot.name)
+        self._count(hot, -1, f"DELETE FROM {hot.name} h USING delta d WHERE {groups.match('d', 'h')}")
+        columns = ", ".join([*groups.names, *groups.partials, *groups.values])
+        self._count(hot, 1, f"INSERT INTO {hot.name} SELECT {columns} FROM {hot.fresh}")
+        hot.panes |= {file.path for file in added}
+        hot.step, hot.waiting = (snapshot.version, added), set(hot.changes)
+        self._evict(groups, hot, closed)
+
+    def _find_fresh(self, groups: _Groups, name: str, hot: str) -> None:
+        self.duck.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {groups.fresh(hot)}")
 
     def _count(self, hot: _Table, sign: int, text: str) -> None:
         """Run a statement that changes a hot table, and count its rows."""
         ((count,),) = self.duck.execute(text).fetchall()
         hot.rows += sign * int(count)
 
-    def _load_delta(self, shape: _Shape, added: tuple[DataFile, ...]) -> None:
+    def _load_delta(self, groups: _Groups, added: tuple[DataFile, ...]) -> None:
         """The groups of new partials, with all that views on their pane table know of them."""
-        panes, use = shape.panes, shape.use
+        panes, use = groups.panes, groups.use
         columns = tuple(column.name for column in panes.columns if column.duckdb)
         wanted = (panes, added, use.sliding, use.presence)
         if self._delta == wanted:
@@ -157,143 +229,195 @@ class Hot:
             self._added = None
             self.duck.execute(f"CREATE OR REPLACE TEMP TABLE added AS SELECT * FROM {source}")
             self._added = panes, added
-        whole = _Shape(shape.view, panes, replace(use, columns=columns))
-        self._load("delta", whole, "added")
+        self._load("delta", _Groups(panes, groups.views, columns), "added")
         self._delta = wanted
 
-    def _ready(self, shape: _Shape, snapshot: Snapshot, closed: int | None) -> _Table | None:
-        """The hot table of a view, as of a snapshot; None if it does not fit into memory."""
-        view, panes = shape.view, shape.panes
-        names = frozenset(snapshot.files.get(panes.id, ())), frozenset(snapshot.files.get(view.changes_table, ()))
-        hot = self._tables.get(view.id)
-        if hot is not None and (hot.panes, hot.changes) == names:
+    def _ready(self, groups: _Groups, snapshot: Snapshot, closed: int | None) -> _Table | None:
+        """The hot table of some views as of a snapshot; None if it does not fit into memory."""
+        key, panes = groups.key, groups.panes
+        names = frozenset(snapshot.files.get(panes.id, ()))
+        changes = {view.id: frozenset(snapshot.files.get(view.changes_table, ())) for view in groups.views}
+        hot = self._tables.get(key)
+        same = hot is not None and hot.of is groups and (hot.panes, hot.changes) == (names, changes)
+        if hot is not None and same and not hot.waiting and self._fits(groups, hot.rows):
             return hot
-        if hot is not None:
-            self.duck.execute(f"DROP TABLE IF EXISTS {self._tables.pop(view.id).name}")
-        floor = closed if shape.size and closed != END else None
-        low = None if floor is None else floor - shape.size
+        if hot is not None and hot.panes == names:  # whoever did not ask is ahead of what it shows
+            self._apart |= {view for view in hot.waiting if hot.changes[view] == changes.get(view)}
+        for other in [each for each, there in self._tables.items() if there.changes.keys() & changes.keys()]:
+            self._drop(other)
+        floor = closed if groups.size and closed != END else None
+        low = None if floor is None else floor - groups.size
         files = snapshot.files.get(panes.id, {}).values()
-        if not self._fits(shape, sum(file.rows for file in files if file.may_hold(low, None))):
+        if not self._fits(groups, sum(file.rows for file in files if file.may_hold(low, None))):
             return None
         self._made += 1
-        hot = _Table(f"hot_{self._made}", *names, floor)
-        is_open = "" if floor is None else f"WHERE w + {shape.size} > {floor}"
-        self._load("loaded", shape, self._files(shape, snapshot.table_paths(self.core.ledger, panes.id, low)), is_open)
-        self._join_shown(hot, shape, snapshot, create=True)
-        self._tables[view.id] = hot
+        hot = _Table(f"hot_{self._made}", groups, names, changes, floor)
+        is_open = "" if floor is None else f"WHERE w + {groups.size} > {floor}"
+        self._load(
+            "loaded", groups, self._files(groups, snapshot.table_paths(self.core.ledger, panes.id, low)), is_open
+        )
+        self._join_shown(hot, snapshot, create=True)
+        self._tables[key] = hot
         return hot
 
-    def _fits(self, shape: _Shape, groups: int) -> bool:
-        return BUDGET.take(
-            (id(self), shape.view.id), estimated(groups, shape.types()), self.core.place.limits.held_bytes
-        )
+    def _fits(self, groups: _Groups, count: int) -> bool:
+        return BUDGET.take((id(self), groups.key), estimated(count, groups.types()), self.core.place.limits.held_bytes)
 
-    def _touched(self, shape: _Shape, snapshot: Snapshot) -> _Table:
+    def _touched(self, groups: _Groups, snapshot: Snapshot) -> _Table:
         """The groups that new partials touch, and no others, for one commit."""
-        only = f"WHERE EXISTS (SELECT 1 FROM delta d WHERE {shape.match('d', 'e')})"
-        self._load("loaded", shape, self._files(shape, snapshot.table_paths(self.core.ledger, shape.panes.id)), only)
+        only = f"WHERE EXISTS (SELECT 1 FROM delta d WHERE {groups.match('d', 'e')})"
+        self._load("loaded", groups, self._files(groups, snapshot.table_paths(self.core.ledger, groups.panes.id)), only)
         self.duck.execute(f"DROP TABLE IF EXISTS {_TOUCHED}")
-        touched = _Table(_TOUCHED, frozenset(), frozenset())
-        self._join_shown(touched, shape, snapshot, create=True)
+        touched = _Table(_TOUCHED, groups, frozenset(), {})
+        self._join_shown(touched, snapshot, create=True)
         return touched
 
-    def _files(self, shape: _Shape, paths: list[str]) -> str | None:
-        return pane_source(shape.panes, shape.use.columns, paths) if paths else None
+    def _files(self, groups: _Groups, paths: list[str]) -> str | None:
+        return pane_source(groups.panes, groups.use.columns, paths) if paths else None
 
-    def _load(self, name: str, shape: _Shape, source: str | None, only: str = "") -> None:
+    def _load(self, name: str, groups: _Groups, source: str | None, only: str = "") -> None:
         """The groups of partials, reduced. The file of a column that came later says nothing of presence."""
-        groups = ", ".join(shape.groups)
+        names = ", ".join(groups.names)
         if source is None:
-            columns = ", ".join(f"{column} {kind}" for column, kind in shape.columns())
+            columns = ", ".join(f"{column} {kind}" for column, kind in groups.columns())
             self.duck.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({columns})")
             return
-        relation = windows_in("exploded", shape.panes, shape.use, source)
-        items = ", ".join([groups, *shape.first_reduces(named=name == "delta")])
+        relation = windows_in("exploded", groups.panes, groups.use, source)
+        items = ", ".join([names, *groups.first_reduces(named=name == "delta")])
         self.duck.execute(
             f"CREATE OR REPLACE TEMP TABLE {name} AS WITH {relation} SELECT {items}"
-            f" FROM exploded e {only} GROUP BY {groups} HAVING sum({shape.presence}) > 0"
+            f" FROM exploded e {only} GROUP BY {names} HAVING sum({groups.presence}) > 0"
         )
 
-    def _join_shown(self, hot: _Table, shape: _Shape, snapshot: Snapshot, *, create: bool) -> None:
-        """Groups that were loaded into a hot table, with what the ledger says is shown for them."""
-        paths = snapshot.table_paths(self.core.ledger, shape.view.changes_table)
-        shown = shape.nothing_shown() if not paths else shape.shown(paths, "loaded")
-        items = ", ".join([f"d.{column}" for column in (*shape.groups, *shape.partials)])
-        values = ", ".join(f"s.{column}" for column in shape.values)
+    def _join_shown(self, hot: _Table, snapshot: Snapshot, *, create: bool) -> None:
+        """Groups that were loaded into a hot table, with what the ledger says its views show for them."""
+        groups = hot.of
+        items = [f"d.{column}" for column in (*groups.names, *groups.partials)]
+        joins = []
+        for number, shape in enumerate(groups.shapes):
+            paths = snapshot.table_paths(self.core.ledger, shape.view.changes_table)
+            shown = shape.shown(paths, "loaded") if paths else shape.nothing_shown()
+            joins.append(f" LEFT JOIN ({shown}) s{number} ON {groups.match('d', f's{number}')}")
+            items += [f"s{number}.{name}" for name in shape.values]
         into = f"CREATE TEMP TABLE {hot.name} AS" if create else f"INSERT INTO {hot.name}"
-        self._count(
-            hot,
-            1,
-            f"{into} SELECT {items}{', ' + values if values else ''} FROM loaded d LEFT JOIN ({shown}) s"
-            f" ON {shape.match('d', 's')}",
-        )
+        self._count(hot, 1, f"{into} SELECT {', '.join(items)} FROM loaded d{''.join(joins)}")
 
     # ---- windows that have closed
 
-    def _bring_back(self, shape: _Shape, hot: _Table, snapshot: Snapshot) -> None:
+    def _bring_back(self, groups: _Groups, hot: _Table, snapshot: Snapshot) -> None:
         """Put the groups of late rows back into the hot table, but for those that have stayed there or are back."""
-        size = shape.size
+        size = groups.size
         late = self.duck.execute(f"SELECT min(w), max(w) FROM delta WHERE w + {size} <= {hot.floor}").fetchone()
         if late is None or late[0] is None:
             return
-        paths = snapshot.table_paths(self.core.ledger, shape.panes.id, late[0], late[1] + size)
+        paths = snapshot.table_paths(self.core.ledger, groups.panes.id, late[0], late[1] + size)
         only = (
-            f"WHERE w + {size} <= {hot.floor} AND EXISTS (SELECT 1 FROM delta d WHERE {shape.match('d', 'e')})"
-            f" AND NOT EXISTS (SELECT 1 FROM {hot.name} h WHERE {shape.match('h', 'e')})"
+            f"WHERE w + {size} <= {hot.floor} AND EXISTS (SELECT 1 FROM delta d WHERE {groups.match('d', 'e')})"
+            f" AND NOT EXISTS (SELECT 1 FROM {hot.name} h WHERE {groups.match('h', 'e')})"
         )
-        self._load("loaded", shape, self._files(shape, paths), only)
-        self._join_shown(hot, shape, snapshot, create=False)
+        self._load("loaded", groups, self._files(groups, paths), only)
+        self._join_shown(hot, snapshot, create=False)
 
-    def _evict(self, shape: _Shape, hot: _Table, closed: int | None) -> None:
-        if not shape.size or closed is None or closed == END:
+    def _evict(self, groups: _Groups, hot: _Table, closed: int | None) -> None:
+        if not groups.size or closed is None or closed == END:
             return
-        self._count(hot, -1, f"DELETE FROM {hot.name} WHERE w + {shape.size} <= {closed}")
+        self._count(hot, -1, f"DELETE FROM {hot.name} WHERE w + {groups.size} <= {closed}")
         hot.floor = closed if hot.floor is None else max(hot.floor, closed)
 
 
-class _Shape:
-    """Names on the way from partials to changes: groups k0.. and w, partials r0.., shown values o0..."""
+def _key(view: View) -> _Key:
+    """What views have in common that have the same groups: a pane table, windows, and which rows count."""
+    use = view.blocks[0]
+    return use.panes, use.windows, use.first, use.numbers, use.presence
 
-    def __init__(self, view: View, panes: Panes, use: BlockUse) -> None:
-        self.view = view
-        self.panes = panes
-        self.use = use
-        windows = use.sliding
-        self.size = windows.size if windows is not None else 0
-        self.groups = [f"k{index}" for index in range(len(panes.keys))] + (["w"] if windows is not None else [])
+
+class _Groups:
+    """The groups of views on one pane table: k0.. and w, their partials r0.., and of each view what it shows."""
+
+    def __init__(self, panes: Panes, views: Sequence[View], columns: Sequence[str] | None = None) -> None:
+        self.panes, self.views = panes, tuple(views)
+        first = self.views[0].blocks[0]
+        used = dict.fromkeys(name for view in views for name in view.blocks[0].columns)
+        self.use = use = replace(first, columns=tuple(used if columns is None else columns))
+        self.key = (*_key(self.views[0]), *(view.id for view in views))
+        self.size = use.sliding.size if use.sliding is not None else 0
+        self.names = [f"k{index}" for index in range(len(panes.keys))] + (["w"] if use.sliding is not None else [])
         self.partials = [f"r{index}" for index in range(len(use.columns))]
-        self.results = [output for output in view.direct if output.kind == "value"]
-        self.values = [f"o{index}" for index in range(len(self.results))]
         self.presence = quoted(use.presence)
+        places = {name: index for index, name in enumerate(use.columns)}
+        self.shapes = [_Shape(view, panes, number, places, self.names) for number, view in enumerate(self.views)]
+        self.values = [name for shape in self.shapes for name in shape.values]
+
+    def shape(self, view: View) -> _Shape:
+        return next(shape for shape in self.shapes if shape.view.id == view.id)
 
     def columns(self) -> list[tuple[str, str | None]]:
         kinds = [duckdb_type(key.type) for key in self.panes.keys] + (["BIGINT"] if self.size else [])
         kinds += [duckdb_type(self.panes.column(name).type) for name in self.use.columns]
-        return list(zip([*self.groups, *self.partials], kinds, strict=True))
+        return list(zip([*self.names, *self.partials], kinds, strict=True))
+
+    def types(self) -> list[str]:
+        """The types of a hot table."""
+        kinds = [key.type for key in self.panes.keys] + (["bigint"] if self.size else [])
+        kinds += [self.panes.column(name).type for name in self.use.columns]
+        return kinds + [output.type for shape in self.shapes for output in shape.results]
 
     def match(self, one: str, other: str) -> str:
-        return " AND ".join(f"{one}.{name} IS NOT DISTINCT FROM {other}.{name}" for name in self.groups) or "true"
+        return " AND ".join(f"{one}.{name} IS NOT DISTINCT FROM {other}.{name}" for name in self.names) or "true"
 
     def first_reduces(self, *, named: bool = False) -> list[str]:
         """Partials as they are in panes, reduced, under short names or under their own."""
         columns = enumerate(self.use.columns)
         return [self._reduced(name, quoted(name), quoted(name) if named else f"r{i}") for i, name in columns]
 
-    def reduces(self) -> list[str]:
-        """Reduced partials, reduced again."""
-        return [self._reduced(name, f"r{i}", f"r{i}") for i, name in enumerate(self.use.columns)]
-
     def _reduced(self, name: str, column: str, to: str) -> str:
         found = self.panes.column(name)
         return f"CAST({found.reduce_in_duckdb(column)} AS {duckdb_type(found.type)}) AS {to}"
 
+    def fresh(self, hot: str) -> str:
+        """The groups of `delta` with what is in memory of them, reduced; what is to be shown, and what was."""
+        names, partials = ", ".join(self.names), ", ".join(self.partials)
+        given = ", ".join(map(quoted, self.use.columns))
+        old = "".join(f", {name} AS was_{name}" for name in self.values)
+        none = "".join(f", NULL AS was_{name}" for name in self.values)
+        both = (
+            f"SELECT {names}{', ' if names else ''}{partials}, true AS was{old} FROM {hot} h"
+            f" SEMI JOIN delta d ON {self.match('d', 'h')}"
+            f" UNION ALL SELECT {names}{', ' if names else ''}{given}, false{none} FROM delta"
+        )
+        shown = [f"any_value(was_{name}) FILTER (WHERE was) AS was_{name}" for name in self.values]
+        again = [self._reduced(name, f"r{index}", f"r{index}") for index, name in enumerate(self.use.columns)]
+        reduced = ", ".join([*self.names, *again, "bool_or(was) AS was", *shown])
+        items = [item for shape in self.shapes for item in shape.shown_items()]
+        everything = ", ".join([*self.names, *self.partials, *items, "was"])
+        kept = "".join(f", was_{name}" for name in self.values)
+        return f"SELECT {everything}{kept} FROM (SELECT {reduced} FROM ({both}) GROUP BY ALL)"
+
+
+class _Shape:
+    """What one of these views shows of a group: values o0_0.., the number of the view in front."""
+
+    def __init__(self, view: View, panes: Panes, number: int, places: Mapping[str, int], names: Sequence[str]) -> None:
+        self.view, self.panes, self.groups = view, panes, names
+        self.use = view.blocks[0]
+        self.size = self.use.sliding.size if self.use.sliding is not None else 0
+        self.results = [output for output in view.direct if output.kind == "value"]
+        self.values = [f"o{number}_{index}" for index in range(len(self.results))]
+        self._partials = [f"r{places[name]}" for name in self.use.columns if name in places]
+
     def shown_items(self) -> list[str]:
-        return [f"{output.source} AS o{index}" for index, output in enumerate(self.results)]
+        """What is to be shown; texts name partials by their place among those of the view."""
+
+        def placed(found: re.Match[str]) -> str:
+            return self._partials[int(found[1])]
+
+        pairs = zip(self.results, self.values, strict=True)
+        return [f"{_PARTIAL.sub(placed, output.source)} AS {name}" for output, name in pairs]
 
     def _outputs(self) -> list[tuple[str, str]]:
         """What is stored of a change: a text over groups and values, and its name."""
         key = {each.name: f"k{index}" for index, each in enumerate(self.panes.keys)}
-        value = {id(output): f"o{index}" for index, output in enumerate(self.results)}
+        value = {id(output): name for output, name in zip(self.results, self.values, strict=True)}
         stored = []
         for output in self.view.direct:
             if output.kind == "key":
@@ -311,41 +435,18 @@ class _Shape:
             stored.append((f"CAST({text} AS {duckdb_type(hidden.type)})", quoted(hidden.name)))
         return stored
 
-    def fresh(self, hot: str) -> str:
-        """The groups of `delta` with what is in memory of them, reduced; what is to be shown, and what was."""
-        groups, partials = ", ".join(self.groups), ", ".join(self.partials)
-        given = ", ".join(map(quoted, self.use.columns))
-        old = "".join(f", {name} AS was_{name}" for name in self.values)
-        none = "".join(f", NULL AS was_{name}" for name in self.values)
-        both = (
-            f"SELECT {groups}{', ' if groups else ''}{partials}, true AS was{old} FROM {hot} h"
-            f" SEMI JOIN delta d ON {self.match('d', 'h')}"
-            f" UNION ALL SELECT {groups}{', ' if groups else ''}{given}, false{none} FROM delta"
-        )
-        shown = [f"any_value(was_{name}) FILTER (WHERE was) AS was_{name}" for name in self.values]
-        reduced = ", ".join([*self.groups, *self.reduces(), "bool_or(was) AS was", *shown])
-        everything = ", ".join([*self.groups, *self.partials, *self.shown_items(), "was"])
-        kept = "".join(f", was_{name}" for name in self.values)
-        return f"SELECT {everything}{kept} FROM (SELECT {reduced} FROM ({both}) GROUP BY ALL)"
-
-    def changed(self, version: int, now: int) -> str:
-        """The difference between what is to be shown and what was."""
+    def changed(self, fresh: str, version: int, now: int) -> str:
+        """The difference between what is to be shown of fresh groups and what was."""
         stored = ", ".join(f"{text} AS {name}" for text, name in self._outputs())
         new = ", ".join([*self.groups, *self.values, "1 AS _diff"])
         old = ", ".join([*self.groups, *(f"was_{name} AS {name}" for name in self.values), "-1 AS _diff"])
         same = " AND ".join(f"{name} IS NOT DISTINCT FROM was_{name}" for name in self.values) or "true"
-        both = f"SELECT {new} FROM fresh WHERE NOT (was AND {same})"
-        both += f" UNION ALL SELECT {old} FROM fresh WHERE was AND NOT ({same})"
+        both = f"SELECT {new} FROM {fresh} WHERE NOT (was AND {same})"
+        both += f" UNION ALL SELECT {old} FROM {fresh} WHERE was AND NOT ({same})"
         return (
             f"SELECT {stored}, CAST(_diff AS BIGINT) AS _diff, CAST({version} AS BIGINT) AS _version,"
             f" {timestamp(str(now))} AS _at FROM ({both})"
         )
-
-    def types(self) -> list[str]:
-        """The types of a hot table."""
-        kinds = [key.type for key in self.panes.keys] + (["bigint"] if self.size else [])
-        kinds += [self.panes.column(name).type for name in self.use.columns]
-        return kinds + [output.type for output in self.results]
 
     def shown(self, paths: list[str], groups: str) -> str:
         """What changes add up to, for the groups of a table."""
@@ -357,17 +458,17 @@ class _Shape:
                 index = next(i for i, each in enumerate(self.panes.keys) if each.name == output.source)
                 items.append(f"{column} AS k{index}")
             elif output.kind == "value":
-                items.append(f"{column} AS o{self.results.index(output)}")
+                items.append(f"{column} AS {self.values[self.results.index(output)]}")
             else:
                 items.append(f"{_start_of(column, output.kind, self.size)} AS w")
         sources = self.view.narrows[0].columns if self.view.narrows else ()
-        for field, name in zip(self.view.keys, sources, strict=True):
-            if field in self.view.hidden and name is not None:
+        for key, name in zip(self.view.keys, sources, strict=True):
+            if key in self.view.hidden and name is not None:
                 if name in {each.name for each in self.panes.keys}:
                     index = next(i for i, each in enumerate(self.panes.keys) if each.name == name)
-                    items.append(f"c.{quoted(field.name)} AS k{index}")
+                    items.append(f"c.{quoted(key.name)} AS k{index}")
                 else:
-                    items.append(f"{_start_of(f'c.{quoted(field.name)}', name, self.size)} AS w")
+                    items.append(f"{_start_of(f'c.{quoted(key.name)}', name, self.size)} AS w")
         unique = {item.rsplit(" AS ", 1)[1]: item for item in items}
         own = [f"g.{name} IS NOT DISTINCT FROM {unique[name].rsplit(' AS ', 1)[0]}" for name in self.groups]
         net = (
@@ -378,9 +479,10 @@ class _Shape:
         return f"SELECT {', '.join(unique.values())} FROM ({net}) c"
 
     def nothing_shown(self) -> str:
-        kinds = dict(self.columns())
-        items = [f"CAST(NULL AS {kinds[name]}) AS {name}" for name in self.groups]
-        items += [f"CAST(NULL AS {duckdb_type(each.type)}) AS o{i}" for i, each in enumerate(self.results)]
+        kinds = [duckdb_type(key.type) for key in self.panes.keys] + (["BIGINT"] if self.size else [])
+        kinds += [duckdb_type(each.type) for each in self.results]
+        names = (*self.groups, *self.values)
+        items = [f"CAST(NULL AS {kind}) AS {name}" for kind, name in zip(kinds, names, strict=True)]
         return f"SELECT {', '.join(items) or '1'} WHERE false"
 
 

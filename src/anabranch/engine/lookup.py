@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.duck import path_list, quoted, quoted_text, timestamp
+from anabranch.duck import grouped, path_list, quoted, quoted_text, timestamp
 from anabranch.engine.core import Core
 from anabranch.engine.driver import connection
 from anabranch.ledger import Snapshot
@@ -28,7 +28,7 @@ def rows(core: Core, lookup: Lookup, snapshot: Snapshot) -> Any:
     conditions += [f"_window >= {timestamp(str(low))}"] if low is not None else []
     conditions += [f"_window < {timestamp(str(high))}"] if high is not None else []
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    columns = ", ".join(quoted(field.name) for field in lookup.view.fields)
+    columns = ", ".join(f"{grouped(f.name, f.type)} AS {quoted(f.name)}" for f in lookup.view.fields)
     changes = f"SELECT {columns}, sum(_diff) AS _count FROM read_parquet({path_list(paths)}){where} GROUP BY ALL"
     copies = f"SELECT *, unnest(range(CAST(_count AS BIGINT))) AS _copy FROM ({changes}) WHERE _count > 0"
     return connection().sql(f"SELECT {given} FROM ({copies})").to_arrow_table()

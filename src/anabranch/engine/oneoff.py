@@ -1,7 +1,7 @@
-"""A query over local files that is answered without Spark, where that is certain to give the same answer.
+"""A query over local files, views and tables that is answered without Spark, where that is certain to give the same.
 
-The plan is built with the types of the driver's dialect, the files are read by DuckDB. What one of them declines is
-Spark's: the reason is kept, so that whoever waits for Spark to start can be told.
+The plan is built with the types of the driver's dialect, files and the ledger are read by DuckDB. What one of them
+declines is Spark's: the reason is kept, so that whoever waits for Spark to start can be told.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch import duck as ducks
-from anabranch.engine import read
+from anabranch.algebra.parts import FLOATING
+from anabranch.engine import answer, read
 from anabranch.engine.core import Core
+from anabranch.engine.frames import arrow_schema
 from anabranch.engine.queries import placed
 from anabranch.errors import NotSupported, SqlError, UnknownName
 from anabranch.ir.build import Found, build
 from anabranch.ir.rel import Source
+from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Binder, Bound
-from anabranch.plan.catalog import Catalog
+from anabranch.plan.catalog import Catalog, Table, View
 from anabranch.render import duckdb_plan
-from anabranch.render.duckdb import Declined, decline
-from anabranch.render.duckdb_kinds import kind_of
+from anabranch.render.duckdb import MARK, Declined, decline
 from anabranch.sources import files_duckdb
 from anabranch.sources.csv_grammar import Uncertain
 from anabranch.sources.listing import File
@@ -43,12 +45,26 @@ _INEXACT = frozenset(("stddev", "stddev_samp", "std", "stddev_pop", "variance", 
 
 @dataclass(frozen=True)
 class Question:
-    """What DuckDB is asked, the columns of the answer, and the files with their sizes and times."""
+    """What DuckDB is asked, the columns of the answer, and the files with their sizes and times.
 
-    text: str
+    In the text, marks stand around the keys of relations: what views and tables hold is had when it is asked.
+    """
+
+    marked: str
     fields: tuple[Field, ...]
     files: tuple[File, ...]
-    relations: tuple[files_duckdb.Relation, ...]
+    relations: Mapping[str, files_duckdb.Relation]
+    bounded: bool  # whether files say within which bounds doubles are
+    targets: Mapping[str, str]  # views and tables: their names for users, by their ids
+
+    def text(self, core: Core, snapshot: Snapshot) -> str:
+        """What DuckDB is asked at a version of the home; raises Declined."""
+        pieces = self.marked.split(MARK)
+        for index in range(1, len(pieces), 2):
+            key = pieces[index]
+            held = self.relations[key].text if key in self.relations else answer.relation(core, key, snapshot)
+            pieces[index] = held or decline(f"what {self.targets[key]} holds is Spark's to read")
+        return "".join(pieces)
 
 
 def question(core: Core, statement: SelectStatement, bound: Bound, catalog: Catalog) -> Question | None:
@@ -72,8 +88,9 @@ def _question(core: Core, statement: SelectStatement, bound: Bound, catalog: Cat
     if statement.query.emits:
         decline("EMIT")
     for reference in bound.references.values():
-        if reference.kind != "file":
-            decline(f"{reference.relation.name if reference.relation else reference.target} is no file")
+        if reference.kind != "file" and not (reference.plain and reference.kind in ("view", "table")):
+            named = reference.relation.name if reference.relation else reference.target
+            decline(f"{named} is no file, view or table as it is now")
     context = _Context(core, statement.text, statement.query, catalog)
     try:
         plan = build(statement.text, statement.query, context)
@@ -90,28 +107,40 @@ def _question(core: Core, statement: SelectStatement, bound: Bound, catalog: Cat
     _check_spelling(statement.sql, context)
     if any(column.name == duckdb_plan.UNNAMED for column in plan.columns):
         decline("the name of a column is Spark's to give")
-    text = duckdb_plan.sql(plan, lambda scan: context.relations[scan.source.key].text)
+    marked = duckdb_plan.sql(plan, lambda scan: f"{MARK}{scan.source.key}{MARK}")
     files = tuple(file for found in context.listed for file in found)
     if not core.place.takes_files(sum(size for _, size, _ in files)):
         decline("the files are large")
-    return Question(text, plan.schema, files, tuple(context.relations.values()))
+    bounded = context.bounded or any(each.bounded for each in context.relations.values())
+    made = Question(marked, plan.schema, files, context.relations, bounded, context.targets)
+    made.text(core, core.ledger.snapshot())  # to decline before anything is done what cannot be read
+    return made
 
 
 @dataclass
 class _Context:
-    """What names of files stand for, and the types of the driver's dialect."""
+    """What names of files, views and tables stand for, and the types of the driver's dialect."""
 
     core: Core
     text: str
     query: Query
     catalog: Catalog
     relations: dict[str, files_duckdb.Relation] = field(default_factory=dict)
+    targets: dict[str, str] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)  # columns of views and tables
     listed: list[list[File]] = field(default_factory=list)
+    bounded: bool = False
     unnamed: bool = False
     failed: bool = False  # with what is there: it is no file, or none that can be read
 
     def find(self, relation: Relation) -> Found:
         reference = Binder(self.text, self.catalog, self.query).resolve(relation)
+        target = self.catalog.objects.get(reference.target) if reference is not None else None
+        if isinstance(target, View | Table):
+            self.targets[target.id] = target.name
+            self.named |= {field.name for field in target.fields}
+            self.bounded = self.bounded or any(field.type in FLOATING for field in target.fields)
+            return Found(Source("view", target.id, target.name, key=target.id), target.fields)
         if reference is None or reference.kind != "file":
             decline(f"{relation.function or relation.name} in FROM")
         try:
@@ -137,30 +166,35 @@ def _check_spelling(text: str, context: _Context) -> None:
 
     Spark names a column as the query writes it, a plan as the file does.
     """
-    known = {each.name for relation in context.relations.values() for each in relation.fields}
+    known = context.named | {each.name for relation in context.relations.values() for each in relation.fields}
     lower = {name.lower() for name in known}
     for token in tokenize(text):
         if token.is_name and token.name.lower() in lower and token.name not in known:
-            decline(f"{token.name} is written in another way than in the file")
+            decline(f"{token.name} is written in another way than where it is from")
         if token.kind == STRING and _ESCAPE.search(token.text):
             decline("an escape in a text")
         if token.is_name and token.name.lower() in _INEXACT:
             decline(f"{token.name} of doubles")
 
 
-def rows(core: Core, asked: Question) -> Any:
-    """The answer as a pyarrow.Table; None if DuckDB fails for the rows there are, for Spark to say why."""
+def rows(core: Core, asked: Question, snapshot: Snapshot) -> Any:
+    """The answer at a version of the home, as a pyarrow.Table; None if DuckDB fails, for Spark to say why."""
     import duckdb
     import pyarrow as pa
 
+    try:
+        text = asked.text(core, snapshot)
+    except Declined as reason:
+        core.needs_spark = str(reason)
+        return None
     duck = ducks.connect()
     try:
-        for each in asked.relations:
+        for each in asked.relations.values():
             if each.table is not None:
                 duck.register(each.name, each.table)
-        with _settings(asked):
-            found = duck.sql(asked.text).to_arrow_table()
-        made = found.rename_columns([each.name for each in asked.fields]).cast(_schema(asked.fields))
+        with _settings(asked, text):
+            found = duck.sql(text).to_arrow_table()
+        made = found.rename_columns([each.name for each in asked.fields]).cast(arrow_schema(asked.fields))
     except _OF_ROWS(duckdb) as error:
         core.needs_spark = str(error).splitlines()[0]
         return None
@@ -176,10 +210,10 @@ def rows(core: Core, asked: Question) -> Any:
 
 
 @contextmanager
-def _settings(asked: Question) -> Iterator[None]:
+def _settings(asked: Question, text: str) -> Iterator[None]:
     """Without an order of their own, rows come as they stand in the file."""
-    with ducks.DATABASE.needing("preserve_insertion_order", True), ducks.counting_all(asked.text):
-        if not any(each.bounded for each in asked.relations):
+    with ducks.DATABASE.needing("preserve_insertion_order", True), ducks.counting_all(text):
+        if not asked.bounded:
             yield
             return
         # NaN is beyond the bounds that Parquet files tell.
@@ -204,19 +238,3 @@ def _status(name: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_size, found.st_mtime_ns
-
-
-def _schema(fields: Sequence[Field]) -> Any:
-    import pyarrow as pa
-
-    simple = {
-        "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(), "float": pa.float32(),
-        "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_(), "date": pa.date32(),
-        "timestamp": pa.timestamp("us", "UTC"),
-    }  # fmt: skip
-
-    def type_of(type: str) -> Any:
-        kind = kind_of(type)
-        return simple[type] if type in simple else pa.decimal128(kind.width, kind.bits)
-
-    return pa.schema([pa.field(each.name, type_of(each.type)) for each in fields])

@@ -154,6 +154,10 @@ class Place:
         """Whether the driver computes the changes of a node: so many new rows, beside so many that are kept."""
         return self.within(changes_rows=rows, state_rows=state)
 
+    def together(self, plain: bool) -> bool:
+        """Whether the changes of plain nodes are all Spark's, so that their jobs need not come one after the other."""
+        return plain and not self.driver
+
     def takes_closing(self, rows: int) -> Verdict:
         """Whether the driver merges so many partials where windows close or change."""
         return self.within(closing_rows=rows)

@@ -8,6 +8,7 @@ Everything before the record can be lost without a trace; the record names all o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -21,7 +22,7 @@ from anabranch.engine.left_out import left_out_fields
 from anabranch.engine.maintain import Maintainer
 from anabranch.engine.moves import Moves, Outcome, anything_waits, bounds_after
 from anabranch.engine.near import partials_text, selected_text
-from anabranch.engine.scan import Incoming, Output, Scan, Scanned
+from anabranch.engine.scan import WRITERS, Incoming, Output, Scan, Scanned
 from anabranch.engine.set_aside import Lost, lacking, mend, refuse, told
 from anabranch.engine.standing import Standing, standing_of
 from anabranch.engine.stream_part import StreamPart
@@ -428,6 +429,48 @@ def _named(catalog: Catalog, view: View, error: Exception, made: bool) -> Except
     return QueryFailed(f"view {root.name}: {found.message}", hint=hint)
 
 
+class _Ahead:
+    """Has the changes of nodes that do not read each other computed at the same time, where they are Spark's.
+
+    A job over a few rows is mostly waiting, and the tasks of several fill more cores than those of one.
+    """
+
+    def __init__(
+        self, core: Core, catalog: Catalog, kept: list[View], computed: Callable[[View], tuple[DataFile, ...]]
+    ) -> None:
+        self._core, self._catalog, self._computed = core, catalog, computed
+        self._left = {view.id: view for view in kept}
+        self._started: dict[str, tuple[View, Future[tuple[DataFile, ...]]]] = {}
+
+    def files(self, view: View) -> tuple[DataFile, ...]:
+        """The changes of a view, which is one of the first that are left."""
+        if view.id not in self._started:
+            together = [each for each in self._left.values() if self._is_plain(each) and self._is_free(each)]
+            if view in together and len(together) > 1:
+                with ThreadPoolExecutor(WRITERS) as pool:  # which waits for all of them
+                    self._started = {each.id: (each, pool.submit(self._computed, each)) for each in together}
+        started = self._started.pop(view.id, None)
+        try:
+            return self._computed(view) if started is None else started[1].result()
+        finally:
+            self._left.pop(view.id)
+
+    def _is_plain(self, view: View) -> bool:
+        """Whether nothing but Spark has a part in it: no trigger, no budget, no table outside."""
+        return self._core.place.together(bool(view.node) and view.emit == "feed" and not view.asks and not view.budget)
+
+    def _is_free(self, view: View) -> bool:
+        """Whether a view reads none that is still to be computed."""
+        below = [self._catalog.view(id) for id in view.views.values()]
+        return not any(each.id in self._left or not self._is_free(each) for each in below)
+
+    def give_up(self) -> None:
+        """Delete what was computed in vain."""
+        for view, started in self._started.values():
+            if started.exception() is None:
+                self._core.ledger.give_up({view.changes_table: started.result()})
+
+
 def emit_changes(
     core: Core,
     catalog: Catalog,
@@ -460,11 +503,16 @@ def emit_changes(
     stopped: dict[str, str] = {}
     aside: dict[tuple[str, str], Found] = {}
     before = {view.id for view in catalog.of(View) if view.stopped}
+
+    def computed(view: View) -> tuple[DataFile, ...]:
+        return _computed(maintainer, view, added, view.id in made, view.id in renewed, aside)
+
+    ahead = _Ahead(core, catalog, kept, computed) if not made and not renewed else None
     for view in kept:
         if (before or stopped) and any(each.id in before | stopped.keys() for each in catalog.all_below(view)):
             continue
         try:
-            files = _computed(maintainer, view, added, view.id in made, view.id in renewed, aside)
+            files = ahead.files(view) if ahead is not None else computed(view)
         except Exception as error:
             found = translate(error)
             if isinstance(found, DataError) and not strict:
@@ -473,6 +521,8 @@ def emit_changes(
                 maintainer.added.pop(view.changes_table, None)
                 core.hot.forget(view.id)
                 continue
+            if ahead is not None:
+                ahead.give_up()
             problem = _named(catalog, view, found, view.id in made)
             raise problem from (None if problem is error else error)
         pending = maintainer.added.get(view.pending_table, ())
@@ -494,6 +544,8 @@ def emit_changes(
                 schemas[view.changes_table] = arrow_schema(change_fields(view, panes))
         watch.closes = watch.closes or (bool(files) and maintainer.closes(view))
         watch.lap("changes", view.name)
+    if ahead is not None:
+        ahead.give_up()
     if maintainer.late:
         files = late.write(core, catalog, maintainer.late, added, snapshot.version + 1, core.now())
         tables[late.LATE_ROWS] = TableChange(add=files)

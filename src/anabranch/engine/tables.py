@@ -72,6 +72,6 @@ def net_sql(columns: str, changes: str) -> str:
 def overlaid(snapshot: Snapshot, added: Mapping[str, tuple[DataFile, ...]]) -> Snapshot:
     """A snapshot with the files of a commit that is on its way."""
     files = dict(snapshot.files)
-    for table, new in added.items():
+    for table, new in list(added.items()):  # to which other threads may add
         files[table] = {**files.get(table, {}), **{file.path: file for file in new}}
     return replace(snapshot, files=files)

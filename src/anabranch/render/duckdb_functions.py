@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.render.duckdb_kinds import (
+    BITS,
     BOOLEAN,
     COUNT,
     DATE,
@@ -33,6 +34,7 @@ from anabranch.render.duckdb_kinds import (
     duckdb_type_of,
     whole,
 )
+from anabranch.xxhash import SEED
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ def _fits(value: Value, wanted: str) -> bool:
             return isinstance(literal, str) and literal != "" and "\0" not in literal
         least = {"index!": 1, "size!": 0}[wanted]
         return isinstance(literal, int) and least <= literal < 2**31
+    if wanted in ("int", "bigint"):
+        return value.kind.family == WHOLE and (value.kind.width == BITS["bigint"]) == (wanted == "bigint")
     if wanted == "small":
         return value.kind.family == WHOLE and value.kind.bits <= 31
     return value.kind.family == wanted
@@ -166,6 +170,15 @@ _SIGNATURES: tuple[Signature, ...] = (
     Signature("md5", (STRING,), "md5({0})", _STRING),
     Signature("sha1", (STRING,), "sha1({0})", _STRING),
     Signature("sha", (STRING,), "sha1({0})", _STRING),
+    Signature("bin", (WHOLE,), "bin(CAST({0} AS BIGINT))", _STRING),
+    *(
+        Signature("xxhash64", (kind,), f"coalesce(__xxhash_{stored}({text}), {SEED})", _BIGINT)
+        for kind, stored, text in (
+            ("int", "int", "CAST({0} AS INTEGER)"), ("bigint", "bigint", "CAST({0} AS BIGINT)"),
+            (STRING, "text", "{0}"), (BOOLEAN, "int", "CAST({0} AS INTEGER)"),
+            (DATE, "int", "CAST({0} - DATE '1970-01-01' AS INTEGER)"), (TIMESTAMP, "bigint", "epoch_us({0})"),
+        )
+    ),
     # numbers
     Signature("abs", (WHOLE,), "abs({0})", lambda kinds: replace(kinds[0], fails=kinds[0].bits == kinds[0].width)),
     Signature("abs", (DOUBLE,), "abs({0})", _DOUBLE),

@@ -227,7 +227,7 @@ class FilesSource:
         self.waits = False
         complete = self._listing.is_due()
         stretch = self._taken(self._listing.look(complete=complete), position, max_rows)
-        if stretch is not None or complete:
+        if stretch is not None or complete or self.cheap:  # to a columnar file that was read, no row is added
             return stretch
         if not self._listing.may_look():  # too soon, and so it is not known that there is nothing
             self.waits = True
@@ -244,8 +244,10 @@ class FilesSource:
         for file in files:
             name, size, time = file
             known = self._known.get(name)
-            if reported.get(name) == [size, time] or (known is not None and (known.end, known.time) == (size, time)):
-                self._listing.settle(file)
+            read = known is not None and (known.end, known.time) == (size, time)
+            if read or reported.get(name) == [size, time]:
+                if read or not self.cheap:  # a columnar file may become whole yet
+                    self._listing.settle(file)
                 continue
             try:
                 found = self._part(name, size, time, known)
