@@ -86,21 +86,21 @@ def compute(work: Work, pieces: Sequence[Piece]) -> Done | Declined:
     import duckdb
     import pyarrow as pa
 
-    DATABASE.confine(work.memory, 1, _scratch())
+    DATABASE.confine(work.memory, 1, scratch())
     try:
         return _computed(work, pieces)
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         DATABASE.close()  # some errors leave it unusable
-        return Declined(_first_line(error))
+        return Declined(first_line(error))
 
 
-def _scratch() -> Path:
+def scratch() -> Path:
     """Where what does not fit into memory goes: a folder that Spark removes with the application."""
     given = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     return Path(given or tempfile.gettempdir())
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
 
@@ -125,7 +125,7 @@ def _computed(work: Work, pieces: Sequence[Piece]) -> Done:
                 try:
                     name = _write(duck.sql(f"{rows} SELECT * FROM ({query.text})"), query, work)
                 except (duckdb.Error, pa.ArrowException) as error:  # an overflow, say
-                    declined.append((query.table, _first_line(error)))
+                    declined.append((query.table, first_line(error)))
                     continue
                 files += [(query.table, name)] if name is not None else []
         return Done(tuple(files), tuple(declined), figures)

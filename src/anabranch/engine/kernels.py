@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -129,11 +129,20 @@ class Kernels:
 
     def _run(self, context: SparkContext, work: Work, tasks: Sequence[tuple[Piece, ...]]) -> list[Done] | None:
         """What the tasks of a job did; None if one declined, or if executors cannot run them after all."""
+        found = self.run(partial(kernel.compute, work), tasks)
+        if found is None:
+            return None
+        self.declined = next((each.reason for each in found if isinstance(each, Declined)), None)
+        return [each for each in found if isinstance(each, Done)] if self.declined is None else None
+
+    def run(self, compute: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any] | None:
+        """What tasks give, one for each of these; None if executors cannot run them after all."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
+        context = self.core.spark.sparkContext
         try:
-            found = context.parallelize(tasks, len(tasks)).map(partial(kernel.compute, work)).collect()
+            return list(context.parallelize(tasks, len(tasks)).map(compute).collect())
         except (Py4JError, PySparkException) as error:
             if "cancelled" in str(error).lower():
                 raise
@@ -142,8 +151,6 @@ class Kernels:
                 _known[context.applicationId] = reason
             self.core.warn(f"kernels are left out from now on, and Spark's own engine computes instead: {reason}")
             return None
-        self.declined = next((each.reason for each in found if isinstance(each, Declined)), None)
-        return [each for each in found if isinstance(each, Done)] if self.declined is None else None
 
     def unavailable(self) -> str | None:
         """Why the executors run no kernels; None if they do. Found out once."""

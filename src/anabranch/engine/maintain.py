@@ -24,7 +24,7 @@ from anabranch.algebra.pending import Key
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
-from anabranch.engine import closing, left_out, local, outside, outside_local, read, sessions
+from anabranch.engine import buckets, closing, left_out, local, outside, outside_local, read, sessions
 from anabranch.engine.core import Core
 from anabranch.engine.frames import hashable, table_of
 from anabranch.engine.late import LateRows, rows_before
@@ -178,6 +178,7 @@ class Maintainer:
             self._leave_out_late(view)
         if not (view.node == "keyed" and view.direct) and view.id not in self.computable:
             files = local.changes(self, view)
+            files = buckets.changes(self, view) if files is None else files
             if files is not None:
                 self.added[view.changes_table] = files
                 return files
@@ -252,6 +253,10 @@ class Maintainer:
         return files
 
     def _by_spark(self, view: View) -> tuple[DataFile, ...]:
+        files = buckets.changes(self, view) if view.direct and view.id not in self.computable else None
+        if files is not None:
+            self.added[view.changes_table] = files
+            return files
         touched = self.touched(view)
         return () if touched is None else self._difference(view, touched)
 

@@ -1,0 +1,71 @@
+"""What one of Spark's tasks does for the changes of a node: DuckDB over one bucket of the rows that it reads.
+
+A bucket holds the rows whose key has a hash with one remainder, so that rows which meet are in the same one. All tasks
+of a job are given the same texts; which bucket is theirs, and of how many, is said by variables. As in kernel.py, a
+task can run twice, and the files whose names reach the driver count.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from anabranch.duck import DATABASE, counting_all, quoted_text
+from anabranch.kernel import Declined, first_line, scratch
+
+#: How changes are written, here and on the driver.
+COPY_OPTIONS = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 100000"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a job does, the same for each of its tasks."""
+
+    folder: str
+    buckets: int
+    statements: tuple[str, ...]  # what comes before the query
+    query: str
+    memory: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a task wrote: the name of its file, None for no rows."""
+
+    file: str | None
+
+
+def in_bucket(values: Iterable[str]) -> str:
+    """The condition that a row is in the bucket of a task, by the values of its key."""
+    return f"hash({', '.join(values)}) % getvariable('buckets') = getvariable('bucket')"
+
+
+def compute(work: Work, bucket: int) -> Done | Declined:
+    """Carry out the query of a job over one bucket."""
+    import duckdb
+
+    DATABASE.confine(work.memory, 1, scratch())
+    name = f"{uuid.uuid4().hex}.parquet"
+    path = os.path.join(work.folder, name)
+    try:
+        duck = DATABASE.connect()
+        try:
+            duck.execute(f"SET VARIABLE buckets = {work.buckets}::UBIGINT")
+            duck.execute(f"SET VARIABLE bucket = {bucket}::UBIGINT")
+            with counting_all(work.query):
+                for statement in work.statements:
+                    duck.execute(statement)
+                done = duck.execute(f"COPY ({work.query}) TO {quoted_text(path)} ({COPY_OPTIONS})").fetchone()
+        finally:
+            duck.close()
+    except (duckdb.Error, OSError) as error:
+        DATABASE.close()  # some errors leave it unusable
+        return Declined(first_line(error))
+    if done is not None and done[0]:
+        return Done(name)
+    with suppress(OSError):
+        os.unlink(path)
+    return Done(None)

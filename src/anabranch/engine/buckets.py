@@ -1,0 +1,202 @@
+"""Changes of a node in buckets: Spark's tasks, each with DuckDB over the rows whose keys have the same hash.
+
+The text is the driver's own, over files instead of tables in memory, with a condition that says which rows are in the
+bucket of a task. So one job gives all changes of a node: of a join, the pairs of new rows; of a node with keys,
+f(state | touched keys) - what was shown for them. What the driver would decline is left to Spark's own engine.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from anabranch import bucket
+from anabranch.algebra.reach import Range
+from anabranch.bucket import Done, Work, in_bucket
+from anabranch.duck import LEFT_TO_SPARK, quoted
+from anabranch.engine.kernels import task_memory
+from anabranch.engine.local import Query, Touched, Unfit
+from anabranch.engine.warm import Share, file_rows, where_within
+from anabranch.engine.writing import adopt_files
+from anabranch.kernel import Declined
+from anabranch.ledger import DataFile, Snapshot
+from anabranch.ledger.crash import reach
+from anabranch.plan.catalog import Field, View
+from anabranch.plan.views import duckdb_type
+from anabranch.render.join_keys import join_keys
+from anabranch.types import INTEGERS
+
+if TYPE_CHECKING:
+    from anabranch.engine.maintain import Maintainer
+
+#: Types whose equal values have the same hash, in Spark's eyes and DuckDB's.
+_HASHED = ("string", "date", "timestamp", "timestamp_ntz", "boolean", "binary")
+
+
+def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
+    """The changes of a node for a commit; None if they are left to Spark's own engine."""
+    core = maintainer.core
+    if not core.place.kernels or not core.local.fits(maintainer, view) or core.kernels.unavailable() is not None:
+        return None
+    query = _InBuckets(maintainer, view)
+    try:
+        text = query.text()
+    except Unfit:
+        return None
+    if text is None:
+        return ()
+    context, ledger = core.spark.sparkContext, core.ledger
+    count = core.place.buckets(query.files.rows, context.defaultParallelism) if query.split else 1
+    if count == 1 and not query.split and query.files.rows > core.place.limits.state_rows:
+        return None
+    folder = ledger.stage()
+    try:
+        reach("during-kernels")
+        work = Work(str(folder), count, tuple(query.statements), text, task_memory(context, core.place.limits))
+        found = core.kernels.run(partial(bucket.compute, work), range(count))
+        if found is None:
+            return None
+        declined = next((each.reason for each in found if isinstance(each, Declined)), None)
+        if declined is not None:
+            if LEFT_TO_SPARK in declined:
+                core.local.leave(view)
+            maintainer.places[view.id] = f"by Spark: {declined}"
+            return None
+        reach("after-kernels")
+        paths = [folder / each.file for each in found if isinstance(each, Done) and each.file is not None]
+        files = adopt_files(ledger, view.changes_table, paths, view.time or None)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    by = f" by {', '.join(query.split)}" if count > 1 else ""
+    reason = maintainer.places.get(view.id, "").removeprefix("by Spark")
+    maintainer.places[view.id] = f"in kernels, {count} bucket{'s' if count > 1 else ''}{by}{reason}"
+    return files
+
+
+class _Files:
+    """Tables of the ledger as tasks read them; says how many rows they are."""
+
+    def __init__(self, maintainer: Maintainer) -> None:
+        self._ledger = maintainer.core.ledger
+        self.rows = 0
+
+    def relation(self, table: str, snapshot: Snapshot, fields: Sequence[Field]) -> str:
+        return self._relation(table, snapshot, fields, None, None)
+
+    def within(self, share: Share, table: str, snapshot: Snapshot, fields: Sequence[Field], times: Range) -> str:
+        low, high = times
+        found = self._relation(table, snapshot, fields, low, None if high is None else high + 1)
+        return f"(SELECT * FROM {found}{where_within(share.time, low, high)})"
+
+    def _relation(
+        self, table: str, snapshot: Snapshot, fields: Sequence[Field], low: int | None, beyond: int | None
+    ) -> str:
+        found = [file for file in snapshot.files.get(table, {}).values() if file.may_hold(low, beyond)]
+        self.rows += sum(file.rows for file in found)
+        folder = self._ledger.table_folder(table)
+        return file_rows([str(folder / file.path) for file in found], fields)
+
+
+class _InBuckets(Query):
+    """The statement of one node for one commit, as each task is given it."""
+
+    def __init__(self, maintainer: Maintainer, view: View) -> None:
+        super().__init__(maintainer, view)
+        self.files = _Files(maintainer)
+        self.warm = self.files  # type: ignore[assignment]
+        #: What tasks do before they ask.
+        self.statements: list[str] = []
+        self._columns = self._join_columns() if view.row_by_row else {}
+        #: The columns of the key that says which bucket a row is in; none: all rows are in one.
+        self.split = tuple(dict.fromkeys(name for name, _ in self._columns.values()))
+        self.files.rows = maintainer.new_rows(view) + (0 if view.row_by_row else self.state_rows())
+
+    def _join_columns(self) -> dict[str, tuple[str, str]]:
+        """By which column each input of a join is split, and its type; inputs that are not here are read by all tasks.
+
+        Of each row that comes out, the rows of the others are those of one bucket: so it comes out once.
+        """
+        types = {
+            input: {field.name: field.type for field in self.fields_of(self.view, input) or ()}
+            for input in self.view.inputs
+        }
+        if self.maintainer.both_ways(self.view):
+            return {}  # a row that one bucket gives and another takes back is no change
+        if len(types) == 1:
+            ((input, columns),) = types.items()
+            return next(({input: each} for each in columns.items() if _hashed(each[1])), {})
+        known = tuple((input, tuple(columns)) for input, columns in types.items())
+        for equal in join_keys(self.view.text, known):
+            found = {input: (name, types[input][name]) for input, name in equal.items()}
+            kinds = {"bigint" if kind in INTEGERS else kind for _, kind in found.values()}
+            if len(kinds) == 1 and _hashed(*kinds):
+                return found
+        return {}
+
+    def relation(
+        self,
+        view: View,
+        placeholder: str,
+        snapshot: Snapshot,
+        within: Range | None = None,
+        kept_by: tuple[View, str] | None = None,
+    ) -> str | None:
+        return self._in_bucket(view, placeholder, super().relation(view, placeholder, snapshot, within, kept_by))
+
+    def delta(self, view: View, placeholder: str, sign: int) -> str | None:
+        return self._in_bucket(view, placeholder, super().delta(view, placeholder, sign))
+
+    def _in_bucket(self, view: View, placeholder: str, rows: str | None) -> str | None:
+        column = self._columns.get(placeholder) if view is self.view else None
+        if column is None or rows is None:
+            return rows
+        return f"(SELECT * FROM {rows} WHERE {in_bucket([_value(quoted(column[0]), column[1])])})"
+
+    def touch_sessions(self) -> bool | None:
+        ends = self.view.ends
+        if ends is not None and ends.gap:
+            raise Unfit  # they are followed from row to row
+        return None
+
+    def touch_keys(self, text: str) -> bool:
+        keys = self.view.keys
+        hashed = [(index, key) for index, key in enumerate(keys) if _hashed(key.type)]
+        self.split = tuple(key.name for _, key in hashed)
+        where = f" WHERE {in_bucket(_value(f'k{index}', key.type) for index, key in hashed)}" if hashed else ""
+        self.statements.append(f"CREATE TEMP TABLE __touched AS SELECT * FROM ({text}){where}")
+        self.touched = tuple(_TouchedInTask.of(index, key.type, self.statements) for index, key in enumerate(keys))
+        return True
+
+
+class _TouchedInTask(Touched):
+    """What a task finds out about a column of the touched keys, as variables."""
+
+    @classmethod
+    def of(cls, index: int, type: str, statements: list[str]) -> _TouchedInTask:
+        along = {"timestamp": f"epoch_us(k{index})"}.get(type, f"k{index}" if type in INTEGERS else "NULL")
+        low, high = f"k{index}_low", f"k{index}_high"
+        missing = f"(SELECT count(*) FROM __touched WHERE k{index} IS NULL) > 0"
+        for name, least in ((low, "min"), (high, "max")):
+            statements.append(
+                f"SET VARIABLE {name} = (SELECT CASE WHEN {missing} THEN NULL ELSE {least}({along}) END FROM __touched)"
+            )
+        return cls(type, 1, low, high)  # type: ignore[arg-type]
+
+    def within(self, column: str, least: int = 0, most: int = 0) -> list[str]:
+        if self.type not in (*INTEGERS, "timestamp"):
+            return []
+        low, high = f"getvariable('{self.low}') + {least}", f"getvariable('{self.high}') + {most}"
+        if self.type == "timestamp":
+            low, high = f"make_timestamptz({low})", f"make_timestamptz({high})"
+        return [f"({column} BETWEEN {low} AND {high} OR getvariable('{self.low}') IS NULL)"]
+
+
+def _hashed(*types: str) -> bool:
+    return all(type in (*INTEGERS, *_HASHED) or type.startswith("decimal") for type in types)
+
+
+def _value(column: str, type: str) -> str:
+    """A value as it is hashed: a number whatever its width."""
+    return f"CAST({column} AS BIGINT)" if type in INTEGERS else f"CAST({column} AS {duckdb_type(type)})"
