@@ -21,14 +21,13 @@ COPY_OPTIONS = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a job does, the same for each of its tasks."""
+class Task:
+    """A query over one bucket of so many; `statements` come before it."""
 
-    folder: str
-    buckets: int
-    statements: tuple[str, ...]  # what comes before the query
     query: str
-    memory: int
+    statements: tuple[str, ...] = ()
+    bucket: int = 0
+    buckets: int = 1
 
 
 @dataclass(frozen=True)
@@ -43,22 +42,22 @@ def in_bucket(values: Iterable[str]) -> str:
     return f"hash({', '.join(values)}) % getvariable('buckets') = getvariable('bucket')"
 
 
-def compute(work: Work, bucket: int) -> Done | Declined:
-    """Carry out the query of a job over one bucket."""
+def compute(folder: str, memory: int, task: Task) -> Done | Declined:
+    """Write what the query of a task gives as a file of a folder."""
     import duckdb
 
-    DATABASE.confine(work.memory, 1, scratch())
+    DATABASE.confine(memory, 1, scratch())
     name = f"{uuid.uuid4().hex}.parquet"
-    path = os.path.join(work.folder, name)
+    path = os.path.join(folder, name)
     try:
         duck = DATABASE.connect()
         try:
-            duck.execute(f"SET VARIABLE buckets = {work.buckets}::UBIGINT")
-            duck.execute(f"SET VARIABLE bucket = {bucket}::UBIGINT")
-            with counting_all(work.query):
-                for statement in work.statements:
+            duck.execute(f"SET VARIABLE buckets = {task.buckets}::UBIGINT")
+            duck.execute(f"SET VARIABLE bucket = {task.bucket}::UBIGINT")
+            with counting_all(task.query):
+                for statement in task.statements:
                     duck.execute(statement)
-                done = duck.execute(f"COPY ({work.query}) TO {quoted_text(path)} ({COPY_OPTIONS})").fetchone()
+                done = duck.execute(f"COPY ({task.query}) TO {quoted_text(path)} ({COPY_OPTIONS})").fetchone()
         finally:
             duck.close()
     except (duckdb.Error, OSError) as error:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from anabranch import bucket
 from anabranch.algebra.reach import Range
-from anabranch.bucket import Done, Work, in_bucket
+from anabranch.bucket import Done, Task, in_bucket
 from anabranch.duck import LEFT_TO_SPARK, quoted
+from anabranch.engine.core import Core
 from anabranch.engine.kernels import task_memory
 from anabranch.engine.local import Query, Touched, Unfit
 from anabranch.engine.warm import Share, file_rows, where_within
@@ -47,32 +48,47 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
         return None
     if text is None:
         return ()
-    context, ledger = core.spark.sparkContext, core.ledger
-    count = core.place.buckets(query.files.rows, context.defaultParallelism) if query.split else 1
-    if count == 1 and not query.split and query.files.rows > core.place.limits.state_rows:
+    slots = core.spark.sparkContext.defaultParallelism
+    count = core.place.buckets(query.files.rows, slots) if query.split else 1
+    if not query.split and query.files.rows > core.place.limits.state_rows:
         return None
-    folder = ledger.stage()
-    try:
-        reach("during-kernels")
-        work = Work(str(folder), count, tuple(query.statements), text, task_memory(context, core.place.limits))
-        found = core.kernels.run(partial(bucket.compute, work), range(count))
-        if found is None:
-            return None
-        declined = next((each.reason for each in found if isinstance(each, Declined)), None)
-        if declined is not None:
-            if LEFT_TO_SPARK in declined:
-                core.local.leave(view)
-            maintainer.places[view.id] = f"by Spark: {declined}"
-            return None
-        reach("after-kernels")
-        paths = [folder / each.file for each in found if isinstance(each, Done) and each.file is not None]
-        files = adopt_files(ledger, view.changes_table, paths, view.time or None)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    tasks = [Task(text, tuple(query.statements), number, count) for number in range(count)]
+    table, time = view.changes_table, view.time or None
+    files = write(core, [(table, time, tasks)])[0]
+    if isinstance(files, Declined):
+        if LEFT_TO_SPARK in files.reason:
+            core.local.leave(view)
+        maintainer.places[view.id] = f"by Spark: {files.reason}"
+        return None
     by = f" by {', '.join(query.split)}" if count > 1 else ""
     reason = maintainer.places.get(view.id, "").removeprefix("by Spark")
     maintainer.places[view.id] = f"in kernels, {count} bucket{'s' if count > 1 else ''}{by}{reason}"
     return files
+
+
+def write(
+    core: Core, wanted: Sequence[tuple[str, str | None, Sequence[Task]]]
+) -> list[tuple[DataFile, ...] | Declined]:
+    """Have the tasks of one job write files of tables; of each, its name, the column of its times and its tasks."""
+    context, ledger = core.spark.sparkContext, core.ledger
+    tasks = [task for _, _, each in wanted for task in each]
+    folder = ledger.stage()
+    try:
+        reach("during-kernels")
+        compute = partial(bucket.compute, str(folder), task_memory(context, core.place.limits))
+        done = core.kernels.run(compute, tasks)
+        if done is None:
+            return [Declined("executors run no kernels")] * len(wanted)
+        reach("after-kernels")
+        found: list[tuple[DataFile, ...] | Declined] = []
+        for table, time, own in wanted:
+            results, done = done[: len(own)], done[len(own) :]
+            declined = next((each for each in results if isinstance(each, Declined)), None)
+            paths = [folder / each.file for each in results if isinstance(each, Done) and each.file is not None]
+            found.append(declined or adopt_files(ledger, table, paths, time))
+        return found
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Files:
