@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from anabranch.duck import DATABASE, counting_all, quoted_text
+from anabranch.duck import DATABASE, counting_all, quoted_text, take_bucket
 from anabranch.kernel import Declined, first_line, scratch
 
 #: How changes are written, here and on the driver.
@@ -37,11 +36,6 @@ class Done:
     file: str | None
 
 
-def in_bucket(values: Iterable[str]) -> str:
-    """The condition that a row is in the bucket of a task, by the values of its key."""
-    return f"hash({', '.join(values)}) % getvariable('buckets') = getvariable('bucket')"
-
-
 def compute(folder: str, memory: int, task: Task) -> Done | Declined:
     """Write what the query of a task gives as a file of a folder."""
     import duckdb
@@ -52,8 +46,7 @@ def compute(folder: str, memory: int, task: Task) -> Done | Declined:
     try:
         duck = DATABASE.connect()
         try:
-            duck.execute(f"SET VARIABLE buckets = {task.buckets}::UBIGINT")
-            duck.execute(f"SET VARIABLE bucket = {task.bucket}::UBIGINT")
+            take_bucket(duck, task.bucket, task.buckets)
             with counting_all(task.query):
                 for statement in task.statements:
                     duck.execute(statement)

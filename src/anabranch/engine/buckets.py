@@ -12,26 +12,30 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from anabranch import bucket
+from anabranch import bucket, kernel
 from anabranch.algebra.reach import Range
-from anabranch.bucket import Done, Task, in_bucket
-from anabranch.duck import LEFT_TO_SPARK, quoted
+from anabranch.bucket import Done, Task
+from anabranch.duck import LEFT_TO_SPARK, in_bucket, quoted
 from anabranch.engine.core import Core
-from anabranch.engine.kernels import task_memory
-from anabranch.engine.local import Query, Touched, Unfit
+from anabranch.engine.kernels import Ahead, query_of, task_memory
+from anabranch.engine.local import Query, Touched, Unfit, since_start
+from anabranch.engine.tables import change_fields
 from anabranch.engine.warm import Share, file_rows, where_within
 from anabranch.engine.writing import adopt_files
-from anabranch.kernel import Declined
+from anabranch.kernel import ROWS, Declined
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import Field, View
+from anabranch.plan.catalog import Field, Stream, View
 from anabranch.plan.views import duckdb_type
 from anabranch.render.join_keys import join_keys
+from anabranch.sources.row_groups import InGroups
 from anabranch.types import INTEGERS
 
 if TYPE_CHECKING:
     from anabranch.engine.maintain import Maintainer
 
+#: In place of a file: the new rows of a run, which its tasks have at hand.
+RUN = "__run"
 #: Types whose equal values have the same hash, in Spark's eyes and DuckDB's.
 _HASHED = ("string", "date", "timestamp", "timestamp_ntz", "boolean", "binary")
 
@@ -66,6 +70,36 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     return files
 
 
+def look_ahead(maintainer: Maintainer, stream: Stream, rows: InGroups) -> Ahead | None:
+    """The joins whose changes the tasks that read a run can give too, for all that they need is in their bucket.
+
+    `maintainer` is that of the commit to come, as if the rows were in a file RUN.
+    """
+    core, split, read = maintainer.core, "", 0
+    queries: list[tuple[kernel.Query, str | None]] = []
+    for view in maintainer.catalog.of(View):
+        if not _goes_with(view, stream) or not core.local.fits(maintainer, view):
+            continue
+        query = _InBuckets(maintainer, view, stream)
+        if not query.row_condition or query.row_condition != (split or query.row_condition):
+            continue
+        if core.place.takes_changes(rows.rows, query.state_rows()):
+            continue  # on the driver it is sooner done
+        text = query.text()
+        if text is not None:
+            split, read = query.row_condition, read + query.files.rows - rows.rows
+            made = query_of(view.changes_table, change_fields(view, None), text)
+            queries.append((made, view.time or None))
+    return Ahead(split, read, tuple(queries)) if queries else None
+
+
+def _goes_with(view: View, stream: Stream) -> bool:
+    """Whether the changes of a node follow from the rows of a stream and tables that no other node changes."""
+    if not view.kept or view.node != "join" or view.emit != "feed" or stream.id not in view.streams.values():
+        return False
+    return not (view.views or view.blocks or view.closing or view.asks or view.stopped) and view.late != "drop"
+
+
 def write(
     core: Core, wanted: Sequence[tuple[str, str | None, Sequence[Task]]]
 ) -> list[tuple[DataFile, ...] | Declined]:
@@ -96,7 +130,7 @@ class _Files:
 
     def __init__(self, maintainer: Maintainer) -> None:
         self._ledger = maintainer.core.ledger
-        self.rows = 0
+        self.rows = 0  # of all that was asked for
 
     def relation(self, table: str, snapshot: Snapshot, fields: Sequence[Field]) -> str:
         return self._relation(table, snapshot, fields, None, None)
@@ -112,14 +146,18 @@ class _Files:
         found = [file for file in snapshot.files.get(table, {}).values() if file.may_hold(low, beyond)]
         self.rows += sum(file.rows for file in found)
         folder = self._ledger.table_folder(table)
-        return file_rows([str(folder / file.path) for file in found], fields)
+        kept = file_rows([str(folder / file.path) for file in found if file.path != RUN], fields)
+        if all(file.path != RUN for file in found):
+            return kept
+        return f"(SELECT * FROM {kept} UNION ALL SELECT * FROM {_run_rows(fields)})"
 
 
 class _InBuckets(Query):
     """The statement of one node for one commit, as each task is given it."""
 
-    def __init__(self, maintainer: Maintainer, view: View) -> None:
+    def __init__(self, maintainer: Maintainer, view: View, run: Stream | None = None) -> None:
         super().__init__(maintainer, view)
+        self._run = run  # the stream whose new rows are in no file yet, but at hand in each task
         self.files = _Files(maintainer)
         self.warm = self.files  # type: ignore[assignment]
         #: What tasks do before they ask.
@@ -151,6 +189,14 @@ class _InBuckets(Query):
                 return found
         return {}
 
+    @property
+    def row_condition(self) -> str:
+        """The condition that a new row of a stream is in the bucket; empty if there is none, or not one for all."""
+        inputs = [input for input, id in self.view.streams.items() if self._run is not None and id == self._run.id]
+        columns = {self._columns.get(input) for input in inputs}
+        (column,) = columns if len(columns) == 1 else (None,)
+        return in_bucket([_value(quoted(column[0]), column[1])]) if column is not None else ""
+
     def relation(
         self,
         view: View,
@@ -162,7 +208,10 @@ class _InBuckets(Query):
         return self._in_bucket(view, placeholder, super().relation(view, placeholder, snapshot, within, kept_by))
 
     def delta(self, view: View, placeholder: str, sign: int) -> str | None:
-        return self._in_bucket(view, placeholder, super().delta(view, placeholder, sign))
+        if self._run is None or view.streams.get(placeholder) != self._run.id:
+            return self._in_bucket(view, placeholder, super().delta(view, placeholder, sign))
+        fields = self._run.row_fields if self._run.id in view.begins else self._run.seen_as(placeholder)
+        return since_start(view, self._run, placeholder, _run_rows(fields)) if sign >= 0 else None
 
     def _in_bucket(self, view: View, placeholder: str, rows: str | None) -> str | None:
         column = self._columns.get(placeholder) if view is self.view else None
@@ -207,6 +256,12 @@ class _TouchedInTask(Touched):
         if self.type == "timestamp":
             low, high = f"make_timestamptz({low})", f"make_timestamptz({high})"
         return [f"({column} BETWEEN {low} AND {high} OR getvariable('{self.low}') IS NULL)"]
+
+
+def _run_rows(fields: Sequence[Field]) -> str:
+    """The new rows of a run as its tasks have them, as a relation with these columns."""
+    items = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields)
+    return f"(SELECT {items} FROM {ROWS})"
 
 
 def _hashed(*types: str) -> bool:

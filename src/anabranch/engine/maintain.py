@@ -105,6 +105,8 @@ class Maintainer:
         self.late: list[LateRows] = []
         #: Where the changes of nodes are computed in this commit, and why not elsewhere.
         self.places: dict[str, str] = {}
+        #: Changes of nodes that are there already, by their tables.
+        self.ready: Mapping[str, tuple[DataFile, ...]] = {}
         #: Of views that look at one row at a time, the rows that they can compute, where some they cannot.
         self.computable: dict[str, str] = {}
         self.catalog = catalog
@@ -172,6 +174,10 @@ class Maintainer:
             return ()
         if view.asks:
             return self._ask(view)
+        if view.changes_table in self.ready:
+            self.places[view.id] = "in kernels, with the rows of the run"
+            self.added[view.changes_table] = self.ready[view.changes_table]
+            return self.ready[view.changes_table]
         if view.node == "join" and view.late == "drop":
             self._count_dropped(view)
         elif view.leaves_out:
