@@ -465,8 +465,8 @@ def emit_changes(
     """Add the changes of every view whose changes are kept to the tables of a commit.
 
     `made` are new views: they are filled, and no other view changes. `only` are all that can change. `renewed` are
-    compared as a whole, whatever the commit brings. `taken` says how many rows it brings, by stream; `ready` has changes
-    that are there already, by table. The result says what all this does to the bounds of views.
+    compared as a whole, whatever the commit brings. `taken` says how many rows it brings, by stream; `ready` has the
+    changes that are there already, by table. The result says what all this does to the bounds of views.
     """
     kept = [view for view in catalog.in_order() if view.kept]
     if made or only is not None:
