@@ -43,7 +43,7 @@ _HASHED = ("string", "date", "timestamp", "timestamp_ntz", "boolean", "binary")
 def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     """The changes of a node for a commit; None if they are left to Spark's own engine."""
     core = maintainer.core
-    if not core.place.kernels or not core.local.fits(maintainer, view) or core.kernels.unavailable() is not None:
+    if not available(core) or not core.local.fits(maintainer, view):
         return None
     query = _InBuckets(maintainer, view)
     try:
@@ -64,10 +64,19 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
             core.local.leave(view)
         maintainer.places[view.id] = f"by Spark: {files.reason}"
         return None
-    by = f" by {', '.join(query.split)}" if count > 1 else ""
     reason = maintainer.places.get(view.id, "").removeprefix("by Spark")
-    maintainer.places[view.id] = f"in kernels, {count} bucket{'s' if count > 1 else ''}{by}{reason}"
+    maintainer.places[view.id] = f"{in_words(count, query.split)}{reason}"
     return files
+
+
+def available(core: Core) -> bool:
+    """Whether executors can compute buckets, and may."""
+    return core.place.kernels and core.kernels.unavailable() is None
+
+
+def in_words(count: int, keys: Sequence[str]) -> str:
+    """Where changes were computed that tasks gave."""
+    return f"in kernels, {count} buckets by {', '.join(keys)}" if count > 1 else "in kernels, 1 bucket"
 
 
 def look_ahead(maintainer: Maintainer, stream: Stream, rows: InGroups) -> Ahead | None:
@@ -180,12 +189,12 @@ class _InBuckets(Query):
             return {}  # a row that one bucket gives and another takes back is no change
         if len(types) == 1:
             ((input, columns),) = types.items()
-            return next(({input: each} for each in columns.items() if _hashed(each[1])), {})
+            return next(({input: each} for each in columns.items() if is_hashed(each[1])), {})
         known = tuple((input, tuple(columns)) for input, columns in types.items())
         for equal in join_keys(self.view.text, known):
             found = {input: (name, types[input][name]) for input, name in equal.items()}
             kinds = {"bigint" if kind in INTEGERS else kind for _, kind in found.values()}
-            if len(kinds) == 1 and _hashed(*kinds):
+            if len(kinds) == 1 and is_hashed(*kinds):
                 return found
         return {}
 
@@ -227,7 +236,7 @@ class _InBuckets(Query):
 
     def touch_keys(self, text: str) -> bool:
         keys = self.view.keys
-        hashed = [(index, key) for index, key in enumerate(keys) if _hashed(key.type)]
+        hashed = [(index, key) for index, key in enumerate(keys) if is_hashed(key.type)]
         self.split = tuple(key.name for _, key in hashed)
         where = f" WHERE {in_bucket(_value(f'k{index}', key.type) for index, key in hashed)}" if hashed else ""
         self.statements.append(f"CREATE TEMP TABLE __touched AS SELECT * FROM ({text}){where}")
@@ -264,7 +273,8 @@ def _run_rows(fields: Sequence[Field]) -> str:
     return f"(SELECT {items} FROM {ROWS})"
 
 
-def _hashed(*types: str) -> bool:
+def is_hashed(*types: str) -> bool:
+    """Whether equal values of a type have one hash, however they came about."""
     return all(type in (*INTEGERS, *_HASHED) or type.startswith("decimal") for type in types)
 
 

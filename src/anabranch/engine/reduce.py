@@ -146,7 +146,7 @@ def _merged(
             in_tasks[table] = text
         else:
             by_spark.append(table)
-    if in_tasks and core.place.kernels and core.kernels.unavailable() is None:
+    if in_tasks and buckets.available(core):
         reach("before-reduce")
         wanted = [(table, _time_column(core, table, snapshot), [Task(text)]) for table, text in in_tasks.items()]
         for (table, _, _), found in zip(wanted, buckets.write(core, wanted), strict=True):
