@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +90,11 @@ class Declined:
     """Why a task leaves the run to Spark's own engine, which says it in its own words."""
 
     reason: str
+
+
+def nth(compute: Callable[[Any], Any], tasks: Sequence[Any], number: int) -> Any:
+    """What one of several tasks gives."""
+    return compute(tasks[number])
 
 
 def compute(work: Work, share: Share) -> Done | Declined:

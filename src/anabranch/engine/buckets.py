@@ -53,8 +53,9 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     if text is None:
         return ()
     slots = core.spark.sparkContext.defaultParallelism
-    count = core.place.buckets(query.files.rows, slots) if query.split else 1
-    if not query.split and query.files.rows > core.place.limits.state_rows:
+    rows, state = maintainer.new_rows(view), query.files.rows
+    count = core.place.buckets(rows, state, slots) if query.split else 1
+    if not query.split and rows + state > core.place.limits.state_rows:
         return None
     tasks = [Task(text, tuple(query.statements), number, count) for number in range(count)]
     table, time = view.changes_table, view.time or None
@@ -96,7 +97,7 @@ def look_ahead(maintainer: Maintainer, stream: Stream, rows: InGroups) -> Ahead 
             continue  # on the driver it is sooner done
         text = query.text()
         if text is not None:
-            split, read = query.row_condition, read + query.files.rows - rows.rows
+            split, read = query.row_condition, read + query.files.rows
             made = query_of(view.changes_table, change_fields(view, None), text)
             queries.append((made, view.time or None))
     return Ahead(split, read, tuple(queries)) if queries else None
@@ -174,7 +175,7 @@ class _InBuckets(Query):
         self._columns = self._join_columns() if view.row_by_row else {}
         #: The columns of the key that says which bucket a row is in; none: all rows are in one.
         self.split = tuple(dict.fromkeys(name for name, _ in self._columns.values()))
-        self.files.rows = maintainer.new_rows(view) + (0 if view.row_by_row else self.state_rows())
+        self.files.rows = 0 if view.row_by_row else self.state_rows()
 
     def _join_columns(self) -> dict[str, tuple[str, str]]:
         """By which column each input of a join is split, and its type; inputs that are not here are read by all tasks.

@@ -174,7 +174,7 @@ def _in_buckets(
         return (), str(TAKEN)
     keys = names.panes.keys
     hashed = [f"k{index}" for index, key in enumerate(keys) if buckets.is_hashed(key.type)]
-    count = core.place.buckets(scope.rows(snapshot), core.spark.sparkContext.defaultParallelism) if hashed else 1
+    count = core.place.buckets(scope.rows(snapshot), 0, core.spark.sparkContext.defaultParallelism) if hashed else 1
     text = _closing_text(names, closing, scope, paths, snapshot, in_bucket(hashed) if hashed else "true")
     tasks = [Task(text, (), number, count) for number in range(count)]
     (files,) = buckets.write(core, [(view.changes_table, "_window", tasks)])

@@ -34,13 +34,15 @@ from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Stream
 from anabranch.sources.row_groups import FileGroups, InGroups
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import RDD, SparkContext
     from pyspark.sql import SparkSession
 
     from anabranch.engine.scan import Incoming, Output
 
 #: A task of fewer bytes than this costs more to start than it spares.
 _WORTH = 4 << 20
+#: Up to so many tasks are sent along with what they compute.
+_FEW = 64
 #: What a Python worker needs besides DuckDB's memory, of the memory that Spark leaves to it.
 _SHARE = 0.6
 _FIGURES = ("rows", "bad", "late", "low", "high")
@@ -77,6 +79,7 @@ class Kernels:
     def __init__(self, core: Core) -> None:
         self.core = core
         self.declined: str | None = None  # why something of the last run was left to Spark, if it was a task that did
+        self._numbers: dict[tuple[str, int], RDD[int]] = {}  # from 0 on, each a partition, by application and how many
 
     def scan(
         self,
@@ -125,7 +128,7 @@ class Kernels:
             shares, count = [Share(each) for each in tasks_of(rows.files, first, context, place.limits)], 1
         else:
             queries += [query for query, _ in ahead.queries]
-            count = place.buckets(rows.rows + ahead.rows, context.defaultParallelism)
+            count = place.buckets(rows.rows, ahead.rows, context.defaultParallelism)
             pieces = tuple(piece for each in cut(rows.files, first, 1) for piece in each)
             shares = [Share(pieces, number) for number in range(count)]
         figures = _known_figures(stream, rows, bound)
@@ -181,9 +184,14 @@ class Kernels:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        context = self.core.spark.sparkContext
+        context, count = self.core.spark.sparkContext, len(tasks)
         try:
-            return list(context.parallelize(tasks, len(tasks)).map(compute).collect())
+            if count > _FEW:
+                return list(context.parallelize(tasks, count).map(compute).collect())
+            # Numbers that Spark has already spare it a good part of a small job: the tasks come with the code.
+            if (context.applicationId, count) not in self._numbers:
+                self._numbers[context.applicationId, count] = context.parallelize(range(count), count)
+            return list(self._numbers[context.applicationId, count].map(partial(kernel.nth, compute, tasks)).collect())
         except (Py4JError, PySparkException) as error:
             if "cancelled" in str(error).lower():
                 raise

@@ -58,7 +58,7 @@ class Limits:
     held_rows: int = _limit(200_000, "changes of one run that stay in memory for the next")
     task_bytes: int = _limit(256 << 20, "rows of a run, uncompressed, that one task of Spark's takes with DuckDB")
     task_memory_bytes: int = _limit(512 << 20, "memory of DuckDB in such a task")
-    bucket_rows: int = _limit(50_000, "rows of a node, new and kept, for a bucket of their own in a job of Spark's")
+    bucket_rows: int = _limit(100_000, "new rows of a node, or ten times as many kept ones, for a bucket of their own")
     file_bytes: int = _limit(256 << 20, "files that the driver merges into one, and a file that is merged at all")
 
     def with_settings(self, given: Mapping[str, int | str]) -> Limits:
@@ -144,9 +144,12 @@ class Place:
         """Whether the driver computes the changes of a node: so many new rows, beside so many that are kept."""
         return self.within(changes_rows=rows, state_rows=state)
 
-    def buckets(self, rows: int, slots: int) -> int:
-        """In how many buckets tasks compute the changes of a node over so many rows, where so many run at once."""
-        return max(1, min(slots, -(-rows // max(1, self.limits.bucket_rows))))
+    def buckets(self, rows: int, state: int, slots: int) -> int:
+        """In how many buckets tasks compute the changes of a node: so many new rows, beside so many that are kept.
+
+        Each task reads all of the kept ones, and does little with most of them.
+        """
+        return max(1, min(slots, -(-(10 * rows + state) // max(1, 10 * self.limits.bucket_rows))))
 
     def takes_closing(self, rows: int) -> Verdict:
         """Whether the driver merges so many partials where windows close or change."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ def join_keys(text: str, columns: tuple[tuple[str, tuple[str, ...]], ...]) -> tu
     ({'@b': 'auction', '@a': 'id', '@c': 'k'},)
     >>> join_keys("SELECT 1 FROM `@b` b JOIN `@a` a USING (price) LEFT JOIN `@c` c ON c.k = a.id", columns)
     ({'@b': 'price', '@a': 'price'},)
+    >>> join_keys("SELECT 1 FROM `@b` b JOIN `@a` a ON price = id WHERE k IN (SELECT id FROM `@a`)", columns)
+    ()
     >>> join_keys("SELECT 1 FROM `@c` x JOIN `@a` a ON x.k = a.id OR a.price = 1", columns)
     ()
     """
@@ -46,7 +49,8 @@ def join_keys(text: str, columns: tuple[tuple[str, tuple[str, ...]], ...]) -> tu
     for one, other in _equal(tree, items):
         both = [each for each in classes if one in each or other in each]
         classes = [each for each in classes if each not in both] + [set().union({one, other}, *both)]
-    found = [_by_placeholder(each, items) for each in classes]
+    reads = Counter(each.name for each in tree.find_all(exp.Table))
+    found = [_by_placeholder(each, items, reads) for each in classes]
     return tuple(sorted((each for each in found if len(each) > 1), key=lambda each: -len(each)))
 
 
@@ -120,13 +124,15 @@ def _found(name: str, relation: str, items: Sequence[_Item]) -> tuple[int, str, 
     return None
 
 
-def _by_placeholder(equal: set[tuple[int, str, str]], items: Sequence[_Item]) -> dict[str, str]:
+def _by_placeholder(
+    equal: set[tuple[int, str, str]], items: Sequence[_Item], reads: Mapping[str, int]
+) -> dict[str, str]:
     """Of columns that are equal, those by which all rows of a placeholder can be split, wherever it is read."""
     found: dict[str, str] = {}
     for placeholder in dict.fromkeys(item.placeholder for item in items if item.placeholder is not None):
-        reads = [number for number, item in enumerate(items) if item.placeholder == placeholder]
-        columns = [{column for each, _, column in equal if each == number} for number in reads]
+        numbers = [number for number, item in enumerate(items) if item.placeholder == placeholder]
+        columns = [{column for each, _, column in equal if each == number} for number in numbers]
         shared = sorted(set.intersection(*columns))
-        if shared:
+        if shared and len(numbers) == reads[placeholder]:  # a subquery elsewhere may need all of its rows
             found[placeholder] = shared[0]
     return found
