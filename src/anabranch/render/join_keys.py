@@ -30,7 +30,7 @@ def join_keys(text: str, columns: tuple[tuple[str, tuple[str, ...]], ...]) -> tu
     ({'@b': 'auction', '@a': 'id', '@c': 'k'},)
     >>> join_keys("SELECT 1 FROM `@b` b JOIN `@a` a USING (price) LEFT JOIN `@c` c ON c.k = a.id", columns)
     ({'@b': 'price', '@a': 'price'},)
-    >>> join_keys("SELECT 1 FROM `@b` b JOIN `@a` a ON price = id WHERE k IN (SELECT id FROM `@a`)", columns)
+    >>> join_keys("SELECT 1 FROM `@b` b JOIN `@a` a ON auction = id WHERE auction IN (SELECT id FROM `@a`)", columns)
     ()
     >>> join_keys("SELECT 1 FROM `@c` x JOIN `@a` a ON x.k = a.id OR a.price = 1", columns)
     ()
