@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -175,6 +175,21 @@ def places_for(rows: int) -> Iterator[None]:
         return
     with DATABASE.needing("perfect_ht_threshold", places):
         yield
+
+
+def in_bucket(values: Iterable[str]) -> str:
+    """The condition that a row is in the bucket that is taken, by the values of its key: rows that meet have the same.
+
+    >>> in_bucket(["k"])
+    "hash(k) % getvariable('buckets') = getvariable('bucket')"
+    """
+    return f"hash({', '.join(values)}) % getvariable('buckets') = getvariable('bucket')"
+
+
+def take_bucket(duck: duckdb.DuckDBPyConnection, bucket: int, buckets: int) -> None:
+    """Have `in_bucket` hold for one bucket of so many, in what is asked of a connection from now on."""
+    duck.execute(f"SET VARIABLE buckets = {buckets}::UBIGINT")
+    duck.execute(f"SET VARIABLE bucket = {bucket}::UBIGINT")
 
 
 def timestamp(micros: str) -> str:

@@ -10,19 +10,19 @@ from __future__ import annotations
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.duck import DATABASE, path_list, places_for, quoted, timestamp
+from anabranch.duck import DATABASE, path_list, places_for, quoted, take_bucket, timestamp
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 #: The good rows of a run, which its queries read; all of its rows, and all as they are in an Arrow table.
-ROWS, ALL, _TABLE = "__near", "__all", "__groups"
+ROWS, ALL, _TABLE, _BUCKET = "__near", "__all", "__groups", "__bucket"
 #: Where DuckDB says which row of a file a row is.
 ROW_OF_FILE = "file_row_number"
 #: Rows that are written at a time.
@@ -49,6 +49,7 @@ class Query:
     schema: pa.Schema
     plain: pa.Schema  # as files have it
     options: dict[str, Any]  # how they are written
+    statements: tuple[str, ...] = ()  # what comes before the text
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,16 @@ class Work:
     figures: str | None  # what to say about all rows, as a query of one row
     queries: tuple[Query, ...]
     memory: int
+    split: str | None = None  # the condition that a row is in the bucket of a task; None: tasks have rows of their own
+    buckets: int = 1
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one task takes of the rows of a run: some pieces of files, or of these one bucket."""
+
+    pieces: tuple[Piece, ...]
+    bucket: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,51 +92,63 @@ class Declined:
     reason: str
 
 
-def compute(work: Work, pieces: Sequence[Piece]) -> Done | Declined:
-    """Carry out the queries of a job over some pieces of its files."""
+def nth(compute: Callable[[Any], Any], tasks: Sequence[Any], number: int) -> Any:
+    """What one of several tasks gives."""
+    return compute(tasks[number])
+
+
+def compute(work: Work, share: Share) -> Done | Declined:
+    """Carry out the queries of a job over a share of its rows."""
     import duckdb
     import pyarrow as pa
 
-    DATABASE.confine(work.memory, 1, _scratch())
+    DATABASE.confine(work.memory, 1, scratch())
     try:
-        return _computed(work, pieces)
+        return _computed(work, share)
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         DATABASE.close()  # some errors leave it unusable
-        return Declined(_first_line(error))
+        return Declined(first_line(error))
 
 
-def _scratch() -> Path:
+def scratch() -> Path:
     """Where what does not fit into memory goes: a folder that Spark removes with the application."""
     given = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     return Path(given or tempfile.gettempdir())
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
 
-def _computed(work: Work, pieces: Sequence[Piece]) -> Done:
+def _computed(work: Work, share: Share) -> Done:
     import duckdb
     import pyarrow as pa
 
-    duck = DATABASE.connect()
+    pieces, duck = share.pieces, DATABASE.connect()
     try:
         if work.direct:
             source = _in_files(work, pieces)
         else:
             duck.register(_TABLE, _in_memory(work, pieces))
             source = f"SELECT * FROM {_TABLE}"
+        if work.split is not None:  # several queries are about these rows: they are read once
+            take_bucket(duck, share.bucket, work.buckets)
+            duck.execute(f"CREATE TEMP TABLE {_BUCKET} AS SELECT * FROM ({source}) WHERE {work.split}")
+            source = f"SELECT * FROM {_BUCKET}"
+        duck.execute(f"CREATE TEMP VIEW {ALL} AS {source}")
         good = f" WHERE {quoted(work.time)} IS NOT NULL" if work.time is not None else ""
-        rows = f"WITH {ALL} AS NOT MATERIALIZED ({source}), {ROWS} AS NOT MATERIALIZED (SELECT * FROM {ALL}{good})"
+        duck.execute(f"CREATE TEMP VIEW {ROWS} AS SELECT * FROM {ALL}{good}")
         count = sum(last - first for first, last in (piece.rows for piece in pieces))
         with places_for(count) if work.direct else nullcontext():
-            figures = duck.execute(f"{rows} {work.figures}").fetchall()[0] if work.figures is not None else None
+            figures = duck.execute(work.figures).fetchall()[0] if work.figures is not None else None
             files, declined = [], []
             for query in work.queries:
                 try:
-                    name = _write(duck.sql(f"{rows} SELECT * FROM ({query.text})"), query, work)
+                    for statement in query.statements:
+                        duck.execute(statement)
+                    name = _write(duck.sql(query.text), query, work)
                 except (duckdb.Error, pa.ArrowException) as error:  # an overflow, say
-                    declined.append((query.table, _first_line(error)))
+                    declined.append((query.table, first_line(error)))
                     continue
                 files += [(query.table, name)] if name is not None else []
         return Done(tuple(files), tuple(declined), figures)

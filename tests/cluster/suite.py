@@ -76,6 +76,25 @@ def test_the_law(tmp_path: Path, spark: SparkSession) -> None:
     assert not list((tmp_path / "home" / "staging").iterdir())
 
 
+def test_joins_in_buckets(tmp_path: Path, spark: SparkSession) -> None:
+    """Executors join what a run brings with their buckets, whoever takes which; the files of runs are merged."""
+    from engine.test_buckets import JOINS, check, places, rows_of, streams, write
+
+    queries = {name: JOINS[name] for name in ("band", "texts", "itself", "windows")}
+    given = {"a": rows_of(8, 60), "b": rows_of(9, 60)}
+    with Harness(tmp_path / "home", spark, backend="spark") as home:
+        streams(home, tmp_path / "in", fed=True)
+        home.sql("".join(f"CREATE VIEW {name} AS {query} EMIT CHANGES;" for name, query in queries.items()))
+        for run in range(2):
+            for stream in "ab":
+                write(tmp_path / "in" / stream, str(run), given[stream][30 * run : 30 * run + 30])
+                home.query("SELECT count(*) FROM band")
+        home.compact()
+        check(home, queries, given)
+        assert "with the rows of the run" in places(home)["band"] and "2 buckets by s" in places(home)["texts"]
+    assert not list((tmp_path / "home" / "staging").iterdir())
+
+
 def test_killed_and_started_again(tmp_path: Path, spark: SparkSession) -> None:
     """A driver that dies while executors write leaves nothing behind, and every answer is right after it."""
     home, feed = tmp_path / "home", Feed(tmp_path / "in")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine import local
 from anabranch.errors import AnabranchError
 from anabranch.plan.catalog import View
 from anabranch.testing import Harness
+from engine.engines_help import ENGINES, compute_with
 
 pytestmark = pytest.mark.spark
 
@@ -78,12 +78,11 @@ def _rows(pick: random.Random, run: int) -> list[tuple[Any, ...]]:
     return [(pick.choice([0, 1, 1, 1, None]), START + timedelta(seconds=each)) for each in seconds]
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
     engine: str, home: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if engine == "spark":
-        monkeypatch.setattr(local, "changes", lambda *_: None)
+    compute_with(engine, monkeypatch)
     home.sql(STREAMS)
     for name, query in JOINS.items():
         home.sql(f"CREATE VIEW {name} AS {query} EMIT CHANGES")
@@ -117,12 +116,11 @@ REACH = {"lefts": 50, "rights": 50, "fulls": 50, "semis": 50, "antis": 50, "some
          "alone": 8, "itself_left": 15, "three_full": 100, "filtered_full": 50, "named": 50}  # fmt: skip
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_outer_joins_are_the_same_and_look_at_rows_nearby_only(
     engine: str, home: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if engine == "spark":
-        monkeypatch.setattr(local, "changes", lambda *_: None)
+    compute_with(engine, monkeypatch)
     home.sql(f"{STREAMS}; CREATE TABLE t (k INT, name STRING); INSERT INTO t VALUES (0, 'none'), (1, 'one')")
     by_spark = ("beside", "itself_left", "three_full", "filtered_full", "named")
     joins = {name: query for name, query in OUTER.items() if engine == "duckdb" or name in by_spark}
@@ -186,13 +184,12 @@ DONE = {
 }
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_outer_joins_that_drop_late_rows_are_those_of_the_others(
     engine: str, home: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row that is below what a join still needs of its own input neither comes out nor finds partners, for ever."""
-    if engine == "spark":
-        monkeypatch.setattr(local, "changes", lambda *_: None)
+    compute_with(engine, monkeypatch)
     names = ["lefts", "filtered_full"]
     names += ["rights", "fulls", "semis", "antis", "nowhere", "itself_left"] if engine == "duckdb" else []
     home.sql(STREAMS)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine import local
 from anabranch.testing import Harness
+from engine.engines_help import ENGINES, compute_with
 
 pytestmark = pytest.mark.spark
 
@@ -51,10 +51,9 @@ def _rows(pick: random.Random) -> dict[str, list[tuple[Any, ...]]]:
     }
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_changes_add_up_to_the_batch_answer(engine: str, home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    if engine == "spark":
-        monkeypatch.setattr(local, "changes", lambda *_: None)
+    compute_with(engine, monkeypatch)
     by_spark = ("both", "counts", "rolled")
     queries = {name: text for name, text in QUERIES.items() if engine == "duckdb" or name in by_spark}
     home.sql(STREAMS)

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyarrow import parquet
 
-from anabranch.engine import local
 from anabranch.engine.moves import input_bounds
 from anabranch.plan.catalog import Catalog, View
 from anabranch.testing import Harness, crashing, sorted_rows
 from crash.worker import attach
+from engine.engines_help import compute_with
 from law.joins import BELOW, KNOWN, NAMES, NEAR, STREAMS, Case, Row, Run
 
 if TYPE_CHECKING:
@@ -190,9 +190,10 @@ def test_joins_by_duckdb_with_a_kill_on_the_way(
     assert looked_at or known is not NEAR
 
 
-def test_joins_by_spark(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("engine", ["buckets", "spark"])
+def test_joins_by_spark(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     """The same changes, where runs are too large for one core."""
-    monkeypatch.setattr(local, "changes", lambda maintainer, view: None)
+    compute_with(engine, monkeypatch)
     check_case(Case.make(3, views=3, runs=6, size=14, known=NEAR[:2]), tmp_path / "home", spark)
 
 
@@ -206,12 +207,12 @@ def seeds() -> list[int]:
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_many_joins(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fifth seed without DuckDB, and the others with a kill."""
-    by_duckdb = local.changes
+    """Every fifth seed without DuckDB on the driver, every tenth without any, and the others with a kill."""
     failures = []
     for seed in seeds():
         by_spark = seed % 5 == 0
-        monkeypatch.setattr(local, "changes", (lambda maintainer, view: None) if by_spark else by_duckdb)
+        monkeypatch.undo()
+        compute_with("duckdb" if not by_spark else "buckets" if seed % 10 else "spark", monkeypatch)
         case = Case.make(seed, views=8, runs=5 if by_spark else 12, size=14 if by_spark else 24)
         try:
             check_case(case, tmp_path / str(seed), spark, None if by_spark else kill_of(case))

@@ -148,6 +148,8 @@ def _ours(setting: Setting, join: Join, files: dict[str, list[Path]]) -> tuple[f
 
 def _subject(setting: Setting, join: Join) -> Subject:
     folder = _fed(setting)
+    for stream in STREAMS:
+        (folder / stream).mkdir(parents=True, exist_ok=True)
     streams = {
         stream: f"CREATE STREAM {stream} ({columns}, WATERMARK FOR ts AS ts - INTERVAL {WATERMARK // SECOND} SECONDS)"
         f" FROM parquet(path => '{folder / stream}/*.parquet')"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +150,13 @@ class Changer:
                 incoming = self._incoming(target, source.read(taken), size, source.files_of(whole))
                 unclosed = [row for part in whole for row in source.unclosed(Part.of(part))]
                 incoming = replace(
-                    incoming, bad=tuple(unclosed), verify=lambda: source.verify(taken), explain=source.explain
+                    incoming,
+                    bad=tuple(unclosed),
+                    verify=lambda: source.verify(taken),
+                    explain=source.explain,
+                    at_hand=partial(source.at_hand, whole),
+                    lying=partial(source.lying, whole),
+                    in_groups=partial(source.in_groups, whole),
                 )
                 record = self.runner.run(target.id, incoming, kind="copy", applied=applied)
                 rows = record.streams[target.id].rows

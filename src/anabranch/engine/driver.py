@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anabranch.bucket import COPY_OPTIONS
 from anabranch.duck import connect, counting_all, quoted_text
 from anabranch.engine.core import Core
 from anabranch.engine.writing import footer_range
@@ -33,12 +34,10 @@ def copy_to_table(
     """Write what a DuckDB query gives as files of a table."""
     import duckdb
 
-    options = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 100000"
-
     def write(path: Path) -> Written:
         try:
             with counting_all(text):
-                done = duck.execute(f"COPY ({text}) TO {quoted_text(str(path))} ({options})").fetchone()
+                done = duck.execute(f"COPY ({text}) TO {quoted_text(str(path))} ({COPY_OPTIONS})").fetchone()
         except duckdb.IOException as error:
             raise OSError((str(error).splitlines() or [""])[0]) from error
         assert done is not None

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from anabranch.algebra.plane import needed
 from anabranch.algebra.progress import END
 from anabranch.algebra.windows import SlidingWindows
-from anabranch.duck import path_list, quoted
-from anabranch.engine import read
+from anabranch.bucket import Task
+from anabranch.duck import in_bucket, path_list, quoted
+from anabranch.engine import buckets, read
 from anabranch.engine.closing_bounds import EARLIEST, MARKS, Added, Closing, Scope
 from anabranch.engine.core import Core
 from anabranch.engine.driver import connection, copy_to_table
@@ -33,6 +34,7 @@ from anabranch.engine.pane_sql import (
 )
 from anabranch.engine.place import TAKEN
 from anabranch.engine.tables import overlaid, place_fields
+from anabranch.kernel import Declined
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Catalog, View
 
@@ -67,6 +69,9 @@ def changes(
     scope = _scope(catalog, view, closing, added)
     verdict = core.place.takes_closing(scope.rows(snapshot))
     if not verdict:
+        in_buckets = _in_buckets(core, catalog, view, snapshot, closing, scope)
+        if in_buckets is not None:
+            return in_buckets[0], f"{in_buckets[1]}: {verdict.reason}"
         return _by_spark(core, catalog, view, snapshot, closing, scope, late), str(verdict)
     import duckdb
 
@@ -169,6 +174,69 @@ def _in_closed(windows: SlidingWindows, pane: int, before: int) -> bool:
     return windows.closed_before(pane) < windows.closed_before(before)
 
 
+# ------------------------------------------------------------------------------------------ in Spark's tasks
+
+
+def _in_buckets(
+    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, closing: Closing, scope: Scope
+) -> tuple[tuple[DataFile, ...], str] | None:
+    """What closes, by tasks that merge the partials of one bucket of the keys each; None where that is for Spark's own
+    engine: where late rows change what was shown, and where keys close one by one."""
+    if scope.late or closing.keys is not None or not buckets.available(core):
+        return None
+    names, paths = _columns(catalog, view), scope.paths(core, snapshot)
+    if not paths:
+        return (), str(TAKEN)
+    keys = names.panes.keys
+    hashed = [f"k{index}" for index, key in enumerate(keys) if buckets.is_hashed(key.type)]
+    count = core.place.buckets(scope.rows(snapshot), 0, core.spark.sparkContext.defaultParallelism) if hashed else 1
+    text = _closing_text(names, closing, scope, paths, snapshot, in_bucket(hashed) if hashed else "true")
+    tasks = [Task(text, (), number, count) for number in range(count)]
+    (files,) = buckets.write(core, [(view.changes_table, "_window", tasks)])
+    return None if isinstance(files, Declined) else (files, buckets.in_words(count, [key.name for key in keys]))
+
+
+def _columns(catalog: Catalog, view: View) -> Columns:
+    use = view.blocks[0]
+    assert use.sliding is not None
+    return Columns(view, catalog.panes(use.panes), use, use.sliding)
+
+
+def _closing_text(
+    names: Columns, closing: Closing, scope: Scope, paths: list[str], snapshot: Snapshot, condition: str = "true"
+) -> str:
+    """The windows that close, of keys for which a condition holds, as changes."""
+    closes, marks = _closes(names, closing)
+    ctes = [
+        pane_relation("exploded", names.panes, names.use, paths, scope.low, scope.high),
+        _reduced(names, f"exploded e{marks} WHERE ({closes}) AND {condition}"),
+        f"fresh AS (SELECT {', '.join(names.outputs())} FROM reduced)",
+    ]
+    final = f"SELECT {', '.join(names.stored())}, CAST(1 AS BIGINT) AS _diff FROM fresh"
+    return _versioned(ctes, final, snapshot)
+
+
+def _closes(names: Columns, closing: Closing) -> tuple[str, str]:
+    """The condition that a window closes, and what has to be joined for it."""
+    shown_before, shown_after, marks = closing.sql()
+    size = names.windows.size
+    closes = f"w + {size} > {shown_before}"
+    closes += "" if closing.furthest_after == END else f" AND w + {size} <= {shown_after}"
+    return closes, marks
+
+
+def _reduced(names: Columns, chosen: str) -> str:
+    keys = [*names.keys(), "w"]
+    return (
+        f"reduced AS (SELECT {', '.join([*keys, *reduced_columns(names.panes, names.use)])} FROM {chosen}"
+        f" GROUP BY {', '.join(keys)} HAVING sum({quoted(names.use.presence)}) > 0)"
+    )
+
+
+def _versioned(ctes: list[str], final: str, snapshot: Snapshot) -> str:
+    return f"WITH {', '.join(ctes)} SELECT *, CAST({snapshot.version + 1} AS BIGINT) AS _version FROM ({final})"
+
+
 # ------------------------------------------------------------------------------------------ on the driver
 
 
@@ -181,67 +249,57 @@ def _by_duckdb(
     scope: Scope,
     counted: list[LateRows],
 ) -> tuple[DataFile, ...]:
-    use = view.blocks[0]
-    panes, windows = catalog.panes(use.panes), use.sliding
-    assert windows is not None
-    names = Columns(view, panes, use, windows)
-    ledger, fresh_paths = core.ledger, scope.new_paths(core)
-    before, after = closing.furthest_before, closing.furthest_after
+    names, ledger, fresh_paths = _columns(catalog, view), core.ledger, scope.new_paths(core)
+    panes, windows, use = names.panes, names.windows, names.use
+    before = closing.furthest_before
     duck = connection()
     if closing.keys is not None:
         duck.register(MARKS, closing.marks())
-    shown_before, shown_after, marks = closing.sql()
+    shown_before, _, marks = closing.sql()
     if scope.late and before is not None:
         came = _late_rows(names, fresh_paths, before, f"{marks} WHERE w + {windows.size} <= {shown_before}")
         counted += came
         if not came or view.late != "correct":
             scope = replace(scope, low=closing.floor - windows.size, late=False)
-    late, low, high = scope.late, scope.low, scope.high
+    low, high = scope.low, scope.high
     paths = scope.paths(core, snapshot)
     if not paths:
         return ()
-    closes = f"w + {windows.size} > {shown_before}"
-    closes += "" if after == END else f" AND w + {windows.size} <= {shown_after}"
-    keys, reduces = names.keys(), reduced_columns(panes, use)
-    ctes = [pane_relation("exploded", panes, use, paths, low, high)]
-    chosen = closes
-    if late:
-        ctes.append(pane_relation("late", panes, use, fresh_paths, None, before))
-        ctes.append(
-            f"touched AS (SELECT DISTINCT {', '.join([*keys, 'w'])} FROM late{marks}"
-            f" WHERE w + {windows.size} <= {shown_before})"
-        )
-        matches = " AND ".join(["t.w = e.w", *(f"t.{key} IS NOT DISTINCT FROM e.{key}" for key in keys)])
-        chosen = f"({closes}) OR EXISTS (SELECT 1 FROM touched t WHERE {matches})"
-    ctes.append(
-        f"reduced AS (SELECT {', '.join([*keys, 'w', *reduces])} FROM exploded e{marks} WHERE {chosen}"
-        f" GROUP BY {', '.join([*keys, 'w'])} HAVING sum({quoted(use.presence)}) > 0)"
-    )
-    ctes.append(f"fresh AS (SELECT {', '.join(names.outputs())} FROM reduced)")
+    if not scope.late:
+        text = _closing_text(names, closing, scope, paths, snapshot)
+        return copy_to_table(core, duck, text, view.changes_table, "_window")
+    closes, marks = _closes(names, closing)
+    keys = names.keys()
+    matches = " AND ".join(["t.w = e.w", *(f"t.{key} IS NOT DISTINCT FROM e.{key}" for key in keys)])
+    ctes = [
+        pane_relation("exploded", panes, use, paths, low, high),
+        pane_relation("late", panes, use, fresh_paths, None, before),
+        f"touched AS (SELECT DISTINCT {', '.join([*keys, 'w'])} FROM late{marks}"
+        f" WHERE w + {windows.size} <= {shown_before})",
+        _reduced(names, f"exploded e{marks} WHERE ({closes}) OR EXISTS (SELECT 1 FROM touched t WHERE {matches})"),
+        f"fresh AS (SELECT {', '.join(names.outputs())} FROM reduced)",
+    ]
     stored = ", ".join(names.stored())
-    version = snapshot.version + 1
     final = f"SELECT {stored}, CAST(1 AS BIGINT) AS _diff FROM fresh"
-    if late:
-        shown_paths = snapshot.table_paths(ledger, view.changes_table, low, before)
-        if shown_paths:
-            on = " AND ".join(
-                [
-                    "epoch_us(c._window) = t.w",
-                    *(f"c.{names.stored_key(i)} IS NOT DISTINCT FROM t.k{i}" for i in range(len(keys))),
-                ]
-            )
-            columns = ", ".join(f"c.{name}" for name in names.stored())
-            ctes.append(
-                f"shown AS (SELECT {columns}, sum(c._diff) AS _count"
-                f" FROM read_parquet({path_list(shown_paths)}) c JOIN touched t ON {on}"
-                " GROUP BY ALL HAVING _count <> 0)"
-            )
-            final = (
-                f"SELECT {stored}, CAST(sum(_count) AS BIGINT) AS _diff FROM (SELECT {stored}, 1 AS _count FROM fresh"
-                f" UNION ALL SELECT {stored}, -_count FROM shown) GROUP BY ALL HAVING sum(_count) <> 0"
-            )
-    text = f"WITH {', '.join(ctes)} SELECT *, CAST({version} AS BIGINT) AS _version FROM ({final})"
-    return copy_to_table(core, duck, text, view.changes_table, "_window")
+    shown_paths = snapshot.table_paths(ledger, view.changes_table, low, before)
+    if shown_paths:
+        on = " AND ".join(
+            [
+                "epoch_us(c._window) = t.w",
+                *(f"c.{names.stored_key(i)} IS NOT DISTINCT FROM t.k{i}" for i in range(len(keys))),
+            ]
+        )
+        columns = ", ".join(f"c.{name}" for name in names.stored())
+        ctes.append(
+            f"shown AS (SELECT {columns}, sum(c._diff) AS _count"
+            f" FROM read_parquet({path_list(shown_paths)}) c JOIN touched t ON {on}"
+            " GROUP BY ALL HAVING _count <> 0)"
+        )
+        final = (
+            f"SELECT {stored}, CAST(sum(_count) AS BIGINT) AS _diff FROM (SELECT {stored}, 1 AS _count FROM fresh"
+            f" UNION ALL SELECT {stored}, -_count FROM shown) GROUP BY ALL HAVING sum(_count) <> 0"
+        )
+    return copy_to_table(core, duck, _versioned(ctes, final, snapshot), view.changes_table, "_window")
 
 
 def _late_rows(names: Columns, paths: list[str], before: int, closed: str) -> list[LateRows]:

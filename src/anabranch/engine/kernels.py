@@ -10,9 +10,9 @@ from __future__ import annotations
 import shutil
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,22 +25,24 @@ from anabranch.engine.frames import arrow_schema
 from anabranch.engine.near import columns_named, means_the_same, numbered, value_text
 from anabranch.engine.place import Limits
 from anabranch.engine.writing import adopt_files
-from anabranch.kernel import Declined, Done, Piece, Query, Work
+from anabranch.kernel import Declined, Done, Piece, Query, Share, Work
 from anabranch.ledger import DataFile
 from anabranch.ledger.arrivals import parquet_options
 from anabranch.ledger.crash import reach
 from anabranch.ledger.tables import plain_schema
-from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Stream
+from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Stream
 from anabranch.sources.row_groups import FileGroups, InGroups
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import RDD, SparkContext
     from pyspark.sql import SparkSession
 
     from anabranch.engine.scan import Incoming, Output
 
 #: A task of fewer bytes than this costs more to start than it spares.
 _WORTH = 4 << 20
+#: Up to so many tasks are sent along with what they compute.
+_FEW = 64
 #: What a Python worker needs besides DuckDB's memory, of the memory that Spark leaves to it.
 _SHARE = 0.6
 _FIGURES = ("rows", "bad", "late", "low", "high")
@@ -55,6 +57,20 @@ class Scanned:
 
     files: Mapping[str, tuple[DataFile, ...]]
     values: Mapping[str, Any]
+    changes: Mapping[str, tuple[DataFile, ...]] = field(default_factory=dict)  # of nodes, by their tables
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What the same tasks compute of nodes, if each of them takes one bucket of the rows of a run."""
+
+    split: str  # the condition that a row is in the bucket of a task
+    rows: int  # that are read besides
+    queries: tuple[tuple[Query, str | None], ...]  # and the columns of their times
+
+
+#: The nodes whose changes can be computed with the rows of a run that are in groups; None for none.
+LookAhead = Callable[[InGroups], Ahead | None]
 
 
 class Kernels:
@@ -63,9 +79,17 @@ class Kernels:
     def __init__(self, core: Core) -> None:
         self.core = core
         self.declined: str | None = None  # why something of the last run was left to Spark, if it was a task that did
+        self._numbers: dict[tuple[str, int], RDD[int]] = {}  # from 0 on, each a partition, by application and how many
 
     def scan(
-        self, stream: Stream, incoming: Incoming, outputs: Sequence[Output], first: int, at: int, bound: int | None
+        self,
+        stream: Stream,
+        incoming: Incoming,
+        outputs: Sequence[Output],
+        first: int,
+        at: int,
+        bound: int | None,
+        look_ahead: LookAhead = lambda _: None,
     ) -> Scanned | None:
         """Have tasks write what they can of the outputs of a run; None if all of it is Spark's to compute."""
         if not self.core.place.kernels or value_text(stream) != "":
@@ -83,7 +107,9 @@ class Kernels:
         if rows.low is not None and rows.timed:
             later = {each.table: each.later for each in mine if each.later is not None}
             texts |= {table: text for table, (origin, text) in later.items() if rows.low >= origin}
-        return self._job(stream, rows, mine, texts, first, at, bound) if mine else None
+        kept = rows.timed and stream.time is not None and any(each.table == stream.rows_table for each in mine)
+        ahead = look_ahead(rows) if kept else None
+        return self._job(stream, rows, mine, texts, first, at, bound, ahead) if mine else None
 
     def _job(
         self,
@@ -94,8 +120,17 @@ class Kernels:
         first: int,
         at: int,
         bound: int | None,
+        ahead: Ahead | None,
     ) -> Scanned | None:
-        context, ledger = self.core.spark.sparkContext, self.core.ledger
+        context, ledger, place = self.core.spark.sparkContext, self.core.ledger, self.core.place
+        queries = [query_of(output.table, output.fields, texts[output.table]) for output in outputs]
+        if ahead is None:
+            shares, count = [Share(each) for each in tasks_of(rows.files, first, context, place.limits)], 1
+        else:
+            queries += [query for query, _ in ahead.queries]
+            count = place.buckets(rows.rows, ahead.rows, context.defaultParallelism)
+            pieces = tuple(piece for each in cut(rows.files, first, 1) for piece in each)
+            shares = [Share(pieces, number) for number in range(count)]
         figures = _known_figures(stream, rows, bound)
         folder = ledger.stage()
         work = Work(
@@ -105,35 +140,58 @@ class Kernels:
             time=None if rows.timed else stream.time,
             numbers=(ROW_NUM, ARRIVAL_TS, at) if any(numbered(texts[each.table]) for each in outputs) else None,
             figures=_figures_text(stream, bound) if figures is None else None,
-            queries=tuple(_query(output, texts[output.table]) for output in outputs),
-            memory=task_memory(context, self.core.place.limits),
+            queries=tuple(queries),
+            memory=task_memory(context, place.limits),
+            split=ahead.split if ahead is not None else None,
+            buckets=count,
         )
         try:
             reach("during-kernels")
-            done = self._run(context, work, tasks_of(rows.files, first, context, self.core.place.limits))
+            done = self._run(work, shares)
             if done is None:
                 return None
             reach("after-kernels")
             declined = {table: reason for each in done for table, reason in each.declined}
             self.declined = next(iter(declined.values()), None)
-            files = {}
+
+            def adopted(table: str, time: str | None) -> tuple[DataFile, ...]:
+                paths = [folder / name for each in done for found, name in each.files if found == table]
+                return adopt_files(ledger, table, paths, time)
+
+            files, changes = {}, {}
             for output in outputs:
-                if output.table in declined:
-                    continue
-                paths = [folder / name for each in done for table, name in each.files if table == output.table]
-                files[output.table] = adopt_files(ledger, output.table, paths, output.time)
-                reach("between-files")
-            return None if not files else Scanned(files, figures or _added([each.figures or () for each in done]))
+                if output.table not in declined:
+                    files[output.table] = adopted(output.table, output.time)
+                    reach("between-files")
+            for query, time in ahead.queries if ahead is not None and files else ():
+                if query.table not in declined:
+                    changes[query.table] = adopted(query.table, time)
+            values = figures or _added([each.figures or () for each in done])
+            return None if not files else Scanned(files, values, changes)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _run(self, context: SparkContext, work: Work, tasks: Sequence[tuple[Piece, ...]]) -> list[Done] | None:
+    def _run(self, work: Work, tasks: Sequence[Share]) -> list[Done] | None:
         """What the tasks of a job did; None if one declined, or if executors cannot run them after all."""
+        found = self.run(partial(kernel.compute, work), tasks)
+        if found is None:
+            return None
+        self.declined = next((each.reason for each in found if isinstance(each, Declined)), None)
+        return [each for each in found if isinstance(each, Done)] if self.declined is None else None
+
+    def run(self, compute: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any] | None:
+        """What tasks give, one for each of these; None if executors cannot run them after all."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
+        context, count = self.core.spark.sparkContext, len(tasks)
         try:
-            found = context.parallelize(tasks, len(tasks)).map(partial(kernel.compute, work)).collect()
+            if count > _FEW:
+                return list(context.parallelize(tasks, count).map(compute).collect())
+            # Numbers that Spark has already spare it a good part of a small job: the tasks come with the code.
+            if (context.applicationId, count) not in self._numbers:
+                self._numbers[context.applicationId, count] = context.parallelize(range(count), count)
+            return list(self._numbers[context.applicationId, count].map(partial(kernel.nth, compute, tasks)).collect())
         except (Py4JError, PySparkException) as error:
             if "cancelled" in str(error).lower():
                 raise
@@ -142,8 +200,6 @@ class Kernels:
                 _known[context.applicationId] = reason
             self.core.warn(f"kernels are left out from now on, and Spark's own engine computes instead: {reason}")
             return None
-        self.declined = next((each.reason for each in found if isinstance(each, Declined)), None)
-        return [each for each in found if isinstance(each, Done)] if self.declined is None else None
 
     def unavailable(self) -> str | None:
         """Why the executors run no kernels; None if they do. Found out once."""
@@ -165,10 +221,11 @@ def _text(stream: Stream, output: Output) -> str | None:
     return text if means_the_same(stream.row_fields, text, output.fields) else None
 
 
-def _query(output: Output, text: str) -> Query:
-    schema = arrow_schema(output.fields)
+def query_of(table: str, fields: tuple[Field, ...], text: str, statements: tuple[str, ...] = ()) -> Query:
+    """What adds to a table with these columns."""
+    schema = arrow_schema(fields)
     plain = plain_schema(schema)
-    return Query(output.table, text, schema, plain, parquet_options(plain))
+    return Query(table, text, schema, plain, parquet_options(plain), statements)
 
 
 # ---- figures

@@ -41,7 +41,7 @@ class Local:
         self._fits: dict[str, tuple[View, bool]] = {}
 
     def fits(self, maintainer: Maintainer, view: View) -> bool:
-        return self.known(view, lambda: _Query(maintainer, view).fits())
+        return self.known(view, lambda: Query(maintainer, view).fits())
 
     def known(self, view: View, ask: Callable[[], bool]) -> bool:
         """Whether a node is one that DuckDB can compute; asked as long as it is not known."""
@@ -60,7 +60,7 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     """The changes of a node for a commit; None if they are Spark's to compute."""
     import duckdb
 
-    query, rows = _Query(maintainer, view), maintainer.new_rows(view)
+    query, rows = Query(maintainer, view), maintainer.new_rows(view)
     verdict = maintainer.core.place.takes_changes(rows, query.state_rows())
     if verdict and not maintainer.core.local.fits(maintainer, view):
         verdict = Verdict(False, query.declined())
@@ -106,7 +106,7 @@ class Unfit(Exception):
 
 
 @dataclass(frozen=True)
-class _Touched:
+class Touched:
     """The values that one column of the touched keys has: how many are NULL, and the least and the greatest."""
 
     type: str
@@ -135,12 +135,7 @@ def since_start(view: View, stream: Stream, placeholder: str, rows: str) -> str:
     return f"(SELECT {columns} FROM {rows} WHERE coalesce({ROW_NUM}, 0) >= {first})"
 
 
-def query_of(maintainer: Maintainer, view: View) -> _Query:
-    """The relations that a node reads, as DuckDB sees them."""
-    return _Query(maintainer, view)
-
-
-class _Query:
+class Query:
     """The statement of one node for one commit."""
 
     def __init__(self, maintainer: Maintainer, view: View) -> None:
@@ -148,7 +143,7 @@ class _Query:
         self.catalog: Catalog = maintainer.catalog
         self.warm = maintainer.core.warm
         self.view = view
-        self.touched: tuple[_Touched, ...] = ()
+        self.touched: tuple[Touched, ...] = ()
         #: Where keys are touched in some of their sessions only: the times that these lie between.
         self.within: Range | None = None
 
@@ -214,7 +209,7 @@ class _Query:
 
     # ---- relations
 
-    def _fields(self, view: View, placeholder: str) -> tuple[Field, ...] | None:
+    def fields_of(self, view: View, placeholder: str) -> tuple[Field, ...] | None:
         if placeholder in view.streams:
             return self.catalog.stream(view.streams[placeholder]).fields
         if placeholder in view.views:
@@ -228,7 +223,7 @@ class _Query:
         return None
 
     def empty(self, view: View, placeholder: str) -> str | None:
-        fields = self._fields(view, placeholder)
+        fields = self.fields_of(view, placeholder)
         return None if fields is None else file_rows([], fields)
 
     def _panes(self, use: BlockUse, paths: list[str]) -> str | None:
@@ -471,9 +466,7 @@ class _Query:
             along = {"timestamp": f"epoch_us(k{index})"}.get(key.type, f"k{index}" if key.type in INTEGERS else "NULL")
             figures += [f"count(*) - count(k{index})", f"min({along})", f"max({along})"]
         (found,) = duck.execute(f"SELECT {', '.join(figures)} FROM __touched").fetchall()
-        self.touched = tuple(
-            _Touched(key.type, *found[3 * index + 1 : 3 * index + 4]) for index, key in enumerate(keys)
-        )
+        self.touched = tuple(Touched(key.type, *found[3 * index + 1 : 3 * index + 4]) for index, key in enumerate(keys))
         return bool(found[0])
 
     def is_touched(self, columns: Sequence[str | None], during: str | None = None) -> str:

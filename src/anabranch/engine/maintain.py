@@ -24,7 +24,7 @@ from anabranch.algebra.pending import Key
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
-from anabranch.engine import closing, left_out, local, outside, outside_local, read, sessions
+from anabranch.engine import buckets, closing, left_out, local, outside, outside_local, read, sessions
 from anabranch.engine.core import Core
 from anabranch.engine.frames import hashable, table_of
 from anabranch.engine.late import LateRows, rows_before
@@ -105,6 +105,8 @@ class Maintainer:
         self.late: list[LateRows] = []
         #: Where the changes of nodes are computed in this commit, and why not elsewhere.
         self.places: dict[str, str] = {}
+        #: Changes of nodes that are there already, by their tables.
+        self.ready: Mapping[str, tuple[DataFile, ...]] = {}
         #: Of views that look at one row at a time, the rows that they can compute, where some they cannot.
         self.computable: dict[str, str] = {}
         self.catalog = catalog
@@ -172,12 +174,17 @@ class Maintainer:
             return ()
         if view.asks:
             return self._ask(view)
+        if view.changes_table in self.ready:
+            self.places[view.id] = "in kernels, with the rows of the run"
+            self.added[view.changes_table] = self.ready[view.changes_table]
+            return self.ready[view.changes_table]
         if view.node == "join" and view.late == "drop":
             self._count_dropped(view)
         elif view.leaves_out:
             self._leave_out_late(view)
         if not (view.node == "keyed" and view.direct) and view.id not in self.computable:
             files = local.changes(self, view)
+            files = buckets.changes(self, view) if files is None else files
             if files is not None:
                 self.added[view.changes_table] = files
                 return files
@@ -252,6 +259,10 @@ class Maintainer:
         return files
 
     def _by_spark(self, view: View) -> tuple[DataFile, ...]:
+        files = buckets.changes(self, view) if view.direct and view.id not in self.computable else None
+        if files is not None:
+            self.added[view.changes_table] = files
+            return files
         touched = self.touched(view)
         return () if touched is None else self._difference(view, touched)
 

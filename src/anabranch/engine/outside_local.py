@@ -37,7 +37,7 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     rows = sum(file.rows for table in tables for file in read.get(table, {}).values()) or maintainer.new_rows(view)
     if not maintainer.core.place.takes_changes(rows, 0):
         return None
-    query = local.query_of(maintainer, view)
+    query = local.Query(maintainer, view)
     if any(duckdb_type(field.type) is None for field in query.all_fields(view)):
         return None
     warm = maintainer.core.warm
@@ -73,7 +73,7 @@ def _columns(fields: tuple[Field, ...]) -> str:
 
 def _new_text(maintainer: Maintainer, view: View) -> str | None:
     """The rows that come and go, net, with the keys they ask by. Nothing if there are none; None if Spark has to."""
-    query = local.query_of(maintainer, view)
+    query = local.Query(maintainer, view)
     columns = _columns(inputs_of(view))
     parts = []
     for sign in (1, -1):

@@ -62,6 +62,7 @@ class Limits:
     held_rows: int = _limit(200_000, "changes of one run that stay in memory for the next")
     task_bytes: int = _limit(256 << 20, "rows of a run, uncompressed, that one task of Spark's takes with DuckDB")
     task_memory_bytes: int = _limit(512 << 20, "memory of DuckDB in such a task", LEAST_MEMORY)
+    bucket_rows: int = _limit(100_000, "new rows of a node, or ten times as many kept ones, for a bucket of their own")
     file_bytes: int = _limit(256 << 20, "files that the driver merges into one, and a file that is merged at all")
 
     def with_settings(self, given: Mapping[str, int | str]) -> Limits:
@@ -157,6 +158,13 @@ class Place:
     def together(self, plain: bool) -> bool:
         """Whether the changes of plain nodes are all Spark's, so that their jobs need not come one after the other."""
         return plain and not self.driver
+
+    def buckets(self, rows: int, state: int, slots: int) -> int:
+        """In how many buckets tasks compute the changes of a node: so many new rows, beside so many that are kept.
+
+        Each task reads all of the kept ones, and does little with most of them.
+        """
+        return max(1, min(slots, -(-(10 * rows + state) // max(1, 10 * self.limits.bucket_rows))))
 
     def takes_closing(self, rows: int) -> Verdict:
         """Whether the driver merges so many partials where windows close or change."""

@@ -8,12 +8,15 @@ a run. Runs go on while files are merged.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.algebra.windows import Engine
 from anabranch.algebra.windows.spans import COUNT, ENDING, FORM, WEIGHT
+from anabranch.bucket import Task
 from anabranch.duck import path_list, quoted
+from anabranch.engine import buckets
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.driver import connection, copy_to_table
 from anabranch.engine.frames import is_data_error
@@ -23,6 +26,7 @@ from anabranch.engine.places import settle_sql
 from anabranch.engine.tables import PANE, pane_fields, place_fields
 from anabranch.engine.trigger import pending_fields
 from anabranch.engine.writing import adopt_folder
+from anabranch.kernel import Declined
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import Catalog, Panes, Stream, View
@@ -32,6 +36,8 @@ from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+T = TypeVar("T")
 
 #: Files that lack a column have NULL for it.
 BY_NAME = "union_by_name = true"
@@ -84,14 +90,10 @@ def reduce_tables(core: Core, tables: Iterable[str], *, everything: bool = False
     with core.merging(tables) as mine, core.pinned() as snapshot:
         changes: dict[str, TableChange] = {}
         try:
-            for table in mine:
-                chosen = _chosen(core, snapshot, table, everything)
-                if len(chosen) > 1:
-                    reach("before-reduce")
-                    added = _merge(core, table, chosen, snapshot)
-                    if added is None:
-                        continue
-                    changes[table] = TableChange(add=added, remove=tuple(file.path for file in chosen))
+            chosen = {table: _chosen(core, snapshot, table, everything) for table in mine}
+            chosen = {table: files for table, files in chosen.items() if len(files) > 1}
+            for table, added in _merged(core, chosen, snapshot):
+                changes[table] = TableChange(add=added, remove=tuple(file.path for file in chosen[table]))
             watch.lap("reduce")
             reach("after-reduce-files")
             return _commit(core, snapshot, changes, watch) if changes else 0
@@ -131,15 +133,50 @@ def _definition(core: Core, table: str, snapshot: Snapshot) -> Any:
     return core.catalog(snapshot).objects.get(table)
 
 
-def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot) -> tuple[DataFile, ...] | None:
-    """Files as others that say the same; None where there are none, for a sum that is too large for its type.
+def _merged(
+    core: Core, chosen: Mapping[str, list[DataFile]], snapshot: Snapshot
+) -> Iterator[tuple[str, tuple[DataFile, ...]]]:
+    """Files of tables as others that say the same: by the driver or by a task each if they become one file, by Spark as
+    several otherwise."""
+    in_tasks: dict[str, str] = {}
+    by_spark: list[str] = []
+    for table, files in chosen.items():
+        size = sum(file.bytes for file in files)
+        text = _one_file(core, table, files, snapshot)
+        if text is not None and core.place.takes_merge(size):
+            reach("before-reduce")
+            time = _time_column(core, table, snapshot)
+            if (added := _fitting(partial(copy_to_table, core, connection(), text, table, time))) is not None:
+                yield table, added
+        elif text is not None and size <= core.place.limits.file_bytes:
+            in_tasks[table] = text
+        else:
+            by_spark.append(table)
+    if in_tasks and buckets.available(core):
+        reach("before-reduce")
+        wanted = [(table, _time_column(core, table, snapshot), [Task(text)]) for table, text in in_tasks.items()]
+        for (table, _, _), found in zip(wanted, buckets.write(core, wanted), strict=True):
+            if isinstance(found, Declined):
+                by_spark.append(table)
+            else:
+                yield table, found
+    else:
+        by_spark += in_tasks
+    for table in by_spark:
+        reach("before-reduce")
+        if (added := _fitting(partial(_merged_by_spark, core, table, chosen[table], snapshot))) is not None:
+            yield table, added
+
+
+def _fitting(merge: Callable[[], T]) -> T | None:
+    """What files become when they are merged; None where a sum is too large for its type.
 
     Its parts stay apart then: it may fit again with rows to come, and until then whoever adds them up is told.
     """
     import duckdb
 
     try:
-        return _merged(core, table_id, chosen, snapshot)
+        return merge()
     except duckdb.DataError:
         return None
     except Exception as error:
@@ -148,19 +185,22 @@ def _merge(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot
         return None
 
 
-def _merged(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot) -> tuple[DataFile, ...]:
-    """Files as others: by the driver if they become one file, by Spark as several otherwise."""
+def _one_file(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot) -> str | None:
+    """What files are as one, as DuckDB is asked for it; None where that is Spark's to say."""
+    folder = core.ledger.table_folder(table_id)
+    paths = [str(folder / file.path) for file in chosen]
+    panes = core.catalog(snapshot).objects.get(table_id)
+    if isinstance(panes, Panes):
+        known = all(duckdb_type(field.type) for field in pane_fields(panes))
+        return _reduce_text(panes, paths) if known and all(column.duckdb for column in panes.columns) else None
+    return _merged_text(core, table_id, chosen, snapshot, "duckdb", f"read_parquet({path_list(paths)}, {BY_NAME})")
+
+
+def _merged_by_spark(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot) -> tuple[DataFile, ...]:
     folder = core.ledger.table_folder(table_id)
     paths = [str(folder / file.path) for file in chosen]
     time = _time_column(core, table_id, snapshot)
     size = sum(file.bytes for file in chosen)
-    files, panes = f"read_parquet({path_list(paths)}, {BY_NAME})", core.catalog(snapshot).objects.get(table_id)
-    text: str | None = _merged_text(core, table_id, chosen, snapshot, "duckdb", files)
-    if isinstance(panes, Panes):
-        known = all(duckdb_type(field.type) for field in pane_fields(panes))
-        text = _reduce_text(panes, paths) if known and all(column.duckdb for column in panes.columns) else None
-    if text is not None and core.place.takes_merge(size):
-        return copy_to_table(core, connection(), text, table_id, time)
     parts = -(-size // core.place.limits.file_bytes) if core.place.limits.file_bytes > 0 else 1
     frame = _by_spark(core, table_id, chosen, snapshot, paths)
     if time is not None:

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 
 from anabranch.algebra import progress as progress_algebra
 from anabranch.algebra.progress import ProgressState, own_bounds
-from anabranch.engine import emit, functions, late
+from anabranch.engine import buckets, emit, functions, late
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import arrow_schema, is_data_error, named, translate
+from anabranch.engine.kernels import Ahead
 from anabranch.engine.left_out import left_out_fields
 from anabranch.engine.maintain import Maintainer
 from anabranch.engine.moves import Moves, Outcome, anything_waits, bounds_after
@@ -35,6 +36,7 @@ from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import Catalog, Field, Panes, Stream, Table, View, to_json
 from anabranch.plan.panes import STREAM
 from anabranch.sources.base import BadRow, Found
+from anabranch.sources.row_groups import InGroups
 from anabranch.sql.lexer import quote_name
 
 
@@ -73,7 +75,9 @@ class Runner:
                 core.functions.provide_for(catalog, stream_id)
                 outputs = self._outputs(stream, catalog, snapshot, incoming.bytes)
                 taken = snapshot.streams.get(stream_id)
-                scan = Scan(core, stream, incoming, outputs, state, taken.rows if taken is not None else 0)
+                number = taken.rows if taken is not None else 0
+                ahead = partial(self._look_ahead, catalog, snapshot, stream, state)
+                scan = Scan(core, stream, incoming, outputs, state, number, ahead)
                 scan.run(scanned, watch)
                 lost = Lost()
                 if scanned.failed:
@@ -84,12 +88,12 @@ class Runner:
                     outputs, lost = mend(core, self.stream_part, stream, scan, scanned, anew)
                     watch.lap("set aside")
             except BaseException as error:
-                core.ledger.give_up(scanned.files, scanned.staged)
+                scanned.give_up(core.ledger)
                 if isinstance(error, Exception):
                     raise functions.named(catalog, stream_id, translate(error)) from error
                 raise
             if stream.fail_on_bad and scanned.bad:
-                core.ledger.give_up(scanned.files, scanned.staged)
+                scanned.give_up(core.ledger)
                 first = scanned.bad[0]
                 raise QueryFailed(
                     f"stream {stream.name}: {first.reason} in {first.source}"
@@ -102,10 +106,24 @@ class Runner:
             try:
                 incoming.verify()
                 with core.ledger.commit_lock:
+                    if lost.rows or lost.stopped or core.ledger.snapshot().version != snapshot.version:
+                        scanned.give_up_changes(core.ledger)
                     return self._commit(stream, incoming, scanned, state, after, kind, applied, outputs, lost, watch)
             except BaseException:
-                core.ledger.give_up(scanned.files, scanned.staged)
+                scanned.give_up(core.ledger)
                 raise
+
+    def _look_ahead(
+        self, catalog: Catalog, snapshot: Snapshot, stream: Stream, state: ProgressState, rows: InGroups
+    ) -> Ahead | None:
+        """The joins whose changes the tasks that read a run can give in the same job."""
+        if not any(view.node == "join" and stream.id in view.streams.values() for view in catalog.of(View)):
+            return None
+        file = DataFile(buckets.RUN, rows.rows, 0, rows.low, rows.high)
+        moves, taken = {stream.id: (state, state)}, {stream.id: rows.rows}
+        added: dict[str, tuple[DataFile, ...]] = {stream.rows_table: (file,)}
+        maintainer = Maintainer(self.core, catalog, snapshot, added, moves, self.core.now(), taken)
+        return buckets.look_ahead(maintainer, stream, rows)
 
     def _refresh_tables(self, stream_id: str) -> None:
         """Refresh the tables that ask for it before each run, and that the views on a stream read as they were."""
@@ -128,7 +146,7 @@ class Runner:
         try:
             return progress_algebra.observe(stream.policy, state, scanned.figures.by_partition, self.core.now())
         except progress_algebra.TooManyKeys as error:
-            self.core.ledger.give_up(scanned.files, scanned.staged)
+            scanned.give_up(self.core.ledger)
             raise QueryFailed(
                 f"stream {stream.name}: {error}",
                 hint=f"IDLE AFTER lets keys go that have nothing more to say; or make it without PER KEY {stream.key}",
@@ -248,6 +266,7 @@ class Runner:
                 schemas,
                 watch,
                 taken={stream.id: figures.rows},
+                ready=scanned.changes,
             )
             reach("after-changes")
             lost.rows |= {id: len(found.places) for (id, _), found in outcome.aside.items()}
@@ -484,12 +503,13 @@ def emit_changes(
     only: frozenset[str] | None = None,
     renewed: frozenset[str] = frozenset(),
     taken: Mapping[str, int] | None = None,
+    ready: Mapping[str, tuple[DataFile, ...]] | None = None,
 ) -> Outcome:
     """Add the changes of every view whose changes are kept to the tables of a commit.
 
     `made` are new views: they are filled, and no other view changes. `only` are all that can change. `renewed` are
-    compared as a whole, whatever the commit brings. `taken` says how many rows it brings, by stream. The result says
-    what that does to the bounds of views.
+    compared as a whole, whatever the commit brings. `taken` says how many rows it brings, by stream; `ready` has the
+    changes that are there already, by table. The result says what all this does to the bounds of views.
     """
     kept = [view for view in catalog.in_order() if view.kept]
     if made or only is not None:
@@ -499,6 +519,7 @@ def emit_changes(
     if not kept:
         return Outcome()
     maintainer = Maintainer(core, catalog, snapshot, dict(added), moves, core.now(), taken or {})
+    maintainer.ready = ready or {}
     strict = bool(made) or only is not None or any(catalog.stream(id).fail_on_bad for id in moves)
     stopped: dict[str, str] = {}
     aside: dict[tuple[str, str], Found] = {}

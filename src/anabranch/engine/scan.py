@@ -24,12 +24,13 @@ from anabranch.duck import quoted
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.frames import is_data_error
 from anabranch.engine.good_rows import good_rows, parsed_rows, punctuation_sql
+from anabranch.engine.kernels import LookAhead
 from anabranch.engine.near import AtHand, Grouped, InPlace, Lying, Near, columns_named, means_the_same, value_text
 from anabranch.engine.numbering import number_frame, number_table
 from anabranch.engine.place import DRIVER, KERNEL, SPARK
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
 from anabranch.engine.writing import write_frame, write_table
-from anabranch.ledger import DataFile
+from anabranch.ledger import DataFile, Ledger
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ROW_NUM, Field, Panes, Stream
 from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow
@@ -91,9 +92,20 @@ class Scanned:
 
     files: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
     staged: list[Path] = field(default_factory=list)
+    #: Changes of nodes that were computed on the way, by table; they hold if nothing else is committed first.
+    changes: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
     bad: list[BadRow] = field(default_factory=list)
     failed: dict[str, Exception] = field(default_factory=dict)  # tables that a row kept from being written
     figures: Figures = field(default_factory=lambda: Figures(0, 0, 0, None, None, {}))
+
+    def give_up(self, ledger: Ledger) -> None:
+        """Delete all that was written: there will be no commit."""
+        ledger.give_up({**self.files, **self.changes}, self.staged)
+
+    def give_up_changes(self, ledger: Ledger) -> None:
+        """Delete the changes of nodes: others are computed."""
+        ledger.give_up(self.changes)
+        self.changes = {}
 
 
 @dataclass(frozen=True)
@@ -129,8 +141,10 @@ class Scan:
         outputs: list[Output],
         state: ProgressState,
         first: int,
+        look_ahead: LookAhead = lambda _: None,
     ) -> None:
         self.core = core
+        self.look_ahead = look_ahead
         self.first = first  # the number of its first row
         self.at = core.now()  # when its rows came
         self.stream = stream
@@ -271,11 +285,14 @@ class Scan:
 
     def _in_kernels(self, scanned: Scanned, parts: list[str]) -> list[Callable[[], None]] | None:
         """Have Spark's tasks write what they can with DuckDB; what is left to do, or None if that is all."""
-        done = self.core.kernels.scan(self.stream, self.incoming, self.outputs, self.first, self.at, self.state.bound)
+        done = self.core.kernels.scan(
+            self.stream, self.incoming, self.outputs, self.first, self.at, self.state.bound, self.look_ahead
+        )
         if done is None:
             return None
         self.values = done.values
         scanned.files |= done.files
+        scanned.changes |= done.changes
         left = [output for output in self.outputs if output.table not in done.files]
         return [*(partial(self._write, output, self.rows, scanned) for output in left), *self._collecting(parts)]
 

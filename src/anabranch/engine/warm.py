@@ -150,12 +150,12 @@ class Warm:
             held = self._held(key, wanted, (share.time, since)) if wanted else file_rows([], fields)
         parts = []
         if held is not None:
-            parts.append(f"SELECT {columns} FROM {held}{_where(share.time, low, high)}")
+            parts.append(f"SELECT {columns} FROM {held}{where_within(share.time, low, high)}")
         if held is None or low is None or since is None or low < since:
             least = since - 1 if held is not None and since is not None else high
             most = least if high is None or (least is not None and least < high) else high
             paths = snapshot.table_paths(self.core.ledger, table, low, None if most is None else most + 1)
-            parts.append(f"SELECT {columns} FROM {file_rows(paths, fields)}{_where(share.time, low, most)}")
+            parts.append(f"SELECT {columns} FROM {file_rows(paths, fields)}{where_within(share.time, low, most)}")
         return f"({' UNION ALL '.join(parts)})"
 
     def keeps(self, view: str) -> bool:
@@ -197,7 +197,7 @@ class Warm:
         if new:
             folder = self.core.ledger.table_folder(table)
             found = file_rows([str(folder / path) for path in new], fields)
-            where = _where(since[0], since[1], None) if since is not None else ""
+            where = where_within(since[0], since[1], None) if since is not None else ""
             self._load(warm, {path: files[path] for path in new}, f"{found}{where}")
         later = frozenset().union(*(warm.parts[path] for path in beyond))
         if any(later & warm.parts[path] for path in files):
@@ -226,7 +226,7 @@ class Warm:
 
     def _let_go(self, warm: _Warm, since: int) -> None:
         """Drop the rows from memory that no row that comes in time can meet any more."""
-        self.duck.execute(f"DELETE FROM {warm.name}{_where(warm.time, None, since - 1)}")
+        self.duck.execute(f"DELETE FROM {warm.name}{where_within(warm.time, None, since - 1)}")
         warm.since = since
         for path in [path for path, file in warm.files.items() if not file.may_hold(since, None)]:
             warm.forget(path)
@@ -237,7 +237,7 @@ class Warm:
         return BUDGET.take((id(self), key), size, self.core.place.limits.held_bytes)
 
 
-def _where(time: str, low: int | None, high: int | None) -> str:
+def where_within(time: str, low: int | None, high: int | None) -> str:
     """The condition that an event time is within bounds."""
     bounds = [f"{quoted(time)} >= {timestamp(str(low))}"] if low is not None else []
     bounds += [f"{quoted(time)} <= {timestamp(str(high))}"] if high is not None else []

@@ -1,0 +1,228 @@
+"""Changes that Spark's tasks compute in buckets: the answers of Spark over the raw rows, however tasks fare."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from pyspark.sql import SparkSession
+
+from anabranch import kernel
+from anabranch.plan.catalog import View
+from anabranch.testing import Harness, assert_same_rows
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+COLUMNS = "id BIGINT, k INT, s STRING, d DECIMAL(9, 2), ts TIMESTAMP"
+KINDS = {"id": pa.int64(), "k": pa.int32(), "s": pa.string(), "d": pa.decimal128(9, 2)}
+SCHEMA = pa.schema({**KINDS, "ts": pa.timestamp("us", "UTC")})
+TUMBLE = "TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL 20 SECONDS)"
+WINDOW = "(SELECT *, window(ts, '20 seconds').start AS window_start FROM {})"
+BAND = "b.ts BETWEEN a.ts - INTERVAL 10 SECONDS AND a.ts + INTERVAL 15 SECONDS"
+#: Joins that can be split by a key, of numbers of two widths, of texts, of decimals, with itself; and some that cannot.
+JOINS = {
+    "band": f"SELECT a.id AS i, b.id AS j FROM a JOIN b ON a.k = b.k AND {BAND}",
+    "wide": f"SELECT a.id AS i, b.id AS j FROM a JOIN b ON a.k = b.id AND {BAND}",
+    "texts": "SELECT a.id AS i, b.d FROM a JOIN b ON a.s = b.s AND a.k <> b.k WHERE a.ts < b.ts",
+    "exact": "SELECT a.id AS i, b.id AS j FROM a JOIN b ON a.d = b.d",
+    "nulls": "SELECT a.id AS i, b.id AS j FROM a JOIN b ON a.k <=> b.k WHERE a.id < 9",
+    "itself": "SELECT x.id AS i, y.id AS j FROM a AS x JOIN a AS y ON x.k = y.k AND y.ts > x.ts",
+    "crossed": "SELECT x.id AS i, y.id AS j FROM a AS x JOIN a AS y ON x.k = y.id",
+    "windows": f"SELECT a.id AS i, b.id AS j FROM {TUMBLE.format('a')} AS a JOIN {TUMBLE.format('b')} AS b"
+    " ON a.k = b.k AND a.window_start = b.window_start",
+    "named": "SELECT a.id AS i, b.id AS j, n.name FROM a JOIN b ON a.k = b.k LEFT JOIN names AS n ON n.k = b.k",
+    "counted": f"SELECT a.s, count(*) AS c, sum(b.k) AS k FROM a JOIN b ON a.k = b.k AND {BAND} GROUP BY a.s",
+    "sums": "SELECT x.s, x.n, y.m FROM (SELECT s, count(*) AS n FROM a GROUP BY s) AS x"
+    " JOIN (SELECT s, max(k) AS m FROM b GROUP BY s) AS y ON x.s = y.s",
+}
+#: With keys, and one without.
+KEYED = {
+    "lefts": f"SELECT a.id AS i, a.k, b.id AS j FROM a LEFT JOIN b ON a.k = b.k AND {BAND}",
+    "groups": "SELECT s, k, count(*) AS c, sum(d) AS d, max(ts) AS t FROM a GROUP BY s, k",
+    "hops": "SELECT window_start, s, sum(k) AS k FROM HOP(TABLE a, DESCRIPTOR(ts), INTERVAL 10 SECONDS, INTERVAL 30"
+    " SECONDS) GROUP BY window_start, window_end, s",
+    "best": "SELECT * FROM (SELECT s, id, row_number() OVER (PARTITION BY s ORDER BY k DESC, id) AS r FROM a)"
+    " WHERE r <= 2",
+    "whole": "SELECT count(*) AS c, max(k) AS k FROM a JOIN b ON a.k = b.k",
+}
+HOPS = (
+    "SELECT w.start AS window_start, s, sum(k) AS k FROM (SELECT window(ts, '30 seconds', '10 seconds') AS w, s, k"
+    " FROM a) GROUP BY w, s"
+)
+NAMES = [(0, "none"), (1, "one"), (2, "two")]
+
+
+def rows_of(seed: int, count: int) -> list[tuple[Any, ...]]:
+    chance = random.Random(seed)
+    return [
+        (
+            number,
+            chance.choice([0, 1, 1, 2, 3, None]),
+            chance.choice(["x", "y", "z", "", None]),
+            chance.choice([None, *(f"{n}.{n}0" for n in range(4))]),
+            START + timedelta(seconds=chance.randrange(100) - (300 if chance.random() < 0.1 else 0)),
+        )
+        for number in range(count)
+    ]
+
+
+def write(folder: Path, name: str, rows: list[tuple[Any, ...]]) -> None:
+    from decimal import Decimal
+
+    folder.mkdir(exist_ok=True)
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    columns[3] = [None if each is None else Decimal(each) for each in columns[3]]
+    made = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    parquet.write_table(pa.Table.from_arrays(made, schema=SCHEMA), folder / f".{name}", row_group_size=9)
+    (folder / f".{name}").rename(folder / f"{name}.parquet")
+
+
+def streams(home: Harness, folder: Path, *, fed: bool) -> None:
+    """Streams a and b, over Parquet files or from INSERT; every run of theirs is computed in two buckets."""
+    home.sql("SET anabranch.bucket_rows = 1; SET anabranch.task_bytes = 1")
+    for name in "ab":
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        files = f" FROM files(path => '{folder / name}/*.parquet', settle => '0s')" if fed else ""
+        home.sql(f"CREATE STREAM {name} ({COLUMNS}) WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS{files}")
+    home.sql("CREATE TABLE names (k INT, name STRING)")
+    home.sql("INSERT INTO names VALUES " + ", ".join(f"({k}, '{name}')" for k, name in NAMES))
+
+
+def places(home: Harness) -> dict[str, str]:
+    """Where the changes of views were computed last."""
+    core, found = home.session._core, dict[str, str]()
+    for record in core.ledger.records(0):
+        found |= record.places
+    return {view.name: found[view.id] for view in core.catalog().of(View) if view.id in found}
+
+
+def check(home: Harness, queries: dict[str, str], rows: dict[str, list[tuple[Any, ...]]]) -> None:
+    for name, query in queries.items():
+        for stream in "ab":
+            query = query.replace(TUMBLE.format(stream), WINDOW.format(stream))
+        wanted = home.batch(HOPS if name == "hops" else query, **rows, names=NAMES)
+        assert_same_rows(home.emitted(name), wanted, name)
+        assert_same_rows(home.table(name), wanted, name)
+
+
+@pytest.mark.parametrize("fed", [True, False])
+def test_buckets_answer_as_spark_does(tmp_path: Path, spark: SparkSession, fed: bool) -> None:
+    """Joins and nodes with keys; late rows, keys that are NULL, merged files and a home that is opened again."""
+    queries = JOINS if fed else {**JOINS, **KEYED}
+    given = {"a": rows_of(1, 36), "b": rows_of(2, 30)}
+    cuts = {"a": (0, 14, 15, 36), "b": (0, 10, 22, 30)}
+    with Harness(tmp_path / "home", spark, backend="spark") as home:
+        streams(home, tmp_path / "in", fed=fed)
+        home.sql("".join(f"CREATE VIEW {name} AS {query} EMIT CHANGES;" for name, query in queries.items()))
+        for run in range(3):
+            for stream in "ab":
+                new = given[stream][slice(*cuts[stream][run : run + 2])]
+                if not fed:
+                    home.insert(stream, new)
+                    continue
+                write(tmp_path / "in" / stream, str(run), new)
+                home.query("SELECT count(*) FROM band")
+            if run == 1:
+                home.compact()
+                home.reopen()
+                home.sql("SET anabranch.bucket_rows = 1; SET anabranch.task_bytes = 1")
+        check(home, queries, given)
+        found = places(home)
+        if not fed:
+            assert "2 buckets by k" in found["band"] and "2 buckets by s, k" in found["groups"]
+            assert "1 bucket" in found["whole"] and "1 bucket" in found["crossed"]
+        else:
+            ahead = {
+                name
+                for name, place in found.items()
+                if name in JOINS and place == "in kernels, with the rows of the run"
+            }
+            assert ahead == {"band", "wide", "nulls", "itself", "windows", "named"}, found
+            assert found["texts"].startswith("in kernels, 2 buckets by s") and "1 bucket" in found["crossed"]
+        told = "\n".join(row[0] for row in home.query("EXPLAIN ANALYZE band"))
+        assert "in kernels" in told
+    assert not list((tmp_path / "home" / "staging").glob("*/*.parquet"))
+
+
+def test_changes_that_another_commit_overtakes_are_computed_again(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the tasks of a run have joined with is the state that they found: by the time of the commit, it is older."""
+    from anabranch.engine import run
+
+    given = {"a": rows_of(3, 20), "b": rows_of(4, 20)}
+    with Harness(tmp_path / "home", spark, backend="spark") as home:
+        streams(home, tmp_path / "in", fed=True)
+        home.sql("CREATE STREAM other (n INT)")
+        home.sql(f"CREATE VIEW band AS {JOINS['band']} EMIT CHANGES")
+        write(tmp_path / "in" / "a", "0", given["a"])
+        home.query("SELECT count(*) FROM band")
+        overtaken = list[str]()
+
+        def reach(name: str) -> None:
+            if name == "after-files" and not overtaken:
+                overtaken.append(name)
+                home.insert("other", [(1,)])
+
+        monkeypatch.setattr(run, "reach", reach)
+        write(tmp_path / "in" / "b", "0", given["b"])
+        home.query("SELECT count(*) FROM band")
+        assert overtaken and "with the rows of the run" not in places(home)["band"]
+        check(home, {"band": JOINS["band"]}, given)
+        snapshot = home.session._core.ledger.snapshot()
+        named = {name for table in snapshot.files.values() for name in table}
+        assert {path.name for path in (tmp_path / "home").rglob("*.parquet") if "_delta_log" not in path.parts} == named
+
+
+def test_a_duplicate_of_a_bucket_counts_once(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with speculation: every task is carried out twice, and the driver hears of one of the two."""
+    from anabranch import bucket
+
+    def twice(work: kernel.Work, share: Any) -> Any:
+        from anabranch import kernel
+
+        kernel.compute(work, share)
+        return kernel.compute(work, share)
+
+    def again(folder: str, memory: int, task: Any) -> Any:
+        from anabranch import bucket
+
+        bucket.compute(folder, memory, task)
+        return bucket.compute(folder, memory, task)
+
+    monkeypatch.setattr(kernel, "compute", twice)
+    monkeypatch.setattr(bucket, "compute", again)
+    given = {"a": rows_of(5, 20), "b": rows_of(6, 20)}
+    with Harness(tmp_path / "home", spark, backend="spark") as home:
+        streams(home, tmp_path / "in", fed=True)
+        queries = {name: JOINS[name] for name in ("band", "texts")}
+        home.sql("".join(f"CREATE VIEW {name} AS {query} EMIT CHANGES;" for name, query in queries.items()))
+        for stream in "ab":
+            write(tmp_path / "in" / stream, "0", given[stream])
+            home.query("SELECT count(*) FROM band")
+        check(home, queries, given)
+        snapshot = home.session._core.ledger.snapshot()
+        named = {name for table in snapshot.files.values() for name in table}
+        assert {path.name for path in (tmp_path / "home").rglob("*.parquet") if "_delta_log" not in path.parts} == named
+
+
+def test_a_task_that_declines_leaves_a_node_to_spark(tmp_path: Path, spark: SparkSession) -> None:
+    """A text that only Spark sorts and compares as it should: nothing of the other tasks is left."""
+    given = {"a": [(0, 1, "ä", None, START), (1, 1, "b", None, START)], "b": rows_of(7, 8)}
+    query = "SELECT upper(a.s) AS s, b.id AS j FROM a JOIN b ON a.k = b.k"
+    with Harness(tmp_path / "home", spark, backend="spark") as home:
+        streams(home, tmp_path / "in", fed=True)
+        home.sql(f"CREATE VIEW v AS {query} EMIT CHANGES")
+        for stream in "ba":
+            write(tmp_path / "in" / stream, "0", given[stream])
+            home.query("SELECT count(*) FROM v")
+        check(home, {"v": query}, given)
+        assert places(home)["v"].startswith("by Spark")
