@@ -15,7 +15,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.core import Core
-from anabranch.engine.frames import struct
 from anabranch.ledger import Snapshot
 from anabranch.plan import pushdown
 from anabranch.plan.bind import Bound, Reference
@@ -39,12 +38,14 @@ _TRYING = ("try_sum(", "try_avg(")
 
 
 def opened(reference: Reference) -> LookupSource:
-    """A table outside that is named in a query."""
-    assert reference.relation is not None
-    if reference.relation.path is not None:  # a path in quotes that is of such a kind
-        return open_source(reference.target, {"path": reference.relation.path})
-    options = {argument.name or "path": option_value(argument) for argument in reference.relation.arguments}
-    return open_source(reference.target, options)
+    """A table outside that is named in a query; a statement opens it once."""
+    if not reference.opened:
+        assert reference.relation is not None
+        options = {argument.name or "path": option_value(argument) for argument in reference.relation.arguments}
+        if reference.relation.path is not None:  # a path in quotes that is of such a kind
+            options = {"path": reference.relation.path}
+        reference.opened.append(open_source(reference.target, options))
+    return reference.opened[0]
 
 
 def sources(core: Core, bound: Bound, snapshot: Snapshot) -> dict[str, DatabaseTable]:
@@ -187,8 +188,8 @@ def _stand_in(core: Core, number: int, fields: Iterable[Field]) -> DataFrame:
     """A table that Spark knows nothing of but its columns."""
     given = list(fields)
     marked = [Field(pushdown.mark(number, place), field.type) for place, field in enumerate(given)]
-    empty = core.spark.createDataFrame(core.spark.sparkContext.emptyRDD(), struct(marked))
-    return empty.selectExpr(*(f"{m.name} AS {quote_name(f.name)}" for m, f in zip(marked, given, strict=True)))
+    names = (f"{m.name} AS {quote_name(f.name)}" for m, f in zip(marked, given, strict=True))
+    return core.frames.unknown(marked).selectExpr(*names)
 
 
 @contextmanager

@@ -73,7 +73,7 @@ class MysqlTable(DatabaseTable):
                 yield cursor
 
     def natural_columns(self) -> list[RemoteColumn]:
-        with self.open() as cursor:
+        with self.asking() as cursor:
             if "table" in self.options:
                 self._check_table(cursor)
                 self._unicode = self._unicode_columns(cursor)
@@ -130,7 +130,7 @@ class MysqlTable(DatabaseTable):
         if "query" in self.options:
             return None
         *schema, table = name_parts(self.called)
-        found = self._all(
+        found = self.rows(
             "SELECT column_name FROM information_schema.key_column_usage WHERE constraint_name = 'PRIMARY'"
             " AND table_schema = coalesce(%s, database()) AND table_name = %s",
             [schema[0] if schema else None, table],

@@ -74,7 +74,7 @@ class PostgresTable(DatabaseTable):
     def natural_columns(self) -> list[RemoteColumn]:
         import psycopg
 
-        with self.open() as cursor:
+        with self.asking() as cursor:
             assert isinstance(cursor, psycopg.Cursor)
             if "table" in self.options:
                 self._check_table(cursor)
@@ -119,7 +119,7 @@ class PostgresTable(DatabaseTable):
     def primary_key(self) -> str | None:
         if "query" in self.options:
             return None
-        found = self._all(
+        found = self.rows(
             "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid "
             " AND a.attnum = ANY(i.indkey) WHERE i.indisprimary AND i.indrelid = to_regclass(%s)",
             [self.plain_name],
@@ -268,6 +268,7 @@ def connected(options: Mapping[str, Any], told: Any) -> Iterator[psycopg.Connect
             user=options["user"], password=options.get("password"), sslmode=options.get("tls", "prefer"),
             sslrootcert=options.get("ca"),
             connect_timeout=PATIENCE, application_name="anabranch", autocommit=True,
+            prepare_threshold=None,  # a table may be altered while a connection is kept
         ) as database:  # fmt: skip
             database.execute(_START)
             yield database
