@@ -141,6 +141,7 @@ class DatabaseTable(RowsAsArrow, ABC):
 
     quote: str
     most_parameters: int
+    rows_word = ""  # what stands before rows of values
     alias = "t"  # what a statement calls the table
 
     def __init__(self, options: Mapping[str, Any], declared: tuple[Field, ...] | None = None) -> None:
@@ -282,17 +283,11 @@ class DatabaseTable(RowsAsArrow, ABC):
             return wide.select(list(range(len(columns)))).take(own)
         keys = [key for key in keys if all(map(self.can_equal, (known[name] for name in by), key))]
         rows: list[Row] = []
-        marks = ", ".join(self.mark(known[name]) for name in by)
-        names = ", ".join(self.key_sql(known[name], [key[at] for key in keys]) for at, name in enumerate(by))
         at_once = max(1, self.most_parameters // len(by))
         with self.asking() as cursor:
             for start in range(0, len(keys), at_once):
-                some = keys[start : start + at_once]
-                given = ", ".join([marks if len(by) == 1 else f"({marks})"] * len(some))
-                text = f"{self._select(columns)} WHERE {self.among(names, given, len(by))}"
-                cursor.execute(
-                    text, [self.parameter(known[n], v) for key in some for n, v in zip(by, key, strict=True)]
-                )
+                text, values = self.among([known[name] for name in by], keys[start : start + at_once])
+                cursor.execute(f"{self._select(columns)} WHERE {text}", values)
                 rows += cursor.fetchall()
         return self.arrow(columns, rows)
 
@@ -339,8 +334,12 @@ class DatabaseTable(RowsAsArrow, ABC):
         """A column as it is compared with these values."""
         return column.read
 
-    def among(self, names: str, given: str, width: int) -> str:
-        return f"{names} IN ({given})" if width == 1 else f"({names}) IN ({given})"
+    def among(self, columns: Sequence[RemoteColumn], keys: Sequence[Row]) -> Sql:
+        """Whether columns have the values of one of these keys."""
+        names = ", ".join(self.key_sql(each, [key[at] for key in keys]) for at, each in enumerate(columns))
+        marks = ", ".join(map(self.mark, columns))
+        values = [self.parameter(each, value) for key in keys for each, value in zip(columns, key, strict=True)]
+        return f"({names}) IN ({self.rows_word}{', '.join([f'({marks})'] * len(keys))})", values
 
     # ---- what is asked
 
