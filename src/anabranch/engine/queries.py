@@ -146,7 +146,16 @@ def located(core: Core, bound: Bound, snapshot: Snapshot, text: str, error: Exce
 
 def frame(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:
     """A bound query over what its relations hold at a version; tables of databases give what it wants of them."""
-    with _placed(bound, text):
+    found = asked(core, bound, snapshot, text)
+    if not isinstance(found, remote.Asked):
+        return found
+    with placed_outside(bound, text):
+        return found.frame(core)
+
+
+def asked(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame | remote.Asked:
+    """A bound query as a frame; where it reads tables of databases, what it asks of them."""
+    with placed_outside(bound, text):
         sources = remote.sources(core, bound, snapshot)
     relations: dict[str, DataFrame] = {}
     for placeholder, reference in bound.references.items():
@@ -160,14 +169,13 @@ def frame(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:
         return over(core, bound, relations, text)
     # The clock stands still: what a database is asked by a time is computed with the same one.
     moment = core.now()
-    with _placed(bound, text):
-        asked = remote.asked(core, sources, lambda found: over(core, bound, {**relations, **found}, text, moment))
-        return asked.frame(core)
+    with placed_outside(bound, text):
+        return remote.asked(core, sources, lambda found: over(core, bound, {**relations, **found}, text, moment))
 
 
 def asked_outside(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> list[str]:
     """What a query asks of databases, for people."""
-    with _placed(bound, text):
+    with placed_outside(bound, text):
         sources = remote.sources(core, bound, snapshot)
         if not sources:
             return []
@@ -183,7 +191,7 @@ def asked_outside(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> li
 
 
 @contextmanager
-def _placed(bound: Bound, text: str) -> Iterator[None]:
+def placed_outside(bound: Bound, text: str) -> Iterator[None]:
     """Errors of tables outside at the place where one is named, if there is but one."""
     try:
         yield
