@@ -140,6 +140,7 @@ class DatabaseTable(RowsAsArrow, ABC):
     """A table, view or query of a database on the network."""
 
     quote: str
+    default_port: int
     most_parameters: int
     rows_word = ""  # what stands before rows of values
     alias = "t"  # what a statement calls the table
@@ -182,11 +183,11 @@ class DatabaseTable(RowsAsArrow, ABC):
             raise
         self._kept.append((monotonic(), stack, cursor))
 
-    # ---- what a kind of database says
-
     @property
-    @abstractmethod
-    def port(self) -> int: ...
+    def port(self) -> int:
+        return int(self.options.get("port", self.default_port))
+
+    # ---- what a kind of database says
 
     @abstractmethod
     def open(self, *, streaming: bool = False) -> AbstractContextManager[Cursor]:

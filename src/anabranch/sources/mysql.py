@@ -56,11 +56,8 @@ _NO_TABLE, _NO_COLUMN, _NO_PRIVILEGE = 1146, 1054, 1227
 class MysqlTable(DatabaseTable):
     kind = "mysql"
     quote = "`"
+    default_port = PORT
     most_parameters = 30_000
-
-    @property
-    def port(self) -> int:
-        return int(self.options.get("port", PORT))
 
     @contextmanager
     def open(self, *, streaming: bool = False) -> Iterator[Cursor]:

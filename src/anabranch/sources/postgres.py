@@ -55,12 +55,9 @@ _START = (
 class PostgresTable(DatabaseTable):
     kind = "postgres"
     quote = '"'
+    default_port = PORT
     most_parameters = 30_000
     rows_word = "VALUES "
-
-    @property
-    def port(self) -> int:
-        return int(self.options.get("port", PORT))
 
     @contextmanager
     def open(self, *, streaming: bool = False) -> Iterator[Cursor]:
