@@ -79,6 +79,10 @@ NOWHERE = {
 }  # fmt: skip
 
 
+def written(kind: str, options: dict[str, str]) -> str:
+    return f"{kind}({', '.join(f'{name} => {value}' for name, value in options.items())})"
+
+
 def test_every_kind_that_has_a_secret_keeps_it(
     spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +110,7 @@ def test_every_kind_that_has_a_secret_keeps_it(
             made = {name: f"'{value}'" if isinstance(value, str) else str(value) for name, value in given.items()}
             hidden = [option.name for option in kind.options if option.secret]
             made |= dict.fromkeys(hidden, f"env('SECRET_{number}')")
-            call = f"{kind.name}({', '.join(f'{name} => {value}' for name, value in made.items())})"
+            call = written(kind.name, made)
             first = f"CREATE STREAM x{number} (k STRING) FROM {call}"
             if number >= len(sources):
                 first = f"CREATE SINK x{number} FROM v INTO {call}"
@@ -118,9 +122,9 @@ def test_every_kind_that_has_a_secret_keeps_it(
                 ):  # fmt: skip
                     tried(statement)
             for name in hidden:
-                written = call.replace(f"{name} => env('SECRET_{number}')", f"{name} => 'hidden-{number}-secret'")
+                bare = written(kind.name, {**made, name: f"'hidden-{number}-secret'"})
                 with pytest.raises(AnabranchError, match=f"the {name} of {kind.name} must not be written down"):
-                    home.sql(first.replace(call, written).replace(f"x{number}", f"z{number}"))
+                    home.sql(first.replace(call, bare).replace(f"x{number}", f"z{number}"))
         for statement in ("INSERT INTO s VALUES ('b')", "SELECT * FROM v", "SHOW SINKS", "SELECT * FROM sys.sinks"):
             tried(statement)
     said += [*capfd.readouterr()]
