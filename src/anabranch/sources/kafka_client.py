@@ -254,6 +254,7 @@ def _consumer(told: Mapping[str, Any]) -> Iterator[Consumer]:
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 50,  # an end that only a marker of a transaction stands before is told after it
+            "fetch.queue.backoff.ms": 5,  # else a second passes once as many wait as the client likes to keep
             "error_cb": _silent,
         }
         consumer = Consumer({**told, **own})
