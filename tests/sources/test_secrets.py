@@ -111,7 +111,7 @@ def test_every_kind_that_has_a_secret_keeps_it(
             hidden = [option.name for option in kind.options if option.secret]
             made |= dict.fromkeys(hidden, f"env('SECRET_{number}')")
             call = written(kind.name, made)
-            first = f"CREATE STREAM x{number} (k STRING) FROM {call}"
+            first = f"CREATE {'STREAM' if kind.stream else 'TABLE'} x{number} (k STRING) FROM {call}"
             if number >= len(sources):
                 first = f"CREATE SINK x{number} FROM v INTO {call}"
             tried(first)
