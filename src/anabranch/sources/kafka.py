@@ -347,13 +347,15 @@ class KafkaSource:
         import pyarrow as pa
 
         if wanted not in self._messages_at_hand:
-            batches, size = [batch_of([], wanted, self._needed)], 0
+            batches, size = [], 0
             for batch in fetch(self._told, wanted, self._needed):
                 batches.append(batch)
                 size += batch.nbytes
                 if size > most:
                     return None
-            self._messages_at_hand[wanted] = pa.Table.from_batches(batches)
+            # Not an empty batch among others: Spark would read no further.
+            schema = batch_of([], wanted, self._needed).schema
+            self._messages_at_hand[wanted] = pa.Table.from_batches(batches, schema)
         return self._messages_at_hand[wanted]
 
     def _decoded(self, wanted: Range, most: int) -> pa.Table | None:
