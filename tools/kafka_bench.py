@@ -1,10 +1,13 @@
 """Take the measure (kafka) of the bench: starts a broker, and Spark with its own connector, both from Maven.
 
-.venv/bin/python tools/kafka_bench.py [options of anabranch bench]
+.venv/bin/python tools/kafka_bench.py [--size MESSAGES] [options of anabranch bench]
+
+With --size, only runs of so many messages are measured.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -13,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from anabranch.bench import main
+from anabranch.bench import kafka, main
 from anabranch.bench.kafka import BROKERS
 from sources.kafka_server import CACHE, broker
 
@@ -52,4 +55,8 @@ if __name__ == "__main__":
         os.environ[BROKERS] = server.brokers
         listed = ",".join(map(str, sorted(jars().glob("*.jar"))))
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {listed} pyspark-shell"
-        sys.exit(main(["--only", "kafka", *sys.argv[1:]]))
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--size", type=int)
+        given, others = parser.parse_known_args()
+        kafka.SIZES = (given.size,) if given.size else kafka.SIZES
+        sys.exit(main(["--only", "kafka", *others]))

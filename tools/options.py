@@ -1,4 +1,4 @@
-"""Writes the options of every kind of source and sink into docs/connectors.md, from what the kinds declare.
+"""Writes every kind of source and sink and its options into docs/connectors.md, from what the kinds declare.
 
 python tools/options.py
 """
@@ -15,13 +15,33 @@ from anabranch.sources.registry import Kind, Option
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "connectors.md"
 HEAD = "| option | meaning | value | if not given |\n|---|---|---|---|"
-BEGIN, END = "<!-- options: made by tools/options.py -->", "<!-- end of options -->"
+BEGIN, END = "<!-- {}: made by tools/options.py -->", "<!-- end of {} -->"
+
+
+def overview() -> str:
+    """A row for each kind."""
+    sources, sinks = _kinds()
+    rows = ["| kind | what it is | where | for example | package |", "|---|---|---|---|---|"]
+    for kind in sources:
+        uses = ["streams"] if kind.stream else []
+        uses += ["queries", "tables"] if kind.table or kind.files else []
+        rows.append(_kind_row(kind, ", ".join(uses)))
+    return "\n".join([*rows, *(_kind_row(kind, "sinks") for kind in sinks), ""])
+
+
+def _kind_row(kind: Kind, where: str) -> str:
+    extra = f"`anabranch[{kind.extra}]`" if kind.extra else ""
+    return f"| `{kind.name}` | {kind.doc} | {where} | `{kind.example}` | {extra} |"
+
+
+def _kinds() -> tuple[list[Kind], list[Kind]]:
+    sources = [kind for _, kind in sorted(registry.kinds().items()) if _ours(kind)]
+    return sources, [kind for name in kinds.names() if (kind := kinds.find(name)) is not None]
 
 
 def tables() -> str:
     """A heading and a table for each kind that has options."""
-    sources = [kind for _, kind in sorted(registry.kinds().items()) if _ours(kind)]
-    sinks = [kind for name in kinds.names() if (kind := kinds.find(name)) is not None]
+    sources, sinks = _kinds()
     asking = ["### Tables that are asked by key: options\n", HEAD, *map(_row, ASKING_OPTIONS), ""]
     return "\n".join([*_tables("", sources), *asking, *_tables(" as a sink", sinks)])
 
@@ -33,6 +53,8 @@ def _ours(kind: Kind) -> bool:
 
 def _tables(what: str, kinds: Iterable[Kind]) -> Iterable[str]:
     for kind in kinds:
+        if not kind.options:
+            continue
         yield f"### `{kind.name}`{what}: options\n\n{HEAD}"
         yield from (_row(option) for option in kind.options if option not in ASKING_OPTIONS)
         if set(ASKING_OPTIONS) <= set(kind.options):
@@ -57,8 +79,11 @@ def _literal(value: object) -> str:
 
 def page(text: str) -> str:
     """The page with the tables as they have to be."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{tables()}\n{END}{rest.partition(END)[2]}"
+    for name, made in (("kinds", overview()), ("options", tables())):
+        begin, end = BEGIN.format(name), END.format(name)
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n\n{made}\n{end}{rest.partition(end)[2]}"
+    return text
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from anabranch import temporary as temporary_homes
 from anabranch.algebra.pacing import TARGET
 from anabranch.duck import DATABASE
-from anabranch.engine import answer, figures, lookup, oneoff, queries, reduce, system, temp_views
+from anabranch.engine import answer, figures, lookup, oneoff, queries, reduce, remote, system, temp_views
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
 from anabranch.engine.change import Changer
@@ -479,7 +479,14 @@ class Session:
             )  # fmt: skip
         text = answer.text_of(core, statement.query, bound, fields, snapshot)
         if text is None:
-            return Result(frame=frame(), fields=fields, endless=endless, follow=follow, pin=pin, explain=explain)
+            found = queries.asked(core, bound, snapshot, statement.text)
+            if isinstance(found, remote.Asked):
+                with queries.placed_outside(bound, statement.text):
+                    table = answer.of_few(core, bound, fields, found)
+                    if table is not None:
+                        return Result(table=table, make_frame=frame, fields=fields, pin=pin, explain=explain)
+                    found = found.frame(core)
+            return Result(frame=found, fields=fields, endless=endless, follow=follow, pin=pin, explain=explain)
         make = partial(answer.rows, text, fields)
         return Result(
             make_table=make, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin, explain=explain

@@ -12,12 +12,16 @@ import random
 import subprocess
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from crash_help import Processes, finish
 
-from sources.kafka_help import COLUMNS, START, VIEWS, Message, Topic, generate, totals, windows
+from anabranch.ledger import Ledger
+from sources.kafka_help import COLUMNS, START, VIEWS, Topic
 from sources.kafka_server import broker
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
@@ -27,31 +31,69 @@ MESSAGES, KILLS, BROKER_KILLS = (
     for name, default in (("MESSAGES", 200_000), ("KILLS", 5), ("BROKER_KILLS", 2))
 )
 SINK = "CREATE SINK out FROM closed INTO kafka(brokers => '{}', topic => '{}', partitions => 2);"
+KEYS, SECONDS = "ab", 400
 ANSWERS = ["SELECT k, c, s FROM total ORDER BY k", "SELECT k, window_start, c, s FROM closed ORDER BY k, window_start"]
+
+
+def blocks() -> Iterator[tuple[Any, ...]]:
+    """Partitions, ids, seconds, places of keys and numbers: out of order, the last partition 40 s behind."""
+    chance = np.random.default_rng(1)
+    for start in range(0, MESSAGES, 10_000):
+        ids = np.arange(start, min(start + 10_000, MESSAGES))
+        partitions = chance.choice([0, 0, 1, 1, 2], len(ids))
+        late = 40 * (partitions == 2) + chance.choice([0, 0, 0, 3, 15], len(ids))
+        seconds = np.maximum(0, ids * SECONDS // MESSAGES - late)
+        yield partitions, ids, seconds, chance.integers(len(KEYS), size=len(ids)), chance.integers(9, size=len(ids))
+
+
+def texts() -> Iterator[tuple[int, str]]:
+    """The messages with their partitions."""
+    times = [f"{(START + timedelta(seconds=second)).isoformat()}Z" for second in range(SECONDS)]
+    for block in blocks():
+        for partition, id, second, key, n in zip(*(each.tolist() for each in block), strict=True):
+            yield partition, f'{{"id": {id}, "ts": "{times[second]}", "k": "{KEYS[key]}", "n": {n}}}'
+
+
+def plain_counts() -> Any:
+    """By key and window: how many messages, and the sum of their numbers."""
+    found = np.zeros((len(KEYS), SECONDS // 10, 2), int)
+    for _, _, seconds, keys, numbers in blocks():
+        np.add.at(found, (keys, seconds // 10, 0), 1)
+        np.add.at(found, (keys, seconds // 10, 1), numbers)
+    return found
+
+
+def taken(home: Path) -> int:
+    """How many messages are counted in a home."""
+    with contextlib.closing(Ledger.open(home, write=False)) as ledger:
+        return sum(stream.rows for stream in ledger.snapshot().streams.values())
 
 
 @pytest.mark.timeout(7200)
 def test_kills_of_the_process_and_of_the_broker(processes: Processes, tmp_path: Path) -> None:
-    def sent() -> Iterator[Message]:
-        return generate(MESSAGES, per_second=MESSAGES // 400)
-
     chance = random.Random(7)
     with broker() as server:
         topic, out = Topic(server), Topic(server, made=False)
         settings = {"enable.idempotence": True, "delivery.timeout.ms": 600_000}
-        feeding = threading.Thread(target=topic.send, args=(sent(), topic.producer(**settings)), daemon=True)
+        feeding = threading.Thread(target=topic.send, args=(texts(), topic.producer(**settings)), daemon=True)
         script = f"CREATE STREAM s {COLUMNS} FROM {topic.source(format='json')}; {VIEWS.format(s='s')}"
         script += SINK.format(server.brokers, out.name)
-        order = {"home": tmp_path / "home", "run": script, "run_rows": max(100, MESSAGES // 30), "until_idle": False}
+        home = tmp_path / "home"
+        order = {"home": home, "run": script, "run_rows": max(100, MESSAGES // 30), "until_idle": False}
         assert processes.run({**order, "until_idle": True}).clean
         feeding.start()
         ends = ["process"] * KILLS + ["broker"] * BROKER_KILLS
         chance.shuffle(ends)
         worker = processes.start(order)
-        for victim in ends:
-            with contextlib.suppress(Exception):
-                worker.wait(chance.uniform(5, 15))
+        for number, victim in enumerate(ends):  # spread over all messages
+            while taken(home) < MESSAGES * (number + chance.random()) / (len(ends) + 1):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    worker.wait(0.5)
+                assert worker.poll() is None, finish(worker).explain()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                worker.wait(chance.uniform(0, 5))
             assert worker.poll() is None, finish(worker).explain()
+            print(f"{victim} killed, {taken(home):,} messages taken", flush=True)
             if victim == "broker":
                 server.kill()
                 server.start()
@@ -68,8 +110,16 @@ def test_kills_of_the_process_and_of_the_broker(processes: Processes, tmp_path: 
         assert done.clean, done.explain()
         written = out.rows()
     total, closed = done.all("rows")
-    assert total == [list(row) for row in totals(sent())]
-    truth = windows(sent())
+    counts = plain_counts()
+    assert total == [
+        [key, int(counts[place, :, 0].sum()), int(counts[place, :, 1].sum())] for place, key in enumerate(KEYS)
+    ]
+    truth = [
+        (key, START + timedelta(seconds=10 * window), int(c), int(s))
+        for place, key in enumerate(KEYS)
+        for window, (c, s) in enumerate(counts[place])
+        if c
+    ]
     assert closed == [[k, f"{at}+00:00", c, s] for k, at, c, s in truth]
     shown = [{"k": k, "window_start": f"{at.isoformat()}Z", "c": c, "s": s} for k, at, c, s in truth]
     assert written == sorted(json.dumps(row) for row in shown)

@@ -64,11 +64,15 @@ class MysqlServer:
 
 @contextlib.contextmanager
 def mysql_server() -> Iterator[MysqlServer]:
-    """A server; the test is skipped, and says so, where none is installed."""
+    """A server; the test is skipped, and says so, where none is installed.
+
+    It is MariaDB, or the MySQL in the folder that ANABRANCH_TEST_MYSQL names: `mysqld`, its tables in `data/mysql`.
+    """
     pytest.importorskip("pymysql", reason="NO MYSQL TESTS: pip install 'anabranch[mysql]'")
-    program = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
+    given = os.environ.get("ANABRANCH_TEST_MYSQL")
+    program = f"{given}/mysqld" if given else shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
     install = shutil.which("mariadb-install-db")
-    if program is None or install is None:
+    if program is None or (install is None and not given):
         pytest.skip("NO MYSQL TESTS: there is no server here; apt-get install mariadb-server")
     as_user = ["--user=mysql"] if os.getuid() == 0 else []
     folder = Path(tempfile.mkdtemp(prefix="anabranch-mysql-"))
@@ -76,19 +80,22 @@ def mysql_server() -> Iterator[MysqlServer]:
         if as_user:
             shutil.chown(folder, "mysql")
         data, port = folder / "data", free_port()
-        subprocess.run(
-            [install, "--no-defaults", f"--datadir={data}", "--skip-test-db", *as_user], check=True, capture_output=True
-        )
+        made = ["cp", "-r", f"{given}/data/mysql", str(data)]
+        if not given:
+            made = [str(install), "--no-defaults", f"--datadir={data}", "--skip-test-db", *as_user]
+        subprocess.run(made, check=True, capture_output=True)
+        if as_user:
+            subprocess.run(["chown", "-R", "mysql", str(data)], check=True)
         start = folder / "start.sql"
         start.write_text(
             f"CREATE DATABASE IF NOT EXISTS {DATABASE} CHARACTER SET utf8mb4;\n"
-            f"CREATE USER IF NOT EXISTS {USER}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n"
-            f"GRANT ALL ON *.* TO {USER}@'127.0.0.1';\n"
+            f"GRANT ALL ON *.* TO {USER}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n"
         )
         start.chmod(0o644)
         command = [program, "--no-defaults", f"--datadir={data}", *as_user, f"--port={port}", "--skip-name-resolve"]
         command += ["--bind-address=127.0.0.1", f"--socket={folder}/s", f"--pid-file={folder}/pid"]
-        command += ["--log-bin=changes", "--server-id=1", "--binlog-format=ROW", "--binlog-row-metadata=FULL"]
+        command += ["--log-bin=changes", "--server-id=1", "--binlog-format=ROW"]
+        command += [f"--lc-messages-dir={given}/share"] if given else ["--binlog-row-metadata=FULL"]
         command += ["--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M", f"--init-file={start}"]
         processes: list[subprocess.Popen[bytes]] = []
 

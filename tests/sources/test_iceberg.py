@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import SparkSession
 
@@ -87,6 +89,61 @@ def test_snapshots_are_rows_of_a_stream(
         (folder / "metadata" / "99999-other.metadata.json").write_text("{}")
         with pytest.raises(AnabranchError, match="two metadata files of number 99999"):
             rows(ab, "SELECT * FROM now")
+
+
+def add_deletes(table: Any, file: pa.Table, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot with a file of deletes, which pyiceberg does not write: its manifest says what it holds."""
+    from pyiceberg import manifest
+    from pyiceberg.typedef import Record
+
+    path = Path(table.location().removeprefix("file://"), "data", f"{uuid.uuid4().hex}-deletes.parquet")
+    parquet.write_table(file, path)
+    made = manifest.DataFile.from_args(
+        content=manifest.DataFileContent[content], file_path=f"file://{path}", file_format="PARQUET",
+        partition=Record(), key_metadata=None, split_offsets=None,
+        record_count=len(file), file_size_in_bytes=path.stat().st_size, column_sizes={}, value_counts={},
+        null_value_counts={}, nan_value_counts={}, lower_bounds={}, upper_bounds={},
+        equality_ids=[2] if content == "EQUALITY_DELETES" else None, sort_order_id=None,
+    )  # fmt: skip
+    made.spec_id = table.metadata.default_spec_id
+    writer = manifest.ManifestWriterV2
+    told = property(lambda self: {**manifest.ManifestWriter._meta.fget(self), "content": "deletes"})
+    with monkeypatch.context() as patched:
+        patched.setattr(writer, "content", lambda self: manifest.ManifestContent.DELETES)
+        patched.setattr(writer, "_meta", told)
+        with table.transaction() as change, change.update_snapshot().fast_append() as snapshot:
+            snapshot.append_data_file(made)
+
+
+def test_rows_that_files_of_deletes_take_away(
+    spark: SparkSession, tmp_path: Path, catalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = catalog.create_table("shop.orders", schema=some(0, 0).schema)
+    table.append(some(0, 9))
+    table.append(some(9, 12))
+    folder = tmp_path / "warehouse" / "shop" / "orders"
+    (data,) = [task.file.file_path for task in table.scan().plan_files() if task.file.record_count == 9]
+    ids = {"file_path": (pa.string(), 2147483546), "pos": (pa.int64(), 2147483545)}
+    schema = pa.schema([pa.field(n, t, False, {"PARQUET:field_id": str(id)}) for n, (t, id) in ids.items()])
+    with anabranch.connect(tmp_path / "home", spark) as ab:
+        ab.sql(f"CREATE STREAM c FROM iceberg('{folder}', changes => true); CREATE STREAM p FROM iceberg('{folder}')")
+        ab.sql("CREATE VIEW now AS SELECT k, n FROM NET(c, diff)")
+        assert rows(ab, "SELECT k, n FROM now") == rows(ab, "SELECT k, n FROM p") == there(table, spark)
+        add_deletes(table, pa.table({"file_path": [data] * 2, "pos": [1, 4]}, schema), "POSITION_DELETES", monkeypatch)
+        left = Counter({row: count for row, count in there(table, spark).items() if row[1] not in (1, 4)})
+        assert rows(ab, "SELECT k, n FROM now") == rows(ab, f"SELECT k, n FROM iceberg('{folder}')") == left
+        with pytest.raises(AnabranchError, match=r"snapshot \d+ of .* takes rows away"):
+            rows(ab, "SELECT * FROM p")
+        add_deletes(table, pa.table({"file_path": [data], "pos": [8]}, schema), "POSITION_DELETES", monkeypatch)
+        table.append(some(1, 2))
+        left = Counter({row: count for row, count in left.items() if row[1] != 8}) + Counter([("k1", 1)])
+        assert rows(ab, "SELECT k, n FROM now") == rows(ab, f"SELECT k, n FROM iceberg('{folder}')") == left
+        number = pa.schema([pa.field("n", pa.int64(), False, {"PARQUET:field_id": "2"})])
+        add_deletes(table, pa.table({"n": [3]}, number), "EQUALITY_DELETES", monkeypatch)
+        for text in ("SELECT * FROM now", f"SELECT * FROM iceberg('{folder}')"):
+            with pytest.raises(AnabranchError, match="has equality deletes") as refused:
+                rows(ab, text)
+            assert "rewrite_data_files" in str(refused.value.hint)
 
 
 def test_a_snapshot_that_is_gone_and_columns_that_are_none(spark: SparkSession, tmp_path: Path, catalog: Any) -> None:

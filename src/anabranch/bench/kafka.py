@@ -22,7 +22,7 @@ NOTE = "Spark's Kafka connector, RocksDB, windows appended to Parquet files as t
 START = datetime(2024, 5, 1)
 PARTITIONS, KEYS = 3, 100
 #: Messages a run; runs that are not timed come first.
-SIZES = (10_000, 100_000)
+SIZES: tuple[int, ...] = (10_000, 100_000, 500_000)
 WARMING, RUNS = 2, 5
 VIEW = (
     "SELECT k, window_start, count(*) AS c FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 10 SECONDS)"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.duck import counting_all, grouped, places_for, quoted
+from anabranch.engine import remote
 from anabranch.engine.above import local_relation
 from anabranch.engine.core import Core
 from anabranch.engine.driver import connection
@@ -25,6 +26,9 @@ from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Table, View
 from anabranch.plan.types import duckdb_type
 from anabranch.render.duckdb import driver_sql
 from anabranch.sql.syntax import Query, Select
+
+#: Rows of a table of a database, as DuckDB knows them.
+_FEW = "__few_rows"
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,31 @@ def _emitted(core: Core, view: View, snapshot: Snapshot) -> str | None:
 
 def _rows_in(snapshot: Snapshot, tables: Iterable[str]) -> int:
     return sum(file.rows for table in tables for file in snapshot.files.get(table, {}).values())
+
+
+def of_few(core: Core, bound: Bound, fields: Sequence[Field], asked: remote.Asked) -> Any:
+    """The answer to a question about one table of a database that gives few rows, as a pyarrow.Table; None if it is
+    Spark's to give."""
+    if not (core.place.driver and asked.plain) or core.has_settings or asked.parts or len(bound.references) != 1:
+        return None
+    ((placeholder, source),) = asked.given.items()
+    own = source.fields()
+    if any(duckdb_type(field.type) in (None, "FLOAT") for field in (*own, *fields)):
+        return None
+    items = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in own)
+    text = driver_sql(bound.text.text, lambda _: f"(SELECT {items} FROM {_FEW})", own)
+    found = asked.few(placeholder) if text is not None else None
+    if text is None or found is None:
+        return None
+    duck = connection()
+    for field in own:
+        if field.name not in found.column_names:  # not wanted
+            found = found.append_column(field.name, [[None] * len(found)])
+    duck.register(_FEW, found)
+    try:
+        return rows(Asked(text, 0), fields)
+    finally:
+        duck.unregister(_FEW)
 
 
 def _asked(query: Query, bound: Bound, catalog: Catalog) -> View | None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import operator
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, cast
 
@@ -90,22 +91,48 @@ class Asker:
                 unknown.append(key)
             else:
                 found[key] = known
+        for batch, rows, counts in self._answers(question, unknown):
+            by_key = apart(batch, rows, counts)
+            found |= by_key
+            self._remember(question, by_key)
+        return {key: rows for key, rows in found.items() if rows.num_rows}
+
+    def lists(self, question: Question, keys: Iterable[Key], columns: pa.Schema) -> tuple[list[Key], pa.ListArray]:
+        """The keys that have rows, and for each of them the list of its rows."""
+        import pyarrow as pa
+
+        given: list[Key] = []
+        tables: list[pa.Table] = [columns.empty_table()]
+        sizes: list[int] = []
+        if self.asking.cache is not None:
+            matches = self.matches(question, keys)
+            given, tables = list(matches), [*tables, *matches.values()]
+            sizes = [each.num_rows for each in matches.values()]
+        else:  # a table for each of many keys costs more than all else
+            wanted = dict.fromkeys(key for key in keys if not any(value is None for value in key))
+            for batch, rows, counts in self._answers(question, list(wanted)):
+                given += [key for key, count in zip(batch, counts, strict=True) if count]
+                sizes += [count for count in counts if count]
+                tables.append(rows)
+        whole = pa.concat_tables([each if each.schema.equals(columns) else each.cast(columns) for each in tables])
+        structs = whole.combine_chunks().to_struct_array().combine_chunks().cast(pa.struct(list(columns)))
+        return given, pa.ListArray.from_arrays(pa.array([0, *accumulate(sizes)], pa.int32()), structs)
+
+    def _answers(self, question: Question, keys: Sequence[Key]) -> Iterator[tuple[Sequence[Key], pa.Table, list[int]]]:
+        """Batches of keys, their rows in the order of the keys, and how many rows each key has."""
         size = self.asking.batch
-        batches = [unknown[start : start + size] for start in range(0, len(unknown), size)]
+        batches = [keys[start : start + size] for start in range(0, len(keys), size)]
         in_vain = Event()
         with ThreadPoolExecutor(self.asking.requests, "anabranch-ask") as pool:
             answers = [pool.submit(self._ask, question, batch, in_vain) for batch in batches]
             try:
                 for batch, answer in zip(batches, answers, strict=True):
-                    by_key = apart(question, batch, *answer.result())
-                    found |= by_key
-                    self._remember(question, by_key)
+                    yield batch, *in_order(question, batch, *answer.result())
             except BaseException:
                 in_vain.set()
                 for answer in answers:
                     answer.cancel()
                 raise
-        return {key: rows for key, rows in found.items() if rows.num_rows}
 
     def _ask(self, question: Question, keys: Sequence[Key], in_vain: Event) -> Answer:
         """One batch, tried again for as long as it may be; no longer once another one has failed for good."""
@@ -160,10 +187,10 @@ class Asker:
             self._known.popitem(last=False)
 
 
-def apart(
+def in_order(
     question: Question, keys: Sequence[Key], rows: pa.Table, places: Sequence[int] | None = None
-) -> dict[Key, pa.Table]:
-    """Rows by their key, in the same order whatever order they came in; a key without rows has none.
+) -> tuple[pa.Table, list[int]]:
+    """Rows in the order of their keys, in the same one whatever order they came in, and how many each key has.
 
     Rows of other keys, and those that only may compare with their key, are left out.
     """
@@ -182,13 +209,13 @@ def apart(
     order = [("__place", "ascending"), *((name, "ascending") for name in question.asked)]
     placed = rows.append_column("__place", pa.array(places, pa.int64())).sort_by(order)
     counts = Counter(places)
-    shown = placed.select(list(question.columns))
-    found: dict[Key, pa.Table] = {}
-    start = counts[-1]
-    for place, key in enumerate(keys):
-        found[key] = shown.slice(start, counts[place])
-        start += counts[place]
-    return found
+    return placed.select(list(question.columns)).slice(counts[-1]), [counts[place] for place in range(len(keys))]
+
+
+def apart(keys: Sequence[Key], rows: pa.Table, counts: Sequence[int]) -> dict[Key, pa.Table]:
+    """Rows by their key; a key without rows has none."""
+    ends = accumulate(counts)
+    return {key: rows.slice(end - count, count) for key, count, end in zip(keys, counts, ends, strict=True)}
 
 
 def fits(test: Callable[[Any, Any], Any] | None, stored: Any, value: Any) -> bool:
@@ -196,26 +223,3 @@ def fits(test: Callable[[Any, Any], Any] | None, stored: Any, value: Any) -> boo
     if stored is None:
         return False
     return test is None or stored != stored or value != value or bool(test(stored, value))
-
-
-def as_lists(matches: dict[Key, pa.Table], columns: pa.Schema) -> pa.ListArray:
-    """The matches of each key as a list of rows."""
-    import pyarrow as pa
-
-    # A cast for each of many keys costs more than all else: mostly there is nothing to cast.
-    given = [each if each.schema.equals(columns) else each.cast(columns) for each in matches.values()]
-    rows = pa.concat_tables([columns.empty_table(), *given])
-    whole = rows.combine_chunks()
-    offsets = [0]
-    for each in matches.values():
-        offsets.append(offsets[-1] + each.num_rows)
-    structs = pa.StructArray.from_arrays(
-        [_one_piece(column, column.type) for column in whole.columns], fields=list(columns)
-    )
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs)
-
-
-def _one_piece(column: pa.ChunkedArray, type: pa.DataType) -> pa.Array:
-    import pyarrow as pa
-
-    return column.chunk(0) if column.num_chunks else pa.array([], type)

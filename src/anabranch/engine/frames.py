@@ -45,6 +45,7 @@ class Frames:
         self.provide: Callable[[str], bool] = lambda name: False
         self._numbers = itertools.count()
         self._empty: dict[tuple[Field, ...], DataFrame] = {}
+        self._unknown: dict[tuple[Field, ...], DataFrame] = {}
 
     def sql(
         self,
@@ -98,6 +99,14 @@ class Frames:
             # Not WHERE false: Spark would try what is made of these columns on NULL, and some of it fails for that.
             self._empty[key] = self.spark.sql(f"SELECT {items} LIMIT 0") if key else self.spark.range(0).select()
         return self._empty[key]
+
+    def unknown(self, fields: Sequence[Field]) -> DataFrame:
+        """A frame of which Spark's optimiser knows nothing but its columns; it has no rows."""
+        key = tuple(fields)
+        if key not in self._unknown:
+            none = self.spark.sparkContext.emptyRDD()
+            self._unknown[key] = self.spark.createDataFrame(none, struct(key))
+        return self._unknown[key]
 
     def analyze(self, text: str, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
         """The columns a query would give; nothing runs."""

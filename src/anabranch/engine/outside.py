@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from anabranch.engine import read
-from anabranch.engine.ask import Key, Question, as_lists
+from anabranch.engine.ask import Key, Question
 from anabranch.engine.tables import net_sql
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import ASKED, Ask, Field, Table, View
@@ -140,8 +140,8 @@ def asked_for(maintainer: Maintainer, ask: Ask, keys: Iterable[Key]) -> tuple[li
     """The keys that have matches, and the list of them for each."""
     table = maintainer.catalog[ask.table]
     assert isinstance(table, Table)
-    matches = maintainer.core.asker(table).matches(Question(ask.columns, ask.by, ask.signs), keys)
-    return list(matches), as_lists(matches, arrow_schema(fields_of(maintainer, ask, ask.columns)))
+    columns = arrow_schema(fields_of(maintainer, ask, ask.columns))
+    return maintainer.core.asker(table).lists(Question(ask.columns, ask.by, ask.signs), keys, columns)
 
 
 def key_sql(ask: Ask, value: str, type: str, own: str) -> str:

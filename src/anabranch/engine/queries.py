@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-#: Kinds of references to what is not in the home.
+#: Kinds of references to what is not in the home, and those whose columns only their frames tell.
 _OUTSIDE = ("file", "outside", "temporary")
+_FILES = ("file", "temporary")
 #: Functions, and words before a bracket, that mean what they always do.
 _PLAIN = words(
     """count sum avg min max coalesce row_number rank dense_rank lead lag cast unix_micros timestamp_micros pmod
@@ -41,13 +42,9 @@ def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field
 
     A question that is asked again is not analysed again, if it has no function in it that somebody may have changed.
     """
-    files = {
-        each: _outside(core, found, text, columns_only=True)
-        for each, found in bound.references.items()
-        if found.kind in _OUTSIDE
-    }
+    files = {each: _outside(core, found, text) for each, found in bound.references.items() if found.kind in _FILES}
     schemas = {
-        placeholder: _columns(catalog, reference)
+        placeholder: _columns(catalog, reference, text)
         for placeholder, reference in bound.references.items()
         if placeholder not in files
     }
@@ -74,8 +71,11 @@ def _known(text: str, schemas: tuple[tuple[str, tuple[Field, ...]], ...], settin
     return []
 
 
-def _columns(catalog: Catalog, reference: Reference) -> tuple[Field, ...]:
+def _columns(catalog: Catalog, reference: Reference, text: str) -> tuple[Field, ...]:
     """The columns of what stands behind a placeholder."""
+    if reference.kind == "outside":
+        with placed(reference, text):
+            return remote.opened(reference).fields()
     if reference.kind == "system":
         from anabranch.engine.system import FIELDS
 
@@ -89,11 +89,9 @@ def _columns(catalog: Catalog, reference: Reference) -> tuple[Field, ...]:
     return target.shown_fields if isinstance(target, View) else target.fields
 
 
-def _outside(core: Core, reference: Any, text: str, *, columns_only: bool = False) -> DataFrame:
+def _outside(core: Core, reference: Any, text: str) -> DataFrame:
     """A file, a table outside or a temporary view."""
     with placed(reference, text):
-        if columns_only and reference.kind == "outside":
-            return core.frames.empty(remote.opened(reference).fields())
         return read.relation(core, reference, core.ledger.snapshot())
 
 
@@ -148,7 +146,16 @@ def located(core: Core, bound: Bound, snapshot: Snapshot, text: str, error: Exce
 
 def frame(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:
     """A bound query over what its relations hold at a version; tables of databases give what it wants of them."""
-    with _placed(bound, text):
+    found = asked(core, bound, snapshot, text)
+    if not isinstance(found, remote.Asked):
+        return found
+    with placed_outside(bound, text):
+        return found.frame(core)
+
+
+def asked(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame | remote.Asked:
+    """A bound query as a frame; where it reads tables of databases, what it asks of them."""
+    with placed_outside(bound, text):
         sources = remote.sources(core, bound, snapshot)
     relations: dict[str, DataFrame] = {}
     for placeholder, reference in bound.references.items():
@@ -162,22 +169,21 @@ def frame(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:
         return over(core, bound, relations, text)
     # The clock stands still: what a database is asked by a time is computed with the same one.
     moment = core.now()
-    with _placed(bound, text):
-        asked = remote.asked(core, sources, lambda found: over(core, bound, {**relations, **found}, text, moment))
-        return asked.frame(core)
+    with placed_outside(bound, text):
+        return remote.asked(core, sources, lambda found: over(core, bound, {**relations, **found}, text, moment))
 
 
 def asked_outside(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> list[str]:
     """What a query asks of databases, for people."""
-    with _placed(bound, text):
+    with placed_outside(bound, text):
         sources = remote.sources(core, bound, snapshot)
         if not sources:
             return []
         catalog, moment = core.catalog(snapshot), core.now()
         empty = {
-            each: _outside(core, reference, text, columns_only=True)
-            if reference.kind in _OUTSIDE
-            else core.frames.empty(_columns(catalog, reference))
+            each: _outside(core, reference, text)
+            if reference.kind in _FILES
+            else core.frames.empty(_columns(catalog, reference, text))
             for each, reference in bound.references.items()
             if each not in sources
         }
@@ -185,7 +191,7 @@ def asked_outside(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> li
 
 
 @contextmanager
-def _placed(bound: Bound, text: str) -> Iterator[None]:
+def placed_outside(bound: Bound, text: str) -> Iterator[None]:
     """Errors of tables outside at the place where one is named, if there is but one."""
     try:
         yield

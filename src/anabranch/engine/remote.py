@@ -10,12 +10,11 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.core import Core
-from anabranch.engine.frames import struct
 from anabranch.ledger import Snapshot
 from anabranch.plan import pushdown
 from anabranch.plan.bind import Bound, Reference
@@ -29,6 +28,7 @@ from anabranch.sql.lexer import quote_name
 from anabranch.sql.terms import option_value
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 #: Longer lists than this would be sets in a plan, which say nothing of what is in them; and plans as texts leave out
@@ -39,12 +39,14 @@ _TRYING = ("try_sum(", "try_avg(")
 
 
 def opened(reference: Reference) -> LookupSource:
-    """A table outside that is named in a query."""
-    assert reference.relation is not None
-    if reference.relation.path is not None:  # a path in quotes that is of such a kind
-        return open_source(reference.target, {"path": reference.relation.path})
-    options = {argument.name or "path": option_value(argument) for argument in reference.relation.arguments}
-    return open_source(reference.target, options)
+    """A table outside that is named in a query; a statement opens it once."""
+    if not reference.opened:
+        assert reference.relation is not None
+        options = {argument.name or "path": option_value(argument) for argument in reference.relation.arguments}
+        if reference.relation.path is not None:  # a path in quotes that is of such a kind
+            options = {"path": reference.relation.path}
+        reference.opened.append(open_source(reference.target, options))
+    return reference.opened[0]
 
 
 def sources(core: Core, bound: Bound, snapshot: Snapshot) -> dict[str, DatabaseTable]:
@@ -74,6 +76,14 @@ class Asked:
     scans: Sequence[pushdown.Scan]  # stand-ins that are in no part
     names: Sequence[str]
     plan: Any  # Spark's
+    plain: bool  # whether the session has the settings that the driver's engine goes by
+    found: dict[str, pa.Table | None] = field(default_factory=dict)  # few rows that tables gave
+
+    def few(self, placeholder: str) -> pa.Table | None:
+        """What is wanted of a table, if these are few rows; it is asked once."""
+        if placeholder not in self.found:
+            self.found[placeholder] = self.given[placeholder].few(self.wanted[placeholder])
+        return self.found[placeholder]
 
     def shown(self) -> list[str]:
         """For people."""
@@ -83,7 +93,7 @@ class Asked:
 
     def frame(self, core: Core) -> DataFrame:
         """The query over what the tables gave."""
-        read = {each: frame(core, self.given[each], wanted) for each, wanted in self.wanted.items()}
+        read = {each: frame(core, self.given[each], wanted, self.few(each)) for each, wanted in self.wanted.items()}
         if not self.parts:
             return self.query(read)
         plan, placeholders = self.plan, list(self.given)
@@ -108,7 +118,8 @@ def asked(
         plan = planned._jdf.queryExecution().optimizedPlan()
         told, text = json.loads(plan.toJSON()), str(plan.toString())
     columns = {number: [field.name for field in source.fields()] for number, source in tables.items()}
-    reader = pushdown.Reader(columns, core.spark.conf.get("spark.sql.session.timeZone") == "UTC")
+    in_utc = core.spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    reader = pushdown.Reader(columns, in_utc)
     root = pushdown.tree(told)
     known: dict[Computed, Computing | None] = {}
 
@@ -116,7 +127,8 @@ def asked(
         known[computed] = Computing.of(computed, tables)
         return known[computed] is not None
 
-    strict = core.spark.conf.get("spark.sql.ansi.enabled") == "true" and not any(each in text for each in _TRYING)
+    ansi = core.spark.conf.get("spark.sql.ansi.enabled") == "true"
+    strict = ansi and not any(each in text for each in _TRYING)
     parts = [(each, computing) for each in (replaced(reader, root, can) if strict else ())
              if (computing := known[each.asked]) is not None]  # fmt: skip
     scans = list(reader.scans(root, without={part.path for part, _ in parts}))
@@ -131,18 +143,18 @@ def asked(
         for number, placeholder in enumerate(given)
         if number in uses or number not in computed
     }
-    return Asked(given, query, wanted, parts, scans, planned.columns, plan)
+    plain = ansi and in_utc and core.spark.conf.get("spark.sql.caseSensitive") == "false"
+    return Asked(given, query, wanted, parts, scans, planned.columns, plan, plain)
 
 
-def frame(core: Core, source: LookupSource, wanted: Wanted = EVERYTHING) -> DataFrame:
-    """The rows that are wanted, with all columns; those that are not wanted are NULL."""
+def frame(core: Core, source: LookupSource, wanted: Wanted = EVERYTHING, found: pa.Table | None = None) -> DataFrame:
+    """The rows that are wanted, with all columns; those that are not wanted are NULL. `found` are all of them."""
     if isinstance(source, ReadByTasks):
         paths = source.by_tasks(core.spark, core.scratch())
         if paths is not None:
             return core.frames.parquet(paths, list(source.fields()))
     if not isinstance(source, DatabaseTable):
         return core.spark.createDataFrame(source.read())
-    found = source.few(wanted)
     rows = source.count(wanted) if found is None else found.num_rows
     if rows > LARGE_ROWS:
         read = _by_tasks(core, source, wanted, rows)
@@ -187,8 +199,8 @@ def _stand_in(core: Core, number: int, fields: Iterable[Field]) -> DataFrame:
     """A table that Spark knows nothing of but its columns."""
     given = list(fields)
     marked = [Field(pushdown.mark(number, place), field.type) for place, field in enumerate(given)]
-    empty = core.spark.createDataFrame(core.spark.sparkContext.emptyRDD(), struct(marked))
-    return empty.selectExpr(*(f"{m.name} AS {quote_name(f.name)}" for m, f in zip(marked, given, strict=True)))
+    names = (f"{m.name} AS {quote_name(f.name)}" for m, f in zip(marked, given, strict=True))
+    return core.frames.unknown(marked).selectExpr(*names)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from anabranch.algebra.windows.sql import MOST_BETWEEN
 from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
@@ -42,6 +43,9 @@ from anabranch.sql.syntax import (
 from anabranch.sql.versions import EVENT_TIME
 from anabranch.sql.watermarks import watermark_text
 
+if TYPE_CHECKING:
+    from anabranch.sources.lookup import LookupSource
+
 SYSTEM_TABLES = ("runs", "progress", "views", "nodes", "tables", "bad_rows", "late_rows", "sinks", "lookups")
 STDIN = "/dev/stdin"
 
@@ -56,6 +60,8 @@ class Reference:
     version: int | None = None
     relation: Relation | None = None
     provisional: bool = False
+    #: A table outside, once it was opened: a statement opens it once.
+    opened: list[LookupSource] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def plain(self) -> bool:

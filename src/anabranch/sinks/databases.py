@@ -81,7 +81,7 @@ class DatabaseSink(ABC):
         names = [*(field.name for field in fields), *([ROW] if self.shows else CHANGE_COLUMNS)]
         with self.transaction() as cursor:
             cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self.positions} (sink varchar(200) PRIMARY KEY, version bigint NOT NULL)"
+                f"CREATE TABLE IF NOT EXISTS {self.positions} (sink varchar(150) PRIMARY KEY, version bigint NOT NULL)"
                 f"{self.engine}"
             )
             if self.exists(cursor, self.parts):

@@ -9,13 +9,15 @@ import re
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.sources.lookup import LARGE_ROWS, Comparison, arrow_schema, chosen
@@ -34,6 +36,8 @@ Sql: TypeAlias = tuple[str, list[Any]]
 #: Rows that are sent at once, and that a task reads of a large table.
 BATCH_ROWS, PIECE_ROWS = 10_000, 250_000
 MOST_PIECES = 64
+#: How long a connection that nobody uses is kept.
+KEPT_SECONDS = 10.0
 #: Rows that are asked for at once where it is not known how many there are.
 FEW_ROWS = 20_000
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -91,6 +95,13 @@ class Cursor(Protocol):
     def fetchmany(self, size: int, /) -> Any: ...
 
 
+class Connections(list[tuple[float, ExitStack, Cursor]]):
+    """Connections to a server that nobody uses now, since when; gone with the last table that asks there."""
+
+
+_CONNECTIONS: WeakValueDictionary[tuple[Any, ...], Connections] = WeakValueDictionary()
+
+
 class RowsAsArrow(ABC):
     """Rows of a driver as Arrow, by the types of the columns."""
 
@@ -129,7 +140,9 @@ class DatabaseTable(RowsAsArrow, ABC):
     """A table, view or query of a database on the network."""
 
     quote: str
+    default_port: int
     most_parameters: int
+    rows_word = ""  # what stands before rows of values
     alias = "t"  # what a statement calls the table
 
     def __init__(self, options: Mapping[str, Any], declared: tuple[Field, ...] | None = None) -> None:
@@ -139,32 +152,42 @@ class DatabaseTable(RowsAsArrow, ABC):
         self.called = str(options.get("table", "the query"))
         self._declared = declared
         self._columns: dict[str, RemoteColumn] = {}
-        self._kept: list[tuple[ExitStack, Cursor]] = []
+        server = (self.kind, *((option.name, options.get(option.name)) for option in SERVER_OPTIONS), self.port)
+        self._kept = _CONNECTIONS.setdefault(server, Connections())
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks connect for themselves."""
-        return {**self.__dict__, "_kept": []}
+        return {**self.__dict__, "_kept": Connections()}
 
     @contextmanager
     def asking(self) -> Iterator[Cursor]:
-        """A cursor of a connection that stays for the next question: making one takes longer than most answers."""
-        try:
-            stack, cursor = self._kept.pop()
-        except IndexError:
-            stack = ExitStack()
+        """A cursor of a connection that stays for the next question: making one takes longer than most answers.
+
+        One that nobody has used for a while may be gone at the other end, and is not used again.
+        """
+        stack = ExitStack()
+        cursor = None
+        while cursor is None and self._kept:
+            with suppress(IndexError, SourceError):  # somebody else was quicker, or the server is gone
+                since, kept, found = self._kept.pop()
+                if monotonic() - since < KEPT_SECONDS:
+                    stack, cursor = kept, found
+                else:
+                    kept.close()
+        if cursor is None:
             cursor = stack.enter_context(self.open())
         try:
             yield cursor
         except BaseException as error:
             stack.__exit__(type(error), error, error.__traceback__)  # tells it as one of ours
             raise
-        self._kept.append((stack, cursor))
-
-    # ---- what a kind of database says
+        self._kept.append((monotonic(), stack, cursor))
 
     @property
-    @abstractmethod
-    def port(self) -> int: ...
+    def port(self) -> int:
+        return int(self.options.get("port", self.default_port))
+
+    # ---- what a kind of database says
 
     @abstractmethod
     def open(self, *, streaming: bool = False) -> AbstractContextManager[Cursor]:
@@ -222,7 +245,7 @@ class DatabaseTable(RowsAsArrow, ABC):
     def called_by(self, alias: str) -> Self:
         """The same table under another name in statements."""
         found = copy(self)
-        found.alias, found._columns, found._kept = alias, {}, []
+        found.alias, found._columns = alias, {}
         return found
 
     def columns(self) -> dict[str, RemoteColumn]:
@@ -244,7 +267,7 @@ class DatabaseTable(RowsAsArrow, ABC):
         return tuple(Field(column.name, column.type) for column in self.columns().values())
 
     def size(self) -> int | None:
-        with self.open() as cursor:
+        with self.asking() as cursor:
             guess = None if "query" in self.options else self.estimate(cursor)
             if guess is not None and guess > LARGE_ROWS:
                 return guess
@@ -261,17 +284,11 @@ class DatabaseTable(RowsAsArrow, ABC):
             return wide.select(list(range(len(columns)))).take(own)
         keys = [key for key in keys if all(map(self.can_equal, (known[name] for name in by), key))]
         rows: list[Row] = []
-        marks = ", ".join(self.mark(known[name]) for name in by)
-        names = ", ".join(self.key_sql(known[name], [key[at] for key in keys]) for at, name in enumerate(by))
         at_once = max(1, self.most_parameters // len(by))
         with self.asking() as cursor:
             for start in range(0, len(keys), at_once):
-                some = keys[start : start + at_once]
-                given = ", ".join([marks if len(by) == 1 else f"({marks})"] * len(some))
-                text = f"{self._select(columns)} WHERE {self.among(names, given, len(by))}"
-                cursor.execute(
-                    text, [self.parameter(known[n], v) for key in some for n, v in zip(by, key, strict=True)]
-                )
+                text, values = self.among([known[name] for name in by], keys[start : start + at_once])
+                cursor.execute(f"{self._select(columns)} WHERE {text}", values)
                 rows += cursor.fetchall()
         return self.arrow(columns, rows)
 
@@ -292,14 +309,14 @@ class DatabaseTable(RowsAsArrow, ABC):
 
     def read(self, wanted: Wanted = EVERYTHING) -> pa.Table:
         text, values = self.question(wanted)
-        return self.arrow(self.wanted_columns(wanted), self._all(text, values))
+        return self.arrow(self.wanted_columns(wanted), self.rows(text, values))
 
     def few(self, wanted: Wanted) -> pa.Table | None:
         """What is wanted by a condition, if these are few rows: one statement, where counting first would be two."""
         if wanted.condition is None or wanted.limit is not None:
             return None
         text, values = self.question(wanted)
-        rows = self._all(f"{text} LIMIT {FEW_ROWS + 1}", values)
+        rows = self.rows(f"{text} LIMIT {FEW_ROWS + 1}", values)
         return self.arrow(self.wanted_columns(wanted), rows) if len(rows) <= FEW_ROWS else None
 
     # ---- values, where the kind of database does not say otherwise
@@ -318,8 +335,12 @@ class DatabaseTable(RowsAsArrow, ABC):
         """A column as it is compared with these values."""
         return column.read
 
-    def among(self, names: str, given: str, width: int) -> str:
-        return f"{names} IN ({given})" if width == 1 else f"({names}) IN ({given})"
+    def among(self, columns: Sequence[RemoteColumn], keys: Sequence[Row]) -> Sql:
+        """Whether columns have the values of one of these keys."""
+        names = ", ".join(self.key_sql(each, [key[at] for key in keys]) for at, each in enumerate(columns))
+        marks = ", ".join(map(self.mark, columns))
+        values = [self.parameter(each, value) for key in keys for each, value in zip(columns, key, strict=True)]
+        return f"({names}) IN ({self.rows_word}{', '.join([f'({marks})'] * len(keys))})", values
 
     # ---- what is asked
 
@@ -343,7 +364,7 @@ class DatabaseTable(RowsAsArrow, ABC):
             size = self.size() or 0
             return size if wanted.limit is None else min(size, wanted.limit)
         text, values = self.question(Wanted(tuple(self.columns())[:1], wanted.condition))
-        found = self._all(f"SELECT count(*) FROM ({text} LIMIT {LARGE_ROWS + 1}) AS c", values)[0][0]
+        found = self.rows(f"SELECT count(*) FROM ({text} LIMIT {LARGE_ROWS + 1}) AS c", values)[0][0]
         return int(found) if found <= LARGE_ROWS else max(self.size() or 0, LARGE_ROWS + 1)
 
     def shown(self, wanted: Wanted) -> str:
@@ -355,7 +376,7 @@ class DatabaseTable(RowsAsArrow, ABC):
         key = self._cutting_column()
         if key is None or wanted.limit is not None:
             return [self.question(wanted)]
-        low, high = self._all(f"SELECT min({key.read}), max({key.read}) FROM {self.relation}")[0]
+        low, high = self.rows(f"SELECT min({key.read}), max({key.read}) FROM {self.relation}")[0]
         if low is None:
             return [self.question(wanted)]
         count = max(1, min(MOST_PIECES, -(-rows // PIECE_ROWS), high - low + 1))
@@ -411,8 +432,9 @@ class DatabaseTable(RowsAsArrow, ABC):
             return f"{column.read} {condition.sign}", []
         return self.test(column, condition, exact=exact) if column.comparable else None
 
-    def _all(self, text: str, values: Sequence[Any] = ()) -> list[Row]:
-        with self.open() as cursor:
+    def rows(self, text: str, values: Sequence[Any] = ()) -> list[Row]:
+        """The answer to a statement."""
+        with self.asking() as cursor:
             cursor.execute(text, values)
             return list(cursor.fetchall())
 

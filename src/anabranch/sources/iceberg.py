@@ -64,6 +64,9 @@ class IcebergTable:
         except AnabranchError:
             raise
         except Exception as error:
+            if "equality deletes" in str(error):
+                hint = "pyiceberg does not read them: compact it, as CALL system.rewrite_data_files(...) does in Spark"
+                raise SourceError(f"the Iceberg table {self.called} has equality deletes", hint=hint) from error
             told = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise SourceError(f"the Iceberg table {self.called} cannot be read: {told}") from error
 

@@ -35,6 +35,8 @@ def columns_of(values: pa.ChunkedArray, fields: Sequence[Field]) -> pa.Table | N
     if values.null_count or not fields or any(field.type not in _TYPES for field in fields):
         return None
     wanted = arrow_schema(fields)
+    if not len(values):
+        return wanted.empty_table()
     read = pa.schema(
         [
             pa.field(each.name, pa.string() if f.type in _LOOKS else each.type)

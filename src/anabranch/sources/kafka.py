@@ -11,6 +11,7 @@ import json
 import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from anabranch.sources.kafka_client import (
     Cluster,
     Partition,
     Range,
+    batch_of,
     fetch,
     fetch_ranges,
     settings,
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 MOST_MESSAGES, MOST_OF_A_TASK = 10_000_000, 500_000
 #: No more messages, and bytes of them, are read by the driver, which spares the start of a job.
 BY_DRIVER, BYTES_BY_DRIVER = 2_000, 256 << 20
+#: Partitions that the driver reads at once.
+READERS = 4
 #: After so many runs in a row whose values are not plain, the driver does not try them any more.
 DECLINED_IN_A_ROW = 3
 #: What a message is taken to be long before it is read.
@@ -99,7 +103,7 @@ class KafkaSource:
         self.waits = False
         self._names: list[str] | None = None
         self._declined = 0
-        self._messages_at_hand: tuple[list[Range], pa.Table | None] | None = None
+        self._messages_at_hand: dict[Range, pa.Table] = {}
         if self.declared is not None:
             self._check_columns(self.declared)
 
@@ -234,7 +238,7 @@ class KafkaSource:
         """Offsets that are there do not change."""
 
     def committed(self, stretch: Stretch) -> None:
-        self._messages_at_hand = None
+        self._messages_at_hand.clear()
 
     def files_of(self, captured: Any) -> tuple[str, ...]:
         return ()
@@ -243,10 +247,16 @@ class KafkaSource:
         """Messages of flat JSON, read by the driver; once a few runs had others, Spark is asked at once."""
         if self.format != "json" or "timestamp_format" in self.options or self._declined >= DECLINED_IN_A_ROW:
             return None
+        import pyarrow as pa
+
         ranges = joined([Range(*each) for each in captured])
-        messages = self._fetched(ranges)
-        values = None if messages is None else json_values.columns_of(messages.column("value"), self._values)
-        found = None if messages is None or values is None else self._columns_at_hand(messages, values, columns)
+        with ThreadPoolExecutor(READERS) as pool:  # one is decoded while others come
+            values = list(pool.map(partial(self._decoded, most=BYTES_BY_DRIVER // max(1, len(ranges))), ranges))
+        found = None
+        if ranges and None not in values:
+            messages = pa.concat_tables([self._messages_at_hand[each] for each in ranges])
+            if messages.num_rows:
+                found = self._columns_at_hand(messages, pa.concat_tables(values), columns)
         self._declined = 0 if found is not None else self._declined + 1
         return found
 
@@ -282,15 +292,17 @@ class KafkaSource:
 
     def _messages(self, ranges: Sequence[Range]) -> DataFrame:
         """The messages of ranges: read by the driver if there are few, else by Spark's tasks."""
+        import pyarrow as pa
+
         spark, told = self.spark(), self._told
         columns = [name for name in COLUMNS if name in self._needed]
         if self.format == "avro":
             return self._avro_messages(ranges, columns)
-        known = self._messages_at_hand is not None and self._messages_at_hand[0] == list(ranges)
+        known = all(each in self._messages_at_hand for each in ranges)
         if known or sum(each.end - each.start for each in ranges) <= BY_DRIVER:
-            few = self._fetched(ranges)
-            if few is not None:
-                return spark.createDataFrame(few.select(columns))
+            few = [self._fetched(each, BYTES_BY_DRIVER) for each in ranges]
+            if few and None not in few:
+                return spark.createDataFrame(pa.concat_tables(few).select(columns))
         slices = [part for each in ranges for part in sliced(each, MOST_OF_A_TASK)]
         work = partial(fetch_ranges, told, slices, columns)
         schema = ", ".join(f"{name} {COLUMNS[name]}" for name in columns)
@@ -330,20 +342,26 @@ class KafkaSource:
         level = "read_committed" if self.committed_only else "read_uncommitted"
         return {**settings(self.options), "isolation.level": level}
 
-    def _fetched(self, ranges: Sequence[Range]) -> pa.Table | None:
-        """The messages of ranges, read by the driver and kept until they are committed; None if they are large."""
+    def _fetched(self, wanted: Range, most: int) -> pa.Table | None:
+        """The messages of a range, read by the driver and kept until they are committed; None for more bytes."""
         import pyarrow as pa
 
-        if self._messages_at_hand is None or self._messages_at_hand[0] != list(ranges):
+        if wanted not in self._messages_at_hand:
             batches, size = [], 0
-            for each in ranges:
-                for batch in fetch(self._told, each, self._needed):
-                    batches.append(batch)
-                    size += batch.nbytes
-                    if size > BYTES_BY_DRIVER:
-                        return None
-            self._messages_at_hand = list(ranges), pa.Table.from_batches(batches) if batches else None
-        return self._messages_at_hand[1]
+            for batch in fetch(self._told, wanted, self._needed):
+                batches.append(batch)
+                size += batch.nbytes
+                if size > most:
+                    return None
+            # Not an empty batch among others: Spark would read no further.
+            schema = batch_of([], wanted, self._needed).schema
+            self._messages_at_hand[wanted] = pa.Table.from_batches(batches, schema)
+        return self._messages_at_hand[wanted]
+
+    def _decoded(self, wanted: Range, most: int) -> pa.Table | None:
+        """The values of a range as columns; None if that is Spark's to do."""
+        messages = self._fetched(wanted, most)
+        return None if messages is None else json_values.columns_of(messages.column("value"), self._values)
 
     def _rows(self, messages: DataFrame) -> DataFrame:
         assert self.declared is not None

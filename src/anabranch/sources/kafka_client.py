@@ -254,6 +254,7 @@ def _consumer(told: Mapping[str, Any]) -> Iterator[Consumer]:
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 50,  # an end that only a marker of a transaction stands before is told after it
+            "fetch.queue.backoff.ms": 5,  # else a second passes once as many wait as the client likes to keep
             "error_cb": _silent,
         }
         consumer = Consumer({**told, **own})
@@ -301,12 +302,13 @@ def fetch(told: Mapping[str, Any], wanted: Range, columns: Collection[str]) -> I
                     raise SourceError(f"{where}: {error.str()}")
             if taken:
                 until = time.monotonic() + RETURN
-                yield _batch(taken, wanted, columns)
+                yield batch_of(taken, wanted, columns)
             elif time.monotonic() > until:
                 raise SourceError(f"{where}: offset {at} did not come", hint="check that the brokers are there")
 
 
-def _batch(messages: list[Any], wanted: Range, columns: Collection[str]) -> pa.RecordBatch:
+def batch_of(messages: list[Any], wanted: Range, columns: Collection[str]) -> pa.RecordBatch:
+    """These columns of messages of a range."""
     import pyarrow as pa
     from confluent_kafka import Message
 

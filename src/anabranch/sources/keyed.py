@@ -7,7 +7,6 @@ appears with a key that was passed: rows that are committed late need `lag`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from anabranch.sources.database import (
     MOST_PIECES,
     READING_OPTIONS,
     SERVER_OPTIONS,
-    Cursor,
     DatabaseTable,
     RemoteColumn,
     check_relation,
@@ -69,7 +67,6 @@ class KeyedSource:
         self.fills = opening.on_schema_change == "ignore"  # whether columns that are gone are NULL
         self._key: RemoteColumn | None = None
         self._read: tuple[Any, pa.Table] | None = None  # the rows of the last stretch
-        self._session: tuple[ExitStack, Cursor] | None = None
 
     # ---- the key
 
@@ -103,7 +100,7 @@ class KeyedSource:
             return datetime.now(timezone.utc) - timedelta(microseconds=length)
         if not str(given).isdigit():
             raise WrongOption("lag", f"lag must be a number of keys, not {given!r}", hint="as in '100'")
-        newest = self._ask(f"SELECT max({self.key.read}) FROM {self.whole.relation}", [])[0][0]
+        newest = self.table.rows(f"SELECT max({self.key.read}) FROM {self.whole.relation}", [])[0][0]
         return None if newest is None else newest - int(given)
 
     def _from_json(self, value: Any) -> Any:
@@ -138,7 +135,7 @@ class KeyedSource:
             f"SELECT {self.key.read} AS k FROM {self.whole.relation}{where or f' WHERE {self.key.read} IS NOT NULL'}"
             f" ORDER BY {self.key.read} LIMIT {int(max_rows or MOST_ROWS)}"
         )
-        high, count = self._ask(f"SELECT max(k), count(*) FROM ({some}) AS s", values)[0]
+        high, count = self.table.rows(f"SELECT max(k), count(*) FROM ({some}) AS s", values)[0]
         if not count:
             return self._gap(low)
         if self.fills and self.declared is not None:
@@ -151,7 +148,7 @@ class KeyedSource:
         """Nothing comes behind a key: whether that is so because the table was truncated, or is an older one."""
         if low is None:
             return None
-        newest = self._ask(f"SELECT max({self.key.read}) FROM {self.whole.relation}", [])[0][0]
+        newest = self.table.rows(f"SELECT max({self.key.read}) FROM {self.whole.relation}", [])[0][0]
         at = None if newest is None else self._to_json(newest)
         if newest is not None and self._from_json(at) >= self._from_json(low):
             return None
@@ -217,7 +214,7 @@ class KeyedSource:
         if self._read is None or self._read[0] != captured:
             tests, values = self._between(captured[0], captured[1])
             text, _ = self.table.question(Wanted(), " AND ".join(tests))
-            found = self._ask(f"{text} ORDER BY {self.key.read}", values)
+            found = self.table.rows(f"{text} ORDER BY {self.key.read}", values)
             rows = self.table.arrow([field.name for field in self.table.fields()], found)
             self._read = captured, self._filled(rows)
         return self._read[1]
@@ -242,7 +239,7 @@ class KeyedSource:
         if self.key.type == "timestamp":
             return [(low, high)]
         if low is None:
-            low = self._ask(f"SELECT min({self.key.read}) FROM {self.whole.relation}", ())[0][0] - 1
+            low = self.table.rows(f"SELECT min({self.key.read}) FROM {self.whole.relation}", ())[0][0] - 1
         parts = max(1, min(MOST_PIECES, count // NEAR_ROWS))
         ends = [*(low + (high - low) * part // parts for part in range(parts)), high]
         return list(pairwise(ends))
@@ -255,20 +252,6 @@ class KeyedSource:
                 tests.append(f"{self.key.read} {sign} {self.table.mark(self.key)}")
                 values.append(self.table.parameter(self.key, self._from_json(end)))
         return tests, values
-
-    def _ask(self, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Rows by a connection that stays: a stream is asked again and again."""
-        if self._session is None:
-            stack = ExitStack()
-            self._session = stack, stack.enter_context(self.table.open())
-        stack, cursor = self._session
-        try:
-            cursor.execute(text, values)
-            return list(cursor.fetchall())
-        except BaseException as error:
-            self._session = None
-            stack.__exit__(type(error), error, error.__traceback__)  # tells it as one of ours
-            raise
 
 
 def keyed_stream(kind: type[DatabaseTable]) -> Callable[[Opening], KeyedSource]:

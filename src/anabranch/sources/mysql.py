@@ -56,11 +56,8 @@ _NO_TABLE, _NO_COLUMN, _NO_PRIVILEGE = 1146, 1054, 1227
 class MysqlTable(DatabaseTable):
     kind = "mysql"
     quote = "`"
+    default_port = PORT
     most_parameters = 30_000
-
-    @property
-    def port(self) -> int:
-        return int(self.options.get("port", PORT))
 
     @contextmanager
     def open(self, *, streaming: bool = False) -> Iterator[Cursor]:
@@ -73,7 +70,7 @@ class MysqlTable(DatabaseTable):
                 yield cursor
 
     def natural_columns(self) -> list[RemoteColumn]:
-        with self.open() as cursor:
+        with self.asking() as cursor:
             if "table" in self.options:
                 self._check_table(cursor)
                 self._unicode = self._unicode_columns(cursor)
@@ -130,7 +127,7 @@ class MysqlTable(DatabaseTable):
         if "query" in self.options:
             return None
         *schema, table = name_parts(self.called)
-        found = self._all(
+        found = self.rows(
             "SELECT column_name FROM information_schema.key_column_usage WHERE constraint_name = 'PRIMARY'"
             " AND table_schema = coalesce(%s, database()) AND table_name = %s",
             [schema[0] if schema else None, table],

@@ -55,11 +55,9 @@ _START = (
 class PostgresTable(DatabaseTable):
     kind = "postgres"
     quote = '"'
+    default_port = PORT
     most_parameters = 30_000
-
-    @property
-    def port(self) -> int:
-        return int(self.options.get("port", PORT))
+    rows_word = "VALUES "
 
     @contextmanager
     def open(self, *, streaming: bool = False) -> Iterator[Cursor]:
@@ -74,7 +72,7 @@ class PostgresTable(DatabaseTable):
     def natural_columns(self) -> list[RemoteColumn]:
         import psycopg
 
-        with self.open() as cursor:
+        with self.asking() as cursor:
             assert isinstance(cursor, psycopg.Cursor)
             if "table" in self.options:
                 self._check_table(cursor)
@@ -119,7 +117,7 @@ class PostgresTable(DatabaseTable):
     def primary_key(self) -> str | None:
         if "query" in self.options:
             return None
-        found = self._all(
+        found = self.rows(
             "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid "
             " AND a.attnum = ANY(i.indkey) WHERE i.indisprimary AND i.indrelid = to_regclass(%s)",
             [self.plain_name],
@@ -146,8 +144,13 @@ class PostgresTable(DatabaseTable):
             return False
         return column.outside != "uuid" or _is_uuid(value)
 
-    def among(self, names: str, given: str, width: int) -> str:
-        return super().among(names, given if width == 1 else f"VALUES {given}", width)
+    def among(self, columns: Sequence[RemoteColumn], keys: Sequence[Row]) -> Sql:
+        if len(columns) > 1:
+            return super().among(columns, keys)
+        # A list is one value, which costs client and server half of what a value a key does.
+        (column,) = columns
+        values = [self.parameter(column, value) for (value,) in keys]
+        return f"{self.key_sql(column, values)} = ANY({self.mark(column)}[])", [values]
 
     def test(self, column: RemoteColumn, test: Test, *, exact: bool) -> Sql | None:
         if test.sign == "IS TRUE":
@@ -268,6 +271,7 @@ def connected(options: Mapping[str, Any], told: Any) -> Iterator[psycopg.Connect
             user=options["user"], password=options.get("password"), sslmode=options.get("tls", "prefer"),
             sslrootcert=options.get("ca"),
             connect_timeout=PATIENCE, application_name="anabranch", autocommit=True,
+            prepare_threshold=None,  # a table may be altered while a connection is kept
         ) as database:  # fmt: skip
             database.execute(_START)
             yield database
