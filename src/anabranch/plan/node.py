@@ -929,9 +929,12 @@ class NodeMaker:
         final = ""
         if below.final and shows_closing:
             rows = f"(SELECT * FROM ({below.final}) AS __rows({columns}, {FINAL}))"
-            final = self.sql(self._with_items(self.plain, [*hidden, ShownItem(Expr((FINAL,)), FINAL)])).replace(
-                name, rows
-            )
+            more = [*hidden, ShownItem(Expr((FINAL,)), FINAL)]
+            final = self.sql(self._with_items(self.plain, more)).replace(name, rows)
+            passed = below.times[closing_column(below) or ""]
+            view = replace(view, times={**view.times, leading_column(view) or "": passed})
+        if below.ahead is not None and not waits:
+            view = _waiting(view, FOREVER)
         nodes.remove(below)
         ranked = first_of(self.planner.typed[below.id], [each.name for each in below.fields], self.block)
         return replace(
