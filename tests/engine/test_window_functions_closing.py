@@ -282,7 +282,7 @@ def test_views_above_views_wait_for_what_these_look_at(home: Harness) -> None:
         home.insert("s", [(key, second, NOON + timedelta(seconds=second))])
         assert [name for name in ("ends", "hops", "starts") if home.changes(name)] == [], second
         assert home.query("SELECT count(*) > 0 FROM sys.progress") == [(True,)]
-    home.insert("s", [("b", 34, NOON + timedelta(seconds=34))])  # progress is 14 seconds: the window to 10 has passed
+    home.insert("s", [("b", 36, NOON + timedelta(seconds=36))])  # what starts before 5 has ended before 16
     assert home.table("starts") == [(NOON + timedelta(seconds=5), 2)]
     home.advance("s")
     assert all(change.diff > 0 for name in ("ends", "hops", "starts") for change in home.changes(name))
