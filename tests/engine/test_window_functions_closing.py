@@ -263,6 +263,34 @@ def test_rows_that_wait_show_what_they_wait_for(home: Harness) -> None:
             home.sql(f"CREATE VIEW v AS SELECT k, {call} AS x FROM ({groups}) EMIT ON WINDOW CLOSE")
 
 
+def test_views_above_views_wait_for_what_these_look_at(home: Harness) -> None:
+    """A row on time takes nothing back, however many views are between it and the one that waits."""
+    home.sql("CREATE STREAM s (k STRING, v INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 20 SECONDS)")
+    rows = "TUMBLE(s, ts, INTERVAL 10 SECONDS)"
+    home.sql(f"CREATE VIEW g AS SELECT k, count(*) AS n, window_start, window_end FROM {rows} GROUP BY ALL")
+    home.sql("CREATE VIEW whole AS SELECT n, window_end, sum(n) OVER (PARTITION BY k) AS x FROM g")
+    home.sql("CREATE VIEW shaped AS SELECT x + 0 AS x, window_end AS e FROM whole WHERE n > 0")
+    message = home.session.sql(
+        "CREATE VIEW ends AS SELECT e, sum(x) AS x FROM shaped GROUP BY e EMIT ON WINDOW CLOSE"
+    ).message
+    assert "ends emits at the end of its streams: its window functions look at rows that may still come" in str(message)
+    home.sql("CREATE VIEW hops AS SELECT w.window_end AS e, sum(x) AS x FROM TUMBLE(shaped, e, INTERVAL 20 SECONDS)"
+             " AS w GROUP BY w.window_end EMIT ON WINDOW CLOSE")  # fmt: skip
+    home.sql("CREATE VIEW starts AS SELECT w.window_end AS e, sum(n) AS x FROM TUMBLE(g, window_start, INTERVAL 5"
+             " SECONDS) AS w GROUP BY w.window_end EMIT ON WINDOW CLOSE")  # fmt: skip
+    for key, second in (("a", 1), ("b", 25), ("a", 6), ("b", 29)):
+        home.insert("s", [(key, second, NOON + timedelta(seconds=second))])
+        assert [name for name in ("ends", "hops", "starts") if home.changes(name)] == [], second
+        assert home.query("SELECT count(*) > 0 FROM sys.progress") == [(True,)]
+    home.insert("s", [("b", 36, NOON + timedelta(seconds=36))])  # what starts before 5 has ended before 16
+    assert home.table("starts") == [(NOON + timedelta(seconds=5), 2)]
+    home.advance("s")
+    assert all(change.diff > 0 for name in ("ends", "hops", "starts") for change in home.changes(name))
+    ends = {10: 2, 30: 3, 40: 3}
+    assert home.table("ends") == [(NOON + timedelta(seconds=end), x) for end, x in ends.items()]
+    assert home.table("hops") == [(NOON + timedelta(seconds=end), x) for end, x in {20: 2, 40: 3, 60: 3}.items()]
+
+
 def test_a_late_row_corrects_what_was_final(home: Harness) -> None:
     home.sql("CREATE STREAM s (k STRING, v INT, ts TIMESTAMP, WATERMARK FOR ts AS ts)")
     home.sql(f"CREATE VIEW w AS SELECT v, ts, lead(v) OVER ({BY}) AS x FROM s EMIT ON WINDOW CLOSE")

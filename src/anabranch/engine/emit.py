@@ -95,7 +95,10 @@ def _by_spark(
         if not is_data_error(error):
             raise
         del late[counted:]
-        return replace(job, wide=True).changes(late)
+        try:
+            return replace(job, wide=True).changes(late)
+        except Exception as again:
+            raise (error if is_data_error(again) else again) from None
 
 
 def _ask_spark(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, closing: Closing, added: Added) -> None:
