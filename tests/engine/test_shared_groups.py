@@ -54,8 +54,8 @@ def test_views_share_their_groups(home: Harness) -> None:
         given += new
         home.insert("s", new)
         check(home, given)
-    shared = sorted(sorted(table.changes) for table in hot(home)._tables.values())
-    assert [len(views) for views in shared] == [1, 4, 2, 1] or sorted(map(len, shared)) == [1, 1, 2, 4]
+    shared = {frozenset(table.changes) for table in hot(home)._tables.values()}
+    assert {frozenset(("plain", "means", "different", "hidden")), frozenset(("times", "others"))} <= shared
 
 
 def test_views_come_and_go(home: Harness) -> None:

@@ -164,6 +164,8 @@ class Hot:
         if hot is not None:
             hot.waiting.discard(view.id)
             hot.changes[view.id] |= {file.path for file in files}
+            if not hot.waiting and not self._fits(groups, hot.rows):
+                self._drop(groups.key)
         return files
 
     def _groups(self, view: View, panes: Panes, snapshot: Snapshot) -> _Groups:
