@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -95,11 +96,11 @@ def look_ahead(maintainer: Maintainer, stream: Stream, rows: InGroups) -> Ahead 
             continue
         if core.place.takes_changes(rows.rows, query.state_rows()):
             continue  # on the driver it is sooner done
-        text = query.text()
-        if text is not None:
+        with suppress(Unfit):
+            text = query.text()
+            assert text is not None  # there are rows
             split, read = query.row_condition, read + query.files.rows
-            made = query_of(view.changes_table, change_fields(view, None), text)
-            queries.append((made, view.time or None))
+            queries.append((query_of(view.changes_table, change_fields(view, None), text), view.time or None))
     return Ahead(split, read, tuple(queries)) if queries else None
 
 
