@@ -189,7 +189,7 @@ class _InBuckets(Query):
         }
         if self.maintainer.both_ways(self.view):
             return {}  # a row that one bucket gives and another takes back is no change
-        if len(types) == 1:
+        if self.view.node == "stateless":
             ((input, columns),) = types.items()
             return next(({input: each} for each in columns.items() if is_hashed(each[1])), {})
         known = tuple((input, tuple(columns)) for input, columns in types.items())
