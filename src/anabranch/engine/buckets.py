@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -95,11 +96,11 @@ def look_ahead(maintainer: Maintainer, stream: Stream, rows: InGroups) -> Ahead 
             continue
         if core.place.takes_changes(rows.rows, query.state_rows()):
             continue  # on the driver it is sooner done
-        text = query.text()
-        if text is not None:
+        with suppress(Unfit):
+            text = query.text()
+            assert text is not None  # there are rows
             split, read = query.row_condition, read + query.files.rows
-            made = query_of(view.changes_table, change_fields(view, None), text)
-            queries.append((made, view.time or None))
+            queries.append((query_of(view.changes_table, change_fields(view, None), text), view.time or None))
     return Ahead(split, read, tuple(queries)) if queries else None
 
 
@@ -188,7 +189,7 @@ class _InBuckets(Query):
         }
         if self.maintainer.both_ways(self.view):
             return {}  # a row that one bucket gives and another takes back is no change
-        if len(types) == 1:
+        if self.view.node == "stateless":
             ((input, columns),) = types.items()
             return next(({input: each} for each in columns.items() if is_hashed(each[1])), {})
         known = tuple((input, tuple(columns)) for input, columns in types.items())
