@@ -12,6 +12,7 @@ from anabranch.plan.panes import Analyze
 from anabranch.plan.rules import Rule, normalize
 from anabranch.render.blocks import blocks
 from anabranch.sql.parser import parse
+from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import SelectStatement
 
 
@@ -20,10 +21,14 @@ class Normalized:
     """A query after rules, and whether they changed it; the ids of the views whose queries have become part of it; why
     rows are kept for it."""
 
-    text: str
+    written: Spliced
     changed: bool
     included: tuple[str, ...]
     reasons: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return self.written.text
 
 
 def normalized(sql: str, catalog: Catalog, analyze: Analyze, rules: Sequence[Rule]) -> Normalized:
@@ -36,4 +41,4 @@ def normalized(sql: str, catalog: Catalog, analyze: Analyze, rules: Sequence[Rul
     made = normalize(rel, rules, context)
     left = bridge.views(made)
     included = tuple(each for each in dict.fromkeys(bridge.views(rel)) if each not in left)
-    return Normalized(blocks(made, text, is_live).text, made is not rel, included, tuple(context.reasons))
+    return Normalized(blocks(made, text, is_live), made is not rel, included, tuple(context.reasons))
