@@ -100,14 +100,14 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         asked.append((view.name, spans is not None))
         return fresh(self, view, *others, spans=spans, **named)
 
-    difference = local._Query.difference
+    difference = local.Query.difference
 
-    def on_driver(self: local._Query, *given: Any) -> str:
+    def on_driver(self: local.Query, *given: Any) -> str:
         asked.append((self.view.name, self.within is not None))
         return difference(self, *given)
 
     monkeypatch.setattr(Maintainer, "fresh", counted)
-    monkeypatch.setattr(local._Query, "difference", on_driver)
+    monkeypatch.setattr(local.Query, "difference", on_driver)
     return asked
 
 
