@@ -53,7 +53,7 @@ class WriterLock:
             raise HomeInUse(
                 f"The home {home} is open for writing by process {owner.get('pid', 'unknown')} "
                 f"on {owner.get('host', 'an unknown host')} since {owner.get('since', 'an unknown time')}.",
-                hint="reading is possible meanwhile: open it for reading; or stop that process first",
+                hint="SELECT works meanwhile (--read-only, connect(read_only=True)); to write, stop that process first",
             )
         text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since.isoformat()})
         os.ftruncate(self._descriptor, 0)
