@@ -54,3 +54,6 @@ SELECT count(*) AS c FROM s JOIN r ON s.k = r.k JOIN t REFRESHABLE ON s.k = t.k
 
 SELECT label, session_window(ts, '5 minutes') AS w, count(*) AS c FROM s JOIN t REFRESHABLE ON s.k = t.k GROUP BY label, session_window(ts, '5 minutes')
 => SELECT t.label, session_window(`s`.ts, '5 minutes') AS `w`, count(*) AS `c` FROM (SELECT k, ts FROM s) AS `s` JOIN t REFRESHABLE ON `s`.k = t.k GROUP BY t.label, session_window(`s`.ts, '5 minutes')
+
+SELECT s.k, x.z FROM s JOIN t REFRESHABLE ON s.k = t.k, LATERAL (SELECT n + 1 AS z) AS x WHERE ts < now()
+=> SELECT `s`.k, x.z FROM (SELECT k, n, ts FROM s) AS `s` JOIN t REFRESHABLE ON `s`.k = t.k CROSS JOIN LATERAL (SELECT `s`.n + 1 AS `z`) AS x WHERE `s`.ts < now()

@@ -185,6 +185,7 @@ def _over_rows(select: _Select) -> Rel:
     nodes = [*select.above, *([select.aggregate] if select.aggregate is not None else []), *_joins(select.source)]
     read = {column for each in nodes for expr in each.exprs() for column in expr.columns()}
     read |= {column for expr in select.conditions for column in expr.columns()}
+    read |= {column for leaf in select.leaves for column in leaf.free}  # what is LATERAL reads those beside it
     chosen = [column for column in stream.columns if column in read] or list(stream.columns[:1])
     rows = Project(stream, tuple((column, of_column(column)) for column in chosen), label=stream.label)
     source = _with_leaf(select.source, stream, rows)
