@@ -456,6 +456,11 @@ def test_a_view_shows_its_own_nodes(world: World) -> None:
     assert not explanation.kept
 
 
+def test_hints_reach_spark(world: World) -> None:
+    query = "SELECT /*+ BROADCAST(names) */ s.k, label FROM s JOIN names ON s.k = names.k"
+    assert world.make(f"CREATE VIEW hinted AS {query} EMIT CHANGES").text.startswith("SELECT /*+ BROADCAST(names) */ ")
+
+
 def test_a_query_over_a_view(world: World) -> None:
     world.make(f"CREATE VIEW minutes AS {TUMBLE}")
     explanation = world.explain("SELECT k, n FROM minutes WHERE n > 1")

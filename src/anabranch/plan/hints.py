@@ -15,13 +15,11 @@ from dataclasses import replace
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.catalog import Catalog, Table
 from anabranch.sources import registry
-from anabranch.sql.lexer import Span
+from anabranch.sql.lexer import HINTS, Span
 from anabranch.sql.syntax import Query, Relation
 
 #: Why a table is asked that a hint names.
 HINT = "the query says LOOKUP"
-#: Hints, of whatever kind.
-HINTS = re.compile(r"/\*\+.*?\*/", re.DOTALL)
 _CALL = re.compile(r"\b(NO_LOOKUP|LOOKUP)\s*\(([^()]*)\)", re.IGNORECASE)
 
 

@@ -30,10 +30,9 @@ from anabranch.ir.select import SelectBlock, ShownItem
 from anabranch.plan.bind import refuse
 from anabranch.plan.catalog import Above
 from anabranch.plan.context import NotApplicable
-from anabranch.plan.hints import HINTS
 from anabranch.plan.panes import PaneBlock, PaneCall, PaneContext, find_panes, stream_and_tables, text_over_rows
 from anabranch.plan.windows import needs_numbers
-from anabranch.sql.lexer import Span, quote_name
+from anabranch.sql.lexer import HINTS, Span, quote_name
 
 _HINT = re.compile(r"\bJOIN_(ABOVE|BELOW)\s*\(([^()]*)\)", re.IGNORECASE)
 #: Types of which equal values can differ.

@@ -101,7 +101,12 @@ class NodeMaker:
 
     def writer(self) -> PlaceholderWriter:
         return PlaceholderWriter(
-            self.scan_text, self.shaped, closed=self.closed, filled=self.filled, rows=self.window_rows
+            self.scan_text,
+            self.shaped,
+            closed=self.closed,
+            filled=self.filled,
+            rows=self.window_rows,
+            text=self.planner.text,
         )
 
     def sql(self, block: SelectBlock) -> str:

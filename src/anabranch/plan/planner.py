@@ -262,7 +262,7 @@ class Planner:
             return quote_name(f"@t:{scan.source.target}")
 
         named = replace(block, items=tuple(replace(i, name=f.name) for i, f in zip(block.items, fields, strict=True)))
-        text = select_sql(named, PlaceholderWriter(leaf)).text
+        text = select_sql(named, PlaceholderWriter(leaf, text=self.text)).text
         at = {table: self.world.table_at(table) for table in statics.values()}
         name = self.catalog.stream(stream.source.target).name
         return Rows(self.world.new_id(f"{name}_rows"), stream.source.target, text, statics, fields, at)

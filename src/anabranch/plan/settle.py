@@ -51,7 +51,7 @@ def settle(bound: Bound, columns: Callable[[str], Sequence[Field]], analyze: Ana
     def writer() -> PlaceholderWriter:
         emission = binder.query.emission
         closed = emission is not None and emission.mode == "close"
-        return PlaceholderWriter(leaf, shape, closed=closed, filled=windows)
+        return PlaceholderWriter(leaf, shape, closed=closed, filled=windows, text=binder.text)
 
     def shape(block: SelectBlock | SetBlock) -> SelectBlock | SetBlock:
         if isinstance(block, SetBlock):

@@ -166,6 +166,10 @@ class BlockWriter(Writer):
     def emission(self, emission: Emission) -> None:
         """When the answer comes out is no part of a query."""
 
+    def hints(self, block: SelectBlock) -> str:
+        """What stands between SELECT and its list."""
+        return ""
+
     def called(self, source: Source) -> bool:
         """Whether a leaf has its name without an alias."""
         return False
@@ -232,7 +236,7 @@ class BlockWriter(Writer):
 
     def _block(self, block: SelectBlock, sources: list[Source], names: Sequence[str]) -> None:
         self.scopes.append(sources)
-        self.put("SELECT DISTINCT " if block.distinct else "SELECT ")
+        self.put(f"SELECT {self.hints(block)}{'DISTINCT ' if block.distinct else ''}")
         exprs = [item.expr for item in block.items]
         for index, (expr, name) in enumerate(zip(exprs, names, strict=True)):
             self.put(", " if index else "")

@@ -19,7 +19,8 @@ Leaf = Callable[[Scan], str]
 
 class PlaceholderWriter(BlockWriter):
     """With `closed`, windows of counted rows are those that are full. `filled` are windows, by their ids, that are
-    there without rows too; `rows` says what the windows of a relation are of, where that is not its input."""
+    there without rows too; `rows` says what the windows of a relation are of, where that is not its input. `text` is
+    the user's, for its hints."""
 
     def __init__(
         self,
@@ -29,12 +30,18 @@ class PlaceholderWriter(BlockWriter):
         closed: bool = False,
         filled: Collection[int] = (),
         rows: Mapping[int, str] | None = None,
+        text: str = "",
     ) -> None:
         super().__init__(shape=shape)
+        self.text = text
         self.scan = scan
         self.closed = closed
         self.filled = filled
         self.rows = rows or {}
+
+    def hints(self, block: SelectBlock) -> str:
+        found = HINTS.findall(self.text, block.head.start, block.head.end) if block.head is not None else []
+        return "".join(f"{each} " for each in found)
 
     def leaf(self, rel: Rel) -> None:
         if isinstance(rel, Windowed):
@@ -47,7 +54,7 @@ class PlaceholderWriter(BlockWriter):
         """A relation in windows; `source` stands for the rows in them."""
         source = source or self.rows.get(id(rel))
         if source is None:
-            inner = PlaceholderWriter(self.scan, self.shape, closed=self.closed, filled=self.filled)
+            inner = PlaceholderWriter(self.scan, self.shape, closed=self.closed, filled=self.filled, text=self.text)
             inner.scopes = list(self.scopes)
             if isinstance(rel.input, Scan):
                 inner.leaf(rel.input)

@@ -32,6 +32,8 @@ _PATTERN = re.compile(
 
 _BLANK = frozenset({"space", "comment", "hint"})
 
+#: Hints behind SELECT, of whatever kind.
+HINTS = re.compile(r"/\*\+.*?\*/", re.DOTALL)
 #: What looks like the name of a file that should be in quotes.
 FILE_NAME = re.compile(r"[^\s'\"`;,()]+\.(?:csv|tsv|tab|jsonl?|ndjson|parquet|pq|txt)(?:\.\w+)?", re.IGNORECASE)
 
