@@ -10,6 +10,7 @@ from anabranch.ir.rel import Rel, Scan, Windowed
 from anabranch.ir.select import SelectBlock
 from anabranch.plan.windows import ID, filled_sql, partitioned, windowed_sql
 from anabranch.render.blocks import BlockWriter, Shape, Source
+from anabranch.sql.lexer import HINTS
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Name, WindowSpec
 
