@@ -31,6 +31,7 @@ ROWS = [[("a", 1, "2026-01-01 00:00:00"), ("b", 2, "2026-01-01 00:00:01")], [("a
 @contextmanager
 def made(home: Harness) -> Iterator[Harness]:
     home.session.sql("SET anabranch.backend = 'spark'")
+    home.session.sql("SET anabranch.kernels = off")
     home.sql(STREAM)
     for name, query in QUERIES.items():
         home.sql(f"CREATE VIEW {name} AS {query} EMIT CHANGES")

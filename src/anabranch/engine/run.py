@@ -475,8 +475,9 @@ class _Ahead:
             self._left.pop(view.id)
 
     def _is_plain(self, view: View) -> bool:
-        """Whether nothing but Spark has a part in it: no trigger, no budget, no table outside."""
-        return self._core.place.together(bool(view.node) and view.emit == "feed" and not view.asks and not view.budget)
+        """Whether nothing but Spark's own engine has a part in it: no bucket, trigger, budget or table outside."""
+        plain = bool(view.node) and view.emit == "feed" and not view.asks and not view.budget
+        return self._core.place.together(plain) and not buckets.available(self._core)
 
     def _is_free(self, view: View) -> bool:
         """Whether a view reads none that is still to be computed."""
