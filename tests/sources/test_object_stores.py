@@ -33,6 +33,9 @@ def test_a_store_without_its_package_says_which_one(spark: SparkSession, tmp_pat
             assert package in str(caught.value.hint)
         with pytest.raises(AnabranchError, match="must not have keys in it") as caught:
             ab.sql("SELECT * FROM csv('s3a://key:hidden@b/in')")
+        for statement in ("CREATE STREAM s (k INT) FROM files('foo://b/*.csv')", "SELECT * FROM 'foo://b/a.csv'"):
+            with pytest.raises(AnabranchError, match="files of foo:// cannot be read"):
+                ab.sql(statement)
 
 
 @pytest.mark.spark
