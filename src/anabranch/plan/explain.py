@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from anabranch.errors import AnabranchError, Rewritten
 from anabranch.plan.bind import Binder
-from anabranch.plan.bridge import steps
+from anabranch.plan.building import steps
 from anabranch.plan.catalog import Catalog, Field, View
 from anabranch.plan.describe import PlanNode, describe, kind_of
 from anabranch.plan.memory import unbounded

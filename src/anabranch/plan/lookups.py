@@ -14,7 +14,7 @@ from anabranch.errors import NotSupported, SqlError
 from anabranch.ir.expr import Expr
 from anabranch.ir.logic import compared, conjuncts, word
 from anabranch.ir.select import SelectBlock
-from anabranch.plan.bridge import builder
+from anabranch.plan.building import builder
 from anabranch.plan.catalog import Catalog, Field, View
 from anabranch.plan.types import duckdb_type
 from anabranch.sql.lexer import quote_name

@@ -18,7 +18,7 @@ from anabranch.ir.expr import Column, Expr, Part, Subquery
 from anabranch.ir.fold import fold
 from anabranch.ir.rel import Emit, Project, Rel, Scan, Source, TableFunction, TopN, Values, Windowed, is_live
 from anabranch.ir.select import FromItem, SelectBlock, SetBlock, ShownItem
-from anabranch.plan import bridge, nodes
+from anabranch.plan import building, nodes
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.catalog import Catalog, Ends, Field, Output, Rows, View
 from anabranch.plan.lookup_nodes import asks, place_lookups
@@ -77,18 +77,18 @@ def _normalized(
     """A query as a relation after all rules, the ids of the views whose queries have become part of it, and why rows
     are kept for it."""
     _refuse_others(text, query, catalog)
-    builder = bridge.builder(text, query, catalog, world.analyze)
+    builder = building.builder(text, query, catalog, world.analyze)
     try:
         rel = builder.query(query, None, {})
     except SqlError as error:
         raise _Untyped(error) from error
-    context = bridge.context(builder, catalog, world.analyze)
+    context = building.context(builder, catalog, world.analyze)
     made = normalize(rel, nodes.rules_for(query, feed or query.emits), context)
     for each in made.walk():
         if isinstance(each, Windowed) and each.written is not None and each.written.text is text:
             check_window(text, each.window, {column.name: column.type for column in each.input.columns})
-    left = bridge.views(made)
-    included = tuple(each for each in dict.fromkeys(bridge.views(rel)) if each not in left)
+    left = building.views(made)
+    included = tuple(each for each in dict.fromkeys(building.views(rel)) if each not in left)
     return made, builder, included, tuple(context.reasons)
 
 
