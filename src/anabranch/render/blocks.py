@@ -6,6 +6,7 @@ common table expression where it is read more than once.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -160,8 +161,9 @@ class BlockWriter(Writer):
         self.shape = shape
         self.scopes: list[list[Source]] = []
 
+    @abstractmethod
     def leaf(self, rel: Rel) -> None:
-        raise NotImplementedError
+        """Write a scan, or a relation in windows, behind FROM."""
 
     def emission(self, emission: Emission) -> None:
         """When the answer comes out is no part of a query."""
