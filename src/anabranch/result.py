@@ -15,7 +15,7 @@ from anabranch.engine.feed import Batch
 from anabranch.engine.frames import fields_of, translate
 from anabranch.engine.live import Following, Live
 from anabranch.errors import UsageError
-from anabranch.plan.catalog import Field
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

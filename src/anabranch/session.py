@@ -50,9 +50,11 @@ from anabranch.plan import explain as explaining
 from anabranch.plan import render
 from anabranch.plan.as_sql import create_statement
 from anabranch.plan.bind import Binder, Bound
-from anabranch.plan.catalog import Catalog, Field, Function, Sink, Stream, Table, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Function, Sink, Stream, Table
 from anabranch.plan.describe import closing_words
 from anabranch.plan.lookups import find_lookup
+from anabranch.plan.view import View
 from anabranch.result import Result
 from anabranch.sources import registry
 from anabranch.sources.capture_function import Generating, capture
@@ -86,6 +88,7 @@ from anabranch.sql.syntax import (
     Subscribe,
     Update,
 )
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -688,8 +691,8 @@ class Session:
                 hint=did_you_mean(str(statement.target), catalog.names()),
             )
         notes = {found.time: "event time"} if isinstance(found, Stream) and found.time is not None else {}
-        if isinstance(found, View) and found.budget is not None:
-            notes = dict.fromkeys(list(found.times)[-1:], closing_words(found))
+        if isinstance(found, View) and found.emission.budget is not None:
+            notes = dict.fromkeys(list(found.progress.times)[-1:], closing_words(found))
         rows = [(field.name, field.type, notes.get(field.name, "")) for field in found.fields]
         return Result(table=pa.table({n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(names)}))
 

@@ -14,7 +14,7 @@ import pytest
 from anabranch.algebra.pending import Key, PendingIndex, PendingKeys
 from anabranch.algebra.triggers import IDLE, Decision, Pending, Triggers, decide
 from anabranch.engine.pending_table import PendingTable
-from anabranch.plan.catalog import Field
+from anabranch.types import Field
 
 KEYS = (Field("k0", "string"), Field("k1", "bigint"))
 LENGTH = 10

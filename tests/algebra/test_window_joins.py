@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.algebra.plane import BandJoin, Input, Join, TumblingJoin, box, evaluate
-from anabranch.algebra.reach import Near, needed
+from anabranch.algebra.reach import JoinBand, needed
 
 LEFT, RIGHT = Input("s0", "a"), Input("s1", "b")
 BAND, TUMBLING = BandJoin(LEFT, RIGHT, "a", "b", 3, 2), TumblingJoin(LEFT, RIGHT, "a", "b", 5)
@@ -61,7 +61,7 @@ class WindowJoin:
             return True
         if isinstance(self.join, TumblingJoin):
             return time // self.join.size >= other // self.join.size
-        near = Near("s0", "s1", -self.join.right_range, self.join.left_range)
+        near = JoinBand("s0", "s1", -self.join.right_range, self.join.left_range)
         return time >= needed([near], {"s0": other, "s1": other})[f"s{side}"]
 
 
@@ -118,7 +118,7 @@ def test_a_late_side_needs_no_sort_before_the_join() -> None:
             join.progress(0, minute - late)
         while sorting and sorting[0] <= minute - late:
             made["order"] += [(minute, pair) for pair in in_order.row(0, sorting.pop(0))]
-    assert needed([Near("s0", "s1", -2, 2)], {"s0": now - late, "s1": now}) == {"s0": now - 2, "s1": now - late - 2}
+    assert needed([JoinBand("s0", "s1", -2, 2)], {"s0": now - late, "s1": now}) == {"s0": now - 2, "s1": now - late - 2}
     assert min(in_any_order.kept[1]) == min(in_order.kept[1]) == now - late - 2
     assert in_order.kept[0] == [] and min(in_any_order.kept[0]) >= now - 2
     assert len(sorting) + len(in_order.kept[0]) > len(in_any_order.kept[0])

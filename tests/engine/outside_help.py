@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.plan.catalog import Field
 from anabranch.sources.lookup import ASKING_OPTIONS, Comparison, Unreachable, arrow_schema, check_asking
 from anabranch.sources.registry import Kind, Option, register_source
+from anabranch.types import Field
 
 Rows = list[tuple[Any, ...]]
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {

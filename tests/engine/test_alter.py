@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anabranch.errors import NotSupported, SqlError, UnknownName
-from anabranch.plan.catalog import Catalog, Panes, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.states import Panes
+from anabranch.plan.view import View
 from anabranch.testing import Harness, assert_same_rows, crashing
 
 if TYPE_CHECKING:

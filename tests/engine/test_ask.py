@@ -14,10 +14,10 @@ import pytest
 
 from anabranch.engine.ask import Asker, Question
 from anabranch.errors import SourceError
-from anabranch.plan.catalog import Field
 from anabranch.sources.lookup import Asking, NoColumn, open_source, why_asked
 from anabranch.sources.registry import WrongOption
 from anabranch.sources.sqlite import SqliteTable
+from anabranch.types import Field
 from engine.outside_help import FakeTable
 
 FIELDS = [("id", "bigint"), ("name", "string")]

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch import kernel
-from anabranch.plan.catalog import View
+from anabranch.plan.view import View
 from anabranch.testing import Harness, assert_same_rows
 
 pytestmark = pytest.mark.spark

@@ -16,11 +16,11 @@ import pytest
 from anabranch.engine.ask import Asker, Question
 from anabranch.ir.expr import Expr
 from anabranch.ir.logic import compared
-from anabranch.plan.catalog import Field
 from anabranch.plan.lookup_keys import value_type
 from anabranch.sources.lookup import Asking
 from anabranch.sources.sqlite import SqliteTable
 from anabranch.sql.lexer import tokenize
+from anabranch.types import Field
 from engine.outside_help import COMPARE, FakeTable
 
 UTC = timezone.utc

@@ -14,12 +14,12 @@ import pyarrow.parquet as parquet
 import pytest
 
 from anabranch.errors import AnabranchError, SourceError
-from anabranch.plan.catalog import Field
 from anabranch.sources import listing
 from anabranch.sources.files import FilesSource
 from anabranch.sources.parts import last_line_end
 from anabranch.sources.paths import settle_of
 from anabranch.testing import Harness
+from anabranch.types import Field
 
 SECOND = 1_000_000
 NOW = 1_700_000_000 * SECOND

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.engine import system
 from anabranch.errors import AnabranchError
-from anabranch.plan.catalog import Stream
+from anabranch.plan.definitions import Stream
 from anabranch.testing import FakeClock, Harness
 
 if TYPE_CHECKING:

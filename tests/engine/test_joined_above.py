@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from anabranch.errors import NotSupported
-from anabranch.plan.catalog import Panes
+from anabranch.plan.states import Panes
 from anabranch.testing import Harness, assert_same_rows
 
 pytestmark = pytest.mark.spark

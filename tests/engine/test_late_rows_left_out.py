@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from anabranch.engine.sessions import late_sql
-from anabranch.plan.catalog import Ends
+from anabranch.plan.view import Ends
 from anabranch.testing import Harness
 
 pytestmark = pytest.mark.spark

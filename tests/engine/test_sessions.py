@@ -13,7 +13,7 @@ from anabranch.algebra.windows import CumulatingWindows, sessions
 from anabranch.engine import local
 from anabranch.engine.maintain import Maintainer
 from anabranch.errors import QueryFailed
-from anabranch.plan.catalog import View
+from anabranch.plan.view import View
 from anabranch.testing import Harness, cuts, shuffled
 
 pytestmark = pytest.mark.spark
@@ -196,8 +196,8 @@ def test_what_keys_windows_that_other_rows_make(home: Harness) -> None:
         home.sql(f"CREATE VIEW v{index} AS {query} EMIT CHANGES")
         view = home.session._core.catalog().find(f"v{index}")
         assert isinstance(view, View)
-        single = view.ends is not None and view.ends.told
-        assert (view.node, ", ".join(key.name for key in view.keys), single) == wanted, query
+        single = view.progress.ends is not None and view.progress.ends.shows_session
+        assert (view.operator, ", ".join(key.name for key in view.keying.columns), single) == wanted, query
     told = "\n".join(line for (line,) in home.query("EXPLAIN SELECT * FROM v0"))
     assert "keyed by j, k, session" in told and "from the rows of the sessions they are in" in told
 

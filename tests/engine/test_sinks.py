@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 import anabranch
 from anabranch.errors import AnabranchError
-from anabranch.plan.catalog import Sink
+from anabranch.plan.definitions import Sink
 from anabranch.testing import Harness, crashing
 
 pytestmark = pytest.mark.spark

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
 from anabranch.errors import NotSupported, QueryFailed, SqlError
-from anabranch.plan.catalog import View, from_json, to_json
 from anabranch.testing import Harness
 
 pytestmark = pytest.mark.spark
@@ -197,15 +195,6 @@ def test_it_is_told_by_explain_and_describe(home: Harness) -> None:
     assert any(line.startswith(f"{said}; late rows correct it") for line in told)
     assert "progress: that of s, up to the last window shown" in told
     assert ("window_end", "timestamp", said) in home.query("DESCRIBE v")
-
-
-def test_a_home_from_before_has_views_without_one(home: Harness) -> None:
-    stream(home)
-    home.sql(f"CREATE VIEW v AS {PLAIN}")
-    view = home.session._core.catalog().view("v")
-    written: dict[str, Any] = to_json(view)
-    del written["budget"]
-    assert from_json(written) == view and isinstance(view, View) and view.smoothing is None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from anabranch.algebra.windows.spans import COUNT as WINDOWS_OF_SPAN
 from anabranch.algebra.windows.spans import ENDING, FORM, LAST, Groups, Spans, reduced, spans
 from anabranch.algebra.windows.strategies import COUNT
 from anabranch.duck import connect, path_list
-from anabranch.plan.catalog import View
+from anabranch.plan.view import View
 from anabranch.testing import Harness, crashing
 from crash.worker import attach
 
@@ -72,7 +72,7 @@ def partials(home: Harness, view: str) -> list[tuple[Any, ...]]:
     snapshot = core.snapshot()
     found = core.catalog(snapshot).find(view)
     assert isinstance(found, View)
-    paths = snapshot.table_paths(core.ledger, found.blocks[0].panes)
+    paths = snapshot.table_paths(core.ledger, found.query.blocks[0].panes)
     columns = f"k, epoch_us({LAST}) // {SECOND}, {WINDOWS_OF_SPAN}, {ENDING}, {FORM}"
     if not paths:
         return []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.errors import AnabranchError
-from anabranch.plan.catalog import View
+from anabranch.plan.view import View
 from anabranch.testing import Harness
 from engine.engines_help import ENGINES, compute_with
 
@@ -89,7 +89,7 @@ def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
     pick = random.Random(7)
     rows: dict[str, list[tuple[Any, ...]]] = {"a": [], "b": []}
     core = home.session._core
-    found = [view for view in core.catalog().of(View) if view.node == "join"]
+    found = [view for view in core.catalog().of(View) if view.operator == "join"]
     bands = [view for view in found if (view.owner or view.id) in BANDS]
     assert len(bands) == len(BANDS)
     runs = 9 if engine == "duckdb" else 3

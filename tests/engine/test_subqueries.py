@@ -60,8 +60,8 @@ def test_the_changes_add_up_to_the_batch_answer(engine: str, home: Harness, monk
     for name, text in queries.items():
         home.sql(f"CREATE VIEW {name} AS {text.format(d='NET(d, diff)')} EMIT CHANGES")
         view = home.session._core.catalog().find(name)
-        assert view is not None and (view.node in ("keyed", "join")) == (name not in WHOLE), name
-        assert name not in WHOLE or view.reason.startswith(WHOLE[name])
+        assert view is not None and (view.operator in ("keyed", "join")) == (name not in WHOLE), name
+        assert name not in WHOLE or view.keying.reason.startswith(WHOLE[name])
     pick = random.Random(5)
     rows = _rows(pick)
     parts = 3 if engine == "duckdb" else 1

@@ -12,7 +12,7 @@ import pytest
 
 from anabranch.engine.maintain import Maintainer
 from anabranch.errors import AnabranchError
-from anabranch.plan.catalog import View
+from anabranch.plan.view import View
 from anabranch.testing import Harness, assert_same_rows
 
 pytestmark = pytest.mark.spark

@@ -19,7 +19,8 @@ import pytest
 from pyarrow import parquet
 
 from anabranch.engine.moves import input_bounds
-from anabranch.plan.catalog import Catalog, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.view import View
 from anabranch.testing import Harness, crashing, sorted_rows
 from crash.worker import attach
 from engine.engines_help import compute_with
@@ -92,17 +93,19 @@ class Fed:
         snapshot, catalog = core.ledger.snapshot(), core.catalog()
         roots = [view for name in self.names if isinstance(view := catalog.find(name), View)]
         views = [node for view in roots for node in (view, *catalog.nodes_of(view))]
-        bounded = [each for each in views if each.near and each.in_time and (each.node == "join" or each.nearby)]
+        bounded = [
+            each for each in views if each.join.bands and each.in_time and (each.operator == "join" or each.join.steps)
+        ]
         needed = {each.id: each.needed(input_bounds(core, catalog, each, snapshot, {})) for each in bounded}
         self.home.insert(stream, rows)
         self.times[stream] += [_micros(row[4]) for row in rows]
         self._note_changes(catalog)
         for view in (each for each in bounded if stream in catalog.sources_of(each)):
-            known = [(needed[view.id].get(name, 0), self.times.get(id, ())) for name, id in view.met.items()]
+            known = [(needed[view.id].get(name, 0), self.times.get(id, ())) for name, id in view.join_sources.items()]
             inside = sum(time >= since for since, times in known for time in times)
             held = core.warm.rows_of(view.id)
             assert held <= inside + len(rows), f"{view.sql} holds {held} rows, and {inside} are inside its bounds"
-            self.looked_at += bool(view.timed)
+            self.looked_at += bool(view.join.views)
 
     def _note_changes(self, catalog: Catalog) -> None:
         """Note the times of all changes of views, as they came out: merges of files add them up."""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.plan.catalog import View
+from anabranch.plan.view import View
 from anabranch.testing import Harness, assert_same_rows, cuts, shuffled, sorted_rows
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def rows_held(home: Harness, times: dict[str, list[datetime]], come: dict[str, d
     catalog = core.catalog()
     for view in catalog.of(View):
         if (view.owner or view.id) in NEAR:
-            assert view.near and view.in_time, view.sql
+            assert view.join.bands and view.in_time, view.sql
             since = min(come.values()) - timedelta(seconds=5) - 2 * BOUND
             inside = sum(time >= since for each in times.values() for time in each)
             assert core.warm.rows_of(view.id) <= 4 * inside, view.sql

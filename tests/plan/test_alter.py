@@ -6,23 +6,27 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.algebra.reach import Near
+from anabranch.algebra.reach import JoinBand
+from anabranch.algebra.triggers import Triggers
 from anabranch.plan.alter import Comparison, beginnings, compare, fingerprint, lists, missing
-from anabranch.plan.catalog import (
-    BlockUse,
-    Catalog,
-    Field,
-    Key,
-    Meets,
-    Panes,
-    PartialColumn,
-    Side,
-    Stream,
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream
+from anabranch.plan.placer import Planned
+from anabranch.plan.states import BlockUse, Key, Panes, PartialColumn
+from anabranch.plan.stored import to_json
+from anabranch.plan.view import (
+    Beginning,
+    JoinInput,
+    JointProgress,
+    NodeEmission,
+    NodeJoin,
+    NodeKeys,
+    NodeProgress,
+    NodeQuery,
     Touch,
     View,
-    to_json,
 )
-from anabranch.plan.placer import Planned
+from anabranch.types import Field
 
 STREAM = Stream("s", "s", "", (Field("k", "string"),), None, None, None, None, None, {}, "all", False, 0)
 COLUMNS = tuple(
@@ -38,16 +42,17 @@ def node(id: str, *, place: str = "@p:0", columns: tuple[str, ...] = ("count", "
     use = BlockUse(place, "p", None, "count", columns)
     touch = Touch(place, f"SELECT DISTINCT k AS `k0` FROM `{place}`")
     return View(
-        id, f"v/{id[-1]}", "SELECT k, sum(n) AS n FROM s GROUP BY k", text, FIELDS, (use,), None, {}, {}, {}, "feed",
-        "beginning", node="keyed", keys=FIELDS[:1], touches=(touch,), owner="v",
+        id, f"v/{id[-1]}", "SELECT k, sum(n) AS n FROM s GROUP BY k", "v", FIELDS, "keyed", NodeQuery(text, (use,)),
+        NodeKeys(FIELDS[:1], (touch,)), emission=NodeEmission("feed"), beginning=Beginning("beginning"),
     )  # fmt: skip
 
 
 def above(below: View, text: str = "SELECT max(n) AS m FROM {}") -> View:
     placeholder = f"@v:{below.id}"
+    query = NodeQuery(text.format(f"`{placeholder}`"), views={placeholder: below.id})
     return View(
-        "v", "v", "", text.format(f"`{placeholder}`"), (Field("m", "bigint"),), (), None, {}, {},
-        {placeholder: below.id}, "feed", "beginning", node="whole",
+        "v", "v", "", None, (Field("m", "bigint"),), "whole", query, emission=NodeEmission("feed"),
+        beginning=Beginning("beginning"),
     )  # fmt: skip
 
 
@@ -66,9 +71,9 @@ def test_a_fingerprint_minds_meaning_and_not_names() -> None:
         node("v_1", columns=("count", "max")),
         node("v_1", text="SELECT k, sum(`sum`) + 1 AS n FROM `@p:0` GROUP BY k"),
         replace(node("v_1"), fields=(FIELDS[0], Field("n", "int"))),
-        replace(node("v_1"), late="drop"),
-        replace(node("v_1"), emit="triggers", triggers={"counting": 2}),
-        replace(node("v_1"), tables={"@t:t": "t"}, statics_at={"t": (3, 1)}),
+        replace(node("v_1"), emission=NodeEmission("feed", "drop")),
+        replace(node("v_1"), emission=NodeEmission("triggers", triggers=Triggers(counting=2))),
+        replace(node("v_1"), beginning=Beginning("beginning", table_versions={"t": (3, 1)})),
     ):
         assert fingerprint(other, states, {}) != one
     later = {"p": replace(PANES, columns=tuple(replace(each, since=2) for each in COLUMNS))}
@@ -77,7 +82,7 @@ def test_a_fingerprint_minds_meaning_and_not_names() -> None:
 
 def test_static_tables_count_by_what_is_in_them() -> None:
     def at(version: int, own: int) -> str:
-        view = replace(node("v_1"), tables={"@t:t": "t"}, statics_at={"t": (version, own)})
+        view = node("v_1").with_table_versions({"t": (version, own)})
         return fingerprint(view, {"p": PANES}, {})
 
     assert at(3, 1) == at(9, 1) != at(9, 2)
@@ -90,7 +95,7 @@ def test_a_string_that_looks_like_a_placeholder_is_a_string() -> None:
         plain, replace(above(node("v_2"), "SELECT max(n) AS m, '`@v:v_1`' AS t FROM {}")), below, node("v_2")
     )
     assert found.same
-    assert found.view.text == plain.text
+    assert found.view.query.text == plain.query.text
 
 
 def test_an_equal_node_is_gone_on_with_under_its_old_id() -> None:
@@ -98,8 +103,8 @@ def test_an_equal_node_is_gone_on_with_under_its_old_id() -> None:
     catalog, found = compared(above(old), above(new, "SELECT min(n) AS m FROM {}"), old, new)
     assert found.kept == (catalog.view("v_1"),)
     assert (found.made, found.gone, found.same) == ((), (), False)
-    assert found.view.text == "SELECT min(n) AS m FROM `@v:v_1`"
-    assert found.view.views == {"@v:v_1": "v_1"}
+    assert found.view.query.text == "SELECT min(n) AS m FROM `@v:v_1`"
+    assert found.view.query.views == {"@v:v_1": "v_1"}
     assert lists(catalog, found, lambda _: None).lines() == [
         "kept: partials p (count, sum)",
         "kept: node v/1 (SELECT k, sum(n) AS n FROM s GROUP BY k)",
@@ -112,20 +117,23 @@ def test_what_bounds_a_join_follows_the_nodes_it_goes_on_with() -> None:
     old, new = node("v_1"), node("v_2")
     twice = "SELECT x.n AS m FROM {} AS x JOIN `@v:v_2#1` AS y ON x.k = y.k"
     names = ("@v:v_2", "@v:v_2#1")
+    upper = above(new, twice)
+    inputs = (JoinInput(names[0], "x", "ts"), JoinInput(names[1], "y", "ts"))
     joined = replace(
-        above(new, twice), views=dict.fromkeys(names, "v_2"), node="join", near=(Near(*names, -1, 2),),
-        timed=dict.fromkeys(names, "v_2"), meets=Meets(names, {}, {}),
-        sides=(Side(names[0], "x", "ts"), Side(names[1], "y", "ts")),
-    )  # fmt: skip
+        upper,
+        operator="join",
+        query=replace(upper.query, views=dict.fromkeys(names, "v_2")),
+        join=NodeJoin((JoinBand(*names, -1, 2),), inputs=inputs, views=dict.fromkeys(names, "v_2")),
+        progress=NodeProgress(joint=JointProgress(names, {}, {})),
+    )
     _, found = compared(above(old), joined, old, new)
     first, second = "@v:v_1", "@v:v_1#1"
-    assert found.view.views == found.view.timed == found.view.met == {first: "v_1", second: "v_1"}
-    assert found.view.near == (Near(first, second, -1, 2),)
-    assert found.view.meets is not None and found.view.meets.inputs == (first, second)
-    assert [each.input for each in found.view.sides] == [first, second]
-    assert (
-        found.view.in_time and found.view.text == "SELECT x.n AS m FROM `@v:v_1` AS x JOIN `@v:v_1#1` AS y ON x.k = y.k"
-    )
+    assert found.view.query.views == found.view.join.views == found.view.join_sources == {first: "v_1", second: "v_1"}
+    assert found.view.join.bands == (JoinBand(first, second, -1, 2),)
+    assert found.view.progress.joint is not None and found.view.progress.joint.inputs == (first, second)
+    assert [each.input for each in found.view.join.inputs] == [first, second]
+    assert found.view.in_time
+    assert found.view.query.text == "SELECT x.n AS m FROM `@v:v_1` AS x JOIN `@v:v_1#1` AS y ON x.k = y.k"
 
 
 def test_the_same_plan_is_the_same() -> None:

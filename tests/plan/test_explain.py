@@ -13,16 +13,20 @@ from sqlglot.optimizer.qualify import qualify
 
 from anabranch.algebra.progress import Computed, Delay, Lagging, Percentile, Punctuation
 from anabranch.algebra.windows import SlidingWindows
-from anabranch.plan.catalog import Catalog, Field, Stream, Table, View, to_json
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.describe import Figures, PlanNode, progress_rule
 from anabranch.plan.explain import Explanation, explain_query, explain_rules, explain_view
 from anabranch.plan.placer import Surroundings
 from anabranch.plan.planner import plan
 from anabranch.plan.render import SUBSCRIBED, rendered
+from anabranch.plan.stored import to_json
 from anabranch.plan.strategy import Load
+from anabranch.plan.view import View
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import CreateView, Explain, SelectStatement
 from anabranch.testing import Harness
+from anabranch.types import Field
 
 WINDOW = "window_start, window_end"
 TUMBLE = f"SELECT {WINDOW}, k, sum(n) AS n FROM TUMBLE(s, ts, INTERVAL 1 MINUTE) GROUP BY {WINDOW}, k"
@@ -128,9 +132,9 @@ def test_adaptive_windows_share_a_table_with_their_equals_alone(world: World) ->
     one = world.make(f"CREATE VIEW one AS {hop('adaptive')}")
     same = world.make(f"CREATE VIEW same AS {hop('adaptive', items='max(n) AS n')}")
     others = [hop("panes"), hop("adaptive", slide=2), hop("auto", slide=10), hop("windows")]
-    tables = [world.make(f"CREATE VIEW v{i} AS {query}").blocks[0].panes for i, query in enumerate(others)]
-    assert same.blocks[0].panes == one.blocks[0].panes and one.blocks[0].panes not in tables
-    assert world.catalog.panes(one.blocks[0].panes).spans == SlidingWindows(10_000_000, 4_000_000)
+    tables = [world.make(f"CREATE VIEW v{i} AS {query}").query.blocks[0].panes for i, query in enumerate(others)]
+    assert same.query.blocks[0].panes == one.query.blocks[0].panes and one.query.blocks[0].panes not in tables
+    assert world.catalog.panes(one.query.blocks[0].panes).spans == SlidingWindows(10_000_000, 4_000_000)
     assert len(set(tables)) == 3  # panes of 2 s serve the first and the third
     (node,) = [node for node in explain_view(one, world.catalog, world.surroundings).nodes if node.name == "one"]
     kept = "a group with more than 2.5 rows in open windows by window, until it has fewer than 2; others by span"
@@ -156,7 +160,7 @@ def test_adaptive_windows_share_a_table_with_their_equals_alone(world: World) ->
 )
 def test_what_all_strategies_would_cost_is_shown(world: World, query: str, told_of: str) -> None:
     """150 rows in 100 seconds, and 125 groups of a pane of 2 seconds in that time."""
-    known = world.make(f"CREATE VIEW known AS {hop('panes')}").blocks[0].panes
+    known = world.make(f"CREATE VIEW known AS {hop('panes')}").query.blocks[0].panes
     world.loads.update({"s": Load(150, 0, 100_000_000), known: Load(125, 0, 100_000_000)})
     assert told_of.format("predicted cost of a window, in steps") in told(world.explain(query))
 
@@ -170,12 +174,12 @@ def test_bins_keep_partials_of_values_where_rows_can_be_taken_out_again(world: W
     every = world.make(f"CREATE VIEW every AS {ending(1)}")
     third = world.make(f"CREATE VIEW third AS {ending(3)} EMIT CHANGES")
     rank = world.make(f"CREATE VIEW ranked AS {ending(3, by='rank')}")
-    assert {view.blocks[0].panes for view in (every, third, rank)} == {every.blocks[0].panes}
-    panes = world.catalog.panes(every.blocks[0].panes)
-    assert panes.numbered and panes.grain == 1 and not every.streams and not third.streams
-    ends = [panes.column((view.blocks[0].bins or (0, 0, "", ""))[3]).partial for view in (every, third, rank)]
+    assert {view.query.blocks[0].panes for view in (every, third, rank)} == {every.query.blocks[0].panes}
+    panes = world.catalog.panes(every.query.blocks[0].panes)
+    assert panes.numbered and panes.grain == 1 and not every.query.streams and not third.query.streams
+    ends = [panes.column((view.query.blocks[0].bins or (0, 0, "", ""))[3]).partial for view in (every, third, rank)]
     assert ends == ["count(*)", "count_if((_row_num + 1) % 3 = 0)", "count(*)"]
-    assert (third.node, rank.blocks[0].bins) == ("whole", (10_000_000, 3, "rank", "rows"))
+    assert (third.operator, rank.query.blocks[0].bins) == ("whole", (10_000_000, 3, "rank", "rows"))
     (node,) = [node for node in explain_view(every, world.catalog, world.surroundings).nodes if node.name == "every"]
     assert "a row comes in with the windows" in "\n".join(node.how)
     assert "strategy bins; too little is known of the stream to predict costs" in "\n".join(node.how)
@@ -458,7 +462,9 @@ def test_a_view_shows_its_own_nodes(world: World) -> None:
 
 def test_hints_reach_spark(world: World) -> None:
     query = "SELECT /*+ BROADCAST(names) */ s.k, label FROM s JOIN names ON s.k = names.k"
-    assert world.make(f"CREATE VIEW hinted AS {query} EMIT CHANGES").text.startswith("SELECT /*+ BROADCAST(names) */ ")
+    assert world.make(f"CREATE VIEW hinted AS {query} EMIT CHANGES").query.text.startswith(
+        "SELECT /*+ BROADCAST(names) */ "
+    )
 
 
 def test_a_query_over_a_view(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 from anabranch.ir.fold import fold
 from anabranch.ir.select import SelectBlock
 from anabranch.plan.building import builder
-from anabranch.plan.catalog import Table
+from anabranch.plan.definitions import Table
 from anabranch.plan.joins_above import Choice, choose
 from anabranch.plan.panes import PaneBlock, PaneContext, find_panes
 from anabranch.sql.parser import parse

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from anabranch.errors import NotSupported
-from anabranch.plan.catalog import Ask, Field, Table, View
+from anabranch.plan.definitions import Table
+from anabranch.plan.view import Ask, View
+from anabranch.types import Field
 from plan.test_explain import World
 
 FIELDS = (Field("k", "string"), Field("label", "string"), Field("n", "bigint"), Field("at", "timestamp"))
@@ -17,7 +19,7 @@ def made(query: str) -> tuple[View, View]:
     world = World()
     world.catalog = world.catalog.with_objects((ASKED,))
     view = world.make(f"CREATE VIEW v AS {query}")
-    (below,) = [each for each in world.catalog.nodes_of(view) if each.asks]
+    (below,) = [each for each in world.catalog.nodes_of(view) if each.query.asks]
     return below, view
 
 
@@ -52,12 +54,12 @@ def ask(*expressions: str, by: str, columns: str, of: str = "s") -> Ask:
 )  # fmt: skip
 def test_a_node_keeps_what_each_row_found(query: str, asks: Ask, text: str) -> None:
     below, view = made(query)
-    assert below.asks == (asks,)
-    assert (below.node, below.time, [each.name for each in below.fields]) == (
+    assert below.query.asks == (asks,)
+    assert (below.operator, below.time, [each.name for each in below.fields]) == (
         "lookup", "ts", ["k", "n", "ts", "_asked", "_matches_0"],
     )  # fmt: skip
-    assert view.node == "stateless" and list(view.views.values()) == [below.id] and not view.tables
-    assert view.text.replace("`s`", "s") == text.format(f"@v:{below.id}")
+    assert view.operator == "stateless" and list(view.query.views.values()) == [below.id] and not view.query.tables
+    assert view.query.text.replace("`s`", "s") == text.format(f"@v:{below.id}")
 
 
 def test_rows_in_windows_ask_as_they_came() -> None:
@@ -65,15 +67,17 @@ def test_rows_in_windows_ask_as_they_came() -> None:
         "SELECT window_start, t.label, count(*) AS c FROM TUMBLE(s, ts, INTERVAL 1 MINUTE) w JOIN t ON t.k = w.k"
         " GROUP BY window_start, t.label"
     )
-    assert below.asks[0].expressions == ("w.k",) and not below.views and list(below.streams) == ["@s:s"]
-    assert view.node == "keyed" and view.narrows[0].times == (("ts", 0, 60_000_000), None)
+    assert (
+        below.query.asks[0].expressions == ("w.k",) and not below.query.views and list(below.query.streams) == ["@s:s"]
+    )
+    assert view.operator == "keyed" and view.keying.narrows[0].times == (("ts", 0, 60_000_000), None)
 
 
 def test_what_breaks_ties_is_what_the_query_shows() -> None:
     _, view = made("SELECT row_number() OVER (PARTITION BY s.k ORDER BY s.n) AS r FROM s JOIN t ON t.k = s.k")
-    assert "ORDER BY s.n, s.ts, t.k)" in view.text.replace("`s`", "s")
+    assert "ORDER BY s.n, s.ts, t.k)" in view.query.text.replace("`s`", "s")
     _, view = made("SELECT row_number() OVER (PARTITION BY k ORDER BY n) AS r FROM s LEFT SEMI JOIN t ON t.k = s.k")
-    assert "ORDER BY s.n, s.ts)" in view.text.replace("`s`", "s")
+    assert "ORDER BY s.n, s.ts)" in view.query.text.replace("`s`", "s")
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 
 from anabranch.errors import NotSupported
 from anabranch.plan.bind import Binder
-from anabranch.plan.catalog import Catalog, Field, Stream, Table, to_json
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.lookup_nodes import refuse_refreshable
 from anabranch.plan.rules.raise_joins import raise_joins
+from anabranch.plan.stored import to_json
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import SelectStatement
+from anabranch.types import Field
 from plan.rule_help import Normalized, normalized
 
 S = (Field("k", "string"), Field("n", "int"), Field("d", "decimal(18,2)"), Field("ts", "timestamp"))

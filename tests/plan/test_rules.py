@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.plan.catalog import Catalog, Stream, Table, View, to_json
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.nodes import COUNTING_RULES
 from anabranch.plan.nodes import RULES as ALL_RULES
+from anabranch.plan.stored import to_json
+from anabranch.plan.view import Beginning, NodeEmission, NodeQuery, View
 from anabranch.sql.splice import Spliced
 from anabranch.types import Field
 from ir.plan_help import Untyped
@@ -28,7 +31,10 @@ def stream(name: str, fields: tuple[Field, ...]) -> Stream:
 
 
 def view(name: str, query: str, fields: tuple[Field, ...], start: str = "beginning") -> View:
-    return View(name, name, query, "", fields, (), None, {"@s:s": "s"}, {}, {}, "feed", start)
+    return View(
+        name, name, query, None, fields, "", NodeQuery("", streams={"@s:s": "s"}), emission=NodeEmission("feed"),
+        beginning=Beginning(start),
+    )  # fmt: skip
 
 
 CATALOG = Catalog(

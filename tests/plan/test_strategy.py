@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.algebra.windows import SlidingWindows
-from anabranch.plan.catalog import Catalog, Key, Panes, Stream, to_json
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream
+from anabranch.plan.states import Key, Panes
+from anabranch.plan.stored import to_json
 from anabranch.plan.strategy import ADAPTIVE, BY_DIFFERENCE, PANES, ROWS, WINDOWS, Load, strategy_of
 
 SECOND = 1_000_000

@@ -8,12 +8,15 @@ from anabranch.ir.build import Builder
 from anabranch.ir.rel import Scan
 from anabranch.ir.select import SelectBlock, SetBlock
 from anabranch.plan.bind import Reference
-from anabranch.plan.catalog import Catalog, Field, Table, to_json
+from anabranch.plan.catalog import Catalog
 from anabranch.plan.context import PlanningContext
+from anabranch.plan.definitions import Table
+from anabranch.plan.stored import to_json
 from anabranch.plan.tie_breaking import break_ties, break_ties_of_set
 from anabranch.render.placeholders import PlaceholderWriter
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import SelectStatement
+from anabranch.types import Field
 from ir.plan_help import Untyped
 
 COLUMNS = (Field("k", "string"), Field("n", "int"), Field("m", "map<string,int>"), Field("v", "array<int>"))

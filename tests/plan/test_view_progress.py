@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.algebra.progress import END
-from anabranch.plan.catalog import Catalog, to_json
+from anabranch.plan.catalog import Catalog
 from anabranch.plan.plane import bounds_of, key_of_progress, progress_of
+from anabranch.plan.stored import to_json
 from plan.test_explain import TUMBLE, WINDOW, World, stream
 
 MINUTE = 60_000_000
@@ -52,7 +53,7 @@ def test_the_pairs_of_a_band_come_within_it(world: World) -> None:
     found = [bounds(world.catalog, "pairs", s=s, r=r)[1] for s, r in [(6, 8), (12, 8), (12, 15), (20, 15)]]
     assert found == [{"a": 5, "b": 4}, {"a": 5, "b": 8}, {"a": 12, "b": 10}, {"a": 12, "b": 15}]
     again = Catalog({id: json.loads(json.dumps(to_json(each))) for id, each in world.catalog.objects.items()})
-    assert again.view("pairs").meets == world.catalog.view("pairs").meets is not None
+    assert again.view("pairs").progress.joint == world.catalog.view("pairs").progress.joint is not None
 
 
 PAIRS = "SELECT s.k, s.ts AS a, r.ts AS b, greatest(s.ts, r.ts) AS later, least(s.ts, r.ts) AS earlier FROM s JOIN r"
@@ -92,7 +93,7 @@ def test_what_reads_pairs_goes_by_the_time_it_asks_for(
     clause = "EMIT ON WINDOW CLOSE" if " s JOIN " in query.rsplit("SELECT", 1)[1] else "EMIT CHANGES"
     view = world.make(f"CREATE VIEW v AS {query} {clause}")
     assert bounds(world.catalog, "v", s=12, r=15)[0] == progress
-    assert (view.meets.ends if view.meets is not None else ()) == ends
+    assert (view.progress.joint.ends if view.progress.joint is not None else ()) == ends
     assert bounds(world.catalog, "v", s=END, r=END)[0] == END
 
 

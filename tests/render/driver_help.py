@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from anabranch.plan.catalog import Field
+from anabranch.types import Field
 
 _NAN, _INF = float("nan"), float("inf")
 

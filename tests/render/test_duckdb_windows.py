@@ -10,11 +10,12 @@ import pytest
 from anabranch.algebra.windows import Row, SlidingWindows, window_time
 from anabranch.duck import connect, timestamp
 from anabranch.engine.pane_sql import pane_relation
-from anabranch.plan.catalog import BlockUse, Field, Key, Panes, PartialColumn
+from anabranch.plan.states import BlockUse, Key, Panes, PartialColumn
 from anabranch.plan.windows import windowed_sql
 from anabranch.render.duckdb import driver_sql
 from anabranch.sql.lexer import Span
 from anabranch.sql.syntax import WindowSpec
+from anabranch.types import Field
 
 FIELDS = (
     Field("ts", "timestamp"),

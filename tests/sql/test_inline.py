@@ -6,10 +6,13 @@ import pytest
 
 from anabranch.algebra.progress import Delay
 from anabranch.plan.bind import Binder
-from anabranch.plan.catalog import Catalog, Field, Stream, Table, to_json
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream, Table
+from anabranch.plan.stored import to_json
 from anabranch.sql import check
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import SelectStatement
+from anabranch.types import Field
 
 SECOND = 1_000_000
 OBJECTS = (

@@ -9,11 +9,15 @@ import pytest
 from anabranch.algebra.progress import Computed, Delay, Lagging, Percentile, Punctuation, Rule
 from anabranch.errors import NotSupported, SqlError, SyntaxProblem, UnknownName
 from anabranch.plan.bind import Binder
-from anabranch.plan.catalog import Catalog, Field, Stream, View, from_json, to_json
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream
+from anabranch.plan.stored import from_json, to_json
+from anabranch.plan.view import NodeQuery, View
 from anabranch.sql import check
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import CreateStream, Relation, Select, SelectStatement, Watermark
 from anabranch.sql.watermarks import watermark_text
+from anabranch.types import Field
 
 SECOND, MINUTE = 1_000_000, 60_000_000
 
@@ -148,7 +152,7 @@ def test_what_is_not_there() -> None:
 
 def test_homes_made_before_there_were_rules_still_open() -> None:
     old = {**to_json(stream("s", "ts")), "delay": 5 * SECOND, "percentile": None}
-    del old["rule"], old["key"]
+    del old["rule"], old["key"], old["format"]
     assert from_json(old) == stream("s", "ts", Delay(5 * SECOND))
     percentile = {"events": 10, "percentile": 95.0, "frequency": 2}
     assert from_json({**old, "delay": None, "percentile": percentile}) == stream("s", "ts", Percentile(10, 95.0, 2))
@@ -284,7 +288,7 @@ OBJECTS = (
     stream("s", "ts", Delay(5 * SECOND)),
     stream("p", "ts", Percentile(1000, 95.0, 100)),
     stream("bare", None),
-    View("v", "v", "", "", (), (), None, {}, {}, {}, "changes", "beginning"),
+    View("v", "v", "", None, (), "", NodeQuery("")),
 )
 CATALOG = Catalog({each.id: to_json(each) for each in OBJECTS})
 

@@ -1,6 +1,6 @@
 """Which rows of the inputs of a join can meet, by how far apart their event times may be.
 
->>> near = [Near("a", "b", -2, 3), Near("b", "c", 0, None)]
+>>> near = [JoinBand("a", "b", -2, 3), JoinBand("b", "c", 0, None)]
 >>> reach(near, "a", 10, 20)
 {'a': (10, 20), 'b': (8, 23), 'c': (8, None)}
 >>> reach(near, "c", 10, 20)
@@ -17,7 +17,7 @@ Range = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True)
-class Near:
+class JoinBand:
     """Rows of two inputs of a join that can meet: the event time of `other` is from `least` to `most` after `one`'s."""
 
     one: str
@@ -37,7 +37,7 @@ class Near:
         )
 
 
-def reach(near: Iterable[Near], start: str, low: int | None, high: int | None) -> dict[str, Range]:
+def reach(near: Iterable[JoinBand], start: str, low: int | None, high: int | None) -> dict[str, Range]:
     """Where the partners of rows of one input lie, directly or through others; inputs that are not there: anywhere."""
     found: dict[str, Range] = {start: (low, high)}
     edges = list(near)
@@ -52,13 +52,13 @@ def reach(near: Iterable[Near], start: str, low: int | None, high: int | None) -
     return found
 
 
-def needed(near: Iterable[Near], bounds: Mapping[str, int | None]) -> dict[str, int]:
+def needed(near: Iterable[JoinBand], bounds: Mapping[str, int | None]) -> dict[str, int]:
     """From which time on rows of each input can still meet a row that is to come; inputs not there: all their rows.
 
     `bounds` has the progress of each input: no row that is on time will be before it. A row of `a` is done with when
     the progress of `b` is past the last moment that it can meet:
 
-    >>> needed([Near("a", "b", -2, 3)], {"a": 100, "b": 50})
+    >>> needed([JoinBand("a", "b", -2, 3)], {"a": 100, "b": 50})
     {'a': 47, 'b': 98}
     """
     near = list(near)
@@ -72,12 +72,12 @@ def needed(near: Iterable[Near], bounds: Mapping[str, int | None]) -> dict[str, 
     return found
 
 
-def around(near: Iterable[Near], starts: Mapping[str, Range], steps: int) -> dict[str, Range]:
+def around(near: Iterable[JoinBand], starts: Mapping[str, Range], steps: int) -> dict[str, Range]:
     """Where all rows lie that are at most so many steps away from some rows: partners, partners of these, and so on.
 
     Whether a row of `a` comes out without a partner says each `b` that it could have: two steps from a new `b`.
 
-    >>> around([Near("a", "b", -2, 3)], {"b": (10, 10)}, 2)
+    >>> around([JoinBand("a", "b", -2, 3)], {"b": (10, 10)}, 2)
     {'b': (5, 15), 'a': (7, 12)}
     """
     both_ways = [each for each in near if each.least is not None and each.most is not None]
@@ -92,7 +92,7 @@ def around(near: Iterable[Near], starts: Mapping[str, Range], steps: int) -> dic
     return found
 
 
-def chained(near: Iterable[Near], inputs: Sequence[str]) -> bool:
+def chained(near: Iterable[JoinBand], inputs: Sequence[str]) -> bool:
     """Whether each input but the first is bound to both sides to one in front of it."""
     pairs = [{each.one, each.other} for each in near if each.least is not None and each.most is not None]
     return all(
@@ -100,10 +100,10 @@ def chained(near: Iterable[Near], inputs: Sequence[str]) -> bool:
     )
 
 
-def needed_around(near: Iterable[Near], bounds: Mapping[str, int | None], steps: int) -> dict[str, int]:
+def needed_around(near: Iterable[JoinBand], bounds: Mapping[str, int | None], steps: int) -> dict[str, int]:
     """From which time on rows can still be so many steps away from a row that is to come, as `needed` says of one.
 
-    >>> needed_around([Near("a", "b", -2, 3)], {"a": 100, "b": 50}, 2)
+    >>> needed_around([JoinBand("a", "b", -2, 3)], {"a": 100, "b": 50}, 2)
     {'a': 47, 'b': 45}
     """
     near = list(near)

@@ -40,7 +40,7 @@ from anabranch.bench.disorder import (
 )
 from anabranch.bench.figures import Curve, Figure, Outcome, Picture, Setting
 from anabranch.bench.subject import Subject
-from anabranch.plan.catalog import View
+from anabranch.plan.view import View
 from anabranch.testing.disorder import Arrival, skewed
 
 SLACK = "slack, late rows left out"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from anabranch.bench.data import COLUMNS
 from anabranch.engine.tables import change_fields
 from anabranch.ledger import Record
-from anabranch.plan.catalog import Stream, View
+from anabranch.plan.definitions import Stream
+from anabranch.plan.view import View
 from anabranch.session import Session, connect
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Subject:
         catalog = core.catalog(snapshot)
         found = catalog.find(view)
         assert isinstance(found, View) and found.kept
-        panes = catalog.panes(found.blocks[0].panes) if found.blocks else None
+        panes = catalog.panes(found.query.blocks[0].panes) if found.query.blocks else None
         return core.table_frame(found.changes_table, change_fields(found, panes), snapshot)
 
     def __enter__(self) -> Subject:

@@ -17,11 +17,14 @@ from anabranch.engine.places import place_sql
 from anabranch.engine.tables import PANE, pane_fields
 from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import Catalog, Field, Panes, Table
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Table
 from anabranch.plan.panes import STREAM
+from anabranch.plan.states import Panes
 from anabranch.plan.types import duckdb_type
 from anabranch.render.duckdb import driver_sql
 from anabranch.sql.lexer import quote_name
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +36,7 @@ def frame(core: Core, catalog: Catalog, panes: Panes, snapshot: Snapshot) -> Dat
     base = catalog.panes(panes.above.panes)
     relations = {"@stream": core.table_frame(base.id, pane_fields(base), snapshot)}
     for placeholder, table in _tables(catalog, panes).items():
-        relations[placeholder] = core.static_frame(table.id, table.fields, panes.statics_at[table.id])
+        relations[placeholder] = core.static_frame(table.id, table.fields, panes.table_versions[table.id])
     return core.frames.sql(_text(panes, "spark") or "", relations)
 
 

@@ -25,12 +25,17 @@ from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.alter import Comparison, Lists, beginnings, compare, lists, missing
 from anabranch.plan.bind import Binder
-from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, View, to_json
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream
 from anabranch.plan.nodes import said
 from anabranch.plan.planner import plan
+from anabranch.plan.states import Panes, Rows
+from anabranch.plan.stored import to_json
+from anabranch.plan.view import View
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import AlterView, CreateView, SelectStatement
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,9 +60,10 @@ class Alterer:
         """
         core = self.core
         view: View = self.definer.find(statement, statement.name, View)
-        if view.stopped or view.lacks:
+        if view.state.stopped or view.state.lacks:
+            how = "is stopped" if view.state.stopped else "lacks rows"
             raise NotSupported(
-                f"view {view.name} {'is stopped' if view.stopped else 'lacks rows'}: what it has is not all there was",
+                f"view {view.name} {how}: what it has is not all there was",
                 text=statement.text,
                 start=statement.name.span.start,
                 end=statement.name.span.end,
@@ -75,7 +81,7 @@ class Alterer:
             told = attempt.lists.lines()
             core.tell("\n".join([f"view {view.name} is altered", *told]))
         nodes = (*attempt.compared.kept, *attempt.compared.made, attempt.compared.view)
-        if any(each.emit != "read" for each in nodes):
+        if any(each.emission.mode != "read" for each in nodes):
             self.definer.keep_below(statement.text, statement.query)
         streams = attempt.merged.sources_of(attempt.compared.view) | core.catalog().sources_of(view)
         with stream_locks(core, streams), core.ledger.commit_lock:
@@ -119,12 +125,14 @@ class Alterer:
         check_names(fields, statement.text, statement.query)
         begins = _Begins(core, catalog, view, snapshot)
         planned = plan(
-            id=view.id, name=view.name, text=statement.text, sql=sql, query=statement.query, start=view.start,
+            id=view.id, name=view.name, text=statement.text, sql=sql, query=statement.query, start=view.beginning.start,
             fields=fields, catalog=catalog,
             world=replace(
-                self.definer.world(snapshot, view.start, begins.begins), first_run=begins.first_run, settles=True
+                self.definer.world(snapshot, view.beginning.start, begins.begins),
+                first_run=begins.first_run,
+                settles=True,
             ),
-            feed=view.emit != "read" and said(statement.query) is None,
+            feed=view.emission.mode != "read" and said(statement.query) is None,
         )  # fmt: skip
         compared = compare(catalog, view, planned)
         found = lists(catalog, compared, begins.lacks)
@@ -143,11 +151,11 @@ class _Begins:
         self.begins = all_begins(catalog, view)
         self.known = {**beginnings(catalog, view), **{stream: run for stream, (run, _) in self.begins.items()}}
         #: A view of single rows that began with what came then: older homes have not written down which run that was.
-        self.unknown = {self._rows().stream} if view.rows is not None and view.start == "now" else set()
+        self.unknown = {self._rows().stream} if view.query.rows is not None and view.beginning.start == "now" else set()
         self.unknown -= set(self.begins)
 
     def _rows(self) -> Rows:
-        rows = self.catalog[self.view.rows or ""]
+        rows = self.catalog[self.view.query.rows or ""]
         assert isinstance(rows, Rows)
         return rows
 
@@ -158,11 +166,11 @@ class _Begins:
     def first_run(self, stream: Stream) -> int:
         if stream.id in self.known:
             return self.known[stream.id]
-        if self.view.start == "beginning":
+        if self.view.beginning.start == "beginning":
             return 0
-        if self.view.start == "now":
+        if self.view.beginning.start == "now":
             return self.runs(stream.id)
-        earlier = self.core.ledger.snapshot(int(self.view.start)).streams.get(stream.id)
+        earlier = self.core.ledger.snapshot(int(self.view.beginning.start)).streams.get(stream.id)
         return earlier.runs if earlier is not None else 0
 
     def lacks(self, stream: Stream) -> str | None:
@@ -203,17 +211,9 @@ class _Attempt:
     @property
     def merged(self) -> Catalog:
         """The catalog with the new plan in it, and without what nobody needs any more."""
-        objects = {id: to_json(each) for id, each in self.catalog.objects.items()}
-        for node in self.compared.gone:
-            del objects[node.id]
-        objects |= {each.id: to_json(each) for each in (*self.compared.planned.objects, self.compared.view)}
-        merged = Catalog(objects)
-        for id, definition in unneeded(merged, list(merged.of(View))).items():
-            if definition is None:
-                del objects[id]
-            else:
-                objects[id] = definition
-        return Catalog(objects)
+        without = self.catalog.after({node.id: None for node in self.compared.gone})
+        merged = without.with_objects((*self.compared.planned.objects, self.compared.view))
+        return merged.after(unneeded(merged, list(merged.of(View))))
 
     def check(self, statement: AlterView) -> None:
         if self.lists.refused:
@@ -252,17 +252,20 @@ class _Change:
         """The catalog with names for the view's own tables: new ones where the old do not fit."""
         view = merged.view(self.old.id)
         fits = self.attempt.compared.same_columns and _form(merged, view) == _form(self.attempt.catalog, self.old)
-        fits = fits and (pending_fields(view) == pending_fields(self.old) or self.old.triggers is None)
-        remade = self.old.remade if fits or not self.old.kept else self.old.remade + 1
-        objects = {id: to_json(each) for id, each in merged.objects.items()}
+        fits = fits and (pending_fields(view) == pending_fields(self.old) or self.old.emission.triggers is None)
+        remade = self.old.state.generation if fits or not self.old.kept else self.old.state.generation + 1
         corrected = self.old.kept and self.attempt.compared.same_columns
-        named = replace(view, remade=remade, corrected=corrected, time=self._time(view))
-        return Catalog({**objects, view.id: to_json(named)})
+        named = replace(
+            view,
+            state=replace(view.state, generation=remade, corrected=corrected),
+            progress=replace(view.progress, time=self._time(view)),
+        )
+        return merged.with_objects([named])
 
     def _time(self, view: View) -> str:
         """The column that the changes are found by: as before, for files and readers of theirs go by it."""
         before = self.old.time if self.attempt.compared.same_columns else ""
-        return view.time if before in ("", view.time) else before if view.node else ""
+        return view.time if before in ("", view.time) else before if view.operator else ""
 
     def draft(self) -> Draft:
         core, compared = self.core, self.attempt.compared
@@ -335,7 +338,7 @@ class _Change:
 
     def _carried_over(self) -> tuple[DataFile, ...]:
         """What was shown, in the form of a table that is begun anew; nothing where the table goes on."""
-        if self.view.remade == self.old.remade:
+        if self.view.state.generation == self.old.state.generation:
             return ()
         form = _form(self.catalog, self.view)
         shown = read.changes_frame(self.core, self.attempt.catalog, self.old, self.snapshot)
@@ -345,7 +348,7 @@ class _Change:
             f"SELECT {columns}, CAST(sum(_diff) AS BIGINT) AS _diff, {stamp} AS _version FROM `@shown`"
             f" GROUP BY {columns} HAVING sum(_diff) <> 0"
         )
-        if self.view.stream and AT.name in shown.columns:  # its answer are the changes themselves
+        if self.view.emission.as_changes and AT.name in shown.columns:  # its answer are the changes themselves
             text = f"SELECT {columns}, _diff, _version, _at FROM `@shown`"
         net = self.core.frames.sql(text, {"@shown": shown})
         return self._write(net.selectExpr(*_items(form, net.columns)), self._rows_shown())
@@ -378,11 +381,11 @@ class _Change:
 
     def _range_column(self) -> str | None:
         """The column whose range these files are known by. What a node showed does not say which window it was."""
-        return self.view.time or None if self.view.node else None
+        return self.view.time or None if self.view.operator else None
 
     def _with_own(self, snapshot: Snapshot, before: tuple[DataFile, ...]) -> Snapshot:
         """A snapshot in which the view's changes are those before this commit."""
-        if self.view.remade == self.old.remade:
+        if self.view.state.generation == self.old.state.generation:
             return snapshot
         own: Mapping[str, DataFile] = {file.path: file for file in before}
         return replace(snapshot, files={**snapshot.files, self.view.changes_table: dict(own)})
@@ -408,7 +411,7 @@ class _Change:
         gone += [
             table for table in self.old.own_tables if table not in (self.view.changes_table, self.view.pending_table)
         ]
-        if self.view.triggers is None:
+        if self.view.emission.triggers is None:
             gone.append(self.old.pending_table)
         for table in gone:
             if table in self.snapshot.files:
@@ -424,7 +427,7 @@ class _Change:
 
 def _form(catalog: Catalog, view: View) -> tuple[Field, ...]:
     """The columns of a view's changes."""
-    return change_fields(view, catalog.panes(view.blocks[0].panes) if view.blocks else None)
+    return change_fields(view, catalog.panes(view.query.blocks[0].panes) if view.query.blocks else None)
 
 
 def _items(form: tuple[Field, ...], there: list[str]) -> list[str]:
@@ -438,7 +441,7 @@ def _items(form: tuple[Field, ...], there: list[str]) -> list[str]:
 def _reads(catalog: Catalog, id: str) -> set[str]:
     """The ids of a view and of all views below it."""
     found = {id}
-    for below in catalog.view(id).views.values():
+    for below in catalog.view(id).query.views.values():
         found |= _reads(catalog, below)
     return found
 
@@ -457,7 +460,7 @@ def _refusals(catalog: Catalog, compared: Comparison) -> list[str]:
     if not readers:
         return []
     names = ", ".join(reader.name for reader in readers)
-    counting = [each.name for each in readers if isinstance(each, View) and compared.old.id in each.included]
+    counting = [each.name for each in readers if isinstance(each, View) and compared.old.id in each.query.included]
     if counting and not compared.same:
         return [f"the rows of {compared.old.name}: {', '.join(counting)} counts them one by one, as they came"]
     if not compared.same_columns:
@@ -465,9 +468,10 @@ def _refusals(catalog: Catalog, compared: Comparison) -> list[str]:
     waiting = [
         reader.name
         for reader in readers
-        if isinstance(reader, View) and any(each.triggers is not None for each in (reader, *catalog.nodes_of(reader)))
+        if isinstance(reader, View)
+        and any(each.emission.triggers is not None for each in (reader, *catalog.nodes_of(reader)))
     ]
-    if waiting and compared.old.times != compared.view.times:
+    if waiting and compared.old.progress.times != compared.view.progress.times:
         return [f"the windows of {compared.old.name}: {', '.join(waiting)} waits for them to close"]
     return []
 

@@ -22,10 +22,14 @@ from anabranch.engine.tables import DIFF, net_sql
 from anabranch.engine.warm import file_rows
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound
-from anabranch.plan.catalog import BlockUse, Catalog, Field, Panes, Table, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Table
+from anabranch.plan.states import BlockUse, Panes
 from anabranch.plan.types import duckdb_type
+from anabranch.plan.view import View
 from anabranch.render.duckdb import driver_sql
 from anabranch.sql.syntax import Query, Select
+from anabranch.types import Field
 
 #: Rows of a table of a database, as DuckDB knows them.
 _FEW = "__few_rows"
@@ -45,12 +49,12 @@ def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], sna
     view = _asked(query, bound, catalog)
     if view is None or not core.place.driver or any(duckdb_type(field.type) is None for field in fields):
         return None
-    tables = [catalog.kept_panes(use.panes) for use in view.blocks]
+    tables = [catalog.kept_panes(use.panes) for use in view.query.blocks]
     if not core.place.takes_answer(_rows_in(snapshot, tables)):
         return None
     source = _view(core, catalog, view, snapshot)
     text = driver_sql(bound.text.text, lambda _: source, view.shown_fields) if source is not None else None
-    placed = sum(_placed(use, table, snapshot) for use, table in zip(view.blocks, tables, strict=True))
+    placed = sum(_placed(use, table, snapshot) for use, table in zip(view.query.blocks, tables, strict=True))
     return Asked(text, placed) if text is not None else None
 
 
@@ -84,14 +88,14 @@ def relation(core: Core, id: str, snapshot: Snapshot) -> str | None:
         return None
     if found.kept:
         return _emitted(core, found, snapshot)
-    tables = [catalog.kept_panes(use.panes) for use in found.blocks]
+    tables = [catalog.kept_panes(use.panes) for use in found.query.blocks]
     return _view(core, catalog, found, snapshot) if core.place.takes_answer(_rows_in(snapshot, tables)) else None
 
 
 def _emitted(core: Core, view: View, snapshot: Snapshot) -> str | None:
     """What a view has shown, net: each row as often as its changes add up to."""
-    archive = view.late == "archive" and view.clock == "event"
-    if view.stream or archive or (view.ordered and view.emit == "feed"):
+    archive = view.emission.late == "archive" and view.progress.clock == "event"
+    if view.emission.as_changes or archive or (view.query.ordered and view.emission.mode == "feed"):
         return None
     if any(duckdb_type(field.type) is None for field in view.fields):
         return None
@@ -149,13 +153,19 @@ def _asked(query: Query, bound: Bound, catalog: Catalog) -> View | None:
 
 def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str | None:
     """The answer of a view that is nothing but partials put together, as a relation."""
-    if view.kept or view.stream or view.late == "archive" or view.rows is not None or not view.blocks:
+    if (
+        view.kept
+        or view.emission.as_changes
+        or view.emission.late == "archive"
+        or view.query.rows is not None
+        or not view.query.blocks
+    ):
         return None
-    if view.ordered or view.spread:
+    if view.query.ordered or view.query.spark_text:
         return None
     relations: dict[str, str] = {}
     fields: list[Field] = []
-    for use in view.blocks:
+    for use in view.query.blocks:
         panes = catalog.panes(use.panes)
         seen = use.fields(panes)
         fields += seen
@@ -169,10 +179,10 @@ def _view(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> str |
         if source is None:
             return None
         relations[use.placeholder] = window_rows(panes, use, source)
-    text = driver_sql(view.text, relations.get, fields)
+    text = driver_sql(view.query.text, relations.get, fields)
     if text is None or any(duckdb_type(field.type) is None for field in view.fields):
         return None
-    if len(view.blocks) == 1:
+    if len(view.query.blocks) == 1:
         panes, paths = catalog.panes(use.panes), snapshot.table_paths(core.ledger, use.panes)
         shown = windows_shown(view, panes, use, paths) if paths else None
         if shown is not None:
@@ -192,7 +202,7 @@ def _partials(core: Core, catalog: Catalog, panes: Panes, use: BlockUse, snapsho
         assert isinstance(table, Table)
         if any(duckdb_type(field.type) in (None, "FLOAT") for field in table.fields):
             return None
-        at = core.ledger.snapshot(panes.statics_at[id][0])
+        at = core.ledger.snapshot(panes.table_versions[id][0])
         tables[placeholder] = file_rows(at.table_paths(core.ledger, id), table.fields)
     if any(duckdb_type(key.type) in (None, "FLOAT") for key in base.keys):
         return None

@@ -21,8 +21,12 @@ from anabranch.engine.tables import PANE, pane_fields
 from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import ROW_NUM, Catalog, Panes, Rows, Stream, View, to_json
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import ROW_NUM, Stream
 from anabranch.plan.placer import FillFrom, Planned
+from anabranch.plan.states import Panes, Rows
+from anabranch.plan.stored import to_json
+from anabranch.plan.view import View
 from anabranch.sources.base import Found, SourceChanged
 from anabranch.sql.lexer import quote_name
 
@@ -47,12 +51,7 @@ def draft(
 
     With `sieve`, rows that it cannot compute are set aside; its state tables must be its own then.
     """
-    merged = Catalog(
-        {
-            **{id: to_json(each) for id, each in catalog.objects.items()},
-            **{each.id: to_json(each) for each in (*planned.objects, planned.view)},
-        }
-    )
+    merged = catalog.with_objects((*planned.objects, planned.view))
     staged: list[Path] = []
     files: dict[str, tuple[DataFile, ...]] = {}
     schemas: dict[str, Any] = {}

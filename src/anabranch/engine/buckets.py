@@ -26,11 +26,12 @@ from anabranch.engine.writing import adopt_files
 from anabranch.kernel import ROWS, Declined
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import Field, Stream, View
+from anabranch.plan.definitions import Stream
 from anabranch.plan.types import duckdb_type
+from anabranch.plan.view import View
 from anabranch.render.join_keys import join_keys
 from anabranch.sources.row_groups import InGroups
-from anabranch.types import INTEGERS
+from anabranch.types import INTEGERS, Field
 
 if TYPE_CHECKING:
     from anabranch.engine.maintain import Maintainer
@@ -106,9 +107,17 @@ def look_ahead(maintainer: Maintainer, stream: Stream, rows: InGroups) -> Ahead 
 
 def _goes_with(view: View, stream: Stream) -> bool:
     """Whether the changes of a node follow from the rows of a stream and tables that no other node changes."""
-    if not view.kept or view.node != "join" or view.emit != "feed" or stream.id not in view.streams.values():
+    if (
+        not view.kept
+        or view.operator != "join"
+        or view.emission.mode != "feed"
+        or stream.id not in view.query.streams.values()
+    ):
         return False
-    return not (view.views or view.blocks or view.closing or view.asks or view.stopped) and view.late != "drop"
+    return (
+        not (view.query.views or view.query.blocks or view.emission.closing or view.query.asks or view.state.stopped)
+        and view.emission.late != "drop"
+    )
 
 
 def write(
@@ -189,11 +198,11 @@ class _InBuckets(Query):
         }
         if self.maintainer.both_ways(self.view):
             return {}  # a row that one bucket gives and another takes back is no change
-        if self.view.node == "stateless":
+        if self.view.operator == "stateless":
             ((input, columns),) = types.items()
             return next(({input: each} for each in columns.items() if is_hashed(each[1])), {})
         known = tuple((input, tuple(columns)) for input, columns in types.items())
-        for equal in join_keys(self.view.text, known):
+        for equal in join_keys(self.view.query.text, known):
             found = {input: (name, types[input][name]) for input, name in equal.items()}
             kinds = {"bigint" if kind in INTEGERS else kind for _, kind in found.values()}
             if len(kinds) == 1 and is_hashed(*kinds):
@@ -203,7 +212,9 @@ class _InBuckets(Query):
     @property
     def row_condition(self) -> str:
         """The condition that a new row of a stream is in the bucket; empty if there is none, or not one for all."""
-        inputs = [input for input, id in self.view.streams.items() if self._run is not None and id == self._run.id]
+        inputs = [
+            input for input, id in self.view.query.streams.items() if self._run is not None and id == self._run.id
+        ]
         columns = {self._columns.get(input) for input in inputs}
         (column,) = columns if len(columns) == 1 else (None,)
         return in_bucket([_value(quoted(column[0]), column[1])]) if column is not None else ""
@@ -219,9 +230,9 @@ class _InBuckets(Query):
         return self._in_bucket(view, placeholder, super().relation(view, placeholder, snapshot, within, kept_by))
 
     def delta(self, view: View, placeholder: str, sign: int) -> str | None:
-        if self._run is None or view.streams.get(placeholder) != self._run.id:
+        if self._run is None or view.query.streams.get(placeholder) != self._run.id:
             return self._in_bucket(view, placeholder, super().delta(view, placeholder, sign))
-        fields = self._run.row_fields if self._run.id in view.begins else self._run.seen_as(placeholder)
+        fields = self._run.row_fields if self._run.id in view.beginning.rows else self._run.seen_as(placeholder)
         return since_start(view, self._run, placeholder, _run_rows(fields)) if sign >= 0 else None
 
     def _in_bucket(self, view: View, placeholder: str, rows: str | None) -> str | None:
@@ -231,13 +242,13 @@ class _InBuckets(Query):
         return f"(SELECT * FROM {rows} WHERE {in_bucket([_value(quoted(column[0]), column[1])])})"
 
     def touch_sessions(self) -> bool | None:
-        ends = self.view.ends
+        ends = self.view.progress.ends
         if ends is not None and ends.gap:
             raise Unfit  # they are followed from row to row
         return None
 
     def touch_keys(self, text: str) -> bool:
-        keys = self.view.keys
+        keys = self.view.keying.columns
         hashed = [(index, key) for index, key in enumerate(keys) if is_hashed(key.type)]
         self.split = tuple(key.name for _, key in hashed)
         where = f" WHERE {in_bucket(_value(f'k{index}', key.type) for index, key in hashed)}" if hashed else ""

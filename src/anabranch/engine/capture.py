@@ -19,7 +19,8 @@ from anabranch.engine.run import Runner
 from anabranch.engine.scan import Incoming
 from anabranch.errors import SourceError
 from anabranch.ledger import Draft, Record, TableChange
-from anabranch.plan.catalog import Stream, to_json
+from anabranch.plan.definitions import Stream
+from anabranch.plan.stored import to_json
 from anabranch.sources.base import Source, SourceChanged, Stretch
 from anabranch.sources.files import FilesSource
 from anabranch.sources.schemas import SchemaChange

@@ -31,13 +31,15 @@ from anabranch.errors import (
 )
 from anabranch.ledger import Draft, Record, TableChange
 from anabranch.plan.bind import Binder
-from anabranch.plan.catalog import Field, Stream, Table, View
+from anabranch.plan.definitions import Stream, Table
+from anabranch.plan.view import View
 from anabranch.sources.base import BadRow
 from anabranch.sources.parts import Part
 from anabranch.sql.calls import closing, split_commas
 from anabranch.sql.definitions import no_column
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.syntax import Advance, Copy, Delete, Expression, Insert, Name, Opaque, Statement, Update
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

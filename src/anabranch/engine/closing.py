@@ -19,8 +19,8 @@ from anabranch.engine.late import LateRows
 from anabranch.engine.moves import key_bounds
 from anabranch.engine.writing import collected
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import Ends, View
 from anabranch.plan.facts.ahead import FINAL
+from anabranch.plan.view import Ends, View
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.lexer import quote_name
 
@@ -35,26 +35,30 @@ MARKS = "@marks"
 
 def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...]:
     """The changes of a view that waits for such windows."""
-    if view.ends is None:
+    if view.progress.ends is None:
         if not maintainer.touches(view) and maintainer.progress(view, 0) == maintainer.progress(view, 1):
             return ()
         return _whole(maintainer, view)
-    return _Wait(maintainer, view, view.ends).changes()
+    return _Wait(maintainer, view, view.progress.ends).changes()
 
 
 def closed(maintainer: Maintainer, view: View, frame: DataFrame) -> DataFrame:
     """The rows of an answer whose windows have closed, where a view waits for that; `frame` has the whole key."""
-    if not view.closing:
+    if not view.emission.closing:
         return frame
     bounds = bounds_of(maintainer, view)
     if bounds.after == END:
         return frame
-    type = next(field.type for field in view.fields if field.name == view.closing)
-    column = f"__r.{quote_name(view.closing)}"
+    type = next(field.type for field in view.fields if field.name == view.emission.closing)
+    column = f"__r.{quote_name(view.emission.closing)}"
     end = f"unix_micros({column})" if type == "timestamp" else column
-    _, after, marks = spark_bounds(bounds, view.keys[bounds.keys.index].name if bounds.keys is not None else "")
-    text = f"SELECT __r.* FROM `@rows` AS __r{marks} WHERE {end} + {view.times[view.closing]} <= {after}"
-    if view.final:
+    _, after, marks = spark_bounds(
+        bounds, view.keying.columns[bounds.keys.index].name if bounds.keys is not None else ""
+    )
+    text = (
+        f"SELECT __r.* FROM `@rows` AS __r{marks} WHERE {end} + {view.progress.times[view.emission.closing]} <= {after}"
+    )
+    if view.progress.final:
         text += f" AND __r.{FINAL} <= {after}"
     return maintainer.core.frames.sql(text, {"@rows": frame, **marks_frames(maintainer.core, bounds)})
 
@@ -114,7 +118,7 @@ class _Wait:
         found = sessions.spans(maintainer, view, rows)
         if found is not None:
             return maintainer.difference_within(view, found)
-        if view.node != "keyed":
+        if view.operator != "keyed":
             return () if rows.isEmpty() else _whole(maintainer, view)
         touched = self._keys(rows)
         keys = collected(touched, maintainer.core.place.limits.small_rows)
@@ -124,7 +128,7 @@ class _Wait:
 
     def _keys(self, rows: DataFrame) -> DataFrame:
         """The keys of rows of the input, with their types."""
-        touch = next(each for each in self.view.touches if each.input == self.ends.input)
+        touch = next(each for each in self.view.keying.touches if each.input == self.ends.input)
         return self.maintainer.keys_of(self.view, touch, rows)
 
     # ---- rows that came late
@@ -257,16 +261,16 @@ class _Wait:
     def _between(self, low: int | None, high: int | None, at: Snapshot) -> DataFrame | None:
         """The rows of the input with event times in [low, high), at a snapshot; None where no file has any."""
         maintainer, view, input = self.maintainer, self.view, self.ends.input
-        if input in view.streams:
-            stream = maintainer.catalog.stream(view.streams[input])
+        if input in view.query.streams:
+            stream = maintainer.catalog.stream(view.query.streams[input])
             if self.stream is not None and not at.table_paths(maintainer.core.ledger, stream.rows_table, low, high):
                 return None
-            if self.stream is not None or stream.id in view.begins:
+            if self.stream is not None or stream.id in view.beginning.rows:
                 rows = read.kept_rows(maintainer.core, view, stream, stream.seen_as(input), at, *self._files(low, high))
             else:
                 rows = read.rows_frame(maintainer.core, stream, input, at)
         else:
-            below = maintainer.catalog.view(view.views[input])
+            below = maintainer.catalog.view(view.query.views[input])
             rows = read.view_frame(maintainer.core, maintainer.catalog, below, at, emitted=True)
         rows = left_out.without(maintainer.core, maintainer.catalog, view, input, rows, at)
         time = self._time()
@@ -285,5 +289,5 @@ class _Wait:
         keys = self.bounds.keys
         if keys is None:
             return ""
-        narrow = next(each for each in self.view.narrows if each.input == self.ends.input)
+        narrow = next(each for each in self.view.keying.narrows if each.input == self.ends.input)
         return narrow.columns[keys.index] or ""

@@ -24,11 +24,13 @@ from anabranch.engine.stopping import Stop
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.ledger import Ledger, Snapshot
 from anabranch.plan.bind import STDIN
-from anabranch.plan.catalog import Catalog, Field, Stream, Table
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream, Table
 from anabranch.sources import registry
 from anabranch.sources.base import Source
 from anabranch.sources.files import FilesSource, source_class
 from anabranch.sources.paths import is_pipe
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -33,14 +33,18 @@ from anabranch.errors import (
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
 from anabranch.plan.alter import beginnings, missing
 from anabranch.plan.bind import Binder, Bound, refuse
-from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, own_signature, to_json
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Sink, Stream, Table
 from anabranch.plan.describe import because, waiting
 from anabranch.plan.explain import unbounded_joins
 from anabranch.plan.hints import with_hints
 from anabranch.plan.lookup_nodes import asks
 from anabranch.plan.placer import Planned, Surroundings
 from anabranch.plan.planner import plan
+from anabranch.plan.states import Panes, Rows, own_signature
+from anabranch.plan.stored import to_json
 from anabranch.plan.strategy import Load
+from anabranch.plan.view import View
 from anabranch.sinks import kinds
 from anabranch.sinks.base import CHANGE_COLUMNS
 from anabranch.sources import lookup, registry
@@ -63,6 +67,7 @@ from anabranch.sql.syntax import (
     SourceSpec,
     Statement,
 )
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -373,15 +378,15 @@ class Definer:
             changed: dict[str, Any] = {}
             schemas: dict[str, Any] = {}
             for each in catalog.objects.values():
-                if isinstance(each, Panes | Rows | View) and table.id in each.statics_at:
-                    at = {**each.statics_at, table.id: (version, own)}
-                    if own != each.statics_at[table.id][1]:
+                if isinstance(each, Panes | Rows | View) and table.id in each.table_versions:
+                    at = {**each.table_versions, table.id: (version, own)}
+                    if own != each.table_versions[table.id][1]:
                         if isinstance(each, Panes) and each.above is not None:  # what is there met the table as it was
                             tables[each.id] = TableChange(add=settle(self.core, catalog, each, snapshot, staged))
                             schemas[each.id] = arrow_schema(pane_fields(each))
                             each = replace(each, above=None, settled=True)
-                        each = replace(each, refreshed=True)
-                    changed[each.id] = to_json(replace(each, statics_at=at))
+                        each = each.after_refresh()
+                    changed[each.id] = to_json(each.with_table_versions(at))
             draft = Draft("refresh", tables=tables, catalog=changed, schemas=schemas, staged=tuple(staged))
             self.core.ledger.commit(self._tidied(draft, catalog))
             self.runner.renew(table.id)
@@ -397,15 +402,14 @@ class Definer:
 
     def _waiting(self, table: Table) -> set[str]:
         panes = self.core.catalog().of(Panes)
-        return {each.stream for each in panes if each.above is not None and table.id in each.statics_at}
+        return {each.stream for each in panes if each.above is not None and table.id in each.table_versions}
 
     def _tidied(self, draft: Draft, catalog: Catalog) -> Draft:
         """A commit that also takes out partials that others were had from until now, if nobody needs them any more."""
         bases = {each.above.panes for each in catalog.of(Panes) if each.above is not None}
         if not bases:
             return draft
-        objects = {id: to_json(each) for id, each in catalog.objects.items()} | dict(draft.catalog)
-        after = Catalog({id: values for id, values in objects.items() if values is not None})
+        after = catalog.after(draft.catalog)
         gone = {id: values for id, values in unneeded(after, list(after.of(View))).items() if id in bases}
         files = self.core.ledger.snapshot().files
         drops = {id: TableChange(drop=True) for id, values in gone.items() if values is None and id in files}
@@ -422,7 +426,7 @@ class Definer:
         )
         snapshot = self.core.snapshot()
         catalog = self.core.catalog(snapshot)
-        told = [*waiting(view, catalog), *unbounded_joins(view, catalog, self.world(snapshot, view.start))]
+        told = [*waiting(view, catalog), *unbounded_joins(view, catalog, self.world(snapshot, view.beginning.start))]
         return "\n".join([f"view {statement.name.last} created", *told])
 
     def make_view(
@@ -496,17 +500,17 @@ class Definer:
                 core.ledger.give_up({table: change.add for table, change in draft.tables.items()}, draft.staged)
                 raise
         made = core.catalog().view(planned.view.id)
-        if made.lacks:
-            core.warn(lacking(name, made.lacks))
+        if made.state.lacks:
+            core.warn(lacking(name, made.state.lacks))
         return planned.view
 
     def keep_changes(self, view: View) -> View:
         """Have the changes of a view kept from now on, for whoever asked for them; its answer is its first change."""
         core = self.core
         for below in core.catalog().all_below(view):
-            if below.stopped:
+            if below.state.stopped:
                 raise queries.stopped(below)
-        if view.emit != "read":
+        if view.emission.mode != "read":
             return view
         statement = parse(view.sql)[0]
         assert isinstance(statement, CreateView | SelectStatement)
@@ -517,21 +521,26 @@ class Definer:
             view = catalog.view(view.id)
             old = self.drop_draft(catalog, view, alone=True)
             begins = all_begins(catalog, view)
-            world = self.world(snapshot, view.start, begins)
+            world = self.world(snapshot, view.beginning.start, begins)
             world = replace(_as_met(world, catalog, view), own=view.id)
             for each in (_going_on(world, catalog, view), world):
                 planned = plan(
                     id=view.id, name=view.name, text=statement.text, sql=view.sql, query=statement.query,
-                    start=view.start, fields=view.fields, catalog=catalog, world=each, feed=True,
+                    start=view.beginning.start, fields=view.fields, catalog=catalog, world=each, feed=True,
                 )  # fmt: skip
                 if not planned.fill_columns and not planned.fill_rows:
                     break  # it goes on with the partials that it has, though their rows may be gone
-            read = {id for each in (view, *catalog.nodes_of(view)) for id in each.streams.values()}
+            read = {id for each in (view, *catalog.nodes_of(view)) for id in each.query.streams.values()}
             _refuse_gone(planned, catalog, world, statement.text, statement.query, frozenset(read))
-            planned = replace(planned, view=replace(planned.view, lacks=view.lacks))
-            rows = catalog.objects.get(view.rows or "")
+            _refuse_other_tables(planned, catalog, view)
+            planned = replace(
+                planned, view=replace(planned.view, state=replace(planned.view.state, lacks=view.state.lacks))
+            )
+            rows = catalog.objects.get(view.query.rows or "")
             if isinstance(rows, Rows):  # they are its first changes
-                planned = replace(planned, view=replace(planned.view, refreshed=rows.refreshed))
+                planned = replace(
+                    planned, view=replace(planned.view, state=replace(planned.view.state, refreshed=rows.refreshed))
+                )
             draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, world.begins)
             catalog_changes = {
                 **{id: each for id, each in old.catalog.items() if id not in draft.catalog},
@@ -721,13 +730,7 @@ class Definer:
         if found is None:
             return catalog
         draft = self.drop_draft(catalog, found)
-        objects = {id: to_json(each) for id, each in catalog.objects.items()}
-        for id, definition in draft.catalog.items():
-            if definition is None:
-                objects.pop(id, None)
-            else:
-                objects[id] = definition
-        return Catalog(objects)
+        return catalog.after(draft.catalog)
 
     def _replace_or_commit(self, statement: Any, draft: Draft) -> Record:
         """Commit a definition; OR REPLACE takes out the old one in the same commit."""
@@ -781,7 +784,11 @@ class Definer:
             hint = f"DROP {found.kind.upper()} {found.name} first, or take another name"
         elif again_is_fine:
             hint = f"its definition differs from the one in the home; CREATE OR REPLACE {kind.upper()} makes it anew"
-            if isinstance(statement, CreateView) and isinstance(found, View) and str(statement.start) == found.start:
+            if (
+                isinstance(statement, CreateView)
+                and isinstance(found, View)
+                and str(statement.start) == found.beginning.start
+            ):
                 query = statement.query.span.of(statement.text)
                 hint = f"its query differs from the one in the home; to change it: ALTER VIEW {found.name} AS {query}"
         raise SqlError(
@@ -840,7 +847,7 @@ def unneeded(catalog: Catalog, left: list[View]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     used: dict[str, set[str]] = {}
     presences: dict[str, list[str]] = {}
-    for use in (use for view in left for use in view.blocks):
+    for use in (use for view in left for use in view.query.blocks):
         used.setdefault(use.panes, set()).update(use.columns)
         presences.setdefault(use.panes, []).append(use.presence)
     for state in catalog.of(Panes):
@@ -858,7 +865,7 @@ def unneeded(catalog: Catalog, left: list[View]) -> dict[str, Any]:
         if (kept.columns, set(kept.conditions)) != (state.columns, set(state.conditions)):
             changes[state.id] = to_json(kept)
     for rows in catalog.of(Rows):
-        if not any(view.rows == rows.id for view in left):
+        if not any(view.query.rows == rows.id for view in left):
             changes[rows.id] = None
     return changes
 
@@ -939,14 +946,32 @@ def _going_on(world: Surroundings, catalog: Catalog, view: View) -> Surroundings
 def _as_met(world: Surroundings, catalog: Catalog, view: View) -> Surroundings:
     """The world for a view that goes on with static tables as it has read them."""
     nodes = [view, *catalog.nodes_of(view)]
-    states = [catalog[id] for each in nodes for id in (*(use.panes for use in each.blocks), *filter(None, [each.rows]))]
+    states = [
+        catalog[id]
+        for each in nodes
+        for id in (*(use.panes for use in each.query.blocks), *filter(None, [each.query.rows]))
+    ]
     met = {
         id: at
         for each in (*nodes, *states)
         if isinstance(each, Panes | Rows | View)
-        for id, at in each.statics_at.items()
+        for id, at in each.table_versions.items()
     }
     return replace(world, table_at=lambda id: met.get(id) or world.table_at(id))
+
+
+def _refuse_other_tables(planned: Planned, catalog: Catalog, view: View) -> None:
+    """Refuse to fill partials anew for a view whose rows have met a table that has changed since."""
+    states = [catalog[use.panes] for each in (view, *catalog.nodes_of(view)) for use in each.query.blocks]
+    met = {id for each in states if isinstance(each, Panes) and each.refreshed for id in each.statics.values()}
+    filled = [each for each in planned.objects if isinstance(each, Panes) and each.id in planned.fill_columns]
+    for table in (catalog[id] for each in filled for id in each.statics.values() if id in met):
+        assert isinstance(table, Table)
+        raise NotSupported(
+            f"the changes of view {view.name} cannot be kept: its rows have met table {table.name} as it was before a"
+            " REFRESH, and would have to meet it again",
+            hint=f"CREATE OR REPLACE VIEW {view.name} AS ... EMIT CHANGES makes it anew, over the table as it is now",
+        )
 
 
 def refuse_stars(text: str, query: Query, bound: Bound, catalog: Catalog) -> None:
@@ -965,7 +990,7 @@ def refuse_stars(text: str, query: Query, bound: Bound, catalog: Catalog) -> Non
 
 def all_begins(catalog: Catalog, view: View) -> dict[str, tuple[int, int]]:
     """With which run and row of each stream a view started, and the nodes that it owns."""
-    return {id: begin for each in (*catalog.nodes_of(view), view) for id, begin in each.begins.items()}
+    return {id: begin for each in (*catalog.nodes_of(view), view) for id, begin in each.beginning.rows.items()}
 
 
 def _check_start(stream: Stream, snapshot: Snapshot, start: str | int, run: int) -> None:
@@ -993,7 +1018,7 @@ def _refuse_gone(
     needed: dict[str, str] = {}  # stream -> what needs its rows
     for each in (*planned.objects, planned.view):
         if isinstance(each, View):
-            needed |= dict.fromkeys(set(each.streams.values()) - known, "each row")
+            needed |= dict.fromkeys(set(each.query.streams.values()) - known, "each row")
         elif isinstance(each, Rows) and each.id in planned.fill_rows:
             needed[each.stream] = "each row"
     for id, columns in planned.fill_columns.items():

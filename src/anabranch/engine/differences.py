@@ -10,7 +10,7 @@ from anabranch.algebra.windows import SlidingWindows
 from anabranch.algebra.windows.sql import quotient
 from anabranch.engine.places import ends_sql
 from anabranch.engine.tables import PANE
-from anabranch.plan.catalog import BlockUse, Panes
+from anabranch.plan.states import BlockUse, Panes
 from anabranch.sql.lexer import quote_name
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.algebra.plane import needed
 from anabranch.algebra.progress import END
+from anabranch.algebra.smoothing import Budget
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.bucket import Task
 from anabranch.duck import in_bucket, path_list, quoted
@@ -36,7 +37,8 @@ from anabranch.engine.place import TAKEN
 from anabranch.engine.tables import overlaid, place_fields
 from anabranch.kernel import Declined
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import Catalog, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.view import View
 
 if TYPE_CHECKING:
     pass
@@ -59,7 +61,7 @@ def changes(
     one that is just made shows everything.
     """
     before, after = (progress(core, catalog, view, snapshot, moves, which) for which in (0, 1))
-    if view.budget is not None and after is not None:
+    if view.emission.budget is not None and after is not None:
         before = shown_before(view, snapshot, before)
         held[view.id] = Held(after) if made else _within_budget(core, catalog, view, snapshot, before, after, added)
         after = held[view.id].bound
@@ -112,7 +114,7 @@ def _within_budget(
     core: Core, catalog: Catalog, view: View, snapshot: Snapshot, before: int | None, after: int, added: Added
 ) -> Held:
     """How far a view with a budget shows its windows in this commit."""
-    use = view.blocks[0]
+    use = view.query.blocks[0]
     panes, windows = catalog.panes(use.panes), use.sliding
     assert windows is not None
     if after == END or needed(before, [windows]) == needed(after, [windows]):
@@ -129,7 +131,7 @@ def _within_budget(
         job = ClosingJob(core, catalog, view, snapshot, Closing(before, after), scope)
         return hold(view, snapshot, after, job.counts(before, after))
     # Only a budget of rows has to know how many keys a window has; without them there is little to put into windows.
-    keys = panes.keys if (view.budget or {}).get("rows") else ()
+    keys = panes.keys if (view.emission.budget or Budget()).rows else ()
     place = [field.name for field in place_fields(panes)]
     there = ", ".join([*(f"{quoted(key.name)} AS k{index}" for index, key in enumerate(keys)), *place])
     exploded = ", ".join([*(f"k{index}" for index in range(len(keys))), f"{window_starts(panes, windows)} AS w"])
@@ -146,7 +148,7 @@ def _within_budget(
 def _scope(catalog: Catalog, view: View, closing: Closing, added: Added) -> Scope:
     """Panes of windows that close now start at the earliest a window's length before the old bound; those of windows
     that late rows change, before these."""
-    use = view.blocks[0]
+    use = view.query.blocks[0]
     windows, new = use.sliding, added.get(use.panes, ())
     assert windows is not None
     before, after = closing.furthest_before, closing.furthest_after
@@ -159,7 +161,7 @@ def _scope(catalog: Catalog, view: View, closing: Closing, added: Added) -> Scop
 
 def _anything_to_do(view: View, closing: Closing, added: Added) -> bool:
     """A run that closes no window and touches no closed one changes nothing that is shown."""
-    for use in view.blocks:
+    for use in view.query.blocks:
         windows = use.sliding
         assert windows is not None
         if any(needed(before, [windows]) != needed(after, [windows]) for before, after in closing.moves()):
@@ -200,7 +202,7 @@ def _in_buckets(
 
 
 def _columns(catalog: Catalog, view: View) -> Columns:
-    use = view.blocks[0]
+    use = view.query.blocks[0]
     assert use.sliding is not None
     return Columns(view, catalog.panes(use.panes), use, use.sliding)
 
@@ -262,7 +264,7 @@ def _by_duckdb(
     if scope.late and before is not None:
         came = _late_rows(names, fresh_paths, before, f"{marks} WHERE w + {windows.size} <= {shown_before}")
         counted += came
-        if not came or view.late != "correct":
+        if not came or view.emission.late != "correct":
             scope = replace(scope, low=closing.floor - windows.size, late=False)
     low, high = scope.low, scope.high
     paths = scope.paths(core, snapshot)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END
+from anabranch.algebra.smoothing import Budget
 from anabranch.engine import read
 from anabranch.engine.closing import marks_frames, spark_bounds
 from anabranch.engine.closing_bounds import Closing, Scope
@@ -20,7 +21,9 @@ from anabranch.engine.pane_sql import FAR
 from anabranch.engine.tables import PANE, change_fields, hidden_keys, net_sql, pane_fields
 from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import Catalog, Panes, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.states import Panes
+from anabranch.plan.view import View
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -60,8 +63,8 @@ class ClosingJob:
 
     def counts(self, before: int | None, after: int) -> list[tuple[int, int]]:
         """The ends of the windows that closed in (before, after], and how many keys each has, where that matters."""
-        use = self.view.blocks[0]
-        keys = self._keys() if (self.view.budget or {}).get("rows") else []
+        use = self.view.query.blocks[0]
+        keys = self._keys() if (self.view.emission.budget or Budget()).rows else []
         there = f"{quote_name(use.presence)} > 0 AND {_END} <= {after}"
         there += "" if before is None else f" AND {_END} > {before}"
         text = (
@@ -74,7 +77,7 @@ class ClosingJob:
 
     @cached_property
     def panes(self) -> Panes:
-        return self.catalog.panes(self.view.blocks[0].panes)
+        return self.catalog.panes(self.view.query.blocks[0].panes)
 
     def _keys(self) -> list[str]:
         return [quote_name(key.name) for key in self.panes.keys]
@@ -90,7 +93,7 @@ class ClosingJob:
             frame = frame.where(f"{PANE} >= timestamp_micros({min(low, FAR)})")
         if high is not None and high < FAR:
             frame = frame.where(f"{PANE} < timestamp_micros({high})")
-        frame = read.pane_frame(self.core, self.panes, self.view.blocks[0], paths, partials=frame)
+        frame = read.pane_frame(self.core, self.panes, self.view.query.blocks[0], paths, partials=frame)
         sums = [each.name for each in self.panes.columns if each.type == "bigint" and "sum({c})" in each.reduce]
         wide = {quote_name(name) for name in sums} if self.wide else set()
         columns = map(quote_name, frame.columns)
@@ -128,7 +131,7 @@ class ClosingJob:
         frames["@rows"] = self._panes(new=True)
         late, presence = (
             f"FROM `@rows` AS __r{marks} WHERE {_END} <= {before}",
-            quote_name(self.view.blocks[0].presence),
+            quote_name(self.view.query.blocks[0].presence),
         )
         text = (
             f"SELECT unix_micros(window_start) AS w, CAST(sum({presence}) AS BIGINT) AS n {late}"
@@ -139,7 +142,7 @@ class ClosingJob:
         for each in found:
             each.check()
         counted += found
-        if not found or self.view.late != "correct":
+        if not found or self.view.emission.late != "correct":
             return None
         keys = [f"__r.{key} AS k{index}" for index, key in enumerate(self._keys())]
         return self.core.frames.sql(f"SELECT DISTINCT {', '.join([*keys, 'window_start AS start'])} {late}", frames)
@@ -153,12 +156,12 @@ class ClosingJob:
 
     def _to_show(self, partials: DataFrame) -> DataFrame:
         """The view's own query over partials; with the keys that it does not show, and the start of the window."""
-        view, use = self.view, self.view.blocks[0]
+        view, use = self.view, self.view.query.blocks[0]
         hidden = hidden_keys(view, self.panes)
         more = [f"any_value({quote_name(each.name.removeprefix('_key_'))})" for each in hidden]
         source = re.compile(rf"\sFROM\s+{re.escape(quote_name(use.placeholder))}")
-        (place,) = [match.start() for match in source.finditer(view.text)]
-        text = f"{view.text[:place]}, {', '.join([*more, 'min(window_start)'])}{view.text[place:]}"
+        (place,) = [match.start() for match in source.finditer(view.query.text)]
+        text = f"{view.query.text[:place]}, {', '.join([*more, 'min(window_start)'])}{view.query.text[place:]}"
         names = [field.name for field in (*view.fields, *hidden)]
         return self.core.frames.sql(text, {use.placeholder: partials}).toDF(*names, "_window")
 
@@ -167,7 +170,7 @@ class ClosingJob:
         low, high = self.scope.low, self.closing.furthest_before
         fields = change_fields(self.view, self.panes)
         changes = self.core.table_frame(self.view.changes_table, fields, self.snapshot, low, high)
-        shown = {output.source: output.name for output in self.view.direct if output.kind == "key"}
+        shown = {output.source: output.name for output in self.view.query.direct if output.kind == "key"}
         keys = [quote_name(shown.get(key.name, f"_key_{key.name}")) for key in self.panes.keys]
         return self._of(changes, touched, keys, "_window")
 

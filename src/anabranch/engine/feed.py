@@ -18,8 +18,10 @@ from anabranch.engine.frames import arrow_schema
 from anabranch.engine.tables import net_sql
 from anabranch.errors import AnabranchError
 from anabranch.ledger import DataFile, Record, Snapshot
-from anabranch.plan.catalog import Field, View, from_json
+from anabranch.plan.stored import from_json
+from anabranch.plan.view import View
 from anabranch.sql.lexer import quote_name
+from anabranch.types import Field
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,8 @@ class Feed:
         """The changes that a commit brought, retractions first; None for none."""
         if record.kind == "reduce":
             return None
-        for remade in range(self.view.remade, -1, -1):
-            name = replace(self.view, remade=remade).changes_table
+        for remade in range(self.view.state.generation, -1, -1):
+            name = replace(self.view, state=replace(self.view.state, generation=remade)).changes_table
             change = record.tables.get(name)
             if change is not None and change.add:
                 table = self._read(name, change.add, record.version)
@@ -164,7 +166,9 @@ class Feed:
             assert isinstance(now, View)
             if now.shown_fields != self.view.shown_fields and record.kind == "alter":
                 raise self._other_columns(record.version)
-            self.view = replace(now, remade=max(now.remade, self.view.remade))
+            self.view = replace(
+                now, state=replace(now.state, generation=max(now.state.generation, self.view.state.generation))
+            )
 
     def _other_columns(self, version: int) -> AnabranchError:
         return AnabranchError(

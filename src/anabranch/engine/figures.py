@@ -10,9 +10,11 @@ from anabranch.engine.core import Core
 from anabranch.engine.moves import progress
 from anabranch.engine.place import IN_WORDS
 from anabranch.ledger import Record, Snapshot
-from anabranch.plan.catalog import Catalog, Stream, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream
 from anabranch.plan.describe import Figures, Groups, PlanNode, tables_of
 from anabranch.plan.plane import bounds_of
+from anabranch.plan.view import View
 
 #: So many records are read at a time, from the newest back.
 _AT_A_TIME = 64
@@ -59,7 +61,7 @@ def _bounds(core: Core, snapshot: Snapshot, each: Stream | View) -> tuple[int | 
         columns = {each.time: bound} if each.time is not None and bound is not None else {}
     else:
         bound = view_progress(core, snapshot, each)
-        meets = each.meets is not None  # its columns go by each of its streams, not by the last of them alone
+        meets = each.progress.joint is not None  # its columns go by each of its streams, not by the last of them alone
         columns = bounds_of(
             core.catalog(snapshot), each, lambda id: core.progress(snapshot, id).bound if meets else bound
         )
@@ -73,7 +75,7 @@ def _groups(core: Core, snapshot: Snapshot, each: Stream | View) -> Groups | Non
     from anabranch.engine.standing import groups_now  # which stands above what reads figures
 
     catalog = core.catalog(snapshot)
-    for use in each.blocks if isinstance(each, View) else ():
+    for use in each.query.blocks if isinstance(each, View) else ():
         panes = catalog.panes(use.panes)
         if panes.spanned:
             return groups_now(core, catalog.stream(panes.stream), panes, snapshot)

@@ -21,12 +21,13 @@ from anabranch.errors import (
     WrongType,
     nearest,
 )
-from anabranch.plan.catalog import Field, View
+from anabranch.plan.view import View
 from anabranch.sql.calls import MOMENT, clock_calls, closing
 from anabranch.sql.functions import builtin
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.net import COUNTED, EXAMPLE
 from anabranch.sql.splice import Edit, Spliced, splice
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,7 +19,10 @@ from anabranch.engine.core import Core
 from anabranch.engine.frames import translate
 from anabranch.errors import AnabranchError, SqlError, UnknownFunction, did_you_mean
 from anabranch.ledger import Draft
-from anabranch.plan.catalog import Catalog, Function, View, to_json
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Function
+from anabranch.plan.stored import to_json
+from anabranch.plan.view import View
 from anabranch.sql.functions import builtin, called
 from anabranch.sql.lexer import normal_form, tokenize
 from anabranch.sql.syntax import CreateFunction, Drop

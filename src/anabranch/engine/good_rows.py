@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from anabranch.algebra.rules import Punctuation
-from anabranch.plan.catalog import Stream
+from anabranch.plan.definitions import Stream
 from anabranch.sources.base import CORRUPT
 from anabranch.sql.lexer import quote_name
 

@@ -21,8 +21,10 @@ from anabranch.engine.driver import copy_to_table
 from anabranch.engine.held import BUDGET, estimated
 from anabranch.engine.pane_sql import pane_source, window_text, windows_in
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import Catalog, Panes, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.states import Panes
 from anabranch.plan.types import duckdb_type
+from anabranch.plan.view import View
 
 if TYPE_CHECKING:
     import duckdb
@@ -174,8 +176,15 @@ class Hot:
         if self._alike is None or self._alike[0] is not catalog:
             self._alike = catalog, {}
             for each in catalog.of(View):
-                plain = each.node == "keyed" and each.direct and each.emit == "feed" and not each.stopped
-                if plain and all(catalog.panes(each.blocks[0].panes).column(n).duckdb for n in each.blocks[0].columns):
+                plain = (
+                    each.operator == "keyed"
+                    and each.query.direct
+                    and each.emission.mode == "feed"
+                    and not each.state.stopped
+                )
+                if plain and all(
+                    catalog.panes(each.query.blocks[0].panes).column(n).duckdb for n in each.query.blocks[0].columns
+                ):
                     self._alike[1].setdefault(_key(each), []).append(each)
         alike = self._alike[1].get(_key(view), [])
         views = tuple(each for each in alike if each.id not in self._apart and not self.left(each))
@@ -329,7 +338,7 @@ class Hot:
 
 def _key(view: View) -> _Key:
     """What views have in common that have the same groups: a pane table, windows, and which rows count."""
-    use = view.blocks[0]
+    use = view.query.blocks[0]
     return use.panes, use.windows, use.first, use.numbers, use.presence
 
 
@@ -338,8 +347,8 @@ class _Groups:
 
     def __init__(self, panes: Panes, views: Sequence[View], columns: Sequence[str] | None = None) -> None:
         self.panes, self.views = panes, tuple(views)
-        first = self.views[0].blocks[0]
-        used = dict.fromkeys(name for view in views for name in view.blocks[0].columns)
+        first = self.views[0].query.blocks[0]
+        used = dict.fromkeys(name for view in views for name in view.query.blocks[0].columns)
         self.use = use = replace(first, columns=tuple(used if columns is None else columns))
         self.key = (*_key(self.views[0]), *(view.id for view in views))
         self.size = use.sliding.size if use.sliding is not None else 0
@@ -401,9 +410,9 @@ class _Shape:
 
     def __init__(self, view: View, panes: Panes, number: int, places: Mapping[str, int], names: Sequence[str]) -> None:
         self.view, self.panes, self.groups = view, panes, names
-        self.use = view.blocks[0]
+        self.use = view.query.blocks[0]
         self.size = self.use.sliding.size if self.use.sliding is not None else 0
-        self.results = [output for output in view.direct if output.kind == "value"]
+        self.results = [output for output in view.query.direct if output.kind == "value"]
         self.values = [f"o{number}_{index}" for index in range(len(self.results))]
         self._partials = [f"r{places[name]}" for name in self.use.columns if name in places]
 
@@ -421,7 +430,7 @@ class _Shape:
         key = {each.name: f"k{index}" for index, each in enumerate(self.panes.keys)}
         value = {id(output): name for output, name in zip(self.results, self.values, strict=True)}
         stored = []
-        for output in self.view.direct:
+        for output in self.view.query.direct:
             if output.kind == "key":
                 text = key[output.source]
             elif output.kind == "value":
@@ -429,8 +438,8 @@ class _Shape:
             else:
                 text = window_text(output.kind, self.use)
             stored.append((f"CAST({text} AS {duckdb_type(output.type)})", quoted(output.name)))
-        columns = self.view.narrows[0].columns if self.view.narrows else ()
-        source = dict(zip((each.name for each in self.view.keys), columns, strict=True))
+        columns = self.view.keying.narrows[0].columns if self.view.keying.narrows else ()
+        source = dict(zip((each.name for each in self.view.keying.columns), columns, strict=True))
         for hidden in self.view.hidden:
             name = source[hidden.name] or ""
             text = key[name] if name in key else window_text(name, self.use)
@@ -454,7 +463,7 @@ class _Shape:
         """What changes add up to, for the groups of a table."""
         columns = ", ".join(name for _, name in self._outputs())
         items = []
-        for output in self.view.direct:
+        for output in self.view.query.direct:
             column = f"c.{quoted(output.name)}"
             if output.kind == "key":
                 index = next(i for i, each in enumerate(self.panes.keys) if each.name == output.source)
@@ -463,8 +472,8 @@ class _Shape:
                 items.append(f"{column} AS {self.values[self.results.index(output)]}")
             else:
                 items.append(f"{_start_of(column, output.kind, self.size)} AS w")
-        sources = self.view.narrows[0].columns if self.view.narrows else ()
-        for key, name in zip(self.view.keys, sources, strict=True):
+        sources = self.view.keying.narrows[0].columns if self.view.keying.narrows else ()
+        for key, name in zip(self.view.keying.columns, sources, strict=True):
             if key in self.view.hidden and name is not None:
                 if name in {each.name for each in self.panes.keys}:
                     index = next(i for i, each in enumerate(self.panes.keys) if each.name == name)

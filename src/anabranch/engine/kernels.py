@@ -30,8 +30,9 @@ from anabranch.ledger import DataFile
 from anabranch.ledger.arrivals import parquet_options
 from anabranch.ledger.crash import reach
 from anabranch.ledger.tables import plain_schema
-from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Stream
+from anabranch.plan.definitions import ARRIVAL_TS, ROW_NUM, Stream
 from anabranch.sources.row_groups import FileGroups, InGroups
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext

@@ -20,8 +20,11 @@ from anabranch.engine.moves import micros
 from anabranch.engine.writing import write_table
 from anabranch.errors import QueryFailed
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import Catalog, Field, Stream, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream
+from anabranch.plan.view import View
 from anabranch.sql.lexer import quote_name
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,7 +60,7 @@ class LateRows:
 
     def check(self) -> None:
         """Raise if the view does not let such rows in."""
-        if self.view.late == "fail":
+        if self.view.emission.late == "fail":
             of = "for a window that was shown" if self.end is not None else "below what its windows had closed by"
             raise QueryFailed(
                 f"view {self.view.name}: {self.rows:,} late row{'' if self.rows == 1 else 's'} {of}",
@@ -79,7 +82,16 @@ def write(
         windows = [(each.start, each.end) for each in late if each.view.id == view.id]
         lists[view.id] = _kept(core, _stream(catalog, view), windows, added)
     rows = [
-        (each.view.name, each.start, each.end, each.rows, each.view.late, version, now, lists[each.view.id].pop(0))
+        (
+            each.view.name,
+            each.start,
+            each.end,
+            each.rows,
+            each.view.emission.late,
+            version,
+            now,
+            lists[each.view.id].pop(0),
+        )
         for each in late
     ]
     return write_table(core.ledger, LATE_ROWS, table_of(LATE_ROW_FIELDS, rows), None)

@@ -14,8 +14,10 @@ from anabranch.duck import quoted
 from anabranch.engine.core import Core
 from anabranch.engine.tables import DIFF, net_sql
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import Catalog, Field, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.view import View
 from anabranch.sql.lexer import quote_name
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
 
 def input_fields(catalog: Catalog, view: View, input: str) -> tuple[Field, ...]:
     """The columns of an input of a view."""
-    if input in view.streams:
-        return catalog.stream(view.streams[input]).seen_as(input)
-    return catalog.view(view.views[input]).fields
+    if input in view.query.streams:
+        return catalog.stream(view.query.streams[input]).seen_as(input)
+    return catalog.view(view.query.views[input]).fields
 
 
 def left_out_fields(catalog: Catalog, view: View, input: str) -> tuple[Field, ...]:

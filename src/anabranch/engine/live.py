@@ -24,8 +24,9 @@ from anabranch.engine.feed import Batch, Feed
 from anabranch.engine.frames import arrow_schema, hashable, translate
 from anabranch.engine.tables import VERSION
 from anabranch.plan.bind import Binder
-from anabranch.plan.catalog import Field, View
+from anabranch.plan.view import View
 from anabranch.sql.syntax import SelectStatement
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -136,7 +137,7 @@ class Subscription(Following):
         self._held: int | None = None
         self.versions = versions
         self.fields = (*view.fields, VERSION) if versions else view.fields
-        self.times = view.times
+        self.times = view.progress.times
 
     def _batches(self) -> Iterator[Batch]:
         try:
@@ -187,14 +188,14 @@ class Live(Following):
         self.view: View | None = None
         self.feed: Feed | None = None
         shown = [catalog[r.target] for r in bound.references.values() if r.kind == "view"]
-        logs = any(isinstance(each, View) and each.stream for each in shown)
+        logs = any(isinstance(each, View) and each.emission.as_changes for each in shown)
         if not logs and all(reference.plain for reference in bound.references.values()):
             name = f"{PREFIX}{uuid.uuid4().hex[:12]}"
             position = core.snapshot().version
             self.view = definer.make_view(name, statement.text, statement.sql, statement.query, "beginning", feed=True)
             self.fields = self.view.shown_fields
-            self.times = self.view.times
-            if not self.view.stream:
+            self.times = self.view.progress.times
+            if not self.view.emission.as_changes:
                 self.feed = Feed(core, self.view, position)
         else:
             self.fields = tuple(queries.analyze(core, bound, catalog, statement.text))

@@ -20,10 +20,13 @@ from anabranch.engine.place import Verdict
 from anabranch.engine.tables import net_sql
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Stream, Table, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import ROW_NUM, Stream, Table
+from anabranch.plan.states import BlockUse
 from anabranch.plan.types import duckdb_type
+from anabranch.plan.view import View
 from anabranch.render.duckdb import driver_sql, why_declined
-from anabranch.types import INTEGERS
+from anabranch.types import INTEGERS, Field
 
 if TYPE_CHECKING:
     from anabranch.engine.maintain import Maintainer
@@ -73,7 +76,7 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
         text = query.text()
         if text is None:
             return ()
-        if view.row_by_row or view.nearby or rows > maintainer.core.place.limits.held_rows:
+        if view.row_by_row or view.join.steps or rows > maintainer.core.place.limits.held_rows:
             return copy_to_table(maintainer.core, warm.duck, text, view.changes_table, view.time or None)
         return kept(maintainer, view, text)
     except (Unfit, duckdb.Error) as error:
@@ -129,9 +132,9 @@ class Touched:
 
 def since_start(view: View, stream: Stream, placeholder: str, rows: str) -> str:
     """Of the rows of a stream, those that a view starts with and all after them."""
-    if stream.id not in view.begins:
+    if stream.id not in view.beginning.rows:
         return rows
-    columns, first = _columns(stream.seen_as(placeholder)), view.begins[stream.id][1]
+    columns, first = _columns(stream.seen_as(placeholder)), view.beginning.rows[stream.id][1]
     return f"(SELECT {columns} FROM {rows} WHERE coalesce({ROW_NUM}, 0) >= {first})"
 
 
@@ -154,14 +157,14 @@ class Query:
         import duckdb
 
         view = self.view
-        if view.emit == "triggers" or view.counted or not view.node or view.asks:
+        if view.emission.mode == "triggers" or view.emission.counted or not view.operator or view.query.asks:
             return False
         fields = self.all_fields(view)
         if any(duckdb_type(field.type) is None for field in fields):
             return False
         empty, *touches = (
             driver_sql(text, lambda placeholder: self.empty(view, placeholder), self.fields_read(view))
-            for text in (view.text, *(touch.text for touch in view.touches))
+            for text in (view.query.text, *(touch.text for touch in view.keying.touches))
         )
         if empty is None or any(touch is None for touch in touches):
             return False
@@ -183,7 +186,7 @@ class Query:
         if unknown:
             return f"the driver has no type {unknown[0].type}" if unknown[0].type != "?" else "partials of Spark's own"
         read = self.fields_read(view)
-        texts = (why_declined(text, read) for text in (view.text, *(touch.text for touch in view.touches)))
+        texts = (why_declined(text, read) for text in (view.query.text, *(touch.text for touch in view.keying.touches)))
         return next((text for text in texts if text), "the driver does not compute it as Spark does")
 
     def all_fields(self, view: View) -> list[Field]:
@@ -192,15 +195,15 @@ class Query:
     def fields_read(self, view: View) -> list[Field]:
         """The columns of all relations that a node reads."""
         fields: list[Field] = []
-        for id in view.streams.values():
+        for id in view.query.streams.values():
             fields += self.catalog.stream(id).row_fields
-        for id in view.views.values():
+        for id in view.query.views.values():
             fields += self.catalog.view(id).fields
-        for id in view.tables.values():
+        for id in view.query.tables.values():
             table = self.catalog[id]
             assert isinstance(table, Table)
             fields += table.fields
-        for use in view.blocks:
+        for use in view.query.blocks:
             panes = self.catalog.panes(use.panes)
             if use.bins is not None or not all(panes.column(name).duckdb for name in use.columns):
                 return [Field("?", "?")]
@@ -210,14 +213,14 @@ class Query:
     # ---- relations
 
     def fields_of(self, view: View, placeholder: str) -> tuple[Field, ...] | None:
-        if placeholder in view.streams:
-            return self.catalog.stream(view.streams[placeholder]).fields
-        if placeholder in view.views:
-            return self.catalog.view(view.views[placeholder]).fields
-        if placeholder in view.tables:
-            table = self.catalog[view.tables[placeholder]]
+        if placeholder in view.query.streams:
+            return self.catalog.stream(view.query.streams[placeholder]).fields
+        if placeholder in view.query.views:
+            return self.catalog.view(view.query.views[placeholder]).fields
+        if placeholder in view.query.tables:
+            table = self.catalog[view.query.tables[placeholder]]
             return table.fields if isinstance(table, Table) else None
-        for use in view.blocks:
+        for use in view.query.blocks:
             if use.placeholder == placeholder:
                 return use.fields(self.catalog.panes(use.panes))
         return None
@@ -255,9 +258,9 @@ class Query:
         self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None, kept_by: tuple[View, str] | None
     ) -> str | None:
         ledger = self.maintainer.core.ledger
-        if placeholder in view.streams:
-            stream = self.catalog.stream(view.streams[placeholder])
-            fields = stream.row_fields if stream.id in view.begins else stream.seen_as(placeholder)
+        if placeholder in view.query.streams:
+            stream = self.catalog.stream(view.query.streams[placeholder])
+            fields = stream.row_fields if stream.id in view.beginning.rows else stream.seen_as(placeholder)
             if within is None or stream.time is None:
                 found = self.warm.relation(stream.rows_table, snapshot, fields)
             else:
@@ -265,32 +268,32 @@ class Query:
                 share = Share(keeper.id, input, stream.time, self.maintainer.needed(keeper).get(input))
                 found = self.warm.within(share, stream.rows_table, snapshot, fields, within)
             return since_start(view, stream, placeholder, found)
-        for use in view.blocks:
+        for use in view.query.blocks:
             if use.placeholder == placeholder:
                 paths = snapshot.table_paths(ledger, use.panes)
                 return self._panes(use, paths) or self.empty(view, placeholder)
-        if placeholder in view.tables:
-            id = view.tables[placeholder]
+        if placeholder in view.query.tables:
+            id = view.query.tables[placeholder]
             table = self.catalog[id]
             assert isinstance(table, Table)
-            at = ledger.snapshot(view.statics_at[id][0])
+            at = ledger.snapshot(view.beginning.table_versions[id][0])
             return file_rows(at.table_paths(ledger, id), table.fields)
-        if placeholder not in view.views:
+        if placeholder not in view.query.views:
             return None
-        below = self.catalog.view(view.views[placeholder])
+        below = self.catalog.view(view.query.views[placeholder])
         if not below.kept:
-            passed = within if placeholder in {**view.through, **view.timed} else None
+            passed = within if placeholder in {**view.join.streams, **view.join.views} else None
             by = kept_by or (view, placeholder)
             read = self.fields_read(below)
-            inner = driver_sql(below.text, lambda each: self.relation(below, each, snapshot, passed, by), read)
+            inner = driver_sql(below.query.text, lambda each: self.relation(below, each, snapshot, passed, by), read)
             return None if inner is None else f"(SELECT {_columns(below.fields)} FROM ({inner}))"
-        if below.emit == "read" or below.stream:
+        if below.emission.mode == "read" or below.emission.as_changes:
             return None
         if not snapshot.files.get(below.changes_table):
             return file_rows([], below.fields)
         columns, stored = _columns(below.fields), (*below.fields, Field("_diff", "bigint"))
         keeper, input = kept_by or (view, placeholder)
-        if within is None or placeholder not in view.timed or not below.time or not keeper.lets_go(input):
+        if within is None or placeholder not in view.join.views or not below.time or not keeper.lets_go(input):
             changed = self.warm.relation(below.changes_table, snapshot, stored)
         else:  # a row that is taken back has the time that it was given with: what lies within adds up on its own
             share = Share(keeper.id, input, below.time, self.maintainer.needed(keeper).get(input))
@@ -302,17 +305,17 @@ class Query:
 
     def delta(self, view: View, placeholder: str, sign: int) -> str | None:
         """New rows behind a placeholder: those given (sign 1), taken back (-1) or both (0); None for none."""
-        if placeholder in view.streams:
-            stream = self.catalog.stream(view.streams[placeholder])
+        if placeholder in view.query.streams:
+            stream = self.catalog.stream(view.query.streams[placeholder])
             paths = self.maintainer.paths(stream.rows_table)
             if not paths or sign < 0:
                 return None
-            fields = stream.row_fields if stream.id in view.begins else stream.seen_as(placeholder)
+            fields = stream.row_fields if stream.id in view.beginning.rows else stream.seen_as(placeholder)
             return since_start(view, stream, placeholder, file_rows(paths, fields))
-        for use in view.blocks:
+        for use in view.query.blocks:
             if use.placeholder == placeholder:
                 return self._panes(use, self.maintainer.paths(use.panes)) if sign >= 0 else None
-        below = self.catalog.view(view.views[placeholder])
+        below = self.catalog.view(view.query.views[placeholder])
         if not below.kept:
             return self._through(below, sign)
         paths = self.maintainer.paths(below.changes_table)
@@ -333,7 +336,7 @@ class Query:
             within = self.maintainer.partners(view, placeholder)
 
             def relation(each: str, index: int = index, new: str = new, within: Within = within) -> str | None:
-                if each in view.tables:
+                if each in view.query.tables:
                     return self.relation(view, each, self.maintainer.before)
                 place = view.inputs.index(each)
                 if place == index:
@@ -341,7 +344,7 @@ class Query:
                 at = self.maintainer.after if place < index else self.maintainer.before
                 return self.relation(view, each, at, within.get(each))
 
-            part = driver_sql(view.text, relation, self.fields_read(view))
+            part = driver_sql(view.query.text, relation, self.fields_read(view))
             if part is None:
                 raise Unfit
             parts.append(part)
@@ -373,19 +376,19 @@ class Query:
                 both = net_sql(_columns(view.fields), f"({both})")
             return self.stamped(both, view.fields)
         touched = self.touch_sessions()
-        if touched is None and view.node == "keyed":
+        if touched is None and view.operator == "keyed":
             touched = self.touch()
         if touched is False:
             return None
         within = self.maintainer.nearby(view)
-        if self.within is not None and view.ends is not None:
-            within = {view.ends.input: self.within}
+        if self.within is not None and view.progress.ends is not None:
+            within = {view.progress.ends.input: self.within}
 
         def answer(at: Snapshot) -> str | None:
             read = self.fields_read(view)
-            return driver_sql(view.text, lambda each: self.narrowed(each, at, within.get(each)), read)
+            return driver_sql(view.query.text, lambda each: self.narrowed(each, at, within.get(each)), read)
 
-        before = answer(self.maintainer.before) if view.nearby and within else None
+        before = answer(self.maintainer.before) if view.join.steps and within else None
         return self.difference(answer(self.maintainer.after), before)
 
     def difference(self, fresh: str | None, before: str | None = None) -> str:
@@ -399,9 +402,9 @@ class Query:
         else:
             shown = self.warm.relation(view.changes_table, self.maintainer.before, _stored(view))
         keyed = ""
-        if view.node == "keyed" or self.within is not None:
+        if view.operator == "keyed" or self.within is not None:
             during = self._during() if self.within is not None else None
-            keyed = f" WHERE {self.is_touched([key.name for key in view.keys], during)}"
+            keyed = f" WHERE {self.is_touched([key.name for key in view.keying.columns], during)}"
         both = (
             f"SELECT {columns}, 1 AS _diff FROM __fresh r{keyed}"
             f" UNION ALL SELECT {columns}, -_diff FROM {shown} r{keyed}"
@@ -410,11 +413,11 @@ class Query:
 
     def touch(self) -> bool:
         """Put the keys that new rows touch into a table of their own; whether there are any."""
-        keys = self.view.keys
+        keys = self.view.keying.columns
         parts = []
         # A number that is too large for the type of the key is equal to none of them, as in Maintainer._keyed.
         names = ", ".join(f"TRY_CAST(k{i} AS {duckdb_type(key.type)}) AS k{i}" for i, key in enumerate(keys))
-        for touch in self.view.touches:
+        for touch in self.view.keying.touches:
             new = self.delta(self.view, touch.input, 0)
             if new is not None:
                 parts.append(f"SELECT {names} FROM ({self._touching(touch.text, touch.input, new)})")
@@ -423,14 +426,14 @@ class Query:
     def touch_sessions(self) -> bool | None:
         """The same, with the times between which the sessions of each key lie that new rows touch; None where whole
         keys have to be computed."""
-        view, ends = self.view, self.view.ends
+        view, ends = self.view, self.view.progress.ends
         stream = sessions.stream_of(self.maintainer, view) if ends is not None and ends.gap else None
-        if ends is None or stream is None or not ends.told:
+        if ends is None or stream is None or not ends.shows_session:
             return None
         new = self.delta(view, ends.input, 0)
         if new is None:
             return False
-        pairs = enumerate(zip(sessions.columns_of(view, ends), view.keys, strict=True))
+        pairs = enumerate(zip(sessions.columns_of(view, ends), view.keying.columns, strict=True))
         keys = [f"CAST({quoted(name)} AS {duckdb_type(key.type)}) AS k{index}" for index, (name, key) in pairs]
         time = f"epoch_us({quoted(ends.time)})"
         items = ", ".join([*keys, f"1 AS {sessions.ALL}", f"min({time}) AS low", f"max({time}) AS high"])
@@ -451,15 +454,15 @@ class Query:
 
     def _during(self) -> str:
         """When the first or the last row of the session was that a row of the answer is from."""
-        ends = self.view.ends
+        ends = self.view.progress.ends
         assert ends is not None
         if ends.starts:
             return f"epoch_us(r.{quoted(ends.starts[0])})"
-        return f"epoch_us(r.{quoted(ends.columns[0])}) + {self.view.times[ends.columns[0]] - ends.after}"
+        return f"epoch_us(r.{quoted(ends.columns[0])}) + {self.view.progress.times[ends.columns[0]] - ends.after}"
 
     def touch_keys(self, text: str) -> bool:
         """Put the keys that a query gives into a table of their own; whether there are any."""
-        duck, keys = self.warm.duck, self.view.keys
+        duck, keys = self.warm.duck, self.view.keying.columns
         duck.execute(f"CREATE OR REPLACE TEMP TABLE __touched AS {text}")
         figures = ["count(*)"]
         for index, key in enumerate(keys):
@@ -492,12 +495,12 @@ class Query:
         """What the view shows of the rows of its stream, and those of this commit."""
         view = self.view
         new = self.delta(view, placeholder, 1)
-        if not view.retained or new is None:
+        if not view.keying.retained or new is None:
             return new
         shown = self.warm.relation(view.changes_table, self.maintainer.before, _stored(view))
-        again = ", ".join(f"{quoted(name)} AS {quoted(column)}" for column, name in view.retained.items())
-        columns = ", ".join(map(quoted, view.retained))
-        keyed = self.is_touched([key.name for key in view.keys])
+        again = ", ".join(f"{quoted(name)} AS {quoted(column)}" for column, name in view.keying.retained.items())
+        columns = ", ".join(map(quoted, view.keying.retained))
+        keyed = self.is_touched([key.name for key in view.keying.columns])
         net = net_sql(_columns(view.fields), f"(SELECT {_columns(view.fields)}, _diff FROM {shown} r WHERE {keyed})")
         return (
             f"(SELECT {again} FROM (SELECT *, unnest(range(_diff)) FROM ({net})) UNION ALL SELECT {columns} FROM {new})"
@@ -509,10 +512,14 @@ class Query:
             if self.maintainer.goes_on(self.view)
             else self.relation(self.view, placeholder, at, within)
         )
-        narrow = next((each for each in self.view.narrows if each.input == placeholder), None)
+        narrow = next((each for each in self.view.keying.narrows if each.input == placeholder), None)
         if whole is None or narrow is None:
             return whole
-        during = f"epoch_us(r.{quoted(self.view.ends.time)})" if self.within is not None and self.view.ends else None
+        during = (
+            f"epoch_us(r.{quoted(self.view.progress.ends.time)})"
+            if self.within is not None and self.view.progress.ends
+            else None
+        )
         where = [self.is_touched(narrow.columns, during)] if any(narrow.columns) or during else []
         for keys, along in zip(self.touched, narrow.times, strict=False):
             where += keys.within(f"r.{quoted(along[0])}", *along[1:]) if along is not None else []

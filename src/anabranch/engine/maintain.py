@@ -53,14 +53,17 @@ from anabranch.engine.trigger import Fired, Records
 from anabranch.engine.trigger_spark import FiringJob
 from anabranch.engine.writing import collected, without_time, write_frame
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import NUMBERED, ROW_NUM, Catalog, Field, Stream, Touch, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import NUMBERED, ROW_NUM, Stream
 from anabranch.plan.describe import append_only, waits_for_windows
 from anabranch.plan.node import PLACE
 from anabranch.plan.parts import order_sql, parts_of
+from anabranch.plan.view import Touch, View
 from anabranch.plan.windows import changes_sql
 from anabranch.plan.winners import orderable
 from anabranch.sources.base import Found
 from anabranch.sql.lexer import quote_name
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -92,7 +95,7 @@ class Maintainer:
         #: For views with triggers or a budget, the end of the first window that is still to be shown, before and after.
         self.waits: dict[str, tuple[int | None, int | None]] = {}
         for view in catalog.of(View):
-            if view.triggers is not None:
+            if view.emission.triggers is not None:
                 core.timers.pending(view, snapshot)
                 earliest = core.timers.earliest(view)
                 self.waits[view.id] = earliest, earliest
@@ -122,15 +125,15 @@ class Maintainer:
 
     def fill(self, view: View) -> tuple[DataFile, ...]:
         """Everything a new view shows, as its first changes."""
-        if view.emit == "triggers" or view.asks:
+        if view.emission.mode == "triggers" or view.query.asks:
             self.filling = True
             try:
-                return self._ask(view) if view.asks else self._fire(view)
+                return self._ask(view) if view.query.asks else self._fire(view)
             finally:
                 self.filling = False
         self.anew = True
         known = self.core.catalog(self.before).objects.get(view.id)
-        if isinstance(known, View) and known.rows is not None and known.sql == view.sql:
+        if isinstance(known, View) and known.query.rows is not None and known.sql == view.sql:
             # What it has shown so far: its rows have met static tables, and stay as they are.
             whole = read.view_query(self.core, self.core.catalog(self.before), known, self.before)
         else:
@@ -140,49 +143,51 @@ class Maintainer:
 
     def renew(self, view: View) -> tuple[DataFile, ...]:
         """The changes of a node after something was changed under it that brings no new rows; what waits goes on."""
-        if view.emit == "triggers":
+        if view.emission.mode == "triggers":
             shown = self._shown_windows(view)
             return () if shown is None else self.minus_shown(view, shown, None)
         self.anew = True
-        if view.asks:
+        if view.query.asks:
             return self._ask(view, anew=True)
         return self.minus_shown(view, closing.closed(self, view, self.fresh(view)), None)
 
     def _shown_windows(self, view: View) -> DataFrame | None:
         """What a view shows now of the windows that it has shown; None if it does not wait for windows alone."""
         bound = self.progress(view, 0)
-        if view.budget is not None:
+        if view.emission.budget is not None:
             bound = shown_before(view, self.before, bound)
-        time = next((key for key in view.keys if key.name in view.times), None)
+        time = next((key for key in view.keying.columns if key.name in view.progress.times), None)
         by_key = self._own_bounds(view) is not None
-        if not waits_for_windows(view) or view.late != "correct" or bound is None or time is None or by_key:
+        if not waits_for_windows(view) or view.emission.late != "correct" or bound is None or time is None or by_key:
             return None
         end = f"unix_micros({quote_name(time.name)})" if time.type == "timestamp" else quote_name(time.name)
-        return self.fresh(view).where("true" if bound == END else f"{end} + {view.times[time.name]} <= {bound}")
+        return self.fresh(view).where(
+            "true" if bound == END else f"{end} + {view.progress.times[time.name]} <= {bound}"
+        )
 
     def changes(self, view: View) -> tuple[DataFile, ...]:
         """What a node shows now and did not, and the other way round."""
         self.anew = False
-        if view.emit == "triggers":
+        if view.emission.mode == "triggers":
             return self._fire(view)
-        if view.closing:
+        if view.emission.closing:
             self.places[view.id] = str(Verdict(False, "its windows are made by other rows"))
             return closing.changes(self, view)
         if self.core.warm.keeps(view.id):  # whether or not it has anything to do in this commit
             self.core.warm.let_go(view.id, self.needed(view))
         if not self.touches(view):
             return ()
-        if view.asks:
+        if view.query.asks:
             return self._ask(view)
         if view.changes_table in self.ready:
             self.places[view.id] = "in kernels, with the rows of the run"
             self.added[view.changes_table] = self.ready[view.changes_table]
             return self.ready[view.changes_table]
-        if view.node == "join" and view.late == "drop":
+        if view.operator == "join" and view.emission.late == "drop":
             self._count_dropped(view)
         elif view.leaves_out:
             self._leave_out_late(view)
-        if not (view.node == "keyed" and view.direct) and view.id not in self.computable:
+        if not (view.operator == "keyed" and view.query.direct) and view.id not in self.computable:
             files = local.changes(self, view)
             files = buckets.changes(self, view) if files is None else files
             if files is not None:
@@ -193,21 +198,21 @@ class Maintainer:
             if changed is None:
                 return ()
             return self._write(view, self._net(view, changed) if self.both_ways(view) else changed)
-        if view.node == "keyed" and view.direct:
+        if view.operator == "keyed" and view.query.direct:
             return self._hot(view)
-        if view.ends is not None and view.ends.gap:
-            new = self.delta(view, view.ends.input)
+        if view.progress.ends is not None and view.progress.ends.gap:
+            new = self.delta(view, view.progress.ends.input)
             found = sessions.spans(self, view, new) if new is not None else None
             if found is not None:
                 return self.difference_within(view, found)
-        if view.node == "whole":
+        if view.operator == "whole":
             return self._difference(view, None)
         return self._by_spark(view)
 
     def both_ways(self, view: View) -> bool:
         """Whether a join can give a row and take it back in one commit: a new row of one input meets one of another
         that goes."""
-        return view.node == "join" and not append_only(view, self.catalog)
+        return view.operator == "join" and not append_only(view, self.catalog)
 
     def _net(self, view: View, changed: DataFrame) -> DataFrame:
         """What changes add up to, row by row."""
@@ -236,8 +241,8 @@ class Maintainer:
         self.places[view.id] = str(verdict)
         if not verdict:
             return self._by_spark(view)
-        panes = self.catalog.panes(view.blocks[0].panes)
-        if not all(panes.column(name).duckdb for name in view.blocks[0].columns):
+        panes = self.catalog.panes(view.query.blocks[0].panes)
+        if not all(panes.column(name).duckdb for name in view.query.blocks[0].columns):
             self.places[view.id] = str(Verdict(False, "partials of Spark's own"))
             return self._by_spark(view)
         closed = progress(self.core, self.catalog, view, self.before, self.moves, 1)
@@ -259,7 +264,7 @@ class Maintainer:
         return files
 
     def _by_spark(self, view: View) -> tuple[DataFile, ...]:
-        files = buckets.changes(self, view) if view.direct and view.id not in self.computable else None
+        files = buckets.changes(self, view) if view.query.direct and view.id not in self.computable else None
         if files is not None:
             self.added[view.changes_table] = files
             return files
@@ -268,9 +273,11 @@ class Maintainer:
 
     def closes(self, view: View) -> bool:
         """Whether a view waits for windows to close, and this commit moves what they close by."""
-        if view.emit == "close" and view.clock != "event":
+        if view.emission.mode == "close" and view.progress.clock != "event":
             return True  # to count chunks takes longer than the answer is worth
-        waits = view.emit == "close" or (view.triggers is not None and view.triggers["watermark"])
+        waits = view.emission.mode == "close" or (
+            view.emission.triggers is not None and view.emission.triggers.watermark
+        )
         if not waits or self.progress(view, 0) != self.progress(view, 1):
             return bool(waits)
         own = self._own_bounds(view)
@@ -296,7 +303,7 @@ class Maintainer:
             return files
         self.places[view.id] = "by Spark; what fires is decided on the driver"
         records = self._records(view)
-        if view.budget is not None and after is not None:
+        if view.emission.budget is not None and after is not None:
             before = shown_before(view, self.before, before)
             ready = self.core.timers.ready(view, self.before, records, before, after)
             self.hold(view, Held(after) if self.filling else hold(view, self.before, after, ready))
@@ -306,11 +313,11 @@ class Maintainer:
             on_late=lambda end, count: self.count_late(view, end, count),
         )  # fmt: skip
         self.added[view.pending_table] = fired.files
-        if view.budget is None:
+        if view.emission.budget is None:
             self.waits[view.id] = self.waits[view.id][0], self.core.timers.earliest(view)
         if not fired.keys:
             return ()
-        names = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keys))
+        names = tuple(Field(f"k{index}", key.type) for index, key in enumerate(view.keying.columns))
         if not names:
             return self.minus_shown(view, self._limited(view, fired, None), None)
         touched = self.core.spark.createDataFrame(table_of(names, fired.keys))
@@ -327,14 +334,14 @@ class Maintainer:
             return None
         self.places[view.id] = f"by Spark, what fires too: {pending.verdict.reason}"
         job = FiringJob(self, view, pending)
-        if view.budget is not None and after is not None:
+        if view.emission.budget is not None and after is not None:
             before = shown_before(view, self.before, before)
             ready = () if self.filling else job.ready(before, after)
             self.hold(view, Held(after) if self.filling else hold(view, self.before, after, ready))
             after = self.held[view.id].bound
         self.added[view.pending_table], files = job.changes(before, after, keys)
         self.core.timers.written(view, self.after, pending, self.added[view.pending_table])
-        if view.budget is None:
+        if view.emission.budget is None:
             self.waits[view.id] = self.waits[view.id][0], self.core.timers.earliest(view)
         return files
 
@@ -348,18 +355,18 @@ class Maintainer:
 
         That of its streams, held back by views below that have rows of a window still to show.
         """
-        if view.clock == "arrival":  # nothing that comes later can be late
+        if view.progress.clock == "arrival":  # nothing that comes later can be late
             return self.now if which else None
-        if view.clock == "rows":
+        if view.progress.clock == "rows":
             return self._rows_taken(view, which)
-        if view.clock == "chunks":
+        if view.progress.clock == "chunks":
             return self._chunks_closed(view, which)
         waits = {id: end for id, ends in self.waits.items() if (end := ends[which]) is not None}
         return progress(self.core, self.catalog, view, self.before, self.moves, which, waits)
 
     def _rows_taken(self, view: View, which: int) -> int:
         """How many rows the streams of a view have, the one with the fewest, before this commit or after it."""
-        counted = {id for placeholder, id in view.streams.items() if placeholder.startswith(NUMBERED)}
+        counted = {id for placeholder, id in view.query.streams.items() if placeholder.startswith(NUMBERED)}
         streams = counted or self.catalog.sources_of(view)
         return self._fewest(view, [(stream, self._taken(stream, which)) for stream in streams], which)
 
@@ -386,7 +393,7 @@ class Maintainer:
     def _chunks_closed(self, view: View, which: int) -> int:
         """How many chunks of the streams of a view are over, of the one with the fewest: another one has begun."""
         counts: list[tuple[str, int]] = []
-        for id, column in view.cuts:
+        for id, column in view.progress.cuts:
             if state_of(self.core, self.before, self.moves, id, which).bound == END:
                 counts.append((id, END))
                 continue
@@ -400,20 +407,20 @@ class Maintainer:
     def _records(self, view: View) -> dict[Key, Records]:
         """How many records this commit brings for each key, and their places where these matter."""
         found: dict[Key, Records] = {}
-        width = len(view.keys)
-        for touch in view.touches:
+        width = len(view.keying.columns)
+        for touch in view.keying.touches:
             rows = self.records_of(view, touch)
             if rows is None:
                 continue
             for row in zip(*(column.to_pylist() for column in rows.toArrow().columns), strict=True):
                 records = found.setdefault(hashable(row[:width]), Records())
-                records.count += row[width] if view.counted is None else 1
-                if view.counted is not None:
+                records.count += row[width] if view.emission.counted is None else 1
+                if view.emission.counted is not None:
                     records.places.append(row[width])
         found = {key: records for key, records in found.items() if records.count}
         for records in found.values():
             records.places.sort()
-        if not view.touches and self.touches(view):
+        if not view.keying.touches and self.touches(view):
             found[()] = Records(self.new_rows(view))
         return found
 
@@ -425,8 +432,8 @@ class Maintainer:
             return None
         text = touch.text.replace("SELECT DISTINCT", "SELECT", 1)
         rows = self._keyed(view, self._touching(view, touch, text, new), PLACE)
-        if view.counted is None:
-            rows = rows.groupBy(*(f"k{index}" for index in range(len(view.keys)))).count()
+        if view.emission.counted is None:
+            rows = rows.groupBy(*(f"k{index}" for index in range(len(view.keying.columns)))).count()
         return rows
 
     def _changed(self, view: View, placeholder: str) -> DataFrame | None:
@@ -442,26 +449,29 @@ class Maintainer:
 
     def fresh_upto(self, view: View, takes: DataFrame | None, touched: DataFrame | None) -> DataFrame:
         """What keys show now; with `takes`, of this commit only the rows up to a place."""
-        if takes is None or view.counted is None:
+        if takes is None or view.emission.counted is None:
             return self.fresh(view, touched)
-        new = self.delta(view, view.counted)
+        new = self.delta(view, view.emission.counted)
         assert new is not None
         if self.filling:
             return self.fresh(view, touched, takes, new)
-        both = self._counted_before(view, view.counted).selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
+        both = self._counted_before(view, view.emission.counted).selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
         return self.fresh(view, touched, takes, both.unionByName(new))
 
     def _counted_before(self, view: View, placeholder: str) -> DataFrame:
         """The rows that a trigger has counted before this commit."""
-        if placeholder in view.streams:
-            stream = self.catalog.stream(view.streams[placeholder])
+        if placeholder in view.query.streams:
+            stream = self.catalog.stream(view.query.streams[placeholder])
             return read.kept_rows(self.core, view, stream, stream.seen_as(placeholder), self.before)
-        below = self.catalog.view(view.views[placeholder])
+        below = self.catalog.view(view.query.views[placeholder])
         rows = read.view_frame(self.core, self.catalog, below, self.after, emitted=True)
         return rows.where(f"NOT ({self._is_new(below)})")
 
     def count_late(self, view: View, end: int, count: int) -> None:
-        size = max((shift for name, shift in view.times.items() if name in {key.name for key in view.keys}), default=0)
+        size = max(
+            (shift for name, shift in view.progress.times.items() if name in {key.name for key in view.keying.columns}),
+            default=0,
+        )
         late = LateRows(view, end - size if size else None, end, count)
         late.check()
         self.late.append(late)
@@ -470,8 +480,8 @@ class Maintainer:
         """Count the new rows of a join that came too late to meet all their partners, which it has let go."""
         held = self.needed(view)
         ends: dict[str, int] = {}
-        for name, id in view.met.items():
-            ranges = reach(view.near, name, 0, 0)
+        for name, id in view.join_sources.items():
+            ranges = reach(view.join.bands, name, 0, 0)
             for other, since in held.items():
                 low = ranges.get(other, (None, None))[0]
                 if other != name and low is not None:
@@ -488,7 +498,7 @@ class Maintainer:
         """Leave new rows of a join out that are below what it still needs of their own input."""
         held = self.needed(view)
         for input in view.leaves_out:
-            since, stream = held.get(input), self.catalog.stream({**view.streams, **view.through}[input])
+            since, stream = held.get(input), self.catalog.stream({**view.query.streams, **view.join.streams}[input])
             files = self.added.get(stream.rows_table, ())
             if since is None or not any(file.low is None or file.low < since for file in files):
                 continue
@@ -500,13 +510,15 @@ class Maintainer:
         """The new rows behind a placeholder that are before a moment, by the event time of the stream they are from."""
         new = self.delta(view, placeholder)
         assert new is not None
-        if placeholder in view.streams:
-            stream = self.catalog.stream(view.streams[placeholder])
+        if placeholder in view.query.streams:
+            stream = self.catalog.stream(view.query.streams[placeholder])
             return new.where(f"{quote_name(stream.time or '')} < timestamp_micros({time})")
-        below = self.catalog.view(view.views[placeholder])
+        below = self.catalog.view(view.query.views[placeholder])
         rows = self._before(below, below.inputs[0], time)
         relations = {below.inputs[0]: rows, **read.static_frames(self.core, self.catalog, below)}
-        return self.core.frames.sql(below.spread or below.text, relations).toDF(*(each.name for each in below.fields))
+        return self.core.frames.sql(below.query.spark_text or below.query.text, relations).toDF(
+            *(each.name for each in below.fields)
+        )
 
     def leave_out(self, view: View, input: str, rows: DataFrame) -> int:
         """Leave new rows of an input out of a view for ever; how many came, beside those taken back."""
@@ -527,20 +539,20 @@ class Maintainer:
 
     def delta(self, view: View, placeholder: str) -> DataFrame | None:
         """The new rows behind a placeholder; with a signed count where rows can be taken back."""
-        for use in view.blocks:
+        for use in view.query.blocks:
             if use.placeholder == placeholder:
                 panes = self.catalog.panes(use.panes)
                 paths = self.paths(panes.id)
                 return read.pane_frame(self.core, panes, use, paths) if paths else None
-        if placeholder in view.streams:
-            stream = self.catalog.stream(view.streams[placeholder])
+        if placeholder in view.query.streams:
+            stream = self.catalog.stream(view.query.streams[placeholder])
             paths = self.paths(stream.rows_table)
-            if placeholder == view.counted:
+            if placeholder == view.emission.counted:
                 return self._placed(view, stream, placeholder, paths) if paths else None
             rows = self._rows(view, stream, stream.seen_as(placeholder), paths) if paths else None
             return None if rows is None else self._computable(view, placeholder, rows)
-        below = self.catalog.view(view.views[placeholder])
-        if placeholder != view.counted:
+        below = self.catalog.view(view.query.views[placeholder])
+        if placeholder != view.emission.counted:
             return self.delta_of(below)
         return self._in_order(below)
 
@@ -636,7 +648,9 @@ class Maintainer:
                 if place != index
             }
             for sign, rows in changed:
-                frame = self.core.frames.sql(view.spread or view.text, {placeholder: rows, **others, **statics})
+                frame = self.core.frames.sql(
+                    view.query.spark_text or view.query.text, {placeholder: rows, **others, **statics}
+                )
                 parts.append(self._signed(frame.toDF(*(field.name for field in view.fields)), sign))
         if not parts:
             return None
@@ -650,10 +664,10 @@ class Maintainer:
         new = self.delta(view, placeholder)
         if new is None:
             return
-        if placeholder not in view.views:
+        if placeholder not in view.query.views:
             yield 1, new
             return
-        below = self.catalog.view(view.views[placeholder])
+        below = self.catalog.view(view.query.views[placeholder])
         signs = (1,) if append_only(below, self.catalog) else (1, -1)
         for sign in signs:
             yield sign, self._copies(below, new, sign)
@@ -671,18 +685,18 @@ class Maintainer:
         return left_out.without(self.core, self.catalog, view, placeholder, rows, snapshot)
 
     def _rows_within(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None) -> DataFrame:
-        if placeholder in view.views:
-            below = self.catalog.view(view.views[placeholder])
-            if within is None or placeholder not in {**view.through, **view.timed}:
+        if placeholder in view.query.views:
+            below = self.catalog.view(view.query.views[placeholder])
+            if within is None or placeholder not in {**view.join.streams, **view.join.views}:
                 return read.view_frame(self.core, self.catalog, below, snapshot, emitted=True)
             if below.kept:
                 return read.shown_frame(self.core, self.catalog, below, snapshot, within=within)
 
             def nearby(inner: str, frame: DataFrame) -> DataFrame:
-                return frame if inner in below.tables else self._partners(below, inner, snapshot, within)
+                return frame if inner in below.query.tables else self._partners(below, inner, snapshot, within)
 
             return read.view_query(self.core, self.catalog, below, snapshot, narrow=nearby)
-        stream = self.catalog.stream(view.streams[placeholder])
+        stream = self.catalog.stream(view.query.streams[placeholder])
         fields = stream.seen_as(placeholder)
         low, high = within or (None, None)
         if stream.time is None or (low is None and high is None):
@@ -693,19 +707,19 @@ class Maintainer:
 
     def partners(self, view: View, placeholder: str) -> dict[str, Range]:
         """Between which event times the rows of the other inputs lie that new rows of one can meet."""
-        below = view.met.get(placeholder)
+        below = view.join_sources.get(placeholder)
         times = self._new_times(below) if below is not None else None
         if times is None:
             return {}
-        found = reach(view.near, placeholder, *times)
-        if view.late == "drop":
+        found = reach(view.join.bands, placeholder, *times)
+        if view.emission.late == "drop":
             held = self.needed(view)
             found = {name: (highest(low, held.get(name)), high) for name, (low, high) in found.items()}
         return found
 
     def needed(self, view: View) -> dict[str, int]:
         """From which event time on rows of the inputs of a join can still meet a row that is to come, and in time."""
-        if not view.near or not view.in_time:
+        if not view.join.bands or not view.in_time:
             return {}
         bounds = input_bounds(self.core, self.catalog, view, self.before, self.moves)
         found: dict[str, int] = {}
@@ -716,15 +730,17 @@ class Maintainer:
 
     def nearby(self, view: View) -> dict[str, Range]:
         """Between which event times all rows lie that say what an outer join shows of new ones; nothing: anywhere."""
-        if not view.nearby:
+        if not view.join.steps:
             return {}
-        new = {name: self._new_times(below) for name, below in view.met.items()}
+        new = {name: self._new_times(below) for name, below in view.join_sources.items()}
         starts = {name: times for name, times in new.items() if times is not None}
         # A row of a view that has no time is near no other, and comes out of an outer join all the same.
-        if any(None in times for times in starts.values()) or any(map(self._without_time, set(view.timed.values()))):
+        if any(None in times for times in starts.values()) or any(
+            map(self._without_time, set(view.join.views.values()))
+        ):
             return {}
         found: dict[str, Range] = {}
-        for name, times in around(view.near, starts, view.nearby).items():
+        for name, times in around(view.join.bands, starts, view.join.steps).items():
             placeholder = name.partition("#")[0]
             found[placeholder] = hull(found.get(placeholder, times), times)
         return found
@@ -745,7 +761,7 @@ class Maintainer:
     def touched(self, view: View) -> DataFrame | None:
         """The keys that new rows touch, each once; None for none."""
         parts: list[DataFrame] = []
-        for touch in view.touches:
+        for touch in view.keying.touches:
             new = self.delta(view, touch.input)
             if new is not None:
                 parts.append(self.keys_of(view, touch, new))
@@ -759,7 +775,7 @@ class Maintainer:
         most = self.core.place.limits.small_rows
         keys = None
         if self.rows_read(view) <= most:
-            keys = collected(touched, most) if view.tables else touched.toArrow()
+            keys = collected(touched, most) if view.query.tables else touched.toArrow()
         if keys is None:
             return touched
         return self.core.spark.createDataFrame(keys) if keys.num_rows else None
@@ -770,9 +786,9 @@ class Maintainer:
 
     def _touching(self, view: View, touch: Touch, text: str, new: DataFrame) -> DataFrame:
         """The keys of new rows, whatever their sign."""
-        if touch.input in view.views:
-            names = self._names(self.catalog.view(view.views[touch.input]))
-            new = new.select(*names, *([PLACE] if touch.input == view.counted else []))
+        if touch.input in view.query.views:
+            names = self._names(self.catalog.view(view.query.views[touch.input]))
+            new = new.select(*names, *([PLACE] if touch.input == view.emission.counted else []))
         return self.core.frames.sql(text, {touch.input: new, **read.static_frames(self.core, self.catalog, view)})
 
     def _names(self, view: View) -> list[str]:
@@ -784,7 +800,7 @@ class Maintainer:
         A number that is equal to none of its type (of a BIGINT column that is compared with an INT) touches none of its
         keys; as NULL it touches one that is computed anew in vain.
         """
-        items = [f"try_cast(`k{i}` AS {key.type}) AS `k{i}`" for i, key in enumerate(view.keys)]
+        items = [f"try_cast(`k{i}` AS {key.type}) AS `k{i}`" for i, key in enumerate(view.keying.columns)]
         return frame.selectExpr(*items, *([more] if more is not None and more in frame.columns else []))
 
     def new_rows(self, view: View) -> int:
@@ -795,7 +811,7 @@ class Maintainer:
         """How many rows a node reads in this commit, each once a window: new ones, or all where it is computed anew."""
         rows, after = 0, self.after.files if self.filling or self.anew else None
         for table in self.catalog.tables_read(view):
-            windows = [use.sliding for use in view.blocks if use.panes == table]
+            windows = [use.sliding for use in view.query.blocks if use.panes == table]
             often = max((-(-each.size // each.slide) for each in windows if each is not None), default=1)
             files = self.added.get(table, ()) if after is None else after.get(table, {}).values()
             rows += often * sum(file.rows for file in files)
@@ -849,15 +865,15 @@ class Maintainer:
         Of streams, the rows whose event time is `within` bounds, or in the sessions of `spans`; `at` a snapshot, if not
         now.
         """
-        narrows = {each.input: each.columns for each in view.narrows}
+        narrows = {each.input: each.columns for each in view.keying.narrows}
         goes_on = at is None and self.goes_on(view)
         at = at or self.after
         within = spans.within if spans is not None else within
 
         def narrow(placeholder: str, frame: DataFrame) -> DataFrame:
-            if within is not None and placeholder not in view.tables:
+            if within is not None and placeholder not in view.query.tables:
                 frame = self._partners(view, placeholder, at, within.get(placeholder))
-            if counted is not None and placeholder == view.counted:
+            if counted is not None and placeholder == view.emission.counted:
                 frame = counted
             if touched is not None and goes_on:
                 frame = self._retained(view, placeholder)
@@ -871,21 +887,23 @@ class Maintainer:
         whole = read.view_query(self.core, self.catalog, view, at, narrow=narrow, hidden=True, takes=takes)
         if touched is None:
             return whole
-        return self._semi(whole, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keys)])
+        return self._semi(whole, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keying.columns)])
 
     def goes_on(self, view: View) -> bool:
         """Whether what a view shows and the rows of this commit are enough for its changes."""
-        return view.goes_on and not self.filling
+        return view.follows_from_shown and not self.filling
 
     def _retained(self, view: View, placeholder: str) -> DataFrame:
         """What a view shows of the rows of its stream, and those of this commit."""
         new = self.delta(view, placeholder)
-        assert new is not None and view.retained is not None
-        if not view.retained:
+        assert new is not None and view.keying.retained is not None
+        if not view.keying.retained:
             return new
         shown = read.shown_frame(self.core, self.catalog, view, self.before)
-        again = ", ".join(f"{quote_name(name)} AS {quote_name(column)}" for column, name in view.retained.items())
-        columns = ", ".join(map(quote_name, view.retained))
+        again = ", ".join(
+            f"{quote_name(name)} AS {quote_name(column)}" for column, name in view.keying.retained.items()
+        )
+        columns = ", ".join(map(quote_name, view.keying.retained))
         both = f"SELECT {again} FROM `@shown` UNION ALL SELECT {columns} FROM `@new`"
         return self.core.frames.sql(both, {"@shown": shown, "@new": new})
 
@@ -898,7 +916,7 @@ class Maintainer:
         """
         shown = read.changes_frame(self.core, self.catalog, view, self.before)
         if touched is not None:
-            pairs = [(key.name, f"k{index}") for index, key in enumerate(view.keys)]
+            pairs = [(key.name, f"k{index}") for index, key in enumerate(view.keying.columns)]
             shown = self._semi(shown, touched, pairs, during)
         return self._write(view, self._minus(view, fresh, shown))
 
@@ -946,7 +964,7 @@ class Maintainer:
         most = self.core.place.limits.small_rows
         if self.rows_read(view) > most:
             return False
-        one_by_one = view.row_by_row and len(view.inputs) == 1 and not view.tables
+        one_by_one = view.row_by_row and len(view.inputs) == 1 and not view.query.tables
         return True if one_by_one else most
 
     def paths(self, table: str) -> list[str]:
@@ -956,5 +974,5 @@ class Maintainer:
         return [str(folder / file.path) for file in self.added.get(table, ())]
 
     def _change_fields(self, view: View) -> tuple[Field, ...]:
-        panes = self.catalog.panes(view.blocks[0].panes) if view.blocks else None
+        panes = self.catalog.panes(view.query.blocks[0].panes) if view.query.blocks else None
         return change_fields(view, panes)

@@ -12,8 +12,9 @@ from anabranch.algebra.rules import highest
 from anabranch.algebra.smoothing import Ready, closing
 from anabranch.engine.core import Core
 from anabranch.ledger import Snapshot
-from anabranch.plan.catalog import Catalog, View
+from anabranch.plan.catalog import Catalog
 from anabranch.plan.plane import Joint, bounds_of, joint_bounds, key_of_progress, progress_of
+from anabranch.plan.view import View
 from anabranch.sources.base import Found
 
 #: The progress of each stream that a commit is about, before and after it.
@@ -108,7 +109,7 @@ def _passed(
     waits: Mapping[str, int] | None,
 ) -> int | None:
     """How far a view has come past idle streams. It stays there when they have rows again: these are late."""
-    if view.clock != "event":
+    if view.progress.clock != "event":
         return None
     before = snapshot.passed.get(view.id)
     silent = resting(core, catalog, snapshot, moves, catalog.sources_of(view)) if which else frozenset()
@@ -131,8 +132,8 @@ def input_bounds(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, m
         return state_of(core, snapshot, moves, id, 0).bound
 
     found: dict[str, int | None] = {}
-    for name, id in view.met.items():
-        if name.partition("#")[0] not in view.timed:
+    for name, id in view.join_sources.items():
+        if name.partition("#")[0] not in view.join.views:
             found[name] = of_stream(id)
             continue
         below = catalog.view(id)
@@ -191,7 +192,7 @@ def shown_before(view: View, snapshot: Snapshot, before: int | None) -> int | No
 
 def hold(view: View, snapshot: Snapshot, after: int, ready: Iterable[tuple[int, int]]) -> Held:
     """Spend the budget of a view on the windows that are ready: their ends and how many rows each will show."""
-    budget = view.smoothing
+    budget = view.emission.budget
     assert budget is not None
     if after == END:
         return Held(END)
@@ -211,7 +212,7 @@ def held_back(catalog: Catalog, snapshot: Snapshot, held: Mapping[str, Held]) ->
     found = {}
     for view in catalog.of(View):
         bound = held[view.id].bound if view.id in held else snapshot.bounds.get(view.id)
-        if view.budget is not None and bound is not None:
+        if view.emission.budget is not None and bound is not None:
             found[view.id] = bound + 1
     return found
 
@@ -231,7 +232,7 @@ def bounds_after(core: Core, catalog: Catalog, snapshot: Snapshot, moves: Moves,
     passed: dict[str, int | None] = {**outcome.passed}
     for view in catalog.of(View):
         sources = catalog.sources_of(view)
-        if len(sources) > 1 and sources & set(moves) and view.clock == "event":
+        if len(sources) > 1 and sources & set(moves) and view.progress.clock == "event":
             passed[view.id] = _passed(core, catalog, view, snapshot, moves, 1, waits)
     return ViewBounds(
         bounds=_view_bounds(core, catalog, snapshot, moves, outcome.held, waits),
@@ -251,7 +252,9 @@ def _view_bounds(
 ) -> dict[str, int]:
     """How far the views have come after a commit, hidden ones among them, by id."""
     views = [view for view in catalog.of(View) if catalog.sources_of(view) & set(moves)]
-    found = {view.id: progress(core, catalog, view, snapshot, moves, 1, waits) for view in views if not view.budget}
+    found = {
+        view.id: progress(core, catalog, view, snapshot, moves, 1, waits) for view in views if not view.emission.budget
+    }
     found |= {id: each.bound for id, each in held.items()}
     return {id: bound for id, bound in found.items() if bound is not None and bound != snapshot.bounds.get(id)}
 
@@ -260,7 +263,7 @@ def _waits(core: Core, catalog: Catalog, snapshot: Snapshot, held: Mapping[str, 
     """The ends of the first windows that views have still to show."""
     waits = {}
     for view in catalog.of(View):
-        waiting = core.timers.earliest(view) if view.triggers is not None else None
+        waiting = core.timers.earliest(view) if view.emission.triggers is not None else None
         if waiting is not None:
             waits[view.id] = waiting
     return waits | held_back(catalog, snapshot, held)
@@ -268,11 +271,13 @@ def _waits(core: Core, catalog: Catalog, snapshot: Snapshot, held: Mapping[str, 
 
 def anything_waits(core: Core, catalog: Catalog, snapshot: Snapshot, stream: str) -> bool:
     """Whether a view on a stream has a budget and could show more than it does."""
-    views = [view for view in catalog.of(View) if view.budget is not None and stream in catalog.sources_of(view)]
+    views = [
+        view for view in catalog.of(View) if view.emission.budget is not None and stream in catalog.sources_of(view)
+    ]
     if not views:
         return False
     for view in catalog.of(View):
-        if view.triggers is not None:
+        if view.emission.triggers is not None:
             core.timers.pending(view, snapshot)
     waits = _waits(core, catalog, snapshot, {})
     found = {view.id: progress(core, catalog, view, snapshot, {}, 1, waits) for view in views}
@@ -301,8 +306,8 @@ def pair_bounds(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, mo
         return joint_bounds(catalog, view, lambda id: state_of(core, snapshot, moves, id, which).bound)
 
     before, after = bounds(0), bounds(1)
-    if before is None or after is None or view.meets is None:
+    if before is None or after is None or view.progress.joint is None:
         return None
-    names = [key.name for key in view.keys]
-    ends = tuple((names.index(name), view.times[name]) for name in view.meets.ends)
+    names = [key.name for key in view.keying.columns]
+    ends = tuple((names.index(name), view.progress.times[name]) for name in view.progress.joint.ends)
     return PairBounds(ends, before, after)

@@ -24,8 +24,9 @@ from anabranch.engine.numbering import number_table
 from anabranch.engine.places import place_sql, settle_sql
 from anabranch.engine.tables import PANE
 from anabranch.kernel import ROWS
-from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Panes, Rows, Stream
+from anabranch.plan.definitions import ARRIVAL_TS, ROW_NUM, Stream
 from anabranch.plan.panes import STREAM
+from anabranch.plan.states import Panes, Rows
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.windows import micros_sql
 from anabranch.render.duckdb import driver_sql
@@ -33,7 +34,7 @@ from anabranch.sources.base import PARTITION
 from anabranch.sources.files import InFiles
 from anabranch.sources.row_groups import InGroups
 from anabranch.sql.lexer import quote_name
-from anabranch.types import INTEGERS
+from anabranch.types import INTEGERS, Field
 
 if TYPE_CHECKING:
     import pyarrow as pa

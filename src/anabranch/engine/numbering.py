@@ -16,10 +16,11 @@ from anabranch.engine.core import Core
 from anabranch.engine.frames import table_of
 from anabranch.engine.good_rows import good_rows
 from anabranch.ledger import Ledger, Snapshot
-from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM, Field, Stream
+from anabranch.plan.definitions import ARRIVAL_TS, ROW_NUM, Stream
 from anabranch.sources.base import CORRUPT, ORIGIN
 from anabranch.sources.parts import path_of
 from anabranch.sql.lexer import quote_name
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -24,7 +24,9 @@ from anabranch.ir.build import Found, build
 from anabranch.ir.rel import Source
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Binder, Bound
-from anabranch.plan.catalog import Catalog, Table, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Table
+from anabranch.plan.view import View
 from anabranch.render import duckdb_plan
 from anabranch.render.duckdb import MARK, Declined, decline
 from anabranch.sources import files_duckdb

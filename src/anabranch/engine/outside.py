@@ -18,10 +18,12 @@ from anabranch.engine import read
 from anabranch.engine.ask import Key, Question
 from anabranch.engine.tables import net_sql
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import ASKED, Ask, Field, Table, View
+from anabranch.plan.definitions import Table
 from anabranch.plan.describe import append_only
+from anabranch.plan.view import ASKED, Ask, View
 from anabranch.sources.lookup import arrow_schema
 from anabranch.sql.lexer import quote_name
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,30 +63,30 @@ def changes(maintainer: Maintainer, view: View, *, anew: bool = False) -> Iterat
 
 def _only_grows(maintainer: Maintainer, view: View) -> bool:
     """Whether no row that asks can be one that is taken back."""
-    if maintainer.filling or view.inputs[0] in view.streams:
+    if maintainer.filling or view.inputs[0] in view.query.streams:
         return True
-    return append_only(maintainer.catalog.view(view.views[view.inputs[0]]), maintainer.catalog)
+    return append_only(maintainer.catalog.view(view.query.views[view.inputs[0]]), maintainer.catalog)
 
 
 def _keyed(maintainer: Maintainer, view: View, new: DataFrame) -> DataFrame:
     """What comes and goes, net, with the values that rows ask by."""
     columns = _columns(view)
     came = f"SELECT {columns}, 1 AS _diff FROM `@new`"
-    net = came if view.inputs[0] in view.streams else net_sql(columns, "`@new`")
+    net = came if view.inputs[0] in view.query.streams else net_sql(columns, "`@new`")
     keys = []
-    for number, ask in enumerate(view.asks):
+    for number, ask in enumerate(view.query.asks):
         for index, (expression, type) in enumerate(zip(ask.expressions, key_types(maintainer, ask), strict=True)):
             keys.append(f"{key_sql(ask, expression, type, type)} AS `{KEY.format(number, index)}`")
-    text = f"SELECT *, {', '.join(keys)} FROM ({net}) AS {quote_name(view.asks[0].of)}"
+    text = f"SELECT *, {', '.join(keys)} FROM ({net}) AS {quote_name(view.query.asks[0].of)}"
     return maintainer.core.frames.sql(text, {"@new": new})
 
 
 def _difference(maintainer: Maintainer, view: View) -> DataFrame | None:
     """The rows that are there now and were not asked for, and the other way round. Those of a stream only ever come."""
-    if view.inputs[0] in view.streams:
+    if view.inputs[0] in view.query.streams:
         return None
     core, catalog = maintainer.core, maintainer.catalog
-    source = catalog.view(view.views[view.inputs[0]])
+    source = catalog.view(view.query.views[view.inputs[0]])
     below = read.view_frame(core, catalog, source, maintainer.after, emitted=True)
     shown = read.changes_frame(core, catalog, view, maintainer.before)
     columns = _columns(view)
@@ -98,7 +100,7 @@ def _columns(view: View) -> str:
 
 def inputs_of(view: View) -> tuple[Field, ...]:
     """The columns of the rows that ask."""
-    own = {ASKED, *(ask.into for ask in view.asks)}
+    own = {ASKED, *(ask.into for ask in view.query.asks)}
     return tuple(field for field in view.fields if field.name not in own)
 
 
@@ -110,7 +112,7 @@ def _asked(maintainer: Maintainer, view: View, rows: DataFrame) -> DataFrame:
     core = maintainer.core
     relations = {"@rows": rows}
     joins, shown = [], []
-    for number, ask in enumerate(view.asks):
+    for number, ask in enumerate(view.query.asks):
         names = [f"`{KEY.format(number, index)}`" for index in range(len(ask.by))]
         relations[f"@found{number}"] = _found(maintainer, ask, names, rows)
         on = " AND ".join(f"__rows.{name} = __f{number}.{name}" for name in names)
@@ -184,7 +186,7 @@ def taken_back_sql(view: View, shown: str, gone: str, quote: Callable[[str], str
     """
     inputs = [quote(field.name) for field in inputs_of(view)]
     on = " AND ".join(f"__s.{name} {same} __g.{name}" for name in inputs)
-    lists = [quote(ask.into) for ask in view.asks]
+    lists = [quote(ask.into) for ask in view.query.asks]
     kept = ", ".join(inputs)
     rows = ", ".join(f"__s.{name}" for name in (*inputs, ASKED))
     stored = (

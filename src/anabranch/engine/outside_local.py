@@ -15,10 +15,11 @@ from anabranch.engine.outside import KEY, asked_for, inputs_of, key_sql, key_typ
 from anabranch.engine.tables import net_sql
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import ASKED, Ask, Field, View
 from anabranch.plan.types import duckdb_type
+from anabranch.plan.view import ASKED, Ask, View
 from anabranch.render.duckdb import driver_sql
 from anabranch.sql.lexer import quote_name
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,17 +84,17 @@ def _new_text(maintainer: Maintainer, view: View) -> str | None:
     if not parts:
         return ""
     both = " UNION ALL ".join(parts)
-    if view.inputs[0] in view.views:
+    if view.inputs[0] in view.query.views:
         both = net_sql(columns, f"({both})")
     wanted, keys = [], []
-    for number, ask in enumerate(view.asks):
+    for number, ask in enumerate(view.query.asks):
         for index, (expression, type) in enumerate(zip(ask.expressions, key_types(maintainer, ask), strict=True)):
             name, own = KEY.format(number, index), duckdb_type(type)
             assert own is not None
             wanted.append(f"{expression} AS {quote_name(name)}")
             keys.append(f"{key_sql(ask, quoted(name), type, own)} AS {quoted(name)}")
     given = ", ".join(quote_name(field.name) for field in inputs_of(view))
-    asking = f"SELECT {given}, `_diff`, {', '.join(wanted)} FROM `@rows` AS {quote_name(view.asks[0].of)}"
+    asking = f"SELECT {given}, `_diff`, {', '.join(wanted)} FROM `@rows` AS {quote_name(view.query.asks[0].of)}"
     text = driver_sql(asking, lambda _: f"({both})", inputs_of(view))
     return None if text is None else f"SELECT {columns}, _diff, {', '.join(keys)} FROM ({text})"
 
@@ -105,7 +106,7 @@ def _found(maintainer: Maintainer, view: View, rows: pa.Table) -> pa.Table:
     version = maintainer.before.version + 1
     names = [field.name for field in inputs_of(view)]
     found = rows.select([*names, "_diff"]).append_column(ASKED, pa.array([version] * rows.num_rows, pa.int64()))
-    for number, ask in enumerate(view.asks):
+    for number, ask in enumerate(view.query.asks):
         columns = [rows.column(KEY.format(number, index)).to_pylist() for index in range(len(ask.by))]
         found = found.append_column(ask.into, _lists(maintainer, ask, list(zip(*columns, strict=True))))
     reach("after-lookup")

@@ -10,8 +10,9 @@ from anabranch.duck import path_list, quoted, timestamp
 from anabranch.engine.places import starts_sql
 from anabranch.engine.tables import PANE, change_fields, hidden_keys, place_fields, standing_fields
 from anabranch.engine.writing import least
-from anabranch.plan.catalog import WINDOW_COLUMNS, BlockUse, Panes, View
+from anabranch.plan.states import WINDOW_COLUMNS, BlockUse, Panes
 from anabranch.plan.types import duckdb_type
+from anabranch.plan.view import View
 
 #: No event time is as far from the epoch as this (some 36,000 years), and DuckDB has no times that are much further.
 FAR = 2**60
@@ -45,7 +46,7 @@ class Columns:
         """What a view shows, from a group of reduced partials."""
         index = {key.name: f"k{i}" for i, key in enumerate(self.panes.keys)}
         items = []
-        for output in self.view.direct:
+        for output in self.view.query.direct:
             if output.kind == "key":
                 text = index[output.source]
             elif output.kind == "value":
@@ -62,7 +63,7 @@ class Columns:
     def stored_key(self, index: int) -> str:
         """The column of the changes that holds a key."""
         name = self.panes.keys[index].name
-        for output in self.view.direct:
+        for output in self.view.query.direct:
             if output.kind == "key" and output.source == name:
                 return quoted(output.name)
         return quoted(f"_key_{name}")
@@ -116,7 +117,7 @@ def windows_shown(view: View, panes: Panes, use: BlockUse, paths: list[str]) -> 
     in as many windows each.
     """
     windows = use.sliding
-    if windows is None or not view.direct or not _even(panes, windows):
+    if windows is None or not view.query.direct or not _even(panes, windows):
         return None
     names = Columns(view, panes, use, windows)
     first, slide, count = windows.first_start, windows.slide, windows.size // windows.slide

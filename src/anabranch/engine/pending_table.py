@@ -11,8 +11,8 @@ from anabranch.algebra.pending import Key
 from anabranch.algebra.triggers import Pending
 from anabranch.duck import connect, path_list
 from anabranch.engine.frames import hashable
-from anabranch.plan.catalog import Field
 from anabranch.plan.types import duckdb_type
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     import duckdb

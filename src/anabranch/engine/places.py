@@ -15,7 +15,7 @@ from anabranch.algebra.windows import (
 from anabranch.algebra.windows.spans import Judging, first_of_span_sql, settled_sql, span_sql, span_starts_sql
 from anabranch.duck import quoted
 from anabranch.engine.tables import PANE
-from anabranch.plan.catalog import Panes, PartialColumn
+from anabranch.plan.states import Panes, PartialColumn
 from anabranch.plan.types import duckdb_type
 from anabranch.sql.lexer import quote_name
 

@@ -15,10 +15,13 @@ from anabranch.engine.tables import FINAL
 from anabranch.errors import AnabranchError, DataError, QueryFailed, SourceError, SqlError
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound, Reference
-from anabranch.plan.catalog import Catalog, Field, Stream, Table, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.settle import settle
+from anabranch.plan.view import View
 from anabranch.sql.functions import calls
 from anabranch.sql.lexer import tokenize, words
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -110,16 +113,18 @@ def placed(reference: Any, text: str) -> Iterator[None]:
 def check_views(core: Core, bound: Bound, snapshot: Snapshot) -> None:
     """Refuse to read a view that was stopped, and tell of views that lack rows."""
     for view in _views(core, bound, snapshot):
-        if view.stopped:
+        if view.state.stopped:
             raise stopped(view)
-        if view.lacks:
-            core.warn(lacking(view.name, view.lacks))
+        if view.state.lacks:
+            core.warn(lacking(view.name, view.state.lacks))
 
 
 def stopped(view: View) -> QueryFailed:
     """What whoever reads a view that was stopped is told."""
     hint = "CREATE OR REPLACE VIEW makes it anew, with a query that can be computed; DROP VIEW takes it away"
-    return QueryFailed(f"view {view.name} is stopped, because it could not be computed: {view.stopped}", hint=hint)
+    return QueryFailed(
+        f"view {view.name} is stopped, because it could not be computed: {view.state.stopped}", hint=hint
+    )
 
 
 def _views(core: Core, bound: Bound, snapshot: Snapshot) -> list[View]:

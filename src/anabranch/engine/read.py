@@ -19,10 +19,13 @@ from anabranch.engine.tables import PANE, change_fields, net_sql, pane_fields
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Reference
-from anabranch.plan.catalog import ROW_NUM, BlockUse, Catalog, Field, Panes, Rows, Stream, Table, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import ROW_NUM, Stream, Table
 from anabranch.plan.facts.ahead import FINAL
 from anabranch.plan.node import PLACE, TAKES
+from anabranch.plan.states import BlockUse, Panes, Rows
 from anabranch.plan.strategy import by_difference
+from anabranch.plan.view import View
 from anabranch.plan.windows import bounds_sql, ending_columns_sql
 from anabranch.sources.base import CORRUPT, ORIGIN, BadRow, Source
 from anabranch.sources.files import FilesSource, reader
@@ -30,6 +33,7 @@ from anabranch.sources.listing import File
 from anabranch.sources.parts import Part, file_and_start
 from anabranch.sources.paths import CALLED, check_path, format_of, nothing_at
 from anabranch.sql.lexer import quote_name
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -192,9 +196,9 @@ def since_start(
     rows: Callable[[tuple[Field, ...]], DataFrame],
 ) -> DataFrame:
     """Of rows with these columns, those that a view starts with and all after them."""
-    if stream.id not in view.begins:
+    if stream.id not in view.beginning.rows:
         return rows(fields)
-    since = rows(stream.row_fields).where(f"coalesce({ROW_NUM}, 0) >= {view.begins[stream.id][1]}")
+    since = rows(stream.row_fields).where(f"coalesce({ROW_NUM}, 0) >= {view.beginning.rows[stream.id][1]}")
     return since.select(*(quote_name(field.name) for field in fields))
 
 
@@ -211,11 +215,11 @@ def view_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot, *, 
     A reader has the late rows of archives with it. Views above, whose changes come from changes, have what was
     `emitted`: all the way down.
     """
-    if view.stream:
+    if view.emission.as_changes:
         return stream_of_changes(core, catalog, view, snapshot)
-    if view.late == "archive" and view.clock == "event" and not emitted:  # nothing else can come late
+    if view.emission.late == "archive" and view.progress.clock == "event" and not emitted:  # nothing else can come late
         return archive_frame(core, catalog, view, snapshot)
-    if view.kept and not (view.ordered and view.emit == "feed"):
+    if view.kept and not (view.query.ordered and view.emission.mode == "feed"):
         return shown_frame(core, catalog, view, snapshot)
     return view_query(core, catalog, view, snapshot, emitted=emitted)
 
@@ -238,53 +242,58 @@ def view_query(
     `narrow` may leave out rows of an input that do not matter; with `hidden`, the whole key is shown. `takes` are the
     last places of a run that keys of a counting view may show. With `late`, rows that came too late count too.
     """
-    if view.rows is not None:
-        rows = catalog[view.rows]
+    if view.query.rows is not None:
+        rows = catalog[view.query.rows]
         assert isinstance(rows, Rows)
         return core.table_frame(rows.id, rows.fields, snapshot)
     relations: dict[str, DataFrame] = {}
-    for use in view.blocks:
+    for use in view.query.blocks:
         panes, paths = catalog.panes(use.panes), snapshot.table_paths(core.ledger, use.panes)
         partials = above.frame(core, catalog, panes, snapshot) if panes.above is not None else None
         relations[use.placeholder] = pane_frame(core, panes, use, paths, closed_by, partials)
-    for placeholder, id in view.streams.items():
+    for placeholder, id in view.query.streams.items():
         stream = catalog.stream(id)
-        if id in view.begins:
+        if id in view.beginning.rows:
             relations[placeholder] = kept_rows(core, view, stream, stream.seen_as(placeholder), snapshot)
         else:
             relations[placeholder] = rows_frame(core, stream, placeholder, snapshot)
     relations |= static_frames(core, catalog, view)
-    for placeholder, id in view.views.items():
+    for placeholder, id in view.query.views.items():
         below = catalog.view(id)
-        fired = emitted or (view.kept and not (late and view.emit == "feed"))  # else it reads what waits below it
+        fired = emitted or (
+            view.kept and not (late and view.emission.mode == "feed")
+        )  # else it reads what waits below it
         relations[placeholder] = view_frame(core, catalog, below, snapshot, emitted=fired)
     for placeholder in () if late else view.leaves_out:
         there = relations[placeholder]
         relations[placeholder] = left_out.without(core, catalog, view, placeholder, there, snapshot)
     relations = {placeholder: narrow(placeholder, frame) for placeholder, frame in relations.items()}
-    if view.counted is not None:
-        counted = relations[view.counted]
+    if view.emission.counted is not None:
+        counted = relations[view.emission.counted]
         if PLACE not in counted.columns:
-            relations[view.counted] = counted.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
+            relations[view.emission.counted] = counted.selectExpr("*", f"CAST(NULL AS BIGINT) AS {PLACE}")
         relations[TAKES] = takes if takes is not None else core.frames.empty(take_fields(view))
     named = [field.name for field in (*view.fields, *view.hidden)]
-    if hidden and view.closing and view.final:
-        return core.frames.sql(view.final, relations).toDF(*named, FINAL)
-    frame = core.frames.sql(view.spread or view.text, relations).toDF(*named)
+    if hidden and view.emission.closing and view.progress.final:
+        return core.frames.sql(view.progress.final, relations).toDF(*named, FINAL)
+    frame = core.frames.sql(view.query.spark_text or view.query.text, relations).toDF(*named)
     return frame if hidden or not view.hidden else frame.select(*(quote_name(f.name) for f in view.fields))
 
 
 def take_fields(view: View) -> tuple[Field, ...]:
-    return (*(Field(f"__k{index}", key.type) for index, key in enumerate(view.keys)), Field("__upto", "bigint"))
+    return (
+        *(Field(f"__k{index}", key.type) for index, key in enumerate(view.keying.columns)),
+        Field("__upto", "bigint"),
+    )
 
 
 def static_frames(core: Core, catalog: Catalog, view: View) -> dict[str, DataFrame]:
     """The static tables that a view reads, as it reads them."""
     found = {}
-    for placeholder, id in view.tables.items():
+    for placeholder, id in view.query.tables.items():
         table = catalog[id]
         assert isinstance(table, Table)
-        found[placeholder] = core.static_frame(id, table.fields, view.statics_at[id])
+        found[placeholder] = core.static_frame(id, table.fields, view.beginning.table_versions[id])
     return found
 
 
@@ -343,7 +352,7 @@ def changes_frame(
     core: Core, catalog: Catalog, view: View, snapshot: Snapshot, within: Range = (None, None)
 ) -> DataFrame:
     """The changes of a view as they are in the ledger; those whose event time is within bounds."""
-    panes = catalog.panes(view.blocks[0].panes) if view.blocks else None
+    panes = catalog.panes(view.query.blocks[0].panes) if view.query.blocks else None
     fields = change_fields(view, panes)
     if not view.time or within == (None, None):
         return core.table_frame(view.changes_table, fields, snapshot)
@@ -364,7 +373,7 @@ def stream_of_changes(core: Core, catalog: Catalog, view: View, snapshot: Snapsh
     """The changes of a view with when they came out and which one of its key each was."""
     frame = changes_frame(core, catalog, view, snapshot)
     columns = ", ".join(quote_name(field.name) for field in view.fields)
-    apart = ", ".join(quote_name(key.name) for key in view.keys) or "1"
+    apart = ", ".join(quote_name(key.name) for key in view.keying.columns) or "1"
     copied = "`@changes` LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
     text = (
         f"SELECT {columns}, CASE WHEN _diff < 0 THEN 'undo' ELSE '' END AS undo, _at AS ptime,"
@@ -376,8 +385,8 @@ def stream_of_changes(core: Core, catalog: Catalog, view: View, snapshot: Snapsh
 
 def provisional_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
     """The answer over all rows there are, and of each row whether it is one that has fired."""
-    fresh = view_query(core, catalog, view, snapshot, late=view.late == "archive")
-    if view.emit in ("read", "feed"):
+    fresh = view_query(core, catalog, view, snapshot, late=view.emission.late == "archive")
+    if view.emission.mode in ("read", "feed"):
         return fresh.selectExpr("*", "true AS _final")
     shown = shown_frame(core, catalog, view, snapshot)
     columns = ", ".join(quote_name(field.name) for field in view.fields)
@@ -395,17 +404,23 @@ def provisional_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapsh
 def archive_frame(core: Core, catalog: Catalog, view: View, snapshot: Snapshot) -> DataFrame:
     """What a view shows whose late rows are only archived: the windows that have closed, as they are now."""
     bound = progress(core, catalog, view, snapshot, {}, 0)
-    if view.budget is not None:
+    if view.emission.budget is not None:
         bound = snapshot.bounds.get(view.id)
     if bound is None:
         return core.frames.empty(view.fields)
-    if not view.node:
+    if not view.operator:
         return view_query(core, catalog, view, snapshot, closed_by=bound)
-    if view.emit == "feed":  # it does not wait itself
+    if view.emission.mode == "feed":  # it does not wait itself
         return view_query(core, catalog, view, snapshot, late=True)
-    timed = [view.closing] if view.closing else [key.name for key in view.keys if key.name in view.times]
-    ends = (view.meets.ends if view.meets is not None and not view.closing else ()) or timed[:1]
-    passed = (f"unix_micros({quote_name(key)}) + {view.times[key]} <= {min(bound, END)}" for key in ends)
+    timed = (
+        [view.emission.closing]
+        if view.emission.closing
+        else [key.name for key in view.keying.columns if key.name in view.progress.times]
+    )
+    ends = (view.progress.joint.ends if view.progress.joint is not None and not view.emission.closing else ()) or timed[
+        :1
+    ]
+    passed = (f"unix_micros({quote_name(key)}) + {view.progress.times[key]} <= {min(bound, END)}" for key in ends)
     closed = " AND ".join(passed)
     frame = view_query(core, catalog, view, snapshot, hidden=True, late=True).where(closed)
     return frame.select(*(quote_name(field.name) for field in view.fields))

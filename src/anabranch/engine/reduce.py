@@ -29,9 +29,12 @@ from anabranch.engine.writing import adopt_folder
 from anabranch.kernel import Declined
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import Catalog, Panes, Stream, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream
 from anabranch.plan.describe import append_only
+from anabranch.plan.states import Panes
 from anabranch.plan.types import duckdb_type
+from anabranch.plan.view import View
 from anabranch.sql.lexer import quote_name
 
 if TYPE_CHECKING:
@@ -241,7 +244,12 @@ def _merged_text(
     time = _time_column(core, table_id, snapshot)
     order = f" ORDER BY {quote(time)}" if time is not None and engine == "duckdb" else ""
     for view in catalog.of(View):
-        if table_id == view.changes_table and view.node and not view.stream and not append_only(view, catalog):
+        if (
+            table_id == view.changes_table
+            and view.operator
+            and not view.emission.as_changes
+            and not append_only(view, catalog)
+        ):
             if engine == "spark" and any("map<" in field.type for field in view.fields):  # it groups by none
                 break
             return _net_text([quote(field.name) for field in (*view.fields, *view.hidden)], files) + order
@@ -263,7 +271,7 @@ def _net_text(names: list[str], files: str) -> str:
 def _last_text(view: View, files: str, whole: bool) -> str:
     """The last line of each key; of a whole table without keys that wait for nothing any more."""
     names = [field.name for field in pending_fields(view)]
-    keys = ", ".join(names[: len(view.keys)])
+    keys = ", ".join(names[: len(view.keying.columns)])
     apart = f"PARTITION BY {keys} " if keys else ""
     waits = "(records <> 0 OR deadline IS NOT NULL OR armed OR event_time IS NOT NULL)" if whole else "true"
     numbered = f"SELECT *, row_number() OVER ({apart}ORDER BY _version DESC) AS __n FROM {files}"
@@ -305,7 +313,7 @@ def _time_column(core: Core, table_id: str, snapshot: Snapshot) -> str | None:
             return stream.time
     for view in catalog.of(View):
         if view.changes_table == table_id:
-            return "_window" if view.direct and not view.node else view.time or None
+            return "_window" if view.query.direct and not view.operator else view.time or None
     return None
 
 
@@ -317,8 +325,8 @@ def pinned(core: Core, oldest: int) -> set[tuple[str, int]]:
     found: set[tuple[str, int]] = set()
     for number, catalog in enumerate(catalogs):
         for each in catalog.objects.values():
-            if isinstance(each, Panes | View) or hasattr(each, "statics_at"):
-                pins = {(table, at[0]) for table, at in each.statics_at.items()}
+            if isinstance(each, Panes | View) or hasattr(each, "table_versions"):
+                pins = {(table, at[0]) for table, at in each.table_versions.items()}
                 found |= {pin for pin in pins if not number or ledger.has(*pin)}
     return found
 

@@ -18,14 +18,15 @@ from anabranch.engine.core import Core
 from anabranch.ledger import Snapshot
 from anabranch.plan import pushdown
 from anabranch.plan.bind import Bound, Reference
-from anabranch.plan.catalog import Field, Table
 from anabranch.plan.computed import Replaced, replaced
+from anabranch.plan.definitions import Table
 from anabranch.sources.computing import Computing
 from anabranch.sources.database import DatabaseTable, read_pieces, shown
 from anabranch.sources.lookup import LARGE_ROWS, LookupSource, ReadByTasks, open_source
 from anabranch.sources.wanted import EVERYTHING, Computed, Wanted
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.terms import option_value
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -33,11 +33,16 @@ from anabranch.engine.writing import write_table
 from anabranch.errors import DataError, QueryFailed, UnknownFunction
 from anabranch.ledger import DataFile, Draft, Ledger, Record, Snapshot, StreamRun, TableChange
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import Catalog, Field, Panes, Stream, Table, View, to_json
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.panes import STREAM
+from anabranch.plan.states import Panes
+from anabranch.plan.stored import to_json
+from anabranch.plan.view import View
 from anabranch.sources.base import BadRow, Found
 from anabranch.sources.row_groups import InGroups
 from anabranch.sql.lexer import quote_name
+from anabranch.types import Field
 
 
 class Refresh(Protocol):
@@ -117,7 +122,7 @@ class Runner:
         self, catalog: Catalog, snapshot: Snapshot, stream: Stream, state: ProgressState, rows: InGroups
     ) -> Ahead | None:
         """The joins whose changes the tasks that read a run can give in the same job."""
-        if not any(view.node == "join" and stream.id in view.streams.values() for view in catalog.of(View)):
+        if not any(view.operator == "join" and stream.id in view.query.streams.values() for view in catalog.of(View)):
             return None
         file = DataFile(buckets.RUN, rows.rows, 0, rows.low, rows.high)
         moves, taken = {stream.id: (state, state)}, {stream.id: rows.rows}
@@ -133,7 +138,8 @@ class Runner:
             return
         views = {view.id: view for view in catalog.of(View) if stream_id in catalog.sources_of(view)}
         views |= {id: catalog.view(id) for view in list(views.values()) for id in catalog.below(view)}
-        read = [pair for each in (*catalog.states_of(stream_id), *views.values()) for pair in each.statics_at.items()]
+        reading = (*catalog.states_of(stream_id), *views.values())
+        read = [pair for each in reading for pair in each.table_versions.items()]
         for id in dict.fromkeys(id for id, _ in read):
             table = catalog[id]
             assert isinstance(table, Table)
@@ -175,9 +181,9 @@ class Runner:
                     True,
                 )
             )
-        stopped = any(view.stopped for view in catalog.of(View))
+        stopped = any(view.state.stopped for view in catalog.of(View))
         for state in catalog.states_of(stream.id):
-            if stopped and all(view.stopped for view in catalog.users_of(state)):
+            if stopped and all(view.state.stopped for view in catalog.users_of(state)):
                 continue
             small = self.core.place.is_small(size) or self._was_small(snapshot, state.id)
             if isinstance(state, Panes):
@@ -346,7 +352,8 @@ class Runner:
         views = [
             view
             for view in core.catalog().of(View)
-            if view.triggers is not None and (view.triggers["delay"] is not None or view.clock == "arrival")
+            if view.emission.triggers is not None
+            and (view.emission.triggers.delay is not None or view.progress.clock == "arrival")
         ]
         if not any(core.timers.due(view, core.ledger.snapshot(), core.now()) for view in views):
             return None
@@ -396,7 +403,7 @@ def _changes_of(
     maintainer: Maintainer, view: View, added: Mapping[str, tuple[DataFile, ...]], made: bool, renewed: bool
 ) -> tuple[DataFile, ...]:
     """The changes of one view for a commit; they are new rows for those above it."""
-    if view.node:
+    if view.operator:
         if renewed:
             return maintainer.renew(view)
         return maintainer.fill(view) if made else maintainer.changes(view)
@@ -476,12 +483,14 @@ class _Ahead:
 
     def _is_plain(self, view: View) -> bool:
         """Whether nothing but Spark's own engine has a part in it: no bucket, trigger, budget or table outside."""
-        plain = bool(view.node) and view.emit == "feed" and not view.asks and not view.budget
+        plain = (
+            bool(view.operator) and view.emission.mode == "feed" and not view.query.asks and not view.emission.budget
+        )
         return self._core.place.together(plain) and not buckets.available(self._core)
 
     def _is_free(self, view: View) -> bool:
         """Whether a view reads none that is still to be computed."""
-        below = [self._catalog.view(id) for id in view.views.values()]
+        below = [self._catalog.view(id) for id in view.query.views.values()]
         return not any(each.id in self._left or not self._is_free(each) for each in below)
 
     def give_up(self) -> None:
@@ -524,7 +533,7 @@ def emit_changes(
     strict = bool(made) or only is not None or any(catalog.stream(id).fail_on_bad for id in moves)
     stopped: dict[str, str] = {}
     aside: dict[tuple[str, str], Found] = {}
-    before = {view.id for view in catalog.of(View) if view.stopped}
+    before = {view.id for view in catalog.of(View) if view.state.stopped}
 
     def computed(view: View) -> tuple[DataFile, ...]:
         return _computed(maintainer, view, added, view.id in made, view.id in renewed, aside)
@@ -548,7 +557,7 @@ def emit_changes(
             problem = _named(catalog, view, found, view.id in made)
             raise problem from (None if problem is error else error)
         pending = maintainer.added.get(view.pending_table, ())
-        if pending or (view.emit == "triggers" and view.id in made):
+        if pending or (view.emission.mode == "triggers" and view.id in made):
             tables[view.pending_table] = TableChange(add=pending)
             if view.pending_table not in snapshot.files:
                 schemas[view.pending_table] = arrow_schema(pending_fields(view))
@@ -560,7 +569,7 @@ def emit_changes(
                     schemas[table] = arrow_schema(left_out_fields(catalog, view, input))
         if files or view.id in made:
             tables[view.changes_table] = TableChange(add=files)
-            panes = catalog.panes(view.blocks[0].panes) if view.blocks else None
+            panes = catalog.panes(view.query.blocks[0].panes) if view.query.blocks else None
             if view.changes_table not in snapshot.files:
                 _ = core.frames  # it is Spark's parser that reads the types of columns
                 schemas[view.changes_table] = arrow_schema(change_fields(view, panes))
@@ -580,12 +589,12 @@ def emit_changes(
 
 def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:
     """Whether what a view has shown depends on a static table as it was. Rows of a stream meet it once, and stay."""
-    return view.kept and bool(view.node) and not view.meets_once and _meets(catalog, view, table)
+    return view.kept and bool(view.operator) and not view.enriches_at_ingest and _meets(catalog, view, table)
 
 
 def _meets(catalog: Catalog, view: View, table: str) -> bool:
-    below = [catalog.view(id) for id in view.views.values()]
-    return table in view.tables.values() or any(not each.kept and _meets(catalog, each, table) for each in below)
+    below = [catalog.view(id) for id in view.query.views.values()]
+    return table in view.query.tables.values() or any(not each.kept and _meets(catalog, each, table) for each in below)
 
 
 def _widens(output: Output, snapshot: Snapshot) -> bool:

@@ -32,11 +32,13 @@ from anabranch.engine.stream_part import STREAM_ROWS, Carried
 from anabranch.engine.writing import write_frame, write_table
 from anabranch.ledger import DataFile, Ledger
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import ROW_NUM, Field, Panes, Stream
+from anabranch.plan.definitions import ROW_NUM, Stream
+from anabranch.plan.states import Panes
 from anabranch.sources.base import CORRUPT, ORIGIN, PARTITION, BadRow
 from anabranch.sources.parts import file_and_start, path_of
 from anabranch.sources.why import Why
 from anabranch.sql.lexer import quote_name
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,7 +16,8 @@ from anabranch.algebra.reach import Range
 from anabranch.duck import path_list, quoted, timestamp
 from anabranch.engine.writing import collected
 from anabranch.ledger import Snapshot
-from anabranch.plan.catalog import Ends, Stream, View
+from anabranch.plan.definitions import Stream
+from anabranch.plan.view import Ends, View
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.lexer import quote_name
 
@@ -49,8 +50,8 @@ def spans(maintainer: Maintainer, view: View, rows: DataFrame) -> Spans | None:
     """The sessions that rows of the input of a view touch; None where the whole keys have to be computed."""
     import duckdb
 
-    ends, stream = view.ends, stream_of(maintainer, view)
-    if ends is None or stream is None or not ends.told:
+    ends, stream = view.progress.ends, stream_of(maintainer, view)
+    if ends is None or stream is None or not ends.shows_session:
         return None
     place, touched = maintainer.core.place, _seeds(view, ends, rows)
     nothing = Spans(None, {}, ends.input, micros_sql(f"__r.{quote_name(ends.time)}"), _during(view, ends))
@@ -98,13 +99,13 @@ def _during(view: View, ends: Ends) -> str:
     if ends.starts:
         return f"unix_micros(__r.{quote_name(ends.starts[0])})"
     end = ends.columns[0]
-    return f"unix_micros(__r.{quote_name(end)}) + {view.times[end] - ends.after}"
+    return f"unix_micros(__r.{quote_name(end)}) + {view.progress.times[end] - ends.after}"
 
 
 def stream_of(maintainer: Maintainer, view: View) -> Stream | None:
     """The stream that has the windows of a view, where the files of its rows are all of them and tell their times."""
-    ends = view.ends
-    id = view.streams.get(ends.input) if ends is not None else None
+    ends = view.progress.ends
+    id = view.query.streams.get(ends.input) if ends is not None else None
     stream = maintainer.catalog.stream(id) if id is not None else None
     if ends is None or stream is None or (stream.time or "").lower() != ends.time.lower():
         return None
@@ -115,7 +116,7 @@ def stream_of(maintainer: Maintainer, view: View) -> Stream | None:
 
 def columns_of(view: View, ends: Ends) -> list[str]:
     """The columns of the rows of the input that hold the key."""
-    columns = next((each.columns for each in view.narrows if each.input == ends.input), ())
+    columns = next((each.columns for each in view.keying.narrows if each.input == ends.input), ())
     return [column or "" for column in columns]
 
 
@@ -123,7 +124,7 @@ def _seeds(view: View, ends: Ends, rows: DataFrame) -> DataFrame:
     """The keys of rows, with the first and the last event time of each."""
     from pyspark.sql.functions import expr
 
-    keys = zip(columns_of(view, ends), view.keys, strict=True)
+    keys = zip(columns_of(view, ends), view.keying.columns, strict=True)
     items = [f"CAST({quote_name(column)} AS {key.type}) AS k{index}" for index, (column, key) in enumerate(keys)]
     by = [f"k{index}" for index in range(len(items))] + [ALL]
     items += [f"1 AS {ALL}", f"{micros_sql(quote_name(ends.time))} AS __time"]
@@ -247,8 +248,8 @@ def late_times(maintainer: Maintainer, view: View, low: int, before: int) -> Any
     from anabranch.engine.driver import connection
     from anabranch.engine.pane_sql import FAR
 
-    ends, stream = view.ends, stream_of(maintainer, view)
-    if ends is None or stream is None or view.begins:
+    ends, stream = view.progress.ends, stream_of(maintainer, view)
+    if ends is None or stream is None or view.beginning.rows:
         return None
     time, ledger = quoted(stream.time or ""), maintainer.core.ledger
     columns = f"{apart_items(ends, quoted)}, epoch_us({time}) AS t"

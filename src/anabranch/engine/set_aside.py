@@ -26,19 +26,12 @@ from anabranch.engine.tables import PANE, pane_fields
 from anabranch.engine.writing import write_frame
 from anabranch.errors import AnabranchError, DataError, QueryFailed
 from anabranch.ledger import DataFile, Draft, TableChange
-from anabranch.plan.catalog import (
-    ARRIVAL_TS,
-    ROW_NUM,
-    Catalog,
-    Object,
-    Panes,
-    Rows,
-    Stream,
-    View,
-    own_signature,
-    to_json,
-)
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import ARRIVAL_TS, ROW_NUM, Stream
 from anabranch.plan.panes import STREAM
+from anabranch.plan.states import Panes, Rows, own_signature
+from anabranch.plan.stored import Object, to_json
+from anabranch.plan.view import View
 from anabranch.sources.base import ORIGIN, BadRow, Found
 from anabranch.sources.parts import path_of
 from anabranch.sql.calls import aggregate_calls
@@ -111,7 +104,7 @@ def checks_of(catalog: Catalog, view: View, state: Panes | Rows) -> list[Check]:
 
 def _uses(catalog: Catalog, view: View, state: Panes) -> Iterator[tuple[str, Sequence[str]]]:
     """The columns of a pane table that a view needs, block by block, with the one that says that a group is there."""
-    for use in (use for node in (view, *catalog.nodes_of(view)) for use in node.blocks):
+    for use in (use for node in (view, *catalog.nodes_of(view)) for use in node.query.blocks):
         panes = catalog.panes(use.panes)
         if panes.id == state.id:
             yield use.presence, use.columns
@@ -365,12 +358,17 @@ def placed_anyhow(rows: DataFrame) -> DataFrame:
 
 def of_one_row(view: View) -> Rows | None:
     """The query of a view as one over the rows of a run, if it looks at one row of one stream at a time and no more."""
-    if view.node != "stateless" or view.emit != "feed" or len(view.streams) != 1 or view.counted is not None:
+    if (
+        view.operator != "stateless"
+        or view.emission.mode != "feed"
+        or len(view.query.streams) != 1
+        or view.emission.counted is not None
+    ):
         return None
-    if view.views or view.blocks or view.tables or view.asks:
+    if view.query.views or view.query.blocks or view.query.tables or view.query.asks:
         return None
-    ((placeholder, stream),) = view.streams.items()
-    return Rows(view.id, stream, view.text.replace(quote_name(placeholder), STREAM), {}, view.fields)
+    ((placeholder, stream),) = view.query.streams.items()
+    return Rows(view.id, stream, view.query.text.replace(quote_name(placeholder), STREAM), {}, view.fields)
 
 
 def computable(rows: Rows) -> str:
@@ -429,11 +427,11 @@ def _separated(catalog: Catalog, view: View, panes: Panes, others: Sequence[str]
         objects.append(copy)
     of = {each.id: _copy_of(each, view) for each in (panes, *uppers)}
     for node in nodes:
-        blocks = tuple(replace(use, panes=of.get(use.panes, use.panes)) for use in node.blocks)
-        objects.append(replace(node, blocks=blocks))
+        blocks = tuple(replace(use, panes=of.get(use.panes, use.panes)) for use in node.query.blocks)
+        objects.append(replace(node, query=replace(node.query, blocks=blocks)))
     unused = {each.id for each in objects if isinstance(each, Panes) and not each.columns}
     after = catalog.with_objects(each for each in objects if each.id not in unused)
-    return Catalog({id: to_json(each) for id, each in after.objects.items() if id not in unused})
+    return after.after(dict.fromkeys(unused))
 
 
 def _for(catalog: Catalog, panes: Panes, views: Sequence[str]) -> Panes:
@@ -459,14 +457,14 @@ class Lost:
         found: dict[str, Object] = {}
         for id, count in self.rows.items():
             view = catalog.view(id)
-            found[id] = replace(view, lacks=view.lacks + count)
-            uses = [use.panes for node in (view, *catalog.nodes_of(view)) for use in node.blocks]
+            found[id] = replace(view, state=replace(view.state, lacks=view.state.lacks + count))
+            uses = [use.panes for node in (view, *catalog.nodes_of(view)) for use in node.query.blocks]
             for panes in (catalog.panes(each) for use in uses for each in (use, catalog.kept_panes(use))):
                 if [user.id for user in catalog.users_of(panes)] == [id]:  # of another stream it may be shared
                     found[panes.id] = replace(panes, signature=own_signature(panes.signature, id))
         for id, reason in self.stopped.items():
             view = found.get(id) or catalog.view(id)  # type: ignore[assignment]
-            found[id] = replace(view, stopped=view.stopped or reason)
+            found[id] = replace(view, state=replace(view.state, stopped=view.state.stopped or reason))
         return list(found.values())
 
 
@@ -492,7 +490,7 @@ def mend(
     try:
         catalog = core.catalog(core.ledger.snapshot())
         failed = [state for state in catalog.states_of(stream.id) if state.id in scanned.failed]
-        views = {view.id: view for state in failed for view in catalog.users_of(state) if not view.stopped}
+        views = {view.id: view for state in failed for view in catalog.users_of(state) if not view.state.stopped}
         found = checking.failing(catalog, list(views.values()), catalog.states_of(stream.id))
         refuse(stream, found.values())
         separate(core, stream, [views[id] for id in found])
@@ -525,7 +523,7 @@ def _write_again(
     lost: Lost,
 ) -> None:
     """Write an output that failed, or that has rows which its view lacks; others are as they should be."""
-    users = [view for view in catalog.users_of(state) if not view.stopped]
+    users = [view for view in catalog.users_of(state) if not view.state.stopped]
     gone = set().union(*(found[view.id].places for view in users if view.id in found))
     if not users or (output.table in scanned.files and not gone):
         return

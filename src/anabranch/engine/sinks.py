@@ -15,11 +15,13 @@ from anabranch.engine.core import Core
 from anabranch.engine.feed import Feed
 from anabranch.engine.frames import arrow_schema, translate
 from anabranch.ledger import Ledger, Snapshot
-from anabranch.plan.catalog import Field, Sink, View
+from anabranch.plan.definitions import Sink
+from anabranch.plan.view import View
 from anabranch.sinks import kinds
 from anabranch.sinks.base import Owner, Target
 from anabranch.sinks.delta import DeltaChanges, DeltaRows
 from anabranch.sinks.files import ChangeFiles, TableFile
+from anabranch.types import Field
 
 
 def target_of(sink: Sink, ledger: Ledger) -> Target:

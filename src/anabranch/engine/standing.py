@@ -19,10 +19,12 @@ from anabranch.engine.pane_sql import FAR
 from anabranch.engine.tables import PANE, standing_fields
 from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import Snapshot
-from anabranch.plan.catalog import ROW_NUM, Field, Panes, Stream
+from anabranch.plan.definitions import ROW_NUM, Stream
 from anabranch.plan.describe import Groups
+from anabranch.plan.states import Panes
 from anabranch.plan.types import duckdb_type
 from anabranch.sql.lexer import QUOTED, quote_name, tokenize
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,8 +10,10 @@ from anabranch.engine.core import Core
 from anabranch.engine.places import place_sql, settle_sql
 from anabranch.engine.standing import Standing
 from anabranch.engine.tables import PANE, place_fields
-from anabranch.plan.catalog import Catalog, Panes, PartialColumn, Rows, Stream, Table
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.panes import STREAM
+from anabranch.plan.states import Panes, PartialColumn, Rows
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.lexer import quote_name
 
@@ -117,7 +119,7 @@ class StreamPart:
         for placeholder, id in state.statics.items():
             table = catalog[id]
             assert isinstance(table, Table)
-            relations[placeholder] = self.core.static_frame(id, table.fields, state.statics_at[id])
+            relations[placeholder] = self.core.static_frame(id, table.fields, state.table_versions[id])
         return relations
 
     def carries(self, panes: Panes, stream: Stream) -> bool:

@@ -13,10 +13,12 @@ from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS
 from anabranch.errors import AnabranchError
 from anabranch.ledger import Snapshot
 from anabranch.ledger.snapshot import StreamState
-from anabranch.plan.catalog import Field, Sink, Stream, Table, View
+from anabranch.plan.definitions import Sink, Stream, Table
 from anabranch.plan.describe import append_only, keys_of, kind_of, reason_of, tables_of
+from anabranch.plan.view import View
 from anabranch.sinks.kinds import place_of
 from anabranch.sources.base import Lagging
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -223,16 +225,18 @@ def _views(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for view in sorted((each for each in catalog.of(View) if each.owner is None), key=lambda each: each.name):
         streams = sorted(catalog.stream(id).name for id in catalog.sources_of(view))
-        state = [catalog.kept_panes(use.panes) for use in view.blocks] + ([view.rows] if view.rows else [])
+        state = [catalog.kept_panes(use.panes) for use in view.query.blocks] + (
+            [view.query.rows] if view.query.rows else []
+        )
         rows.append(
             (
                 view.name,
-                _EMITS[view.emit],
+                _EMITS[view.emission.mode],
                 streams,
                 state,
                 view.sql,
-                view.lacks,
-                view.stopped or None,
+                view.state.lacks,
+                view.state.stopped or None,
             )
         )
     return rows
@@ -268,7 +272,7 @@ def _lookups(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
     """What it took to ask the tables outside, since the home was opened."""
     rows: list[tuple[Any, ...]] = []
     catalog = core.catalog(snapshot)
-    hinted = {ask.table for view in catalog.of(View) for ask in view.asks}
+    hinted = {ask.table for view in catalog.of(View) for ask in view.query.asks}
     tables = [each for each in catalog.of(Table) if each.asked or each.id in hinted]
     for table in sorted(tables, key=lambda each: each.name):
         asker = core.askers.get(table.id)

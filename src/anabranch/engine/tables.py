@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from anabranch.algebra.windows.spans import COUNT, ENDING, FORM, LAST
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import Field, Panes, View
+from anabranch.plan.states import Panes
+from anabranch.plan.view import View
+from anabranch.types import Field
 
 PANE = LAST
 BAD_ROWS = "bad_rows"
@@ -50,15 +52,15 @@ def standing_fields(panes: Panes) -> tuple[Field, ...]:
 
 def hidden_keys(view: View, panes: Panes) -> tuple[Field, ...]:
     """Keys that a view groups by but does not show: kept beside its changes to find a row again."""
-    shown = {output.source for output in view.direct if output.kind == "key"}
+    shown = {output.source for output in view.query.direct if output.kind == "key"}
     return tuple(Field(f"_key_{key.name}", key.type) for key in panes.keys if key.name not in shown)
 
 
 def change_fields(view: View, panes: Panes | None) -> tuple[Field, ...]:
     """The columns of a view's changes: what it shows, how often (signed), and since which version (and time)."""
-    if view.node:
+    if view.operator:
         return (*view.fields, *view.hidden, DIFF, VERSION, AT)
-    if view.direct and panes is not None:
+    if view.query.direct and panes is not None:
         return (*view.fields, *hidden_keys(view, panes), WINDOW, DIFF, VERSION)
     return (*view.fields, DIFF, VERSION)
 

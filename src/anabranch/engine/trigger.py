@@ -21,8 +21,9 @@ from anabranch.engine.moves import KeyBounds, PairBounds, micros
 from anabranch.engine.pending_table import STATE, PendingTable
 from anabranch.engine.writing import write_table
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import Field, View
 from anabranch.plan.types import duckdb_type
+from anabranch.plan.view import View
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from anabranch.engine.trigger_spark import PendingFiles
@@ -48,7 +49,7 @@ class Fired:
 
 
 def pending_fields(view: View) -> tuple[Field, ...]:
-    return (*(Field(f"k{index}", key.type) for index, key in enumerate(view.keys)), *_STATE)
+    return (*(Field(f"k{index}", key.type) for index, key in enumerate(view.keying.columns)), *_STATE)
 
 
 class _Kept:
@@ -74,7 +75,7 @@ class Timers:
             from anabranch.engine.trigger_spark import PendingFiles
 
             self.forget(view.id)
-            few = not view.touches or self.core.place.takes_triggers(0, _lines(view, snapshot))
+            few = not view.keying.touches or self.core.place.takes_triggers(0, _lines(view, snapshot))
             keys = self._load(view, snapshot) if few else PendingFiles(self.core, view, snapshot)
             known = self._kept[view.id] = _Kept(names, keys)
         return known.keys
@@ -93,7 +94,7 @@ class Timers:
             keys = self._kept[view.id].keys = self._load(view, snapshot)
         firing = len(keys) if everything or not isinstance(keys, PendingTable) else keys.firing(now, after)
         verdict = place.takes_triggers(rows, len(keys), firing)
-        if verdict or not view.touches:
+        if verdict or not view.keying.touches:
             return None
         found = PendingFiles(self.core, view, snapshot)
         found.verdict = verdict
@@ -141,7 +142,7 @@ class Timers:
     def due(self, view: View, snapshot: Snapshot, now: int) -> bool:
         """Whether a delay is over, or a window of times of arrival."""
         waiting = self.pending(view, snapshot)
-        if view.clock == "arrival" and (end := waiting.earliest()) is not None and end <= now:
+        if view.progress.clock == "arrival" and (end := waiting.earliest()) is not None and end <= now:
             return True
         return waiting.due(now)
 
@@ -158,7 +159,7 @@ class Timers:
         keys: KeyBounds | PairBounds | None = None,
     ) -> Fired:
         """Decide for every key that has new records, or something pending that time or progress may have come to."""
-        triggers = Triggers.from_json(view.triggers or {})
+        triggers = view.emission.triggers or Triggers()
         waiting = self._on_driver(view, snapshot)
         event_time = _event_times(view)
         ended = after == END
@@ -179,7 +180,7 @@ class Timers:
                 late[time] += count
             chosen[key] = decide(
                 triggers, pending.get(key), count, time,
-                now=now, before=lower, after=upper, ended=ended, late=view.late,
+                now=now, before=lower, after=upper, ended=ended, late=view.emission.late,
             )  # fmt: skip
         for time, count in sorted(late.items()):
             on_late(time, count)
@@ -212,12 +213,12 @@ class Timers:
         from pyarrow import parquet
 
         fields = pending_fields(view)
-        keys, paths = fields[: len(view.keys)], snapshot.table_paths(self.core.ledger, view.pending_table)
+        keys, paths = fields[: len(view.keying.columns)], snapshot.table_paths(self.core.ledger, view.pending_table)
         many = _lines(view, snapshot) > self.core.place.limits.pending_keys
         if many and all(duckdb_type(key.type) for key in keys):
             return PendingTable(keys, ends_of(view), paths)
         latest: dict[Key, tuple[int, Pending]] = {}
-        width = len(view.keys)
+        width = len(view.keying.columns)
         for path in paths:
             columns = [column.to_pylist() for column in parquet.read_table(path).columns]
             for row in zip(*columns, strict=True):
@@ -243,10 +244,10 @@ def _lines(view: View, snapshot: Snapshot) -> int:
 
 def ends_of(view: View) -> tuple[tuple[int, int], ...]:
     """Which keys tell the end of the window that a key is about, and how long after their times it is."""
-    names = [key.name for key in view.keys]
-    ends = view.meets.ends if view.meets is not None else ()
-    wanted = ends or [name for name in names if name in view.times][:1]
-    return tuple((names.index(name), view.times[name]) for name in wanted)
+    names = [key.name for key in view.keying.columns]
+    ends = view.progress.joint.ends if view.progress.joint is not None else ()
+    wanted = ends or [name for name in names if name in view.progress.times][:1]
+    return tuple((names.index(name), view.progress.times[name]) for name in wanted)
 
 
 def _event_times(view: View) -> Callable[[Key], int | None]:

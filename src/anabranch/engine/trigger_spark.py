@@ -23,8 +23,8 @@ from anabranch.engine.place import TAKEN
 from anabranch.engine.trigger import ends_of, pending_fields
 from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import View
 from anabranch.plan.node import PLACE
+from anabranch.plan.view import View
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,7 +41,7 @@ class PendingFiles:
     def __init__(self, core: Core, view: View, snapshot: Snapshot) -> None:
         self._core, self._view = core, view
         self.verdict = TAKEN  # why Spark decides about them
-        self._names = [f"k{index}" for index in range(len(view.keys))]
+        self._names = [f"k{index}" for index in range(len(view.keying.columns))]
         self.measure(snapshot)
 
     def frame(self, snapshot: Snapshot) -> DataFrame:
@@ -76,7 +76,7 @@ def _end(view: View) -> str:
 def _micros(view: View, index: int, shift: int) -> str:
     """A key that is a time, in microseconds and so much later; a number as it is."""
     name = f"k{index}"
-    return f"{f'unix_micros({name})' if view.keys[index].type == 'timestamp' else name} + {shift}"
+    return f"{f'unix_micros({name})' if view.keying.columns[index].type == 'timestamp' else name} + {shift}"
 
 
 class FiringJob:
@@ -84,7 +84,7 @@ class FiringJob:
 
     def __init__(self, maintainer: Maintainer, view: View, pending: PendingFiles) -> None:
         self.maintainer, self.core, self.view = maintainer, maintainer.core, view
-        self.names = [f"k{index}" for index in range(len(view.keys))]
+        self.names = [f"k{index}" for index in range(len(view.keying.columns))]
         self.keys = self._keys(pending.frame(maintainer.before))
 
     def _keys(self, pending: DataFrame) -> DataFrame:
@@ -92,10 +92,10 @@ class FiringJob:
         idle = ["0L AS records", "CAST(NULL AS BIGINT) AS deadline", "false AS armed"]
         idle.append("CAST(NULL AS BIGINT) AS event_time")
         new = ["`count` AS n", "CAST(NULL AS BIGINT) AS place"]
-        if self.view.counted is not None:
+        if self.view.emission.counted is not None:
             new = ["1L AS n", f"{PLACE} AS place"]
         parts = [pending.selectExpr(*self.names, "0L AS n", "CAST(NULL AS BIGINT) AS place", *_STATE)]
-        for touch in self.view.touches:
+        for touch in self.view.keying.touches:
             rows = self.maintainer.records_of(self.view, touch)
             parts += [rows.selectExpr(*self.names, *new, *idle)] if rows is not None else []
         both = reduce(lambda one, other: one.unionAll(other), parts)
@@ -116,9 +116,9 @@ class FiringJob:
         self, before: int | None, after: int | None, keys: KeyBounds | PairBounds | None
     ) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
         """The files of what is pending after the commit, and of the changes of the keys that fire."""
-        triggers, view = Triggers.from_json(self.view.triggers or {}), self.view
+        triggers, view = self.view.emission.triggers or Triggers(), self.view
         rows = self._bounded(before, after, keys)
-        text = decide_sql(triggers, "`@rows`", now=self.maintainer.now, ended=after == END, late=view.late)
+        text = decide_sql(triggers, "`@rows`", now=self.maintainer.now, ended=after == END, late=view.emission.late)
         decided = self.core.frames.sql(text, {"@rows": rows}).persist()
         try:
             if triggers.watermark:
@@ -171,7 +171,7 @@ class FiringJob:
     def _show(self, fired: DataFrame) -> tuple[DataFile, ...]:
         """What the keys that fired show now, less what was shown; of this commit, the rows up to the one that fired."""
         takes = None
-        if self.view.counted is not None:
+        if self.view.emission.counted is not None:
             upto = "IF(take > 0, element_at(places, CAST(take AS INT)), -1L) AS __upto"
             shown = fired.where("take IS NOT NULL AND size(places) > 0")
             takes = shown.selectExpr(*(f"{name} AS __{name}" for name in self.names), upto)

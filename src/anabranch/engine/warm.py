@@ -16,8 +16,8 @@ from anabranch.duck import connect, path_list, quoted, timestamp
 from anabranch.engine.core import Core
 from anabranch.engine.held import BUDGET, estimated
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.catalog import Field
 from anabranch.plan.types import duckdb_type
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     import duckdb

@@ -18,7 +18,8 @@ from anabranch.errors import LedgerError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 1
+#: 2: definitions have a format of their own, which those who read them know.
+FORMAT = 2
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]*")
 _TABLE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=-]*")

@@ -16,8 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from anabranch.plan.catalog import Catalog, Narrow, Object, Panes, Rows, Stream, Touch, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream
 from anabranch.plan.placer import Planned
+from anabranch.plan.states import Panes, Rows
+from anabranch.plan.stored import Object
+from anabranch.plan.view import Narrow, Touch, View
 from anabranch.sql.lexer import QUOTED, Span, normal_form, quote_name, tokenize
 from anabranch.sql.splice import Edit, splice
 
@@ -29,49 +33,57 @@ MOST_LETTERS = 60
 
 def fingerprint(view: View, states: Mapping[str, Object], below: Mapping[str, str]) -> str:
     """The fingerprint of a node; `below` has those of the nodes that it reads, other views go by their ids."""
-    names = {use.placeholder: f"@p:{index}" for index, use in enumerate(view.blocks)}
-    names |= {placeholder: f"@v:{below.get(id, id)}" for placeholder, id in view.views.items()}
+    names = {use.placeholder: f"@p:{index}" for index, use in enumerate(view.query.blocks)}
+    names |= {placeholder: f"@v:{below.get(id, id)}" for placeholder, id in view.query.views.items()}
 
     def named(placeholder: str | None) -> str | None:
         return names.get(placeholder, placeholder) if placeholder is not None else None
 
     return _hash(
         {
-            "text": _normal(view.text, names),
+            "text": _normal(view.query.text, names),
             "fields": view.fields,
-            "keys": view.keys,
-            "emit": [view.emit, view.triggers, view.late, view.stream, view.ordered, view.node, named(view.counted)],
-            "budget": view.budget,
-            "times": view.times,
-            "direct": view.direct,
-            "touches": sorted([named(each.input), _normal(each.text, names)] for each in view.touches),
-            "narrows": sorted([named(each.input), [str(c) for c in each.columns]] for each in view.narrows),
-            "blocks": [_block(view, index, states) for index in range(len(view.blocks))],
-            "rows": _rows(states[view.rows]) if view.rows is not None else None,
-            "streams": sorted(set(view.streams.values())),
-            "statics": _contents(view.statics_at),
-            **({"asks": view.asks} if view.asks else {}),
+            "keys": view.keying.columns,
+            "emit": [
+                view.emission.mode,
+                view.emission.triggers,
+                view.emission.late,
+                view.emission.as_changes,
+                view.query.ordered,
+                view.operator,
+                named(view.emission.counted),
+            ],
+            "budget": view.emission.budget,
+            "times": view.progress.times,
+            "direct": view.query.direct,
+            "touches": sorted([named(each.input), _normal(each.text, names)] for each in view.keying.touches),
+            "narrows": sorted([named(each.input), [str(c) for c in each.columns]] for each in view.keying.narrows),
+            "blocks": [_block(view, index, states) for index in range(len(view.query.blocks))],
+            "rows": _rows(states[view.query.rows]) if view.query.rows is not None else None,
+            "streams": sorted(set(view.query.streams.values())),
+            "statics": _contents(view.beginning.table_versions),
+            **({"asks": view.query.asks} if view.query.asks else {}),
         }
     )
 
 
 def _block(view: View, index: int, states: Mapping[str, Object]) -> Any:
-    use = view.blocks[index]
+    use = view.query.blocks[index]
     panes = states[use.panes]
     assert isinstance(panes, Panes)
     columns = [[each.name, each.partial, each.since] for each in map(panes.column, use.columns)]
-    own = [panes.id, panes.signature, use.bins or use.windows, use.presence, columns, _contents(panes.statics_at)]
+    own = [panes.id, panes.signature, use.bins or use.windows, use.presence, columns, _contents(panes.table_versions)]
     return [*own, asdict(panes.above)] if panes.above is not None else own
 
 
 def _rows(rows: Object) -> Any:
     assert isinstance(rows, Rows)
-    return [rows.stream, _normal(rows.text, {}), rows.fields, _contents(rows.statics_at)]
+    return [rows.stream, _normal(rows.text, {}), rows.fields, _contents(rows.table_versions)]
 
 
-def _contents(statics_at: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+def _contents(table_versions: Mapping[str, tuple[int, int]]) -> dict[str, int]:
     """Static tables as they were read: one that did not change since is the same, whatever the version."""
-    return {table: own for table, (_, own) in statics_at.items()}
+    return {table: own for table, (_, own) in table_versions.items()}
 
 
 def _hash(parts: Any) -> str:
@@ -133,8 +145,12 @@ def compare(catalog: Catalog, old: View, planned: Planned) -> Comparison:
     objects: list[Any] = []
     names = _free_names(old, nodes)
     for each in planned.objects:
-        if isinstance(each, Rows) and old.rows is not None and _hash(_rows(each)) == _hash(_rows(catalog[old.rows])):
-            same_as[each.id] = old.rows
+        if (
+            isinstance(each, Rows)
+            and old.query.rows is not None
+            and _hash(_rows(each)) == _hash(_rows(catalog[old.query.rows]))
+        ):
+            same_as[each.id] = old.query.rows
         elif isinstance(each, View):
             renamed = _renamed(each, same_as)
             match = _match(renamed, nodes, states, prints, taken=kept)
@@ -158,39 +174,55 @@ def _match(
 ) -> View | None:
     """The old node with the same fingerprint, over the very same nodes."""
     wanted = fingerprint(node, states, prints)
-    reads = sorted(node.views.values())
+    reads = sorted(node.query.views.values())
     for each in nodes:
-        if prints[each.id] == wanted and each not in taken and sorted(each.views.values()) == reads:
+        if prints[each.id] == wanted and each not in taken and sorted(each.query.views.values()) == reads:
             return each
     return None
 
 
 def _renamed(view: View, ids: Mapping[str, str]) -> View:
     """A node over the nodes that it goes on with."""
-    names = {placeholder: f"@v:{ids[id]}{_again(placeholder)}" for placeholder, id in view.views.items() if id in ids}
-    rows = ids.get(view.rows, view.rows) if view.rows is not None else None
+    names = {
+        placeholder: f"@v:{ids[id]}{_again(placeholder)}" for placeholder, id in view.query.views.items() if id in ids
+    }
+    rows = ids.get(view.query.rows, view.query.rows) if view.query.rows is not None else None
 
     def named(placeholder: str) -> str:
         first = placeholder.partition("#")[0]
         return names.get(placeholder) or names.get(first, first) + _again(placeholder)
 
-    meets, ends = view.meets, view.ends
+    meets, ends = view.progress.joint, view.progress.ends
     return replace(
         view,
-        text=_swapped(view.text, names),
-        spread=_swapped(view.spread, names),
-        final=_swapped(view.final, names),
-        near=tuple(replace(each, one=named(each.one), other=named(each.other)) for each in view.near),
-        through={named(placeholder): id for placeholder, id in view.through.items()},
-        timed={named(placeholder): ids.get(id, id) for placeholder, id in view.timed.items()},
-        sides=tuple(replace(each, input=named(each.input)) for each in view.sides),
-        meets=replace(meets, inputs=tuple(map(named, meets.inputs))) if meets is not None else None,
-        ends=replace(ends, input=named(ends.input)) if ends is not None else None,
-        views={names.get(placeholder, placeholder): ids.get(id, id) for placeholder, id in view.views.items()},
-        counted=names.get(view.counted or "", view.counted),
-        touches=tuple(Touch(names.get(t.input, t.input), _swapped(t.text, names)) for t in view.touches),
-        narrows=tuple(Narrow(names.get(n.input, n.input), n.columns, n.times) for n in view.narrows),
-        rows=rows,
+        query=replace(
+            view.query,
+            text=_swapped(view.query.text, names),
+            spark_text=_swapped(view.query.spark_text, names),
+            views={
+                names.get(placeholder, placeholder): ids.get(id, id) for placeholder, id in view.query.views.items()
+            },
+            rows=rows,
+        ),
+        progress=replace(
+            view.progress,
+            final=_swapped(view.progress.final, names),
+            joint=replace(meets, inputs=tuple(map(named, meets.inputs))) if meets is not None else None,
+            ends=replace(ends, input=named(ends.input)) if ends is not None else None,
+        ),
+        join=replace(
+            view.join,
+            bands=tuple(replace(each, one=named(each.one), other=named(each.other)) for each in view.join.bands),
+            streams={named(placeholder): id for placeholder, id in view.join.streams.items()},
+            views={named(placeholder): ids.get(id, id) for placeholder, id in view.join.views.items()},
+            inputs=tuple(replace(each, input=named(each.input)) for each in view.join.inputs),
+        ),
+        emission=replace(view.emission, counted=names.get(view.emission.counted or "", view.emission.counted)),
+        keying=replace(
+            view.keying,
+            touches=tuple(Touch(names.get(t.input, t.input), _swapped(t.text, names)) for t in view.keying.touches),
+            narrows=tuple(Narrow(names.get(n.input, n.input), n.columns, n.times) for n in view.keying.narrows),
+        ),
     )
 
 
@@ -205,7 +237,7 @@ def _in_order(nodes: Sequence[View]) -> list[View]:
     done: dict[str, View] = {}
 
     def add(node: View) -> None:
-        for id in node.views.values():
+        for id in node.query.views.values():
             if id in known and id not in done:
                 add(known[id])
         done.setdefault(node.id, node)
@@ -237,11 +269,11 @@ def beginnings(catalog: Catalog, view: View) -> dict[str, int]:
         found[stream] = min(since, found.get(stream, since))
 
     for each in (view, *catalog.nodes_of(view)):
-        for use in each.blocks:
+        for use in each.query.blocks:
             panes = catalog.panes(use.panes)
             for name in use.columns:
                 note(panes.stream, panes.column(name).since)
-        for id in each.streams.values():
+        for id in each.query.streams.values():
             stream = catalog.stream(id)
             if not stream.rereadable and stream.kept_since is not None:
                 note(id, stream.kept_since)
@@ -319,10 +351,10 @@ def lists(catalog: Catalog, compared: Comparison, lacks: Callable[[Stream], str 
             rebuild(f"rows {each.id}", each.stream)
         elif isinstance(each, Stream):
             rebuild(f"rows kept of stream {each.name}", each.id)
-    if compared.view.rows is not None and compared.view.rows == compared.old.rows:
-        kept.append(f"rows {compared.view.rows}")
+    if compared.view.query.rows is not None and compared.view.query.rows == compared.old.query.rows:
+        kept.append(f"rows {compared.view.query.rows}")
     begun = {each.id for each in planned.objects if isinstance(each, Stream)}
-    for id in dict.fromkeys(id for view in views for id in view.streams.values() if id not in begun):
+    for id in dict.fromkeys(id for view in views for id in view.query.streams.values() if id not in begun):
         stream = catalog.stream(id)
         reason = lacks(stream) if stream.kept_since is None or _reads_more(compared, id) else None
         (kept if reason is None else refused).append(
@@ -330,8 +362,8 @@ def lists(catalog: Catalog, compared: Comparison, lacks: Callable[[Stream], str 
         )
     kept += [_described(node) for node in compared.kept]
     rebuilt += [_described(node) for node in compared.made]
-    if compared.view.emit != "read":
-        if compared.old.emit == "read" or not compared.same_columns:
+    if compared.view.emission.mode != "read":
+        if compared.old.emission.mode == "read" or not compared.same_columns:
             rebuilt.append(f"changes of {compared.old.name}, begun anew")
         else:
             rebuilt.append(f"changes of {compared.old.name}, with the difference between the old and the new answer")
@@ -342,7 +374,7 @@ def _columns(views: Iterable[View], states: Mapping[str, Object]) -> dict[str, t
     """The columns of each pane table that views use; where partials are had from others, of the one with those."""
     found: dict[str, dict[str, None]] = {}
     for view in views:
-        for use in view.blocks:
+        for use in view.query.blocks:
             panes = states[use.panes]
             above = panes.above if isinstance(panes, Panes) else None
             names = use.columns if above is None else [above.columns[name] for name in use.columns]
@@ -352,7 +384,7 @@ def _columns(views: Iterable[View], states: Mapping[str, Object]) -> dict[str, t
 
 def _reads_more(compared: Comparison, stream: str) -> bool:
     """Whether the new plan reads rows of a stream that no node did before."""
-    before = {id for node in (compared.old, *compared.kept, *compared.gone) for id in node.streams.values()}
+    before = {id for node in (compared.old, *compared.kept, *compared.gone) for id in node.query.streams.values()}
     return stream not in before
 
 

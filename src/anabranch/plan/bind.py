@@ -12,16 +12,10 @@ from typing import TYPE_CHECKING
 
 from anabranch.algebra.windows.sql import MOST_BETWEEN
 from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
-from anabranch.plan.catalog import (
-    NUMBERED,
-    ROW_NUM,
-    WINDOW_COLUMNS,
-    Catalog,
-    Field,
-    Stream,
-    Table,
-    View,
-)
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import NUMBERED, ROW_NUM, Stream, Table
+from anabranch.plan.states import WINDOW_COLUMNS
+from anabranch.plan.view import View
 from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, partitioned, windowed_sql
 from anabranch.sources import registry
 from anabranch.sql.calls import Chain, aggregate_calls, chains
@@ -42,6 +36,7 @@ from anabranch.sql.syntax import (
 )
 from anabranch.sql.versions import EVENT_TIME
 from anabranch.sql.watermarks import watermark_text
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from anabranch.sources.lookup import LookupSource
@@ -360,7 +355,7 @@ class Binder:
         reference = self._reference(relation)
         found = self.catalog.objects.get(reference.target) if reference is not None else None
         if isinstance(found, View):
-            names = [each.name for each in found.fields if each.name in found.times]
+            names = [each.name for each in found.fields if each.name in found.progress.times]
             names = [name for name in names if name.lower() == "window_time"] or names or self._passed_on(found)
         else:
             streams = list(self._streams(relation, frozenset()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.algebra.reach import Near
+from anabranch.algebra.reach import JoinBand
 from anabranch.algebra.windows.sql import quotient
 from anabranch.sql.lexer import quote_name
 
@@ -18,7 +18,7 @@ _BUCKET = "__bucket_{}"
 SAME = f"{_BUCKET.format(0)} = {_BUCKET.format(1)}"
 
 
-def spread(text: str, near: Near, times: tuple[str, str], columns: Sequence[str]) -> str:
+def spread(text: str, near: JoinBand, times: tuple[str, str], columns: Sequence[str]) -> str:
     """A query that asks for SAME, over inputs that have the buckets. `times` are the event times of both sides."""
     assert near.least is not None and near.most is not None
     width = max(near.most - near.least, 1)

@@ -10,10 +10,12 @@ from anabranch.ir.expr import Column, of_column
 from anabranch.ir.rel import Emit, Project, Rel, Scan, TopN
 from anabranch.ir.show import show
 from anabranch.plan.bind import Reference
-from anabranch.plan.catalog import Catalog, Rows, View
+from anabranch.plan.catalog import Catalog
 from anabranch.plan.context import PlanningContext
 from anabranch.plan.panes import Analyze
 from anabranch.plan.rules import Rule, RuleContext, normalize
+from anabranch.plan.states import Rows
+from anabranch.plan.view import View
 from anabranch.sql.parser import parse
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import CreateView, Query, SelectStatement
@@ -71,7 +73,13 @@ def _shows_all(view: View, catalog: Catalog) -> bool:
     """Whether a view shows each record that its streams ever made, and none that has met static tables: these stay as
     they were in the run that took them in."""
     nodes = [view, *catalog.nodes_of(view)]
-    rows = [catalog[each.rows] for each in nodes if each.rows is not None]
-    meets = any(each.tables for each in nodes) or any(isinstance(each, Rows) and each.statics for each in rows)
+    rows = [catalog[each.query.rows] for each in nodes if each.query.rows is not None]
+    meets = any(each.query.tables for each in nodes) or any(isinstance(each, Rows) and each.statics for each in rows)
     kept = all(catalog.stream(id).kept_since == 0 for id in catalog.sources_of(view))
-    return view.emit in ("read", "feed") and not view.stream and view.start == "beginning" and kept and not meets
+    return (
+        view.emission.mode in ("read", "feed")
+        and not view.emission.as_changes
+        and view.beginning.start == "beginning"
+        and kept
+        and not meets
+    )

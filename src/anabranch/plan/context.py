@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from anabranch.ir.build import Found
 from anabranch.ir.rel import Scan, Source
 from anabranch.plan.bind import Binder, Reference
-from anabranch.plan.catalog import NUMBERED, Catalog, Stream, Table, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import NUMBERED, Stream, Table
+from anabranch.plan.view import View
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Query, Relation
@@ -52,7 +54,7 @@ class PlanningContext:
 
 def _times(view: View) -> tuple[str, ...]:
     """The event times of a view: that of its windows, where it has one."""
-    names = [field.name for field in view.fields if field.name in view.times]
+    names = [field.name for field in view.fields if field.name in view.progress.times]
     return tuple([each for each in names if each.lower() == "window_time"] or names)
 
 

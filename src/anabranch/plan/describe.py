@@ -10,12 +10,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from anabranch.algebra.progress import FOREVER, Delay, Lagging, Percentile, Punctuation, Rule
+from anabranch.algebra.triggers import Triggers
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.algebra.windows.costs import Thresholds
-from anabranch.plan.catalog import ROW_NUM, Ask, BlockUse, Catalog, Panes, Rows, Stream, Table, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import ROW_NUM, Stream, Table
 from anabranch.plan.memory import in_memory, unbounded, words
 from anabranch.plan.plane import key_of_progress
+from anabranch.plan.states import BlockUse, Panes, Rows
 from anabranch.plan.strategy import BY_DIFFERENCE, PANES, by_difference, cost_words
+from anabranch.plan.view import Ask, View
 from anabranch.plan.windows import partitioned, type_of
 from anabranch.sources.lookup import Asking
 from anabranch.sql.durations import duration_text
@@ -101,34 +105,39 @@ def describe(catalog: Catalog, roots: Iterable[View], reasons: Mapping[str, str]
 
 def kind_of(view: View) -> str:
     """How the answer of a view is kept up to date."""
-    if view.node == "stateless" or view.rows is not None:
+    if view.operator == "stateless" or view.query.rows is not None:
         return "stateless"
-    if view.node == "lookup":
+    if view.operator == "lookup":
         return "lookup"
-    if view.blocks and not view.streams:
+    if view.query.blocks and not view.query.streams:
         return "partial"
     if by_session(view):
         return "keyed"
-    return view.node if view.node in ("keyed", "join") else "recomputed"
+    return view.operator if view.operator in ("keyed", "join") else "recomputed"
 
 
 def by_session(view: View) -> bool:
     """Whether only the sessions that new rows touch are computed anew."""
-    return view.ends is not None and view.ends.told and bool(view.streams) and view.emit != "triggers"
+    return (
+        view.progress.ends is not None
+        and view.progress.ends.shows_session
+        and bool(view.query.streams)
+        and view.emission.mode != "triggers"
+    )
 
 
 def reason_of(view: View) -> str:
     """Why a view is computed as a whole, if it is."""
-    return "" if by_session(view) else view.reason
+    return "" if by_session(view) else view.keying.reason
 
 
 def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
     """The columns that tell which of its answers new rows touch; a session is told by none."""
-    if view.node:
-        columns = tuple(_shown_key(view, index) for index in range(len(view.keys)))
+    if view.operator:
+        columns = tuple(_shown_key(view, index) for index in range(len(view.keying.columns)))
         return (*columns, "session") if by_session(view) else columns
     found: dict[str, None] = {}
-    for use in view.blocks if not view.streams else ():
+    for use in view.query.blocks if not view.query.streams else ():
         if use.windowed:
             found.update(dict.fromkeys(("window_start", "window_end")))
         found.update({key.name: None for key in catalog.panes(use.panes).keys})
@@ -137,29 +146,29 @@ def keys_of(view: View, catalog: Catalog) -> tuple[str, ...]:
 
 def append_only(view: View, catalog: Catalog) -> bool:
     """Whether no row of a view is ever taken back, nor was when its query was changed."""
-    if view.corrected:
+    if view.state.corrected:
         return False
     if kind_of(view) in ("stateless", "join"):
-        below = [catalog.view(id) for id in view.views.values()]
+        below = [catalog.view(id) for id in view.query.views.values()]
         # Rows of a stream meet a static table once; those of a view meet it again when it is refreshed.
-        again = (below or view.node == "join") and not view.stays
-        if again and (view.tables or any(each.tables and not each.kept for each in below)):
+        again = (below or view.operator == "join") and not view.state.enriched
+        if again and (view.query.tables or any(each.query.tables and not each.kept for each in below)):
             return False
         return all(append_only(each, catalog) for each in below)
-    if view.node == "lookup":
-        return all(append_only(catalog.view(id), catalog) for id in view.views.values())
+    if view.operator == "lookup":
+        return all(append_only(catalog.view(id), catalog) for id in view.query.views.values())
     # Windows that other rows make are computed again beside new ones, and a sum of doubles may differ at its end.
-    return waits_for_windows(view) and view.late in LEFT_ALONE and not view.closing
+    return waits_for_windows(view) and view.emission.late in LEFT_ALONE and not view.emission.closing
 
 
 def tables_of(view: View, catalog: Catalog) -> tuple[str, ...]:
     """The tables of the ledger that are a view's own or shared with others of its kind; not the rows of streams."""
-    found = [catalog.kept_panes(use.panes) for use in view.blocks]
-    if view.rows is not None:
-        found.append(view.rows)
+    found = [catalog.kept_panes(use.panes) for use in view.query.blocks]
+    if view.query.rows is not None:
+        found.append(view.query.rows)
     if view.kept:
         found.append(view.changes_table)
-    if view.emit == "triggers":
+    if view.emission.mode == "triggers":
         found.append(view.pending_table)
     found += [view.left_out_table(input) for input in view.leaves_out]
     return tuple(dict.fromkeys(found))
@@ -201,35 +210,35 @@ def _rule_words(rule: Rule, time: str) -> str:
 
 def waits_for_windows(view: View) -> bool:
     """Whether a key is shown once, when its window closes, and again only for late rows."""
-    if view.emit == "close":
+    if view.emission.mode == "close":
         return True
-    triggers = view.triggers
-    if view.emit != "triggers" or triggers is None:
+    triggers = view.emission.triggers
+    if view.emission.mode != "triggers" or triggers is None:
         return False
-    return bool(triggers["watermark"]) and triggers["counting"] is None and triggers["delay"] is None
+    return triggers.watermark and triggers.counting is None and triggers.delay is None
 
 
 def _until_the_end(view: View) -> bool:
     """Whether it waits for windows that only the end of its streams closes."""
-    names = [view.closing] if view.closing else [key.name for key in view.keys]
-    return waits_for_windows(view) and any(view.times.get(name, 0) >= FOREVER for name in names)
+    names = [view.emission.closing] if view.emission.closing else [key.name for key in view.keying.columns]
+    return waits_for_windows(view) and any(view.progress.times.get(name, 0) >= FOREVER for name in names)
 
 
 def _shown_key(view: View, index: int) -> str:
     """The name of a column of the key; one that the view does not show has its name from what it is read from."""
-    key = view.keys[index]
+    key = view.keying.columns[index]
     if key not in view.hidden:
         return key.name
-    return next((each.columns[index] or key.name for each in view.narrows if each.columns[index]), key.name)
+    return next((each.columns[index] or key.name for each in view.keying.narrows if each.columns[index]), key.name)
 
 
 def waiting(view: View, catalog: Catalog) -> list[str]:
     """What there is to say of a view whose windows no row will ever close."""
     if _until_the_end(view):
         return [f"{view.name} {UNTIL_THE_END}"]
-    if not waits_for_windows(view) or view.clock != "event":
+    if not waits_for_windows(view) or view.progress.clock != "event":
         return []
-    ids = dict.fromkeys([*(catalog.panes(use.panes).stream for use in view.blocks), *view.streams.values()])
+    ids = dict.fromkeys([*(catalog.panes(use.panes).stream for use in view.query.blocks), *view.query.streams.values()])
     return [
         f"stream {stream.name} has no WATERMARK: windows of {view.name} close at its end, or by ADVANCE STREAM"
         f" {stream.name}"
@@ -254,21 +263,21 @@ class _Describer:
         if view.id in self.done:
             return
         inputs: list[str] = []
-        for use in view.blocks:
+        for use in view.query.blocks:
             panes = self.catalog.panes(use.panes)
             inputs += [self._stream(panes.stream), *map(self._table, panes.statics.values())]
-        if view.rows is not None:
+        if view.query.rows is not None:
             rows = self._rows(view)
             inputs += [self._stream(rows.stream), *map(self._table, rows.statics.values())]
-        inputs += [self._stream(id) for id in view.streams.values()]
-        inputs += [self._table(id, hinted=bool(view.asks)) for id in view.tables.values()]
-        for id in view.views.values():
+        inputs += [self._stream(id) for id in view.query.streams.values()]
+        inputs += [self._table(id, hinted=bool(view.query.asks)) for id in view.query.tables.values()]
+        for id in view.query.views.values():
             self.add(self.catalog.view(id))
             inputs.append(id)
         self.done[view.id] = self._node(view, tuple(dict.fromkeys(inputs)))
 
     def _rows(self, view: View) -> Rows:
-        rows = self.catalog[view.rows or ""]
+        rows = self.catalog[view.query.rows or ""]
         assert isinstance(rows, Rows)
         return rows
 
@@ -308,8 +317,8 @@ class _Describer:
             inputs,
             append_only(view, self.catalog),
             keys_of(view, self.catalog),
-            tuple(view.times),
-            self._progress(inputs) + (", up to the last window shown" if view.budget is not None else ""),
+            tuple(view.progress.times),
+            self._progress(inputs) + (", up to the last window shown" if view.emission.budget is not None else ""),
             _emits(view, self.catalog),
             reason_of(view) or self.reasons.get(view.id, ""),
             tuple(self._state(view)),
@@ -329,44 +338,50 @@ class _Describer:
 
     def _how(self, view: View) -> list[str]:
         lines = _context_lines(view) if view.owner is None else []
-        for id, (run, _) in view.begins.items():
+        for id, (run, _) in view.beginning.rows.items():
             lines.append(f"starts with run {run} of stream {self.catalog.stream(id).name}: rows before it do not count")
-        for use in view.blocks:
+        for use in view.query.blocks:
             lines += self._panes_lines(view, use, self.catalog.panes(use.panes))
-        if view.goes_on:
+        if view.follows_from_shown:
             lines.append("goes on from what it shows: the rows of the past are not read again")
         kind = kind_of(view)
         read = self._read_names(view)
         if kind == "stateless":
             lines.append(f"each row of {words(read)} is filtered and projected on its own")
-            lines += ["kept as its rows have met static tables: REFRESH reaches none of them"] if view.stays else []
+            lines += (
+                ["kept as its rows have met static tables: REFRESH reaches none of them"] if view.state.enriched else []
+            )
         elif kind == "lookup":
             lines.append(f"each row of {words(read)} is asked for once, and kept with what was found")
-            lines += [self._ask_line(ask) for ask in view.asks]
-        elif not view.node:
-            if view.emit == "close":
-                how = "on the driver, beside the files of the ledger" if view.direct else "by Spark"
+            lines += [self._ask_line(ask) for ask in view.query.asks]
+        elif not view.operator:
+            if view.emission.mode == "close":
+                how = "on the driver, beside the files of the ledger" if view.query.direct else "by Spark"
                 lines.append(f"changes computed {how}")
-            for id in view.views.values():
+            for id in view.query.views.values():
                 lines.append(f"over view {self.catalog.view(id).name}: computed when read, from its state")
-        elif view.node == "join":
+        elif view.operator == "join":
             lines.append(f"each new row of {words(read)} meets the rows of the others that are there: each pair once")
-            if view.partial:
+            if view.join.aggregated:
                 lines.append("what the new pairs of a run add up to is kept, and added up for what reads it")
-        elif view.node == "keyed" or by_session(view):
-            where = "in memory, on the driver" if view.direct and view.emit == "feed" else "by Spark"
-            nearby = ", from the rows near them in time" if view.nearby else ""
+        elif view.operator == "keyed" or by_session(view):
+            where = "in memory, on the driver" if view.query.direct and view.emission.mode == "feed" else "by Spark"
+            nearby = ", from the rows near them in time" if view.join.steps else ""
             nearby = ", from the rows of the sessions they are in" if by_session(view) else nearby
-            touched = "have late rows or windows that close" if view.closing and view.ends else "its rows touch"
-            touched = "have windows that close" if view.closing and view.leaves_out else touched
+            touched = (
+                "have late rows or windows that close"
+                if view.emission.closing and view.progress.ends
+                else "its rows touch"
+            )
+            touched = "have windows that close" if view.emission.closing and view.leaves_out else touched
             lines.append(f"after a run, the keys that {touched} are computed anew{nearby}, {where}")
-        elif view.nearby:
+        elif view.join.steps:
             lines.append("after a run, the rows near its own in time are joined anew, with it and without it")
         else:
-            when = "when it fires, and only then" if view.emit == "triggers" else "after a run that touches it"
+            when = "when it fires, and only then" if view.emission.mode == "triggers" else "after a run that touches it"
             when = when if self._progresses(view.id) else "after a REFRESH TABLE that touches it"
             lines.append(f"{when}, its whole answer is computed anew and compared with the last")
-        for id in view.included:
+        for id in view.query.included:
             lines.append(
                 f"view {self.catalog.view(id).name} is part of it: the rows of its stream are counted one by one"
             )
@@ -387,26 +402,26 @@ class _Describer:
 
     def _static_lines(self, view: View) -> list[str]:
         """Static tables that meet what is kept whenever it is read, and not each row once."""
-        if not view.tables or view.asks or (view.node == "stateless" and view.streams):
+        if not view.query.tables or view.query.asks or (view.operator == "stateless" and view.query.streams):
             return []
         if not self._progresses(view.id):
             return []
-        below = [self.catalog.view(id) for id in view.views.values()]
-        if view.streams:
-            over = f"the kept rows of {words([self.catalog.stream(id).name for id in view.streams.values()])}"
+        below = [self.catalog.view(id) for id in view.query.views.values()]
+        if view.query.streams:
+            over = f"the kept rows of {words([self.catalog.stream(id).name for id in view.query.streams.values()])}"
         elif below:
             what = "partials" if all(kind_of(each) == "partial" for each in below) else "rows"
             over = f"the {what} of {words([each.name for each in below])}"
         else:
             over = "its partials"
-        tables = dict.fromkeys(getattr(self.catalog[id], "name", id) for id in view.tables.values())
+        tables = dict.fromkeys(getattr(self.catalog[id], "name", id) for id in view.query.tables.values())
         which = f"static table{'' if len(tables) == 1 else 's'} {words(list(tables))}"
         return [f"{which} joined above {over}, so that REFRESH reaches old rows"]
 
     def _read_names(self, view: View) -> list[str]:
-        found = [self._rows(view).stream] if view.rows is not None else list(view.streams.values())
+        found = [self._rows(view).stream] if view.query.rows is not None else list(view.query.streams.values())
         names = [self.catalog.stream(id).name for id in found]
-        return names + [self.catalog.view(id).name for id in view.views.values()]
+        return names + [self.catalog.view(id).name for id in view.query.views.values()]
 
     def _panes_lines(self, view: View, use: BlockUse, panes: Panes) -> list[str]:
         stream = self.catalog.stream(panes.stream)
@@ -431,7 +446,7 @@ class _Describer:
         own = use.columns if panes.above is None else [panes.above.columns[name] for name in use.columns]
         lines += [f"{name} = {kept.column(name).partial}" for name in dict.fromkeys(own)]
         family = view.owner or view.id
-        users = [view for view in self.catalog.of(View) for use in view.blocks if self._is_kept_in(use, kept)]
+        users = [view for view in self.catalog.of(View) for use in view.query.blocks if self._is_kept_in(use, kept)]
         shared = sorted(self.catalog.view(id).name for id in {each.owner or each.id for each in users} - {family})
         if kept.filled_from:
             lines.append(f"rows of the past were gone: filled from the partials of pane table {kept.filled_from}")
@@ -459,7 +474,7 @@ class _Describer:
     # ---- state
 
     def _state(self, view: View) -> Iterable[State]:
-        for use in view.blocks:
+        for use in view.query.blocks:
             if use.windowed:
                 place = "window or span" if self.catalog.panes(use.panes).spanned else "pane"
                 place = place if use.bins is None else "value"
@@ -467,23 +482,23 @@ class _Describer:
             else:
                 what = "one row a run and key, reduced to one a key; bounded by the number of keys"
             yield State(self.catalog.kept_panes(use.panes), what, not use.windowed)
-        for id in dict.fromkeys(view.streams.values()):
+        for id in dict.fromkeys(view.query.streams.values()):
             stream = self.catalog.stream(id)
             yield State(stream.rows_table, f"the rows of stream {stream.name}, UNBOUNDED", False)
-        if view.rows is not None:
-            yield State(view.rows, "the rows of the view itself, UNBOUNDED", False)
+        if view.query.rows is not None:
+            yield State(view.query.rows, "the rows of the view itself, UNBOUNDED", False)
         if view.kept:
             yield self._shown(view)
-        if view.emit == "triggers":
-            bound = "grows with time" if view.times else "bounded by the number of keys"
-            yield State(view.pending_table, f"what waits to fire: one row a key; {bound}", not view.times)
+        if view.emission.mode == "triggers":
+            bound = "grows with time" if view.progress.times else "bounded by the number of keys"
+            yield State(view.pending_table, f"what waits to fire: one row a key; {bound}", not view.progress.times)
         for input in view.leaves_out:
             yield State(view.left_out_table(input), "the late rows that were left out; grows with them", False)
 
     def _shown(self, view: View) -> State:
         """What a view shows is kept as its changes; where nobody reads the changes as such, they are added up."""
         what, bounded = self._shown_rows(view)
-        if not append_only(view, self.catalog) and (view.stream or not view.node):
+        if not append_only(view, self.catalog) and (view.emission.as_changes or not view.operator):
             what, bounded = f"{what}, and every change of them", False
         return State(view.changes_table, f"what is shown: {what}", bounded)
 
@@ -492,9 +507,9 @@ class _Describer:
             return "every row, UNBOUNDED", False
         if kind_of(view) == "lookup":
             return "every row with its matches, UNBOUNDED", False
-        if view.partial:
+        if view.join.aggregated:
             return "one row a run and key; grows with time", False
-        if view.times:
+        if view.progress.times:
             return "the rows of each window; grows with time", False
         if kind_of(view) == "partial":
             return "one row a key; bounded by the number of keys", True
@@ -552,36 +567,40 @@ def because(reason: str) -> str:
 
 
 def _emits(view: View, catalog: Catalog) -> str:
-    if view.emit == "read":
+    if view.emission.mode == "read":
         return WHEN_READ
-    if view.emit == "feed":
+    if view.emission.mode == "feed":
         return "emits every change; a read shows the state after the last run"
     if _until_the_end(view):
         return UNTIL_THE_END
-    if view.closing and view.final:
-        past = f"{duration_text(view.ahead)} past it and " if view.ahead else ""
-        row = f"the {_ordinal(view.next_rows)}next row of its partition"
+    if view.emission.closing and view.progress.final:
+        past = f"{duration_text(view.progress.ahead)} past it and " if view.progress.ahead else ""
+        row = f"the {_ordinal(view.progress.next_rows)}next row of its partition"
         return f"emits a row when progress is {past}past {row}; {_late(view)}"
-    if view.emit == "close":
-        later = f", {duration_text(view.ahead)} after it: so far its window functions look" if view.ahead else ""
-        return f"{closing_words(view)}{later if view.closing else ''}; {_late(view)}"
-    triggers = view.triggers or {}
+    if view.emission.mode == "close":
+        later = (
+            f", {duration_text(view.progress.ahead)} after it: so far its window functions look"
+            if view.progress.ahead
+            else ""
+        )
+        return f"{closing_words(view)}{later if view.emission.closing else ''}; {_late(view)}"
+    triggers = view.emission.triggers or Triggers()
     fires: list[str] = []
-    if triggers.get("watermark"):
+    if triggers.watermark:
         fires.append("when its window closes")
-    if triggers.get("counting") is not None:
-        count = triggers["counting"]
+    if triggers.counting is not None:
+        count = triggers.counting
         fires.append("with every record" if count == 1 else _counting(view, count, catalog))
-    if triggers.get("delay") is not None:
-        since = "the first change since it was shown" if triggers.get("first") else "its last change"
-        fires.append(f"{duration_text(triggers['delay'])} after {since}")
-    if triggers.get("end"):
+    if triggers.delay is not None:
+        since = "the first change since it was shown" if triggers.first else "its last change"
+        fires.append(f"{duration_text(triggers.delay)} after {since}")
+    if triggers.end:
         fires.append("at the end of the stream")
-    key = "a key" if view.keys else "the answer"
-    if triggers.get("watermark") and len(fires) == 1:
+    key = "a key" if view.keying.columns else "the answer"
+    if triggers.watermark and len(fires) == 1:
         return f"{closing_words(view)}; {_late(view)}"
     said = f"emits {key} {', '.join(fires[:-1])}{' and ' if len(fires) > 1 else ''}{fires[-1]}" if fires else ""
-    return f"{said}; {_late(view)}" if triggers.get("watermark") else said
+    return f"{said}; {_late(view)}" if triggers.watermark else said
 
 
 def _ordinal(number: int) -> str:
@@ -597,7 +616,7 @@ def _ordinal(number: int) -> str:
 def _counting(view: View, count: int, catalog: Catalog) -> str:
     """How a trigger counts: record by record, or all changes of a run together, and why."""
     if not view.counts_by_run:
-        return f"with every {count} records, one by one{_COMES if view.counted in view.views else ''}"
+        return f"with every {count} records, one by one{_COMES if view.emission.counted in view.query.views else ''}"
     return f"with every {count} changes, run by run ({_no_order(view, catalog)}; runs of one row count one by one)"
 
 
@@ -606,8 +625,8 @@ _COMES = ": each comes with the last of its rows"
 
 def _no_order(view: View, catalog: Catalog) -> str:
     """Why the records that a view counts have no order inside a run."""
-    below = [catalog.view(id) for id in view.views.values()]
-    waiting = next((each for each in below if each.emit in ("close", "triggers")), None)
+    below = [catalog.view(id) for id in view.query.views.values()]
+    waiting = next((each for each in below if each.emission.mode in ("close", "triggers")), None)
     if waiting is not None:
         return f"{waiting.name} shows its answers when they are ready"
     back = next((each for each in below if not append_only(each, catalog)), None)
@@ -617,7 +636,7 @@ def _no_order(view: View, catalog: Catalog) -> str:
 def closing_words(view: View) -> str:
     """When a view emits that waits for its windows alone, and how much at a time."""
     said = "emits when a window closes"
-    budget = view.smoothing
+    budget = view.emission.budget
     if budget is None:
         return said
     count, unit = (budget.windows, "window") if budget.windows is not None else (budget.rows, "row")
@@ -636,4 +655,4 @@ _LATE = {
 
 
 def _late(view: View) -> str:
-    return _LATE[view.late]
+    return _LATE[view.emission.late]

@@ -10,14 +10,16 @@ from dataclasses import dataclass, replace
 from anabranch.errors import AnabranchError, Rewritten
 from anabranch.plan.bind import Binder
 from anabranch.plan.building import steps
-from anabranch.plan.catalog import Catalog, Field, View
+from anabranch.plan.catalog import Catalog
 from anabranch.plan.describe import PlanNode, describe, kind_of
 from anabranch.plan.memory import unbounded
 from anabranch.plan.nodes import rules_for
 from anabranch.plan.placer import Planned, Surroundings
 from anabranch.plan.planner import plan
+from anabranch.plan.view import View
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import CreateView, Query, SelectStatement
+from anabranch.types import Field
 
 #: What a query without a name is called.
 NAME = "query"
@@ -80,7 +82,7 @@ def explain_view(view: View, catalog: Catalog, world: Surroundings) -> Explanati
     """What a view does."""
     reasons: dict[str, str] = {}
     subject = _subject(view)
-    if view.emit == "read" and kind_of(view) == "recomputed" and view.streams:
+    if view.emission.mode == "read" and kind_of(view) == "recomputed" and view.query.streams:
         reasons[view.id] = "; ".join(dict.fromkeys(subject.plan(catalog, world).reasons))
     kept, refused = _kept(subject, view, catalog, world)
     return Explanation("", view.shown_fields, tuple(describe(catalog, [view], reasons)), kept, refused)
@@ -89,7 +91,7 @@ def explain_view(view: View, catalog: Catalog, world: Surroundings) -> Explanati
 def unbounded_joins(view: View, catalog: Catalog, world: Surroundings) -> list[str]:
     """What is to be said of the joins of a view that nothing bounds; of one computed when read, as it would be kept."""
     nodes = [*catalog.nodes_of(view), view]
-    if view.emit == "read" and len(view.inputs) > 1:
+    if view.emission.mode == "read" and len(view.inputs) > 1:
         try:
             planned = _subject(view).plan(catalog, world, feed=True)
         except AnabranchError:
@@ -120,18 +122,18 @@ class _Subject:
 def _subject(view: View) -> _Subject:
     statement = parse(view.sql)[0]
     assert isinstance(statement, CreateView | SelectStatement)
-    return _Subject(view.id, view.name, statement.text, view.sql, statement.query, view.start, view.fields)
+    return _Subject(view.id, view.name, statement.text, view.sql, statement.query, view.beginning.start, view.fields)
 
 
 def _nodes(planned: Planned, catalog: Catalog) -> tuple[PlanNode, ...]:
     view = planned.view
-    reasons = {view.id: "; ".join(dict.fromkeys(planned.reasons))} if not view.node else {}
+    reasons = {view.id: "; ".join(dict.fromkeys(planned.reasons))} if not view.operator else {}
     return tuple(describe(catalog.with_objects((*planned.objects, view)), [view], reasons))
 
 
 def _kept(subject: _Subject, view: View, catalog: Catalog, world: Surroundings) -> tuple[tuple[PlanNode, ...], str]:
     """The nodes of a query that is computed when read, if its changes were kept; or why they cannot be."""
-    if view.emit != "read":
+    if view.emission.mode != "read":
         return (), ""
     try:
         below = _with_kept_below(subject, catalog, world)
@@ -145,7 +147,7 @@ def _with_kept_below(subject: _Subject, catalog: Catalog, world: Surroundings) -
     for reference in Binder(subject.text, catalog, subject.query).bind().references.values():
         if reference.kind == "view" and reference.plain:
             view = catalog.view(reference.target)
-            if view.emit == "read":
+            if view.emission.mode == "read":
                 inner = _subject(view)
                 catalog = _with_kept_below(inner, catalog, world)
                 planned = inner.plan(catalog, world, feed=True)

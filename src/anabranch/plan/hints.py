@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from anabranch.plan.bind import Binder, refuse
-from anabranch.plan.catalog import Catalog, Table
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Table
 from anabranch.sources import registry
 from anabranch.sql.lexer import HINTS, Span
 from anabranch.sql.syntax import Query, Relation

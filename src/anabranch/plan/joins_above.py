@@ -28,9 +28,9 @@ from anabranch.ir.logic import conjunction, conjuncts
 from anabranch.ir.rel import Scan
 from anabranch.ir.select import SelectBlock, ShownItem
 from anabranch.plan.bind import refuse
-from anabranch.plan.catalog import Above
 from anabranch.plan.context import NotApplicable
 from anabranch.plan.panes import PaneBlock, PaneCall, PaneContext, find_panes, stream_and_tables, text_over_rows
+from anabranch.plan.states import Above
 from anabranch.plan.windows import needs_numbers
 from anabranch.sql.lexer import HINTS, Span, quote_name
 

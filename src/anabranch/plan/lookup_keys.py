@@ -19,7 +19,7 @@ from anabranch.ir.logic import compared, conjuncts
 from anabranch.ir.rel import Rel
 from anabranch.ir.select import SelectBlock
 from anabranch.plan.bind import refuse
-from anabranch.plan.catalog import Table
+from anabranch.plan.definitions import Table
 from anabranch.sources.lookup import KEY_TYPES, searchable
 from anabranch.sql.lexer import Span
 from anabranch.types import INTEGERS

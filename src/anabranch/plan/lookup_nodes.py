@@ -25,14 +25,17 @@ from anabranch.ir.rel import Project, Rel, Scan, Source, TableFunction, Windowed
 from anabranch.ir.select import FromItem, SelectBlock
 from anabranch.ir.text import Shown
 from anabranch.plan.bind import Binder, refuse
-from anabranch.plan.catalog import ASKED, Ask, Catalog, Field, Stream, Table, View, leading_time
+from anabranch.plan.catalog import Catalog
 from anabranch.plan.context import placeholder
+from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.lookup_keys import LookupKey, find_lookup_key
+from anabranch.plan.view import ASKED, Ask, Beginning, NodeEmission, NodeProgress, NodeQuery, View, leading_time
 from anabranch.plan.windows import partitioned
 from anabranch.render.blocks import plain_name
 from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Query, Relation
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from anabranch.plan.planner import Planner
@@ -202,13 +205,19 @@ class _Placing:
         if isinstance(known, Stream):
             times, clock = ({known.time: 1} if known.time is not None else {}), "event"
         else:
-            times, clock = dict(known.times), known.clock
+            times, clock = dict(known.progress.times), known.progress.clock
         fields = (*known.fields, Field(ASKED, "bigint"), *(Field(each.name, each.type) for each in lists))
+        query = NodeQuery(
+            f"SELECT * FROM {quote_name(name)}",
+            streams={name: known.id} if isinstance(known, Stream) else {},
+            tables={f"@t:{table.id}": table.id for table in tables},
+            views={name: known.id} if isinstance(known, View) else {},
+            asks=tuple(asks),
+        )
+        progress = NodeProgress(times, leading_time(known.fields, times), clock=clock)
         view = View(
-            "?", "?", "", f"SELECT * FROM {quote_name(name)}", fields, (), None,
-            {name: known.id} if isinstance(known, Stream) else {}, {f"@t:{table.id}": table.id for table in tables},
-            {name: known.id} if isinstance(known, View) else {}, "feed", planner.start, node="lookup", times=times,
-            clock=clock, asks=tuple(asks), time=leading_time(known.fields, times),
+            "?", "?", "", None, fields, "lookup", query, progress=progress, emission=NodeEmission("feed"),
+            beginning=Beginning(planner.start),
         )  # fmt: skip
         sql = f"{item.label or known.name} with {', '.join(table.name for table in tables)}"
         return planner.add(view, SelectBlock((), ()), sql)

@@ -15,10 +15,12 @@ from anabranch.ir.expr import Expr
 from anabranch.ir.logic import compared, conjuncts, word
 from anabranch.ir.select import SelectBlock
 from anabranch.plan.building import builder
-from anabranch.plan.catalog import Catalog, Field, View
+from anabranch.plan.catalog import Catalog
 from anabranch.plan.types import duckdb_type
+from anabranch.plan.view import View
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Query, Select
+from anabranch.types import Field
 
 OPERATORS = ("=", "<", "<=", ">", ">=")
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -49,10 +51,10 @@ class Lookup:
         low: int | None = None
         high: int | None = None
         for each in self.comparisons:
-            kind = next(output.kind for output in self.view.direct if output.name == each.column.name)
+            kind = next(output.kind for output in self.view.query.direct if output.name == each.column.name)
             if kind not in ("window_start", "window_end"):
                 continue
-            windows = self.view.blocks[0].sliding
+            windows = self.view.query.blocks[0].sliding
             assert windows is not None and isinstance(each.value, int)
             start = each.value - (windows.size if kind == "window_end" else 0)
             if each.operator in ("=", ">", ">="):
@@ -75,7 +77,12 @@ def find_lookup(text: str, query: Query, catalog: Catalog) -> Lookup | None:
     if relation.watermarks or relation.alias_columns or relation.name is None or len(relation.name.parts) > 1:
         return None
     view = catalog.find(relation.name.last)
-    if not isinstance(view, View) or view.emit != "close" or not view.direct or view.late == "archive":
+    if (
+        not isinstance(view, View)
+        or view.emission.mode != "close"
+        or not view.query.direct
+        or view.emission.late == "archive"
+    ):
         return None
     if any(duckdb_type(field.type) is None for field in view.fields):
         return None

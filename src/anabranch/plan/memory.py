@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.plan.catalog import Catalog, Side, Stream, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream
+from anabranch.plan.view import JoinInput, View
 from anabranch.sql.durations import duration_text
 
 
@@ -17,23 +19,23 @@ def words(names: Sequence[str]) -> str:
 
 def held(view: View) -> dict[str, int]:
     """How far ahead of the others' progress those rows of a join's inputs are that can still meet others."""
-    return view.needed(dict.fromkeys(view.met, 0))
+    return view.needed(dict.fromkeys(view.join_sources, 0))
 
 
 def bounded(view: View) -> bool:
     """Whether of each input of a join only the latest rows are looked at, for no others can still meet new ones."""
-    looks_near = view.node == "join" or view.nearby > 0
-    return looks_near and view.in_time and len(held(view)) == len(view.met)
+    looks_near = view.operator == "join" or view.join.steps > 0
+    return looks_near and view.in_time and len(held(view)) == len(view.join_sources)
 
 
 def in_memory(view: View, catalog: Catalog) -> list[str]:
     """Which rows of its inputs a join has in memory."""
-    called = {each.input: each.name for each in view.sides if _base(each) in view.timed}
-    names = {input: called.get(input) or _name(catalog, id) for input, id in view.met.items()}
+    called = {each.input: each.name for each in view.join.inputs if _base(each) in view.join.views}
+    names = {input: called.get(input) or _name(catalog, id) for input, id in view.join_sources.items()}
     lines = []
-    for input, since in held(view).items() if (view.node == "join" or view.nearby) and view.in_time else ():
+    for input, since in held(view).items() if (view.operator == "join" or view.join.steps) and view.in_time else ():
         # Whether a row has no partner, rows of its own stream say as well.
-        others = words([name for each, name in names.items() if view.nearby or each != input])
+        others = words([name for each, name in names.items() if view.join.steps or each != input])
         behind = f"{duration_text(-since)} behind" if since < 0 else "not behind"
         if since > 0:
             behind = f"{duration_text(since)} ahead of"
@@ -48,15 +50,15 @@ def _late(view: View) -> str:
     """What becomes of a row that comes when its partners are let go."""
     if view.leaves_out:
         return "is left out (LATE DROP)"
-    return "finds none (LATE DROP)" if view.late == "drop" else "finds its partners in the ledger"
+    return "finds none (LATE DROP)" if view.emission.late == "drop" else "finds its partners in the ledger"
 
 
 def unbounded(view: View) -> list[str]:
     """What there is to say of a join that looks at all rows of its inputs, however old, and what would bound it."""
-    if not view.node or len(view.sides) < 2 or bounded(view) or _window_by_window(view):
+    if not view.operator or len(view.join.inputs) < 2 or bounded(view) or _window_by_window(view):
         return []
-    known = {**view.streams, **view.through, **view.timed}
-    own = [each.name for each in view.sides if _base(each) not in known]
+    known = {**view.query.streams, **view.join.streams, **view.join.views}
+    own = [each.name for each in view.join.inputs if _base(each) not in known]
     if own:
         return [
             f"UNBOUNDED: all rows of {words(own)} are looked at, however old: what has an answer of its own is bounded"
@@ -66,7 +68,7 @@ def unbounded(view: View) -> list[str]:
     return [f"UNBOUNDED: {_what_bounds(*pair)}"] if pair is not None else _grouped(view)
 
 
-def _what_bounds(one: Side, other: Side) -> str:
+def _what_bounds(one: JoinInput, other: JoinInput) -> str:
     """What two sides do that nothing binds to each other, and what to do about it."""
     met = f"a row of {one.name} can meet any row of {other.name}, however old, so all of them are looked at; "
     timeless = [each.name for each in (one, other) if not each.time]
@@ -89,9 +91,9 @@ def _what_bounds(one: Side, other: Side) -> str:
 
 def _grouped(view: View) -> list[str]:
     """What is bound, and looked at as a whole all the same, because it is grouped where it is joined."""
-    if view.node != "keyed" or view.nearby:
+    if view.operator != "keyed" or view.join.steps:
         return []
-    names = words([each.name for each in view.sides])
+    names = words([each.name for each in view.join.inputs])
     return [
         f"UNBOUNDED: the keys that new rows touch are computed anew from all rows of {names}, however old, though these"
         " only meet within bounds; a view of the join alone is bounded, and so is this one over that"
@@ -100,27 +102,29 @@ def _grouped(view: View) -> list[str]:
 
 def _window_by_window(view: View) -> bool:
     """Whether the keys of a node are windows, which say themselves which rows are in them."""
-    return bool(view.narrows) and {each.input for each in view.narrows if any(each.times)} == set(view.inputs)
+    return bool(view.keying.narrows) and {each.input for each in view.keying.narrows if any(each.times)} == set(
+        view.inputs
+    )
 
 
-def _far(view: View) -> tuple[Side, Side] | None:
+def _far(view: View) -> tuple[JoinInput, JoinInput] | None:
     """Two sides that nothing binds to each other, a row of the first to the old ones of the second."""
-    for index, one in enumerate(view.sides):
-        for other in view.sides[index + 1 :]:
+    for index, one in enumerate(view.join.inputs):
+        for other in view.join.inputs[index + 1 :]:
             if other.input not in _bound_to(view, one.input):
                 return one, other
     kept = held(view)
-    for each in view.sides:
+    for each in view.join.inputs:
         if each.input not in kept:  # bound to one side only: rows that are to come can meet all that were before
-            return next((other, each) for other in view.sides if other is not each)
+            return next((other, each) for other in view.join.inputs if other is not each)
     return None
 
 
 def _bound_to(view: View, input: str) -> set[str]:
     """The inputs that are bound to one in time, to whatever side, directly or through others."""
     found = {input}
-    for _ in view.near:
-        for each in view.near:
+    for _ in view.join.bands:
+        for each in view.join.bands:
             if found & {each.one, each.other}:
                 found |= {each.one, each.other}
     return found
@@ -132,5 +136,5 @@ def _name(catalog: Catalog, id: str) -> str:
     return found.name
 
 
-def _base(side: Side) -> str:
+def _base(side: JoinInput) -> str:
     return side.input.partition("#")[0]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END, FOREVER
-from anabranch.algebra.reach import Near, chained
+from anabranch.algebra.reach import JoinBand, chained
 from anabranch.algebra.windows import MILLISECOND, SlidingWindows
 from anabranch.errors import AnabranchError
 from anabranch.ir.expr import Call, Column, Expr, Over, of_column
@@ -18,8 +18,8 @@ from anabranch.ir.rel import Project, Rel, Scan, is_live
 from anabranch.ir.select import Derived, FromItem, SelectBlock, SetBlock, ShownItem
 from anabranch.plan.bind import refuse
 from anabranch.plan.buckets import SAME, spread
-from anabranch.plan.catalog import Ends, Field, Narrow, Output, Side, Stream, Table, Touch, View, leading_time
 from anabranch.plan.context import placeholder
+from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.facts.ahead import FINAL, NextRow, looks_ahead
 from anabranch.plan.facts.append_only import first_of, first_ranked, is_distinct
 from anabranch.plan.facts.bands import find_bands
@@ -35,11 +35,26 @@ from anabranch.plan.parts import parts_of
 from anabranch.plan.placer import Placed
 from anabranch.plan.plane import bounded
 from anabranch.plan.tie_breaking import break_ties, break_ties_of_set, tied_window
+from anabranch.plan.view import (
+    Beginning,
+    Ends,
+    JoinInput,
+    Narrow,
+    NodeEmission,
+    NodeJoin,
+    NodeKeys,
+    NodeQuery,
+    Output,
+    Touch,
+    View,
+    leading_time,
+)
 from anabranch.plan.windows import closing_shift, micros_sql, sliding, type_of
 from anabranch.render.placeholders import FromText, PlaceholderWriter, select_sql, window_of
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Query, WindowSpec
 from anabranch.sql.versions import UNTIL
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from anabranch.plan.planner import Planner
@@ -199,7 +214,7 @@ class NodeMaker:
                 touches.append((name, texts[-1]))
                 names = [each.name for each in inner.fields]
                 shown = [each for each in bounded(inner) if each in names]  # a key may be hidden
-                times.append((name, {names.index(each): (each.lower(), inner.settles[each]) for each in shown}))
+                times.append((name, {names.index(each): (each.lower(), inner.final_times[each]) for each in shown}))
                 continue
             self.block = inner
             texts.append(self.sql(inner))
@@ -222,7 +237,12 @@ class NodeMaker:
         if meets is None:
             return view
         shown_times = union_times(times, view.fields)
-        return replace(view, meets=meets, times=shown_times, time=leading_time(view.fields, shown_times))
+        return replace(
+            view,
+            progress=replace(
+                view.progress, joint=meets, times=shown_times, time=leading_time(view.fields, shown_times)
+            ),
+        )
 
     def _operand(self, rel: Rel) -> View | SelectBlock:
         """An operand as a SELECT that looks at one row at a time, or as a node of its own."""
@@ -266,7 +286,7 @@ class NodeMaker:
         self.block = block = self._filled(block)
         for item in block.sources:
             known = self.known(item)
-            if isinstance(known, View) and known.stream and emit != "read":
+            if isinstance(known, View) and known.emission.as_changes and emit != "read":
                 raise self.planner.refuse(
                     item.rel,
                     f"{known.name} shows changes, and changes of changes are not kept",
@@ -282,17 +302,20 @@ class NodeMaker:
         view = self._finish(emit, keying, counted=counted)
         near, nearby = self._near()
         view = replace(
-            view, near=near, through=self._through(Stream), timed=self._through(View), sides=self._sides(),
-            counted=self.counted,
-        )  # fmt: skip
-        if keying.pairs and view.in_time and view.clock == "event" and view.node:
-            view = replace(view, nearby=nearby)
+            view,
+            join=replace(
+                view.join, bands=near, streams=self._through(Stream), views=self._through(View), inputs=self._sides()
+            ),
+            emission=replace(view.emission, counted=self.counted),
+        )
+        if keying.pairs and view.in_time and view.progress.clock == "event" and view.operator:
+            view = replace(view, join=replace(view.join, steps=nearby))
         view = self._following(view)
         view = self._with_progress(keying, view)
-        view = replace(view, ends=self._ends(view, keying) if view.node else None)
+        view = replace(view, progress=replace(view.progress, ends=self._ends(view, keying) if view.operator else None))
         view = self._with_ahead(view)
-        if view.node == "join":
-            view = replace(view, spread=self._spread(view))
+        if view.operator == "join":
+            view = replace(view, query=replace(view.query, spark_text=self._spread(view)))
         if self.planner.splits and worth_it(block, view):
             split = added_up(block, lambda exprs: self._types(block, exprs))
             if split is not None:
@@ -303,7 +326,7 @@ class NodeMaker:
         """Two nodes: what the new pairs of a run add up to, and what that adds up to."""
         inside = NodeMaker(self.planner)
         below = self.planner.add(inside._pairs(split.inside), split.inside, "")
-        below = replace(below, sql=below.text)
+        below = replace(below, sql=below.query.text)
         self.planner.nodes[-1] = below
         columns = tuple(self.planner.new(field.name, field.type) for field in below.fields)
         return NodeMaker(self.planner, closed=self.closed).select(
@@ -316,10 +339,8 @@ class NodeMaker:
         keying = Keying("join")
         view = self._finish("feed", keying)
         near, _ = self._near()
-        view = replace(
-            view, near=near, through=self._through(Stream), timed=self._through(View), sides=self._sides()
-        )  # fmt: skip
-        return replace(self._with_progress(keying, view), partial=True)
+        join = NodeJoin(near, 0, self._sides(), self._through(Stream), self._through(View), aggregated=True)
+        return self._with_progress(keying, replace(view, join=join))
 
     def _filled(self, block: SelectBlock) -> SelectBlock:
         made, windows = filled(self.planner.text, block)
@@ -399,9 +420,16 @@ class NodeMaker:
             _, panes, placed = self.main
             direct = direct_outputs(block, panes, placed.columns, placed.use.columns, fields)
         return replace(
-            view, direct=direct, times=times, clock=self._clock(), cuts=self._cuts(),
-            time=leading_time(fields, times) if view.node else "",
-        )  # fmt: skip
+            view,
+            query=replace(view.query, direct=direct),
+            progress=replace(
+                view.progress,
+                times=times,
+                clock=self._clock(),
+                cuts=self._cuts(),
+                time=leading_time(fields, times) if view.operator else "",
+            ),
+        )
 
     def _known_fields(
         self, over: tuple[SelectBlock, Sequence[Column] | None], hidden: Sequence[ShownItem]
@@ -443,15 +471,20 @@ class NodeMaker:
         self, emit: str, keying: Keying, text: str, fields: tuple[Field, ...], keys: tuple[Field, ...],
         touches: tuple[Touch, ...], narrows: tuple[Narrow, ...],
     ) -> View:  # fmt: skip
-        kind = keying.kind if emit != "read" else ""
-        world = self.planner.world
+        kept = emit != "read"
+        query = NodeQuery(
+            text,
+            tuple(placed.use for _, _, placed in self.partials),
+            streams=dict(self.streams),
+            tables=dict(self.tables),
+            views=dict(self.views),
+            ordered=bool(self.block.order) or self.block.limited,
+        )
+        versions = {table: self.planner.world.table_at(table) for table in self.tables.values()}
         return View(
-            "?", "?", self.planner.query.span.of(self.planner.text), text, fields,
-            tuple(placed.use for _, _, placed in self.partials), None, dict(self.streams), dict(self.tables),
-            dict(self.views), emit, self.planner.start, (), bool(self.block.order) or self.block.limited,
-            {table: world.table_at(table) for table in self.tables.values()},
-            kind, keying.reason if kind else "", keys if kind else (), touches if kind else (),
-            narrows if kind else (),
+            "?", "?", self.planner.query.span.of(self.planner.text), None, fields, keying.kind if kept else "", query,
+            NodeKeys(keys, touches, narrows, reason=keying.reason) if kept else NodeKeys(),
+            emission=NodeEmission(emit), beginning=Beginning(self.planner.start, table_versions=versions),
         )  # fmt: skip
 
     def _tell_apart(self) -> None:
@@ -589,7 +622,7 @@ class NodeMaker:
         known = self.known(item)
         if isinstance(known, Stream):
             return 1 if known.time is not None and known.time.lower() == column else None
-        times = known.settles if isinstance(known, View) else {}
+        times = known.final_times if isinstance(known, View) else {}
         return next((shift for name, shift in times.items() if name.lower() == column), None)
 
     def _clock(self) -> str:
@@ -605,8 +638,8 @@ class NodeMaker:
                     return "arrival"
                 continue
             known = self.known(item)
-            if isinstance(known, View) and known.clock != "event":
-                return known.clock
+            if isinstance(known, View) and known.progress.clock != "event":
+                return known.progress.clock
         return "event"
 
     def _cuts(self) -> tuple[tuple[str, str], ...]:
@@ -617,13 +650,13 @@ class NodeMaker:
             if isinstance(known, Stream) and window is not None and window.block and window.time_column is not None:
                 found.append((known.id, window.time_column))
             elif isinstance(known, View):
-                found += known.cuts
+                found += known.progress.cuts
         return tuple(dict.fromkeys(found))
 
     def _ends(self, view: View, keying: Keying) -> Ends | None:
         """When the windows of a node end, where other rows than a row's own make them and event time closes them."""
         live = self.block.live
-        if len(live) != 1 or self._by_row(live[0]) or view.clock != "event" or view.blocks:
+        if len(live) != 1 or self._by_row(live[0]) or view.progress.clock != "event" or view.query.blocks:
             return None
         item = self.block.sources[live[0]]
         window = self.window(item)
@@ -643,7 +676,7 @@ class NodeMaker:
             found = replace(found, after=0, every=every, origin=window.offset)
         start, *others = windowed.bounds[:3]
         shown = [(name, expr.column) for name, expr in self._shown(view.fields) if expr.column is not None]
-        ends = [name for name, column in shown if column in others and name in view.times]
+        ends = [name for name, column in shown if column in others and name in view.progress.times]
         return replace(found, columns=tuple(ends), starts=tuple(name for name, column in shown if column == start))
 
     # ---- joins
@@ -661,7 +694,7 @@ class NodeMaker:
         known = self.known(item)
         if isinstance(known, Stream):
             return [known.time.lower()] if known.time is not None else []
-        return [name.lower() for name in known.times] if isinstance(known, View) else []
+        return [name.lower() for name in known.progress.times] if isinstance(known, View) else []
 
     def _bounded_times(self, item: FromItem) -> list[str]:
         """The event times of an input that are known to progress column by column."""
@@ -677,17 +710,21 @@ class NodeMaker:
         own = frozenset() if item.static else frozenset(self._own_times(item))
         if isinstance(known, View) and known.kept:
             return own & {known.time.lower()}
-        bounds = {name.lower() for name, shift in known.times.items() if shift != 1} if isinstance(known, View) else ()
+        bounds = (
+            {name.lower() for name, shift in known.progress.times.items() if shift != 1}
+            if isinstance(known, View)
+            else ()
+        )
         return own.difference(bounds)
 
-    def _near(self) -> tuple[tuple[Near, ...], int]:
+    def _near(self) -> tuple[tuple[JoinBand, ...], int]:
         """Which rows of the streams of a join can meet; and within how many steps all are that matter to a new one.
 
         One that comes from n inputs is at most n - 1 steps from each row that says whether it does.
         """
         block = self.block
         names = self._apart()
-        near: list[Near] = []
+        near: list[JoinBand] = []
         times = [self._columns_named(item, self._row_times(item)) for item in block.sources]
         for band in find_bands(block, times):
             one, other = (block.owner[column] for column in (band.one, band.other))
@@ -697,7 +734,7 @@ class NodeMaker:
                 wider = MILLISECOND * sum(isinstance(each, View) and not each.kept for each in known)
                 least = None if band.least is None else band.least - wider
                 most = None if band.most is None else band.most + wider
-                near.append(Near(names[one], names[other], least, most))
+                near.append(JoinBand(names[one], names[other], least, most))
         live = [name for name in names if name]
         return tuple(near), 2 * (len(live) - 1) if chained(near, live) else 0
 
@@ -710,7 +747,7 @@ class NodeMaker:
             names.append(f"{name}#{count}" if count else name)
         return names
 
-    def _sides(self) -> tuple[Side, ...]:
+    def _sides(self) -> tuple[JoinInput, ...]:
         """The inputs of a join that change; none where it is no join."""
         found = []
         for name, item in zip(self._apart(), self.block.sources, strict=True):
@@ -723,7 +760,7 @@ class NodeMaker:
             if isinstance(known, View) and known.kept and known.time.lower() in own:
                 time = known.time
             versions = isinstance(known, View) and any(field.name.startswith(UNTIL) for field in known.fields)
-            found.append(Side(name, called, time or "", versions))
+            found.append(JoinInput(name, called, time or "", versions))
         return tuple(found) if len(found) > 1 else ()
 
     def _through(self, kind: type) -> dict[str, str]:
@@ -746,13 +783,13 @@ class NodeMaker:
             return known if known.time is not None else None
         if isinstance(known, View) and known.kept:
             return known if known.time else None
-        if not isinstance(known, View) or known.node != "stateless" or len(known.inputs) != 1:
+        if not isinstance(known, View) or known.operator != "stateless" or len(known.inputs) != 1:
             return None
-        for id in known.streams.values():
+        for id in known.query.streams.values():
             return self._passes(self.planner.object(id))
-        (id,) = known.views.values()
+        (id,) = known.query.views.values()
         below = self._passes(self.planner.object(id))
-        return None if isinstance(below, View) and dict(below.times) != {below.time: 1} else below
+        return None if isinstance(below, View) and dict(below.progress.times) != {below.time: 1} else below
 
     def _following(self, view: View) -> View:
         """A view of rows with the next of each, where that is looked for within bounds: new rows touch no others."""
@@ -761,23 +798,23 @@ class NodeMaker:
         if found is None or len(block.sources) != 1 or block.sources[0].static or block.limited:
             return view
         (item,) = block.sources
-        if item.window is not None or not view.in_time or view.clock != "event" or not view.node:
+        if item.window is not None or not view.in_time or view.progress.clock != "event" or not view.operator:
             return view
         column, distance = found
         if self._passes(self.known(item)) is None or column not in self._columns_named(item, self._row_times(item)):
             return view
         name = self.input_of(item)
-        return replace(view, near=(Near(name, name, -distance, distance),), nearby=1)
+        return replace(view, join=replace(view.join, bands=(JoinBand(name, name, -distance, distance),), steps=1))
 
     def _spread(self, view: View) -> str:
         """The query for Spark where the only thing that its streams have in common is their time; else nothing."""
         names = [each.name for each in view.fields]
-        known = [each for each in view.near if each.least is not None and each.most is not None]
-        if len(view.inputs) != 2 or len(known) != 1 or view.views or len(set(names)) != len(names):
+        known = [each for each in view.join.bands if each.least is not None and each.most is not None]
+        if len(view.inputs) != 2 or len(known) != 1 or view.query.views or len(set(names)) != len(names):
             return ""
         if joined_by_equals(self.block):
             return ""
-        streams = [self.planner.catalog.stream(view.streams[name]) for name in (known[0].one, known[0].other)]
+        streams = [self.planner.catalog.stream(view.query.streams[name]) for name in (known[0].one, known[0].other)]
         if any(field.type != "timestamp" for each in streams for field in each.fields if field.name == each.time):
             return ""
         asked = [*([self.plain.where] if self.plain.where is not None else []), Expr((SAME,))]
@@ -790,7 +827,7 @@ class NodeMaker:
         # What reads no stream never brings a row that is late.
         static = [each.static or self._reads_no_stream(each) for each in block.sources]
         live = [each for each, never in zip(block.sources, static, strict=True) if not never]
-        meets = [known.meets for each in live if isinstance(known := self.known(each), View)]
+        meets = [known.progress.joint for each in live if isinstance(known := self.known(each), View)]
         if block.limited or (len(live) < 2 and not any(meets)) or any(each.scan is None for each in live):
             return view
         calls = {
@@ -800,7 +837,7 @@ class NodeMaker:
             and (call := time_call(expr)) is not None
             and all(each.column and self._shift(each.column) == 1 for each in call[1])
         }
-        keys = {key.name: part.expr for key, part in zip(view.keys, keying.parts, strict=False)}
+        keys = {key.name: part.expr for key, part in zip(view.keying.columns, keying.parts, strict=False)}
         sources = tuple(replace(each, static=never) for each, never in zip(block.sources, static, strict=True))
         pairs = list(zip(block.sources, static, strict=True))
         times = [
@@ -809,9 +846,18 @@ class NodeMaker:
         placeholders = ["" if never else self.input_of(each) for each, never in pairs]
         inner = all(each is None or each.inner for each in meets)
         join = Join(replace(block, sources=sources), placeholders, times, inner)
-        found = find_meets(join, replace(view, times={**view.times, **calls}), keys)
+        found = find_meets(
+            join, replace(view, progress=replace(view.progress, times={**view.progress.times, **calls})), keys
+        )
         known = found.behind if found is not None else {}
-        return replace(view, meets=found, times={**view.times, **{name: 1 for name in calls if name in known}})
+        return replace(
+            view,
+            progress=replace(
+                view.progress,
+                joint=found,
+                times={**view.progress.times, **{name: 1 for name in calls if name in known}},
+            ),
+        )
 
     def _reads_no_stream(self, item: FromItem) -> bool:
         known = self.known(item)
@@ -827,31 +873,40 @@ class NodeMaker:
         if not self.planner.settled(view):
             return _waiting(view, FOREVER)
         view = self._with_windows_passed(view)
-        if any(key.name in view.times for key in view.keys):  # all of them look at rows of one time
+        if any(key.name in view.progress.times for key in view.keying.columns):  # all of them look at rows of one time
             return _waiting(view, 0)
         if not ahead.rows or ahead.time == FOREVER:
             return _waiting(view, ahead.time)
         # The query that tells is needed only where rows wait; one more column must change neither groups nor rows.
         adds = not self.block.sets and not self.block.distinct
-        if not self.planner.waits or view.node not in ("keyed", "whole") or view.clock != "event" or not adds:
+        if (
+            not self.planner.waits
+            or view.operator not in ("keyed", "whole")
+            or view.progress.clock != "event"
+            or not adds
+        ):
             return _waiting(view, FOREVER)
         hidden = [*self.hidden, ShownItem(self._final(ahead.rows), FINAL)]
         final = self.sql(self._with_items(self.without_ties(self.plain), hidden))
         view = _waiting(view, ahead.time)
-        return replace(view, next_rows=max(each.number for each in ahead.rows), final=final)
+        return replace(
+            view, progress=replace(view.progress, next_rows=max(each.number for each in ahead.rows), final=final)
+        )
 
     def _with_windows_passed(self, view: View) -> View:
         """A view whose rows are final when their windows have passed, which can be long after their own times."""
         windowed = next((each.windowed for each in self.block.sources if each.windowed is not None), None)
         columns = {name: expr.column for name, expr in self._shown(view.fields)}
-        keys = {key.name for key in view.keys}
-        by = view.times.keys() & {closing_column(view), *keys}
+        keys = {key.name for key in view.keying.columns}
+        by = view.progress.times.keys() & {closing_column(view), *keys}
         if windowed is None or not any(columns.get(name) in (None, *windowed.bounds) for name in by):
             return view
         size = windowed.window.size if isinstance(type_of(windowed.window), SlidingWindows) else FOREVER
         own = {name for name, column in columns.items() if column not in windowed.bounds and name not in keys}
-        times = {name: min(shift + (size if name in own else 0), FOREVER) for name, shift in view.times.items()}
-        return replace(view, times=times)
+        times = {
+            name: min(shift + (size if name in own else 0), FOREVER) for name, shift in view.progress.times.items()
+        }
+        return replace(view, progress=replace(view.progress, times=times))
 
     def _final(self, rows: Iterable[NextRow]) -> Expr:
         """The progress that is past all these rows, in microseconds: the end of the stream while one is not there."""
@@ -896,75 +951,100 @@ class NodeMaker:
 
     def _retaining(self, view: View) -> View:
         """A view with what it can go on from, where it need not look at the rows of the past again."""
-        if view.node != "keyed" or view.clock != "event" or view.blocks or view.tables or len(view.inputs) != 1:
+        if (
+            view.operator != "keyed"
+            or view.progress.clock != "event"
+            or view.query.blocks
+            or view.query.tables
+            or len(view.inputs) != 1
+        ):
             return view
         if is_distinct(self.block):
-            return replace(view, retained={})
-        return replace(view, retained=first_ranked(self.block) or None)
+            return replace(view, keying=replace(view.keying, retained={}))
+        return replace(view, keying=replace(view.keying, retained=first_ranked(self.block) or None))
 
     def _fused(self, view: View) -> View | None:
         """This node and the one below it as one, where this one only filters and shapes what that one computes.
 
         What is between them then is never kept: of a ranking of all rows, say, only the first of each group.
         """
-        if view.node != "stateless" or len(self.block.sources) != 1:
+        if view.operator != "stateless" or len(self.block.sources) != 1:
             return None
         (item,) = self.block.sources
         below = self.known(item) if isinstance(item.rel, Scan) else None
         nodes = self.planner.nodes
         if not isinstance(below, View) or not nodes or below is not nodes[-1] or self.planner.is_shared(below):
             return None
-        plain = below.emit == "feed" and below.late == "correct" and not below.stream and not below.counted
-        if below.node not in ("keyed", "join") or not plain or below.blocks or below.triggers:
+        plain = (
+            below.emission.mode == "feed"
+            and below.emission.late == "correct"
+            and not below.emission.as_changes
+            and not below.emission.counted
+        )
+        if below.operator not in ("keyed", "join") or not plain or below.query.blocks or below.emission.triggers:
             return None
         names, hidden = [], []
-        for index, key in enumerate(below.keys):
+        for index, key in enumerate(below.keying.columns):
             shown = self._passed_through(view, key.name)
             if shown is None:
                 shown = KEY.format(index)
                 hidden.append(ShownItem(Expr((quote_name(key.name),)), shown))
             names.append(shown)
         columns = ", ".join(quote_name(field.name) for field in (*below.fields, *below.hidden))
-        inside = f"(SELECT * FROM ({below.text}) AS __rows({columns}))"
+        inside = f"(SELECT * FROM ({below.query.text}) AS __rows({columns}))"
         name = quote_name(f"@v:{below.id}")
         text = self.sql(self._with_items(self.plain, hidden))
         shows_closing = self._shows_closing(view, below)
         # Where no time is shown, rows are those that the nodes below have let through.
-        waits = shows_closing or (leading_column(view) is None and not below.final)
+        waits = shows_closing or (leading_column(view) is None and not below.progress.final)
         final = ""
-        if below.final and shows_closing:
-            rows = f"(SELECT * FROM ({below.final}) AS __rows({columns}, {FINAL}))"
+        if below.progress.final and shows_closing:
+            rows = f"(SELECT * FROM ({below.progress.final}) AS __rows({columns}, {FINAL}))"
             more = [*hidden, ShownItem(Expr((FINAL,)), FINAL)]
             final = self.sql(self._with_items(self.plain, more)).replace(name, rows)
-            passed = below.times[closing_column(below) or ""]
-            view = replace(view, times={**view.times, leading_column(view) or "": passed})
-        if below.ahead is not None and not waits:
+            passed = below.progress.times[closing_column(below) or ""]
+            view = replace(
+                view, progress=replace(view.progress, times={**view.progress.times, leading_column(view) or "": passed})
+            )
+        if below.progress.ahead is not None and not waits:
             view = _waiting(view, FOREVER)
         nodes.remove(below)
         ranked = first_of(self.planner.typed[below.id], [each.name for each in below.fields], self.block)
         return replace(
             view,
-            retained=(ranked or None) if below.node == "keyed" and not below.tables else None,
-            text=text.replace(name, inside),
-            final=final,
-            next_rows=below.next_rows if final else 0,
-            spread=text.replace(name, f"({below.spread})") if below.spread else "",
-            node=below.node,
-            near=below.near,
-            nearby=below.nearby,
-            through=below.through,
-            timed=below.timed,
-            sides=below.sides,
-            meets=through(view.meets, below.meets),
-            ends=self._passed_ends(view, below),
-            ahead=below.ahead if waits else view.ahead,
-            keys=tuple(Field(name, key.type) for name, key in zip(names, below.keys, strict=True)),
-            touches=below.touches,
-            narrows=below.narrows,
-            streams=below.streams,
-            tables=below.tables,
-            views=below.views,
-            statics_at=below.statics_at,
+            keying=replace(
+                view.keying,
+                retained=(ranked or None) if below.operator == "keyed" and not below.query.tables else None,
+                columns=tuple(Field(name, key.type) for name, key in zip(names, below.keying.columns, strict=True)),
+                touches=below.keying.touches,
+                narrows=below.keying.narrows,
+            ),
+            query=replace(
+                view.query,
+                text=text.replace(name, inside),
+                spark_text=text.replace(name, f"({below.query.spark_text})") if below.query.spark_text else "",
+                streams=below.query.streams,
+                tables=below.query.tables,
+                views=below.query.views,
+            ),
+            progress=replace(
+                view.progress,
+                final=final,
+                next_rows=below.progress.next_rows if final else 0,
+                joint=through(view.progress.joint, below.progress.joint),
+                ends=self._passed_ends(view, below),
+                ahead=below.progress.ahead if waits else view.progress.ahead,
+            ),
+            operator=below.operator,
+            join=replace(
+                view.join,
+                bands=below.join.bands,
+                steps=below.join.steps,
+                streams=below.join.streams,
+                views=below.join.views,
+                inputs=below.join.inputs,
+            ),
+            beginning=replace(view.beginning, table_versions=below.beginning.table_versions),
         )
 
     def _shows_closing(self, view: View, below: View) -> bool:
@@ -974,7 +1054,11 @@ class NodeMaker:
 
     def _passed_ends(self, view: View, below: View) -> Ends | None:
         """When the windows of the node below end, as this one shows it."""
-        return None if below.ends is None else below.ends.renamed(lambda column: self._passed_through(view, column))
+        return (
+            None
+            if below.progress.ends is None
+            else below.progress.ends.renamed(lambda column: self._passed_through(view, column))
+        )
 
     def _passed_through(self, view: View, column: str) -> str | None:
         """The output column that is a column of the only relation as it stands."""
@@ -984,8 +1068,8 @@ class NodeMaker:
 
 def _waiting(view: View, ahead: int) -> View:
     """A view whose rows can still change so long after their times: these pass by so much later."""
-    times = {name: min(shift + ahead, FOREVER) for name, shift in view.times.items()}
-    return replace(view, ahead=ahead, times=times)
+    times = {name: min(shift + ahead, FOREVER) for name, shift in view.progress.times.items()}
+    return replace(view, progress=replace(view.progress, ahead=ahead, times=times))
 
 
 def _rows_of(item: FromItem) -> Rel:
@@ -1022,11 +1106,11 @@ def _numbered(text: str, keys: Sequence[Field]) -> str:
 
 def closing_column(view: View) -> str | None:
     """The column of an answer that tells when the window of its row closes."""
-    return leading_column(view) if view.node != "stateless" else None
+    return leading_column(view) if view.operator != "stateless" else None
 
 
 def leading_column(view: View) -> str | None:
-    names = [field.name for field in view.fields if field.name in view.times]
+    names = [field.name for field in view.fields if field.name in view.progress.times]
     return min(names, key=lambda name: name.lower() != "window_end", default=None)
 
 

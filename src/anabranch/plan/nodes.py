@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from anabranch.algebra.windows import time_before_end
 from anabranch.plan.bind import Binder, refuse
-from anabranch.plan.catalog import Catalog, Ends, Field, Narrow, Panes, Rows, Stream, Touch, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream
 from anabranch.plan.hints import with_hints
 from anabranch.plan.lookup_nodes import asks, refuse_refreshable
 from anabranch.plan.node import items
@@ -21,9 +22,12 @@ from anabranch.plan.rules.merge_projections import merge_projections
 from anabranch.plan.rules.raise_joins import raise_joins, raise_joins_above_rows
 from anabranch.plan.rules.records import number_records, separate_counted
 from anabranch.plan.rules.separate_joins import separate_joins
+from anabranch.plan.states import Panes, Rows
+from anabranch.plan.view import Ends, Narrow, Touch, View
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.lexer import quote_name, tokenize
 from anabranch.sql.syntax import Emission, Query
+from anabranch.types import Field
 
 #: All rules, in their order. After them a query whose changes are kept has keys wherever it can have them.
 RULES = (decorrelate, expand_grouping_sets, merge_projections, separate_joins, raise_joins)
@@ -77,10 +81,13 @@ def begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:
     states = {**catalog.objects, **{each.id: each for each in planned.objects}}
 
     def from_row(view: View) -> View:
-        tables = [states[id] for id in (*(use.panes for use in view.blocks), *filter(None, (view.rows,)))]
-        ids = {*view.streams.values()} | {each.stream for each in tables if isinstance(each, Panes | Rows)}
+        tables = [states[id] for id in (*(use.panes for use in view.query.blocks), *filter(None, (view.query.rows,)))]
+        ids = {*view.query.streams.values()} | {each.stream for each in tables if isinstance(each, Panes | Rows)}
         found = {id: world.begins(catalog.stream(id)) for id in sorted(ids)}
-        return replace(view, begins={id: begin for id, begin in found.items() if begin is not None})
+        return replace(
+            view,
+            beginning=replace(view.beginning, rows={id: begin for id, begin in found.items() if begin is not None}),
+        )
 
     objects = tuple(from_row(each) if isinstance(each, View) else each for each in planned.objects)
     return replace(planned, view=from_row(planned.view), objects=objects)
@@ -95,13 +102,17 @@ def _refuse_recursive(text: str, query: Query) -> None:
 
 def closing_by_panes(view: View, emission: Emission) -> View:
     """A view over panes that shows windows when they close."""
-    start = next((each.name for each in view.direct if each.kind == "window_start"), "")
-    return replace(view, late=emission.late, times=_window_columns(view), budget=budget_of(emission), time=start)
+    start = next((each.name for each in view.query.direct if each.kind == "window_start"), "")
+    return replace(
+        view,
+        emission=replace(view.emission, late=emission.late, budget=emission.budget),
+        progress=replace(view.progress, times=_window_columns(view), time=start),
+    )
 
 
 def on_event_time(planned: Planned, catalog: Catalog) -> bool:
     """Whether the panes of a plain view lie along the event time of their stream."""
-    ids = {use.panes for use in planned.view.blocks}
+    ids = {use.panes for use in planned.view.query.blocks}
     panes = [each for each in planned.objects if isinstance(each, Panes) and each.id in ids]
     panes += [catalog.panes(id) for id in ids - {each.id for each in panes}]
     times = [(each.time, catalog.stream(each.stream).time) for each in panes]
@@ -114,21 +125,13 @@ def said(query: Query) -> Emission | None:
     return query.emission if query.emission is not None and query.emission.mode != "read" else None
 
 
-def budget_of(emission: Emission) -> dict[str, int] | None:
-    """The budget of a clause as it is written down."""
-    if emission.budget is None:
-        return None
-    values = {"windows": emission.budget.windows, "rows": emission.budget.rows, "delay": emission.budget.delay}
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def _window_columns(view: View) -> dict[str, int]:
     """The columns of a plain view over panes that are bounds of windows."""
-    windows = view.blocks[0].sliding if view.blocks else None
+    windows = view.query.blocks[0].sliding if view.query.blocks else None
     if windows is None:
         return {}
     shifts = {"window_start": windows.size, "window_end": 0, "window_time": time_before_end(windows.size)}
-    return {output.name: shifts[output.kind] for output in view.direct if output.kind in shifts}
+    return {output.name: shifts[output.kind] for output in view.query.direct if output.kind in shifts}
 
 
 def refuse_own_names(text: str, query: Query, fields: Sequence[Field], emit: str) -> None:
@@ -144,11 +147,11 @@ def planned(made: Sequence[View], root: View, catalog: Catalog, world: Surroundi
     nodes = [replace(node, owner=root.id) for node in made]
     kept: dict[str, Stream] = {}
     for view in (*nodes, root):
-        for id in view.streams.values():
+        for id in view.query.streams.values():
             stream = catalog.stream(id)
             if stream.kept_since is None:
                 kept[id] = replace(stream, kept_since=world.kept_since(stream))
-    reasons = tuple(view.reason for view in (*nodes, root) if view.reason)
+    reasons = tuple(view.keying.reason for view in (*nodes, root) if view.keying.reason)
     rows = tuple(stream.rows_table for stream in kept.values())
     fill_from = placer.filled_from()
     objects: tuple[Panes | Rows | Stream | View, ...] = (*placer.panes.values(), *kept.values(), *nodes)
@@ -167,7 +170,7 @@ def refuse_budget(text: str, emission: Emission, reason: str) -> None:
 
 def refuse_late(text: str, view: View, emission: Emission, ends: Ends | None) -> None:
     """Refuse what cannot be done with late rows of windows whose ends are looked for in the answer."""
-    counted = view.clock != "event" and len({*view.streams.values(), *view.views.values()}) == 1
+    counted = view.progress.clock != "event" and len({*view.query.streams.values(), *view.query.views.values()}) == 1
     if emission.late == "correct" or ends is not None or counted:  # nothing that is counted comes late
         return
     said = f"LATE {emission.late.upper()}"
@@ -182,42 +185,48 @@ def refuse_late(text: str, view: View, emission: Emission, ends: Ends | None) ->
 def renamed(view: View, fields: tuple[Field, ...]) -> View:
     """The same node with other names for its columns."""
     names = {old.name: new.name for old, new in zip(view.fields, fields, strict=True)}
-    keys = tuple(Field(names.get(key.name, key.name), key.type) for key in view.keys)
-    times = {names.get(name, name): shift for name, shift in view.times.items()}
-    direct = tuple(replace(each, name=names[each.name]) for each in view.direct)
-    meets = view.meets
+    keys = tuple(Field(names.get(key.name, key.name), key.type) for key in view.keying.columns)
+    times = {names.get(name, name): shift for name, shift in view.progress.times.items()}
+    direct = tuple(replace(each, name=names[each.name]) for each in view.query.direct)
+    meets = view.progress.joint
     if meets is not None:
         behind, closes = (
             {names.get(name, name): each for name, each in known.items()} for known in (meets.behind, meets.closes)
         )
         meets = replace(meets, behind=behind, closes=closes, ends=tuple(names.get(name, name) for name in meets.ends))
-    ends = view.ends.renamed(lambda name: names.get(name, name)) if view.ends is not None else None
+    ends = view.progress.ends.renamed(lambda name: names.get(name, name)) if view.progress.ends is not None else None
     time = names.get(view.time, view.time)
-    retained = view.retained and {column: names.get(name, name) for column, name in view.retained.items()}
-    view = replace(view, fields=fields, keys=keys, times=times, direct=direct, meets=meets, ends=ends, time=time)
-    return replace(view, retained=retained)
+    retained = view.keying.retained and {column: names.get(name, name) for column, name in view.keying.retained.items()}
+    return replace(
+        view,
+        fields=fields,
+        keying=replace(view.keying, columns=keys, retained=retained),
+        progress=replace(view.progress, times=times, joint=meets, ends=ends, time=time),
+        query=replace(view.query, direct=direct),
+    )
 
 
 def by_live_keys(view: View) -> View:
     """The same node keyed by those of its keys that no REFRESH of a static table changes while they wait."""
-    if not view.tables or len(view.narrows) != 1:
+    if not view.query.tables or len(view.keying.narrows) != 1:
         return view
-    (narrow,) = view.narrows
-    kept = tuple(key for key, column in zip(view.keys, narrow.columns, strict=True) if column is not None)
-    if not any(key.name in view.times for key in kept):
+    (narrow,) = view.keying.narrows
+    kept = tuple(key for key, column in zip(view.keying.columns, narrow.columns, strict=True) if column is not None)
+    if not any(key.name in view.progress.times for key in kept):
         return view
     columns = items([quote_name(column) for column in narrow.columns if column is not None])
     touch = Touch(narrow.input, f"SELECT DISTINCT {columns} FROM {quote_name(narrow.input)}")
-    return replace(coarser(view, kept), touches=(touch,))
+    view = coarser(view, kept)
+    return replace(view, keying=replace(view.keying, touches=(touch,)))
 
 
 def coarser(view: View, keys: tuple[Field, ...]) -> View:
     """The same node keyed by some of its keys only."""
-    kept = [index for index, key in enumerate(view.keys) if key in keys]
+    kept = [index for index, key in enumerate(view.keying.columns) if key in keys]
     chosen = items([f"`k{index}`" for index in kept])
-    touches = tuple(Touch(each.input, f"SELECT DISTINCT {chosen} FROM ({each.text})") for each in view.touches)
+    touches = tuple(Touch(each.input, f"SELECT DISTINCT {chosen} FROM ({each.text})") for each in view.keying.touches)
     narrows = tuple(
         Narrow(each.input, tuple(each.columns[i] for i in kept), tuple(each.times[i] for i in kept if each.times))
-        for each in view.narrows
+        for each in view.keying.narrows
     )
-    return replace(view, keys=keys, touches=touches, narrows=narrows)
+    return replace(view, keying=replace(view.keying, columns=keys, touches=touches, narrows=narrows))

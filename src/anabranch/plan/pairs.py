@@ -28,9 +28,9 @@ from anabranch.ir.block import Rewrite
 from anabranch.ir.expr import Call, Column, Expr, Part, of_column
 from anabranch.ir.rel import Rel
 from anabranch.ir.select import FromItem, SelectBlock, ShownItem
-from anabranch.plan.catalog import View
 from anabranch.plan.memory import bounded, unbounded
 from anabranch.plan.picks import nulls
+from anabranch.plan.view import View
 from anabranch.sql.lexer import quote_name
 
 _KEY, _PARTIAL = "__k{}", "__p{}"
@@ -41,14 +41,23 @@ Types = Callable[[Sequence[Expr]], Sequence[str]]
 
 def worth_it(block: SelectBlock, view: View) -> bool:
     """Whether a node looks at all rows of streams, and its pairs alone would look at those within bounds."""
-    if view.node not in ("keyed", "whole") or view.emit != "feed" or view.clock != "event" or view.counted:
+    if (
+        view.operator not in ("keyed", "whole")
+        or view.emission.mode != "feed"
+        or view.progress.clock != "event"
+        or view.emission.counted
+    ):
         return False
     if not all(each.inner for each in block.sources) or block.limited:
         return False
     if any(each.window is not None and not each.window.window.by_row for each in block.sources):
         return False
-    within = len(view.sides) > 1 and view.of_streams and bounded(replace(view, node="join", nearby=0))
-    return within and (view.node == "whole" or bool(unbounded(view)))
+    within = (
+        len(view.join.inputs) > 1
+        and view.of_streams
+        and bounded(replace(view, operator="join", join=replace(view.join, steps=0)))
+    )
+    return within and (view.operator == "whole" or bool(unbounded(view)))
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from anabranch.ir.logic import conjunction, word
 from anabranch.ir.rel import Project, Scan, Source, Windowed
 from anabranch.ir.select import Derived, FromItem, SelectBlock, ShownItem
 from anabranch.ir.text import Shown
-from anabranch.plan.catalog import Catalog, Field, Output, Stream, Table
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.picks import meant
 from anabranch.plan.strategy import (
     ADAPTIVE,
@@ -36,12 +37,14 @@ from anabranch.plan.strategy import (
     strategy_of_ends,
 )
 from anabranch.plan.types import duckdb_type
+from anabranch.plan.view import Output
 from anabranch.plan.windows import ID, needs_numbers, sliding, type_of, value_sql
 from anabranch.plan.winners import SortKey as SortText
 from anabranch.plan.winners import sort_keys
 from anabranch.render.placeholders import FromText, PlaceholderWriter, window_of
 from anabranch.sql.lexer import normal_form, quote_name, tokenize
 from anabranch.sql.syntax import WindowSpec
+from anabranch.types import Field
 
 STREAM = "`@stream`"
 

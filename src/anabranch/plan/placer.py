@@ -8,25 +8,14 @@ from dataclasses import dataclass, field, replace
 from math import gcd
 
 from anabranch.plan.bind import refuse
-from anabranch.plan.catalog import (
-    ROW_NUM,
-    WINDOW_COLUMNS,
-    Above,
-    BlockUse,
-    Catalog,
-    Key,
-    Panes,
-    PartialColumn,
-    Rows,
-    Stream,
-    Table,
-    View,
-    own_signature,
-)
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import ROW_NUM, Stream, Table
 from anabranch.plan.joins_above import Choice
 from anabranch.plan.panes import Analyze, PaneBlock, PaneCall
+from anabranch.plan.states import WINDOW_COLUMNS, Above, BlockUse, Key, Panes, PartialColumn, Rows, own_signature
 from anabranch.plan.strategy import Loads, fits
 from anabranch.plan.types import duckdb_type
+from anabranch.plan.view import View
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.calls import SESSION, clock_calls, volatile_calls
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
@@ -180,14 +169,14 @@ class Placer:
     def place(self, block: PaneBlock, placeholder: str, choice: Choice | None = None) -> Placed:
         """Place a block; `choice` says whether a join with static tables may stand above partials of its stream."""
         choice = choice or Choice()
-        statics_at = {id: self.world.table_at(id) for id in block.statics.values()}
-        there = self._shared(block, statics_at, forced=choice.forced)
+        table_versions = {id: self.world.table_at(id) for id in block.statics.values()}
+        there = self._shared(block, table_versions, forced=choice.forced)
         base, words = self._base(choice) if there is None else (None, "")
         above = None
         if base is not None and choice.above is not None:
             above = replace(choice.above, panes=base.use.panes)
         if there is None:
-            there = self._without_runs(block, statics_at, above) or self._new(block, statics_at, above)
+            there = self._without_runs(block, table_versions, above) or self._new(block, table_versions, above)
         placed = self._placed(block, placeholder, there)
         if not block.statics:
             return placed
@@ -285,12 +274,12 @@ class Placer:
         return found
 
     def _shared(
-        self, block: PaneBlock, statics_at: Mapping[str, tuple[int, int]], *, forced: bool = False
+        self, block: PaneBlock, table_versions: Mapping[str, tuple[int, int]], *, forced: bool = False
     ) -> Panes | None:
         """A pane table that runs add to and that a block can live on; `forced`: only one that did without runs once."""
         for panes in self._candidates():
             if panes.above is None and (panes.settled or not forced):
-                found = self._fitting(panes, block, statics_at)
+                found = self._fitting(panes, block, table_versions)
                 if found is not None and (not found.refreshed or self._has_all(found, block)):
                     return found
         return None
@@ -306,12 +295,12 @@ class Placer:
         return not trial.filled()
 
     def _without_runs(
-        self, block: PaneBlock, statics_at: Mapping[str, tuple[int, int]], above: Above | None
+        self, block: PaneBlock, table_versions: Mapping[str, tuple[int, int]], above: Above | None
     ) -> Panes | None:
         """A pane table that has its partials from another, in the way of `above`; where the block needs one that runs
         add to, one that is made that."""
         for panes in self._candidates():
-            found = self._fitting(panes, block, statics_at) if panes.above is not None else None
+            found = self._fitting(panes, block, table_versions) if panes.above is not None else None
             if found is None or found.above is None:
                 continue
             if above is not None and found.above.alike(above):
@@ -320,13 +309,13 @@ class Placer:
                 return replace(found, above=None, settled=True)
         return None
 
-    def _fitting(self, panes: Panes, block: PaneBlock, statics_at: Mapping[str, tuple[int, int]]) -> Panes | None:
+    def _fitting(self, panes: Panes, block: PaneBlock, table_versions: Mapping[str, tuple[int, int]]) -> Panes | None:
         """A pane table as a block can live on it, if it can."""
         own = own_signature(block.signature, self.world.own) if self.world.own else block.signature
         same = panes.signature in (block.signature, own) and (panes.time is None) == (block.time is None)
         # A table that did not change since is the same table, whatever the version.
-        contents = {id: own for id, (_, own) in panes.statics_at.items()}
-        if not same or contents != {id: own for id, (_, own) in statics_at.items()}:
+        contents = {id: own for id, (_, own) in panes.table_versions.items()}
+        if not same or contents != {id: own for id, (_, own) in table_versions.items()}:
             return None
         if block.windows is None or block.spans or fits(block.windows, panes.grain, panes.origin):
             return panes
@@ -336,7 +325,7 @@ class Placer:
         grain = gcd(panes.grain, block.windows.grain, block.windows.origin - panes.origin)
         return replace(panes, grain=grain, origin=panes.origin % grain)
 
-    def _new(self, block: PaneBlock, statics_at: Mapping[str, tuple[int, int]], above: Above | None) -> Panes:
+    def _new(self, block: PaneBlock, table_versions: Mapping[str, tuple[int, int]], above: Above | None) -> Panes:
         by = "_".join(_slug(key.name) for key in block.row_keys) or "all"
         windows = block.windows
         grain, origin = (windows.grain, windows.origin % windows.grain) if windows is not None else (0, 0)
@@ -358,7 +347,7 @@ class Placer:
             (),
             (),
             0,
-            statics_at,
+            table_versions,
             spans.size if spans is not None else 0,
             block.bins is not None,
             above,

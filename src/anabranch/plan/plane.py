@@ -23,7 +23,10 @@ from anabranch.algebra.plane import (
     latest,
 )
 from anabranch.algebra.progress import END
-from anabranch.plan.catalog import WINDOW_COLUMNS, Catalog, Meets, Panes, Stream, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream
+from anabranch.plan.states import WINDOW_COLUMNS, Panes
+from anabranch.plan.view import JointProgress, View
 from anabranch.sql.calls import chains
 from anabranch.sql.lexer import Span, tokenize
 
@@ -38,65 +41,72 @@ def inputs_plane(catalog: Catalog, view: View) -> Node:
     inputs: list[Node] = [Input(id, PROGRESS) for id in sorted(catalog.sources_of(view))]
     inputs += [Input(id, PROGRESS) for id in sorted(catalog.below(view))]
     closing = _closing(view)
-    if closing is not None and view.meets is not None:
-        return Union((*inputs, Meet(_sides(catalog, view, view.meets), {PROGRESS: closing})))
-    for id in dict.fromkeys(view.views.values()):
+    if closing is not None and view.progress.joint is not None:
+        return Union((*inputs, Meet(_sides(catalog, view, view.progress.joint), {PROGRESS: closing})))
+    for id in dict.fromkeys(view.query.views.values()):
         below = catalog.view(id)
         if not catalog.sources_of(below):
             continue  # there is nothing to wait for
         inputs.append(inputs_plane(catalog, below))
-        if below.meets is not None:
+        if below.progress.joint is not None:
             # A pair comes out when its second row does: its times may be as far behind as the join lets them.
             pairs = view_plane(catalog, below)
-            inputs += [Project(pairs, {PROGRESS: (column, 0)}) for column in below.meets.behind]
+            inputs += [Project(pairs, {PROGRESS: (column, 0)}) for column in below.progress.joint.behind]
     return Union(tuple(inputs))
 
 
 def _closing(view: View) -> Distances | None:
     """How far what closes the groups of a view is behind the times of what it reads."""
-    meets = view.meets
+    meets = view.progress.joint
     if meets is None:
         return None
-    if meets.ends and not view.closing:
+    if meets.ends and not view.emission.closing:
         found = latest(meets.closes[name] for name in meets.ends)
         return tuple((*side, Behind(TOGETHER, 0)) for side in found)
-    timed = view.closing or next((key.name for key in view.keys if key.name in view.times), "")
+    timed = view.emission.closing or next(
+        (key.name for key in view.keying.columns if key.name in view.progress.times), ""
+    )
     return meets.closes.get(timed)
 
 
 def view_plane(catalog: Catalog, view: View) -> Node:
     """What a view shows: the bounds of those of its columns that are event times."""
-    if view.meets is not None and view.meets.behind:
-        return Meet(_sides(catalog, view, view.meets), view.meets.behind)
+    if view.progress.joint is not None and view.progress.joint.behind:
+        return Meet(_sides(catalog, view, view.progress.joint), view.progress.joint.behind)
     below = inputs_plane(catalog, view)
-    windows = view.blocks[0].sliding if len(view.blocks) == 1 and not view.streams else None
-    names = {output.name: (output.kind, 0) for output in view.direct if output.kind in WINDOW_COLUMNS}
+    windows = view.query.blocks[0].sliding if len(view.query.blocks) == 1 and not view.query.streams else None
+    names = {output.name: (output.kind, 0) for output in view.query.direct if output.kind in WINDOW_COLUMNS}
     if windows is not None and names:
         return Project(Aggregate(Window(below, PROGRESS, windows), WINDOW_COLUMNS), names)
     # A row is final when the end of its window, so much behind the column, has been passed.
-    times = {column: (PROGRESS, 1 - shift) for column, shift in view.settles.items() if _keeps_to(view, column)}
+    times = {column: (PROGRESS, 1 - shift) for column, shift in view.final_times.items() if _keeps_to(view, column)}
     return Project(below, times)
 
 
 def bounded(view: View) -> list[str]:
     """The columns of a view that have bounds of their own."""
-    if view.meets is not None and view.meets.behind:
-        return list(view.meets.behind)
-    if len(view.blocks) == 1 and not view.streams and view.blocks[0].sliding is not None and view.direct:
-        return [output.name for output in view.direct if output.kind in WINDOW_COLUMNS]
-    return [column for column in view.times if _keeps_to(view, column)]
+    if view.progress.joint is not None and view.progress.joint.behind:
+        return list(view.progress.joint.behind)
+    if (
+        len(view.query.blocks) == 1
+        and not view.query.streams
+        and view.query.blocks[0].sliding is not None
+        and view.query.direct
+    ):
+        return [output.name for output in view.query.direct if output.kind in WINDOW_COLUMNS]
+    return [column for column in view.progress.times if _keeps_to(view, column)]
 
 
-def _sides(catalog: Catalog, view: View, meets: Meets) -> tuple[Node, ...]:
+def _sides(catalog: Catalog, view: View, meets: JointProgress) -> tuple[Node, ...]:
     """What a join reads, with the bounds of its event times under their names in lower case."""
     sides: list[Node] = []
     for placeholder in meets.inputs:
-        if placeholder in view.streams:
-            stream = catalog.stream(view.streams[placeholder])
+        if placeholder in view.query.streams:
+            stream = catalog.stream(view.query.streams[placeholder])
             time = (stream.time or "").lower()
             sides.append(Project(Input(stream.id, PROGRESS), {time: (PROGRESS, 0)}))
         else:
-            below = catalog.view(view.views[placeholder])
+            below = catalog.view(view.query.views[placeholder])
             columns = {column.lower(): (column, 0) for column in bounded(below)}
             bounds = view_plane(catalog, below)
             together = _together(view, meets, len(sides), below)
@@ -107,15 +117,15 @@ def _sides(catalog: Catalog, view: View, meets: Meets) -> tuple[Node, ...]:
     return tuple(sides)
 
 
-def _together(view: View, meets: Meets, side: int, below: View) -> Distances | None:
+def _together(view: View, meets: JointProgress, side: int, below: View) -> Distances | None:
     """How far the last of the times by which a view closes is behind what the join below it reads, all in one.
 
     Each of them alone may be far behind; of no later pair are all.
     """
-    if not meets.ends or below.meets is None or not below.meets.inner:
+    if not meets.ends or below.progress.joint is None or not below.progress.joint.inner:
         return None
     times = [{each.column for each in meets.closes[name][side] if each.by == 0} for name in meets.ends]
-    found = {name.lower(): distances for name, distances in below.meets.behind.items()}
+    found = {name.lower(): distances for name, distances in below.progress.joint.behind.items()}
     known = [found[name] for name in set().union(*times) if name in found]
     return latest(known) if all(times) and known else None
 
@@ -125,8 +135,10 @@ def _keeps_to(view: View, column: str) -> bool:
 
     In a join they do, and in any node that does not look at each time on its own, such as the last row of each key.
     """
-    single = len(view.blocks) + len(view.streams) + len(view.views) <= 1
-    return single and (view.node in ("", "stateless", "lookup") or column in {key.name for key in view.keys})
+    single = len(view.query.blocks) + len(view.query.streams) + len(view.query.views) <= 1
+    return single and (
+        view.operator in ("", "stateless", "lookup") or column in {key.name for key in view.keying.columns}
+    )
 
 
 def progress_of(
@@ -177,17 +189,23 @@ def joint_bounds(catalog: Catalog, view: View, bound: Callable[[str], int | None
     group gets no more pairs when each input has passed one of its times: earlier than when all have passed the last
     of them. None where a view does not group so, and where one bound has to say what it has shown.
     """
-    meets = view.meets
-    if meets is None or not meets.ends or view.closing or view.late == "archive" or view.budget is not None:
+    meets = view.progress.joint
+    if (
+        meets is None
+        or not meets.ends
+        or view.emission.closing
+        or view.emission.late == "archive"
+        or view.emission.budget is not None
+    ):
         return None
-    if view.tables or view.blocks:
+    if view.query.tables or view.query.blocks:
         return None
-    if len(meets.inputs) == 1 and meets.inputs[0] in view.views:
-        below = catalog.view(view.views[meets.inputs[0]])
-        if below.meets is None or not below.meets.inner or below.emit != "feed":
+    if len(meets.inputs) == 1 and meets.inputs[0] in view.query.views:
+        below = catalog.view(view.query.views[meets.inputs[0]])
+        if below.progress.joint is None or not below.progress.joint.inner or below.emission.mode != "feed":
             return None
-        sides = _stream_sides(catalog, below, below.meets, bound)
-        known = {name.lower(): distances for name, distances in below.meets.behind.items()}
+        sides = _stream_sides(catalog, below, below.progress.joint, bound)
+        known = {name.lower(): distances for name, distances in below.progress.joint.behind.items()}
     else:
         sides = _stream_sides(catalog, view, meets, bound)
         known = {}
@@ -207,12 +225,12 @@ def joint_bounds(catalog: Catalog, view: View, bound: Callable[[str], int | None
 
 
 def _stream_sides(
-    catalog: Catalog, view: View, meets: Meets, bound: Callable[[str], int | None]
+    catalog: Catalog, view: View, meets: JointProgress, bound: Callable[[str], int | None]
 ) -> list[dict[str, int]] | None:
     """The bounds of the event times of streams that a join reads; None if it reads something else."""
-    if not all(placeholder in view.streams for placeholder in meets.inputs):
+    if not all(placeholder in view.query.streams for placeholder in meets.inputs):
         return None
-    given = {id: bound(id) for id in view.streams.values()}
+    given = {id: bound(id) for id in view.query.streams.values()}
     return [plane.evaluate(side, given) for side in _sides(catalog, view, meets)]
 
 
@@ -227,17 +245,17 @@ def key_of_progress(catalog: Catalog, view: View) -> tuple[Stream, int] | None:
     bound is to say what it has shown.
     """
     streams = catalog.sources_of(view)
-    if len(streams) != 1 or view.views or view.late == "archive" or view.budget is not None:
+    if len(streams) != 1 or view.query.views or view.emission.late == "archive" or view.emission.budget is not None:
         return None
     stream = catalog.stream(next(iter(streams)))
     if stream.key is None:
         return None
-    if not view.node:
-        panes = catalog.panes(view.blocks[0].panes) if len(view.blocks) == 1 else None
+    if not view.operator:
+        panes = catalog.panes(view.query.blocks[0].panes) if len(view.query.blocks) == 1 else None
         index = None if panes is None else _key_of_panes(panes, stream.key)
         return None if index is None else (stream, index)
-    for narrow in view.narrows:
-        use = next((use for use in view.blocks if use.placeholder == narrow.input), None)
+    for narrow in view.keying.narrows:
+        use = next((use for use in view.query.blocks if use.placeholder == narrow.input), None)
         for index, column in enumerate(narrow.columns):
             if column is None:
                 continue

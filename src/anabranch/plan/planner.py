@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
+from anabranch.algebra.triggers import Triggers
 from anabranch.errors import SqlError
 from anabranch.ir.build import Builder
 from anabranch.ir.expr import Column, Expr, Part, Subquery
@@ -20,13 +21,15 @@ from anabranch.ir.rel import Emit, Project, Rel, Scan, Source, TableFunction, To
 from anabranch.ir.select import FromItem, SelectBlock, SetBlock, ShownItem
 from anabranch.plan import building, nodes
 from anabranch.plan.bind import Binder, refuse
-from anabranch.plan.catalog import Catalog, Ends, Field, Output, Rows, View
+from anabranch.plan.catalog import Catalog
 from anabranch.plan.lookup_nodes import asks, place_lookups
 from anabranch.plan.memory import bounded
 from anabranch.plan.node import NodeMaker, closing_column
 from anabranch.plan.panes import STREAM, direct_outputs
 from anabranch.plan.placer import Placer, Planned, Surroundings
 from anabranch.plan.rules import normalize
+from anabranch.plan.states import Rows
+from anabranch.plan.view import Beginning, Ends, NodeEmission, NodeKeys, NodeQuery, Output, View
 from anabranch.plan.windows import needs_numbers, partitioned
 from anabranch.plan.winners import event_times
 from anabranch.render.blocks import blocks, distinct_names, reads
@@ -34,6 +37,7 @@ from anabranch.render.placeholders import PlaceholderWriter, select_sql
 from anabranch.sql.columns import check_window
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Emission, Query
+from anabranch.types import Field
 
 _NUMBERS = ("_row_num", "_arrival_ts")
 
@@ -67,7 +71,7 @@ def plan(
     if reasons:
         planned = replace(planned, reasons=reasons)
     if included:
-        planned = replace(planned, view=replace(planned.view, included=included))
+        planned = replace(planned, view=replace(planned.view, query=replace(planned.view.query, included=included)))
     return nodes.begun(planned, catalog, world)
 
 
@@ -108,10 +112,12 @@ def _as_written(
     )
     emit = "feed" if feed or emission is not None else "read"
     nodes.refuse_own_names(text, query, fields, emit)
+    versions = {table: world.table_at(table) for table in tables.values()}
     return View(
-        id, name, sql, bound.text.text, fields, (), None, streams, tables, views, emit, start, (),
-        query.order is not None, {table: world.table_at(table) for table in tables.values()},
-        "whole" if emit == "feed" else "", error.message,
+        id, name, sql, None, fields, "whole" if emit == "feed" else "",
+        NodeQuery(bound.text.text, streams=streams, tables=tables, views=views, ordered=query.order is not None),
+        NodeKeys(reason=error.message), emission=NodeEmission(emit),
+        beginning=Beginning(start, table_versions=versions),
     )  # fmt: skip
 
 
@@ -189,7 +195,11 @@ class Planner:
             view = planned.view
             if emission is None:
                 return planned
-            if view.direct and view.blocks[0].windows is not None and nodes.on_event_time(planned, self.catalog):
+            if (
+                view.query.direct
+                and view.query.blocks[0].windows is not None
+                and nodes.on_event_time(planned, self.catalog)
+            ):
                 return replace(planned, view=nodes.closing_by_panes(view, emission))
             self.placer = Placer(self.catalog, self.world)
             self._placeholders = count()
@@ -212,7 +222,10 @@ class Planner:
         block = fold(rel)
         if isinstance(block, SelectBlock) and self._is_stateless(block):
             rows = self._rows_table(block, fields)
-            view = View(self.id, self.name, sql, "", fields, (), rows.id, {}, {}, {}, emit, self.start)
+            view = View(
+                self.id, self.name, sql, None, fields, "", NodeQuery("", rows=rows.id), emission=NodeEmission(emit),
+                beginning=Beginning(self.start),
+            )  # fmt: skip
             return Planned(view, (rows,), {}, (rows.id,), ())
         maker = NodeMaker(self, closed=emit == "close", joins_above=emit == "read")
         names = [each.name for each in fields]
@@ -222,9 +235,14 @@ class Planner:
             found, panes, placed = maker.partials[0]
             direct = direct_outputs(found, panes, placed.columns, placed.use.columns, fields)
         view = replace(
-            made, id=self.id, name=self.name, sql=sql, fields=fields, emit=emit, direct=direct,
-            ordered=self.query.order is not None,
-        )  # fmt: skip
+            made,
+            id=self.id,
+            name=self.name,
+            sql=sql,
+            fields=fields,
+            emission=replace(made.emission, mode=emit),
+            query=replace(made.query, direct=direct, ordered=self.query.order is not None),
+        )
         made_planned = nodes.planned([], view, self.catalog, self.world, self.placer)
         return replace(made_planned, reasons=tuple(maker.reasons))
 
@@ -303,7 +321,7 @@ class Planner:
 
     def below(self, rel: Rel, *, stays: bool = False) -> View:
         view = self.node(rel, "feed", inside=True)
-        view = replace(view, stays=stays and view.node == "stateless")
+        view = replace(view, state=replace(view.state, enriched=stays and view.operator == "stateless"))
         return self.add(view, self._last, blocks(rel, self.text).text)
 
     def add(self, view: View, block: SelectBlock, sql: str) -> View:
@@ -431,8 +449,8 @@ class Planner:
     # ---- emission
 
     def _with_emission(self, view: View, emission: Emission, rel: Rel, block: SelectBlock) -> View:
-        view = replace(view, late=emission.late, stream=emission.stream)
-        timed = tuple(key for key in view.keys if key.name in view.times)
+        view = replace(view, emission=replace(view.emission, late=emission.late, as_changes=emission.stream))
+        timed = tuple(key for key in view.keying.columns if key.name in view.progress.times)
         if emission.first and timed:
             view = nodes.coarser(view, timed)
         if emission.mode == "feed":
@@ -450,25 +468,21 @@ class Planner:
             return view  # its query gives the windows that are full, and no others
         if emission.watermark and not timed:
             return self._closing(view, emission, rel, block)
-        if view.node == "stateless":
+        if view.operator == "stateless":
             raise refuse(
                 self.text,
                 emission.span,
                 "nothing in this query waits: each row is an answer of its own",
                 "a trigger stands behind GROUP BY",
             )
-        if view.clock != "event":
+        if view.progress.clock != "event":
             nodes.refuse_budget(self.text, emission, "these windows do not close by event time")
         if emission.watermark and emission.counting is None and emission.delay is None:
             view = nodes.by_live_keys(view)
-        triggers = {
-            "counting": emission.counting,
-            "delay": emission.delay,
-            "first": emission.first,
-            "watermark": emission.watermark,
-            "end": emission.end,
-        }
-        return replace(view, emit="triggers", triggers=triggers, budget=nodes.budget_of(emission))
+        triggers = Triggers(emission.counting, emission.delay, emission.first, emission.watermark, emission.end)
+        return replace(
+            view, emission=replace(view.emission, mode="triggers", triggers=triggers, budget=emission.budget)
+        )
 
     def _closing(self, view: View, emission: Emission, rel: Rel, block: SelectBlock) -> View:
         """A node that shows its rows when their windows close, though none of these is among its keys."""
@@ -476,9 +490,9 @@ class Planner:
         own = any(each.window is not None for each in block.sources)
         # Windows of its own are waited for here, and what stands below them has none that would close; nor have the
         # rows of a stream that window functions look at.
-        own = own or (view.ahead is not None and all(map(self._passes_rows, view.views.values())))
+        own = own or (view.progress.ahead is not None and all(map(self._passes_rows, view.query.views.values())))
         if emission.mode == "close" and not (own and closing) and self._hand_down(view, emission, rel, block):
-            if not view.ahead and not view.final:
+            if not view.progress.ahead and not view.progress.final:
                 return view
             if closing is None:
                 raise refuse(
@@ -490,15 +504,24 @@ class Planner:
                     " PARTITION BY window_start, window_end, and they come with their window",
                 )
             # Late rows, and how much a run may show, are then the business of what is below.
-            emission, view = replace(emission, late="correct", budget=None), replace(view, late="correct")
+            emission, view = (
+                replace(emission, late="correct", budget=None),
+                replace(view, emission=replace(view.emission, late="correct")),
+            )
         if emission.mode == "close" and closing is not None:
-            ends: Ends | None = view.ends if view.ends is not None and closing in view.ends.columns else None
-            ends = None if view.ahead or view.final else ends
+            ends: Ends | None = (
+                view.progress.ends if view.progress.ends is not None and closing in view.progress.ends.columns else None
+            )
+            ends = None if view.progress.ahead or view.progress.final else ends
             nodes.refuse_late(self.text, view, emission, ends)
             nodes.refuse_budget(
                 self.text, emission, "what closes is looked for in the whole answer of this query, or of a key"
             )
-            return replace(view, emit="close", closing=closing, ends=ends)
+            return replace(
+                view,
+                emission=replace(view.emission, mode="close", closing=closing),
+                progress=replace(view.progress, ends=ends),
+            )
         raise refuse(
             self.text,
             emission.span,
@@ -510,30 +533,37 @@ class Planner:
     def _hand_down(self, view: View, emission: Emission, rel: Rel, block: SelectBlock) -> bool:
         """Let the nodes below wait for their windows, where every row of this one comes through such a node."""
         below = {node.id: node for node in self.nodes}
-        if view.streams or view.blocks or not view.views or not all(id in below for id in view.views.values()):
+        if (
+            view.query.streams
+            or view.query.blocks
+            or not view.query.views
+            or not all(id in below for id in view.query.views.values())
+        ):
             return False
-        for id in view.views.values():
+        for id in view.query.views.values():
             node = below[id]
-            if node.emit == "feed":
+            if node.emission.mode == "feed":
                 self.nodes[self.nodes.index(node)] = self._with_emission(node, emission, rel, block)
         return True
 
     def settled(self, view: View) -> bool:
         """Whether all that a node reads is final when its own time has passed."""
-        below = [node for id in view.views.values() if isinstance(node := self.object(id), View)]
-        return all(not each.ahead and not each.final and self.settled(each) for each in below)
+        below = [node for id in view.query.views.values() if isinstance(node := self.object(id), View)]
+        return all(not each.progress.ahead and not each.progress.final and self.settled(each) for each in below)
 
     def _passes_rows(self, id: str) -> bool:
         """Whether a node below only filters and shapes rows of a stream: it has nothing to wait for."""
         node = self.object(id)
-        if not isinstance(node, View) or node.node != "stateless":
+        if not isinstance(node, View) or node.operator != "stateless":
             return False
-        return bool(node.streams) or all(map(self._passes_rows, node.views.values()))
+        return bool(node.query.streams) or all(map(self._passes_rows, node.query.views.values()))
 
     def reads_no_stream(self, view: View) -> bool:
         """Whether all that is below a node or a view are static tables and values."""
-        below = (node for id in view.views.values() if isinstance(node := self.object(id), View))
-        return not (view.streams or view.blocks or view.rows) and all(map(self.reads_no_stream, below))
+        below = (node for id in view.query.views.values() if isinstance(node := self.object(id), View))
+        return not (view.query.streams or view.query.blocks or view.query.rows) and all(
+            map(self.reads_no_stream, below)
+        )
 
 
 _LEFTS = ("left", "semi", "anti")

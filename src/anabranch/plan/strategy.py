@@ -21,7 +21,9 @@ from dataclasses import dataclass, field
 
 from anabranch.algebra.windows import SlideByTuple, SlidingWindows
 from anabranch.algebra.windows.costs import choose
-from anabranch.plan.catalog import BlockUse, Catalog, Panes, Stream
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream
+from anabranch.plan.states import BlockUse, Panes
 
 PANES, WINDOWS, ADAPTIVE, ROWS, BINS = "panes", "windows", "adaptive", "rows", "bins"
 #: Not to be asked for: it is how panes become windows where that can be done.

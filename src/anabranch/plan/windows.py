@@ -20,7 +20,7 @@ from anabranch.algebra.windows import (
     window_starts_sql,
 )
 from anabranch.algebra.windows.sql import all_between_sql
-from anabranch.plan.catalog import ARRIVAL_TS, ROW_NUM
+from anabranch.plan.definitions import ARRIVAL_TS, ROW_NUM
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import NEWEST, WindowSpec
 

@@ -13,7 +13,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from anabranch.plan.catalog import Catalog, Panes, Rows, Stream, View
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream
+from anabranch.plan.states import Panes, Rows
+from anabranch.plan.view import View
 from anabranch.sql.lexer import Token
 
 #: Aggregates that take any row, and what takes the lowest or the highest.
@@ -62,7 +65,11 @@ def event_times(catalog: Catalog, ids: Iterable[str]) -> frozenset[str]:
         elif isinstance(known, Panes | Rows):
             found |= event_times(catalog, [known.stream])
         elif isinstance(known, View):
-            below = [*known.streams.values(), *known.views.values(), *(use.panes for use in known.blocks)]
-            found |= {name.lower() for name in known.times}
-            found |= event_times(catalog, [*below, *([known.rows] if known.rows is not None else [])])
+            below = [
+                *known.query.streams.values(),
+                *known.query.views.values(),
+                *(use.panes for use in known.query.blocks),
+            ]
+            found |= {name.lower() for name in known.progress.times}
+            found |= event_times(catalog, [*below, *([known.query.rows] if known.query.rows is not None else [])])
     return frozenset(found)

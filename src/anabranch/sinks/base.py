@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from anabranch.errors import AnabranchError, SinkError
 from anabranch.ledger import files
-from anabranch.plan.catalog import Field
+from anabranch.types import Field
 
 #: The options of each kind of sink.
 OPTIONS: Mapping[str, tuple[str, ...]] = {"files": ("path", "format", "mode"), "delta": ("path", "mode")}

@@ -19,12 +19,12 @@ from typing import Any, ClassVar
 
 from anabranch.errors import SinkError
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import Field
 from anabranch.sinks.base import CHANGE_COLUMNS, Owner, with_version
 from anabranch.sinks.kinds import SinkKind
 from anabranch.sources import mysql, postgres
 from anabranch.sources.database import SERVER_OPTIONS, name_parts
 from anabranch.sources.registry import Option
+from anabranch.types import Field
 
 #: The table with the positions of all sinks of a database.
 POSITIONS = "anabranch_sinks"

@@ -21,8 +21,8 @@ from anabranch.errors import SinkError
 from anabranch.ledger import files
 from anabranch.ledger.crash import reach
 from anabranch.ledger.tables import with_statistics
-from anabranch.plan.catalog import Field
 from anabranch.sinks.base import Folder, Owner, explained, repeated, with_version
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable

@@ -19,7 +19,7 @@ from anabranch.errors import AnabranchError, QueryFailed, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from anabranch.plan.catalog import Field
+    from anabranch.types import Field
 
 #: The formats, and what people call them.
 FORMATS = {"arrow": "Arrow", "parquet": "Parquet", "csv": "CSV", "json": "JSON"}

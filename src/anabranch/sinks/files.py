@@ -15,9 +15,9 @@ from typing import Any
 from anabranch.errors import SinkError
 from anabranch.ledger import files
 from anabranch.ledger.crash import reach
-from anabranch.plan.catalog import Field
 from anabranch.sinks.base import Folder, Owner, explained, repeated, with_version
 from anabranch.sinks.formats import METADATA, encode, refuse_types
+from anabranch.types import Field
 
 
 class ChangeFiles:

@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.errors import SinkError
 from anabranch.ledger.tables import with_statistics
-from anabranch.plan.catalog import Field
+from anabranch.types import Field
 
 #: The key of a Parquet file's own metadata that says what the file holds.
 METADATA = b"anabranch"

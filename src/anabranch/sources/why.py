@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from anabranch.plan.catalog import Field
 from anabranch.sources.quotes import Dialect
+from anabranch.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,10 @@ from anabranch.errors import (
     did_you_mean,
 )
 from anabranch.plan.bind import Binder
-from anabranch.plan.catalog import STREAM_FIELDS, Catalog, Stream, Table, View, to_json
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.placer import refuse_volatile
+from anabranch.plan.view import STREAM_FIELDS, NodeQuery, View
 from anabranch.sources import registry
 from anabranch.sql import syntax
 from anabranch.sql.calling import function_problems, grouping_problems
@@ -414,8 +416,8 @@ class _Script:
                 elif each.kind == "table":
                     made[key] = Table(key, each.name, "", (), None, {}, None)
                 else:
-                    made[key] = View(key, each.name, "", "", (), (), None, {}, {}, {}, "read", "beginning")
-            self._catalog = Catalog({key: to_json(each) for key, each in made.items()})
+                    made[key] = View(key, each.name, "", None, (), "", NodeQuery(""))
+            self._catalog = Catalog.holding(made)
         return self._catalog
 
 

@@ -46,7 +46,7 @@ from anabranch.sql.parameters import literal
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from anabranch.plan.catalog import Field
+    from anabranch.types import Field
 
 __all__ = [
     "Change",
@@ -185,7 +185,7 @@ class Harness:
     def changes(self, view: str) -> list[Change]:
         """All that a view whose changes are kept has emitted, in order; in one commit retractions come first."""
         from anabranch.engine.tables import change_fields
-        from anabranch.plan.catalog import View
+        from anabranch.plan.view import View
 
         core = self.session._core
         snapshot = core.snapshot()
@@ -193,7 +193,7 @@ class Harness:
         found = catalog.find(view)
         if not isinstance(found, View) or not found.kept:
             raise UsageError(f"{view} keeps no changes", hint="EMIT CHANGES or EMIT ON WINDOW CLOSE makes it do so")
-        panes = catalog.panes(found.blocks[0].panes) if found.blocks else None
+        panes = catalog.panes(found.query.blocks[0].panes) if found.query.blocks else None
         frame = core.table_frame(found.changes_table, change_fields(found, panes), snapshot)
         names = ["_version", "_diff", *(_quoted(field.name) for field in found.fields)]
         changes = [Change(row[0], row[1], row[2:]) for row in _rows(frame.select(*names).toArrow())]

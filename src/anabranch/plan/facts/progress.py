@@ -13,8 +13,10 @@ from anabranch.algebra.plane import Behind, Distances, latest
 from anabranch.ir.expr import Expr, Part
 from anabranch.ir.logic import called
 from anabranch.ir.select import SelectBlock
-from anabranch.plan.catalog import WINDOW_COLUMNS, Field, Meets, View
 from anabranch.plan.facts.bands import Reach, Times
+from anabranch.plan.states import WINDOW_COLUMNS
+from anabranch.plan.view import JointProgress, View
+from anabranch.types import Field
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Join:
     inner: bool  # whether what it reads has all rows with their partners
 
 
-def find_meets(join: Join, view: View, keys: Mapping[str, Expr]) -> Meets | None:
+def find_meets(join: Join, view: View, keys: Mapping[str, Expr]) -> JointProgress | None:
     """How the columns of a view progress; `keys` are the expressions of its key, by name."""
     block = join.block
     if block.over or block.qualify is not None or block.generates:
@@ -43,18 +45,18 @@ def find_meets(join: Join, view: View, keys: Mapping[str, Expr]) -> Meets | None
     closes: dict[str, Distances] = {}
     for name, expr in columns.items():
         found = search.distances(expr)
-        if found is None or name not in view.times:
+        if found is None or name not in view.progress.times:
             continue
-        closes[name] = _later(_plain(found), view.times[name] - 1)
+        closes[name] = _later(_plain(found), view.progress.times[name] - 1)
         # The bound of a column of windows that overlap would be that of none of them.
         begun = all(any(each.size > 1 for each in side) for side in found)
         own = expr.column.name.lower() if expr.column is not None else ""
         if name in shown and (begun or own not in WINDOW_COLUMNS):
             behind[name] = found
-    ends = tuple(key.name for key in view.keys if key.name in closes)
+    ends = tuple(key.name for key in view.keying.columns if key.name in closes)
     if not closes:
         return None
-    return Meets(
+    return JointProgress(
         tuple(join.placeholders[index] for index in block.live),
         behind,
         closes,
@@ -81,12 +83,12 @@ def _later(distances: Distances, shift: int) -> Distances:
 Operand = tuple[str, Mapping[int, tuple[str, int]]]
 
 
-def of_union(operands: Sequence[Operand], fields: Sequence[Field]) -> Meets | None:
+def of_union(operands: Sequence[Operand], fields: Sequence[Field]) -> JointProgress | None:
     """How the columns of a union progress: as the last of its operands."""
     columns = union_times(operands, fields)
     places = {field.name: place for place, field in enumerate(fields)}
     behind = {name: tuple((Behind(times[places[name]][0], 0),) for _, times in operands) for name in columns}
-    return Meets(tuple(placeholder for placeholder, _ in operands), behind, behind) if behind else None
+    return JointProgress(tuple(placeholder for placeholder, _ in operands), behind, behind) if behind else None
 
 
 def union_times(operands: Sequence[Operand], fields: Sequence[Field]) -> dict[str, int]:
@@ -98,7 +100,7 @@ def union_times(operands: Sequence[Operand], fields: Sequence[Field]) -> dict[st
     }
 
 
-def through(upper: Meets | None, below: Meets | None) -> Meets | None:
+def through(upper: JointProgress | None, below: JointProgress | None) -> JointProgress | None:
     """How the columns of one node progress that is made of two: `upper` reads nothing but `below`."""
     if upper is None or below is None:
         return None
@@ -108,7 +110,7 @@ def through(upper: Meets | None, below: Meets | None) -> Meets | None:
         found = next((below.behind[known] for known in below.behind if known.lower() in passed), None)
         if found is not None:
             behind[name] = found
-    return Meets(below.inputs, behind, {}, (), below.inner) if behind else None
+    return JointProgress(below.inputs, behind, {}, (), below.inner) if behind else None
 
 
 def time_call(expr: Expr) -> tuple[str, list[Expr]] | None:
