@@ -91,7 +91,7 @@ def main() -> None:
     rows.append(("lines in sql + plan + ir + render", size("sql", "plan", "ir", "render")))
     rows.append(("lines in engine", size("engine")))
     rows.append(("lines in all", f"{sum(m.lines for m in known.values()):,} in {len(known)} files"))
-    view = next((c for c in _classes(known[f"{PACKAGE}.plan.catalog"]) if c.name == "View"), None)
+    view = next((c for c in _classes(known[f"{PACKAGE}.plan.view"]) if c.name == "View"), None)
     if view is not None:
         rows.append(("fields of a stored view", str(sum(isinstance(each, ast.AnnAssign) for each in view.body))))
     graph = {name: set(imports(module, known)) - {name} for name, module in known.items()}

@@ -3,29 +3,27 @@ how its rows come and close."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END, FOREVER
-from anabranch.algebra.reach import JoinBand, chained
-from anabranch.algebra.windows import MILLISECOND, SlidingWindows
 from anabranch.errors import AnabranchError
 from anabranch.ir.expr import Call, Column, Expr, Over, of_column
 from anabranch.ir.fold import fold
 from anabranch.ir.logic import conjunction
-from anabranch.ir.rel import Project, Rel, Scan, is_live
+from anabranch.ir.rel import Rel, Scan, is_live
 from anabranch.ir.select import Derived, FromItem, SelectBlock, SetBlock, ShownItem
 from anabranch.plan.bind import refuse
+from anabranch.plan.block_inputs import BlockInputs, closing_column, leading_column, name_in, row_name
+from anabranch.plan.block_joins import BlockJoins
 from anabranch.plan.buckets import SAME, spread
 from anabranch.plan.context import placeholder
 from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.facts.ahead import FINAL, NextRow, looks_ahead
 from anabranch.plan.facts.append_only import first_of, first_ranked, is_distinct
-from anabranch.plan.facts.bands import find_bands
-from anabranch.plan.facts.following import find_following
 from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals
-from anabranch.plan.facts.progress import Join, find_meets, of_union, through, time_call, union_times
+from anabranch.plan.facts.progress import of_union, through, union_times
 from anabranch.plan.filled import filled
 from anabranch.plan.joins_above import choose
 from anabranch.plan.lookup_nodes import only_joined, reads_asked
@@ -38,10 +36,8 @@ from anabranch.plan.tie_breaking import break_ties, break_ties_of_set, tied_wind
 from anabranch.plan.view import (
     Beginning,
     Ends,
-    JoinInput,
     Narrow,
     NodeEmission,
-    NodeJoin,
     NodeKeys,
     NodeQuery,
     Output,
@@ -49,11 +45,10 @@ from anabranch.plan.view import (
     View,
     leading_time,
 )
-from anabranch.plan.windows import closing_shift, micros_sql, sliding, type_of
+from anabranch.plan.windows import micros_sql, sliding
 from anabranch.render.placeholders import FromText, PlaceholderWriter, select_sql, window_of
 from anabranch.sql.lexer import quote_name
-from anabranch.sql.syntax import Query, WindowSpec
-from anabranch.sql.versions import UNTIL
+from anabranch.sql.syntax import Query
 from anabranch.types import Field
 
 if TYPE_CHECKING:
@@ -92,6 +87,14 @@ class NodeMaker:
         self.parts = 0  # of the key by which it counts
         self.guard: Expr | None = None
         self.window_rows: dict[int, str] = {}  # what the windows of a relation are of, where that is not its rows
+
+    @property
+    def inputs(self) -> BlockInputs:
+        return BlockInputs(self.block, self.planner)
+
+    @property
+    def joins(self) -> BlockJoins:
+        return BlockJoins(self.inputs)
 
     # ---- text
 
@@ -181,22 +184,6 @@ class NodeMaker:
             schemas[TAKES] = (*(Field(f"__k{index}", "void") for index in range(self.parts)), Field("__upto", "bigint"))
         return self.planner.world.analyze(written, schemas)
 
-    # ---- what a relation is
-
-    def known(self, item: FromItem) -> object:
-        """The stream, view or table that a relation reads."""
-        scan = item.scan
-        return self.planner.object(scan.source.target) if scan is not None else None
-
-    def input_of(self, item: FromItem) -> str:
-        """The placeholder of a relation."""
-        scan = item.scan
-        assert scan is not None
-        return placeholder(scan, self.planner.numbered(scan))[1:-1]
-
-    def window(self, item: FromItem) -> WindowSpec | None:
-        return window_of(item.window) if item.window is not None else None
-
     # ---- a set operation
 
     def set_operation(self, block: SetBlock, emit: str) -> View:
@@ -220,8 +207,8 @@ class NodeMaker:
             texts.append(self.sql(inner))
             if inner.live:
                 (live,) = inner.live
-                touches.append((self.input_of(inner.sources[live]), texts[-1]))
-                times.append((touches[-1][0], self._times_by_position(inner.sources[live])))
+                touches.append((self.inputs.input_of(inner.sources[live]), texts[-1]))
+                times.append((touches[-1][0], self.inputs.times_by_position(inner.sources[live])))
         keying = Keying("keyed", every_column=True) if touches else Keying("whole", reason=NO_STREAM)
         word = {"union": "UNION", "intersect": "INTERSECT", "except": "EXCEPT"}[block.kind]
         text = f" {word}{' ALL' if block.all else ''} ".join(texts)
@@ -255,19 +242,6 @@ class NodeMaker:
                 return block
         return self.planner.below(rel)
 
-    def _times_by_position(self, item: FromItem) -> dict[int, tuple[str, int]]:
-        """The columns of a SELECT over one stream that are its event times, by their places."""
-        if item.window is not None:
-            return {}
-        own = self._columns_named(item, self._bounded_times(item))
-        found: dict[int, tuple[str, int]] = {}
-        for place, shown in enumerate(self.block.items):
-            column = shown.expr.column
-            shift = self._shift(column) if column is not None and column in own else None
-            if column is not None and shift is not None:
-                found[place] = column.name.lower(), shift
-        return found
-
     # ---- a SELECT
 
     def whole(self, rel: Rel, emit: str, reason: str, names: Sequence[str]) -> View:
@@ -285,7 +259,7 @@ class NodeMaker:
     def select(self, block: SelectBlock, emit: str, *, counted: bool = False) -> View:
         self.block = block = self._filled(block)
         for item in block.sources:
-            known = self.known(item)
+            known = self.inputs.known(item)
             if isinstance(known, View) and known.emission.as_changes and emit != "read":
                 raise self.planner.refuse(
                     item.rel,
@@ -300,19 +274,14 @@ class NodeMaker:
         if counted:
             self._count_rows(keying)
         view = self._finish(emit, keying, counted=counted)
-        near, nearby = self._near()
+        view = replace(view, join=self.joins.join(), emission=replace(view.emission, counted=self.counted))
+        if not (keying.pairs and view.in_time and view.progress.clock == "event" and view.operator):
+            view = replace(view, join=replace(view.join, steps=0))
+        view = self.joins.following(view)
+        view = self.joins.with_progress(keying, view)
         view = replace(
-            view,
-            join=replace(
-                view.join, bands=near, streams=self._through(Stream), views=self._through(View), inputs=self._sides()
-            ),
-            emission=replace(view.emission, counted=self.counted),
+            view, progress=replace(view.progress, ends=self.inputs.ends(view, keying) if view.operator else None)
         )
-        if keying.pairs and view.in_time and view.progress.clock == "event" and view.operator:
-            view = replace(view, join=replace(view.join, steps=nearby))
-        view = self._following(view)
-        view = self._with_progress(keying, view)
-        view = replace(view, progress=replace(view.progress, ends=self._ends(view, keying) if view.operator else None))
         view = self._with_ahead(view)
         if view.operator == "join":
             view = replace(view, query=replace(view.query, spark_text=self._spread(view)))
@@ -338,9 +307,8 @@ class NodeMaker:
         self.block = block
         keying = Keying("join")
         view = self._finish("feed", keying)
-        near, _ = self._near()
-        join = NodeJoin(near, 0, self._sides(), self._through(Stream), self._through(View), aggregated=True)
-        return self._with_progress(keying, replace(view, join=join))
+        join = replace(self.joins.join(), steps=0, aggregated=True)
+        return self.joins.with_progress(keying, replace(view, join=join))
 
     def _filled(self, block: SelectBlock) -> SelectBlock:
         made, windows = filled(self.planner.text, block)
@@ -352,7 +320,7 @@ class NodeMaker:
     def _count_rows(self, keying: Keying) -> None:
         """Let the node leave out rows of a run that came behind the one that fired, by their place in it."""
         block, live = self.block, self.block.live
-        known = self.known(block.sources[live[0]]) if len(live) == 1 else None
+        known = self.inputs.known(block.sources[live[0]]) if len(live) == 1 else None
         names = [field.name for field in known.fields] if isinstance(known, View) else []
         ordered = isinstance(known, Stream) or parts_of(names)
         grouped = not block.sets and (block.keys is not None or keying.kind == "whole")
@@ -360,12 +328,12 @@ class NodeMaker:
         if not ordered or self._asks_live() or block.generates or block.distinct or not grouped:
             return
         item = block.sources[live[0]]
-        self.counted, self.parts = self.input_of(item), len(keying.parts)
+        self.counted, self.parts = self.inputs.input_of(item), len(keying.parts)
         text = FromText(block, self.writer)
         same = " AND ".join(f"__t.__k{i} <=> ({text.expr(part.expr)})" for i, part in enumerate(keying.parts)) or "true"
         upto = f"(SELECT max(__t.__upto) FROM `{TAKES}` AS __t WHERE {same})"
         shown = f"coalesce({PLACE} <= {upto}, true)"
-        if self._by_row(live[0]):
+        if self.inputs.by_row(live[0]):
             self.guard = Expr((shown,))
         else:  # rows behind it must not make windows either
             scan = item.scan
@@ -414,7 +382,7 @@ class NodeMaker:
         touches = self._touches(keying, keys) if emit != "read" else ()
         narrows = self._narrows(keying) if emit != "read" else ()
         view = self._view(emit, keying, text, fields, keys, touches, narrows)
-        times = {**self._times(fields), **self._key_times(keying, names)}
+        times = {**self.inputs.times(fields), **self.inputs.key_times(keying, names)}
         direct: tuple[Output, ...] = ()
         if self.main is not None and emit == "feed":
             _, panes, placed = self.main
@@ -425,8 +393,8 @@ class NodeMaker:
             progress=replace(
                 view.progress,
                 times=times,
-                clock=self._clock(),
-                cuts=self._cuts(),
+                clock=self.inputs.clock(),
+                cuts=self.inputs.cuts(),
                 time=leading_time(fields, times) if view.operator else "",
             ),
         )
@@ -489,7 +457,7 @@ class NodeMaker:
 
     def _tell_apart(self) -> None:
         """Give each relation of a join a placeholder of its own, though some read the same."""
-        for name, item in zip(self._apart(), self.block.sources, strict=True):
+        for name, item in zip(self.joins.apart(), self.block.sources, strict=True):
             scan = item.scan
             if name and scan is not None:
                 self.renamed[id(scan)] = name
@@ -507,15 +475,15 @@ class NodeMaker:
             source = placed.use.placeholder
             return (Touch(source, f"SELECT DISTINCT {items(columns)} FROM {quote_name(source)}"),)
         live = block.live
-        if len(live) == 1 and (self._by_row(live[0]) or self.counted is not None):
+        if len(live) == 1 and (self.inputs.by_row(live[0]) or self.counted is not None):
             item = block.sources[live[0]]
-            name = self.input_of(item)
+            name = self.inputs.input_of(item)
             if keying.every_column:
                 return (Touch(name, _numbered(self.sql(block), keys)),)
             asked = tuple(ShownItem(part.expr, f"k{index}") for index, part in enumerate(keying.parts))
             if self.counted is not None:
                 asked = (*asked, ShownItem(Expr((PLACE,)), PLACE))
-            if not self._by_row(live[0]):  # the rows that make the windows, each once
+            if not self.inputs.by_row(live[0]):  # the rows that make the windows, each once
                 text = FromText(replace(block, sources=(replace(item, rel=_rows_of(item)),)), self.writer)
                 chosen = ", ".join(f"{text.expr(each.expr)} AS {quote_name(each.name or '')}" for each in asked)
                 return (Touch(name, f"SELECT {chosen} FROM {text.from_clause}"),)
@@ -529,11 +497,11 @@ class NodeMaker:
         touches = []
         for index in live:
             item = block.sources[index]
-            name = self.input_of(item)
+            name = self.inputs.input_of(item)
             source = quote_name(name)
-            if item.window is not None and self._by_row(index):
+            if item.window is not None and self.inputs.by_row(index):
                 source = self.writer().windowed(item.window, source)
-            columns = [f"__d.{quote_name(_name_in(item, part.columns[index]))}" for part in keying.parts]
+            columns = [f"__d.{quote_name(name_in(item, part.columns[index]))}" for part in keying.parts]
             touches.append(Touch(name, f"SELECT DISTINCT {items(columns)} FROM {source} AS __d"))
         return tuple(dict.fromkeys(touches))
 
@@ -547,9 +515,9 @@ class NodeMaker:
         found: dict[str, set[Narrow]] = {}
         for index in self.block.live:
             item = self.block.sources[index]
-            columns = tuple(_row_name(item, part.columns[index]) for part in keying.parts)
+            columns = tuple(row_name(item, part.columns[index]) for part in keying.parts)
             times = tuple(self._along(item, part.columns[index]) for part in keying.parts)
-            name = self.input_of(item)
+            name = self.inputs.input_of(item)
             found.setdefault(name, set()).add(Narrow(name, columns, times))
         narrows = [next(iter(each)) for each in found.values() if len(each) == 1]
         return tuple(each for each in narrows if any(each.columns) or any(each.times))
@@ -565,246 +533,7 @@ class NodeMaker:
         span = (0, windows.size) if column == windowed.bounds[0] else (-windows.size, 0)
         return windowed.along.name, *span
 
-    def _by_row(self, index: int) -> bool:
-        """Whether a new row tells its own windows: otherwise no window is to be looked for among new rows alone."""
-        window = self.block.sources[index].window
-        return window is None or window.window.by_row
-
-    # ---- times
-
-    def _shown(self, fields: Sequence[Field]) -> Iterator[tuple[str, Expr]]:
-        """The columns that a SELECT gives, with what they are."""
-        return ((field.name, item.expr) for field, item in zip(fields, self.block.items, strict=False))
-
-    def _times(self, fields: tuple[Field, ...]) -> dict[str, int]:
-        """The output columns that are bounds of windows, or event times."""
-        shown = ((name, expr.column) for name, expr in self._shown(fields))
-        found = {name: self._shift(column) for name, column in shown if column is not None}
-        return {name: shift for name, shift in found.items() if shift is not None}
-
-    def _key_times(self, keying: Keying, names: Sequence[str]) -> dict[str, int]:
-        """The columns of the key that are bounds of windows."""
-        columns = {name: part.expr.column for name, part in zip(names, keying.parts, strict=False)}
-        found = {name: self._shift(column) for name, column in columns.items() if column is not None}
-        return {name: shift for name, shift in found.items() if shift is not None}
-
-    def _shift(self, column: Column) -> int | None:
-        """What to add to a column for the progress that has passed it; None if it does not progress."""
-        index = self.block.owner.get(column)
-        if index is None:
-            return None
-        item = self.block.sources[index]
-        window = item.window
-        if window is not None and (bound := _name_in(item, column)) in {each.name for each in window.bounds}:
-            shift, later = closing_shift(window.window, bound), self._later(item)
-            return min(shift + later, FOREVER) if shift is not None and later is not None else None
-        name = _row_name(item, column)
-        return self._time_of(item, name.lower()) if name is not None else None
-
-    def _later(self, item: FromItem) -> int | None:
-        """How far behind the end of a window of a relation progress is when all rows of that window are final; None if
-        what its windows lie along does not progress, so that they never close."""
-        window = self.window(item)
-        assert window is not None
-        if window.attribute != "column" or window.kind == "chunks":
-            return 0
-        if window.rows:
-            return None
-        known = self.known(item)
-        if isinstance(known, Stream) and known.time is None:
-            return 0  # ADVANCE says how far its rows have come, whatever column they are put into windows by
-        shift = self._time_of(item, (window.time_column or "").lower())
-        # The time of a window lies just before its end, which is at most that of the window it is put into.
-        return (shift - 1 if shift > MILLISECOND else 0) if shift is not None else None
-
-    def _time_of(self, item: FromItem, column: str) -> int | None:
-        """What to add to a column of a relation for the progress that has passed it; None if it does not progress."""
-        known = self.known(item)
-        if isinstance(known, Stream):
-            return 1 if known.time is not None and known.time.lower() == column else None
-        times = known.final_times if isinstance(known, View) else {}
-        return next((shift for name, shift in times.items() if name.lower() == column), None)
-
-    def _clock(self) -> str:
-        """What the windows of a node close by."""
-        for item in self.block.sources:
-            window = self.window(item)
-            if window is not None:
-                if window.block:
-                    return "chunks"
-                if window.attribute == "row_num" or window.kind == "chunks":
-                    return "rows"
-                if window.attribute == "arrival_ts":
-                    return "arrival"
-                continue
-            known = self.known(item)
-            if isinstance(known, View) and known.progress.clock != "event":
-                return known.progress.clock
-        return "event"
-
-    def _cuts(self) -> tuple[tuple[str, str], ...]:
-        """The streams whose chunks are counted, and the columns that end them."""
-        found: list[tuple[str, str]] = []
-        for item in self.block.sources:
-            known, window = self.known(item), self.window(item)
-            if isinstance(known, Stream) and window is not None and window.block and window.time_column is not None:
-                found.append((known.id, window.time_column))
-            elif isinstance(known, View):
-                found += known.progress.cuts
-        return tuple(dict.fromkeys(found))
-
-    def _ends(self, view: View, keying: Keying) -> Ends | None:
-        """When the windows of a node end, where other rows than a row's own make them and event time closes them."""
-        live = self.block.live
-        if len(live) != 1 or self._by_row(live[0]) or view.progress.clock != "event" or view.query.blocks:
-            return None
-        item = self.block.sources[live[0]]
-        window = self.window(item)
-        windowed = item.windowed
-        assert window is not None
-        shift = closing_shift(window, "window_end")
-        if shift is None or window.rows or window.own or windowed is None or self._later(item) != 0:
-            return None
-        found = Ends(self.input_of(item), window.time_column or "", window.size + shift)
-        if window.kind == "session":
-            apart = tuple(name.last for name in window.partition)
-            found = replace(found, gap=window.size, apart=apart, single=keying.single)
-        elif window.kind == "slide_by_row":
-            found = replace(found, after=shift)
-        else:
-            every = window.slide if window.kind == "landmark" else window.size
-            found = replace(found, after=0, every=every, origin=window.offset)
-        start, *others = windowed.bounds[:3]
-        shown = [(name, expr.column) for name, expr in self._shown(view.fields) if expr.column is not None]
-        ends = [name for name, column in shown if column in others and name in view.progress.times]
-        return replace(found, columns=tuple(ends), starts=tuple(name for name, column in shown if column == start))
-
     # ---- joins
-
-    def _columns_named(self, item: FromItem, names: Iterable[str]) -> frozenset[Column]:
-        """The columns of the rows of a relation that have these names; those of a window hide them."""
-        bounds = item.windowed.bounds if item.windowed is not None else ()
-        found = (item.named(name) for name in names)
-        return frozenset(column for column in found if column is not None and column not in bounds)
-
-    def _own_times(self, item: FromItem) -> list[str]:
-        """The columns of an input that are event times, without those of its windows."""
-        if isinstance(item.rel, Project):
-            return []
-        known = self.known(item)
-        if isinstance(known, Stream):
-            return [known.time.lower()] if known.time is not None else []
-        return [name.lower() for name in known.progress.times] if isinstance(known, View) else []
-
-    def _bounded_times(self, item: FromItem) -> list[str]:
-        """The event times of an input that are known to progress column by column."""
-        known, own = self.known(item), self._own_times(item)
-        return own if not isinstance(known, View) else [name.lower() for name in bounded(known) if name.lower() in own]
-
-    def _row_times(self, item: FromItem) -> frozenset[str]:
-        """The event times of an input that are those of its rows, not bounds of windows that a query put them into.
-
-        Of a view whose changes are kept, the one that these are found by.
-        """
-        known = self.known(item)
-        own = frozenset() if item.static else frozenset(self._own_times(item))
-        if isinstance(known, View) and known.kept:
-            return own & {known.time.lower()}
-        bounds = (
-            {name.lower() for name, shift in known.progress.times.items() if shift != 1}
-            if isinstance(known, View)
-            else ()
-        )
-        return own.difference(bounds)
-
-    def _near(self) -> tuple[tuple[JoinBand, ...], int]:
-        """Which rows of the streams of a join can meet; and within how many steps all are that matter to a new one.
-
-        One that comes from n inputs is at most n - 1 steps from each row that says whether it does.
-        """
-        block = self.block
-        names = self._apart()
-        near: list[JoinBand] = []
-        times = [self._columns_named(item, self._row_times(item)) for item in block.sources]
-        for band in find_bands(block, times):
-            one, other = (block.owner[column] for column in (band.one, band.other))
-            known = [self.known(block.sources[index]) for index in (one, other)]
-            if all(map(self._passes, known)):
-                # The time of a window that is no longer than that is as near to its rows.
-                wider = MILLISECOND * sum(isinstance(each, View) and not each.kept for each in known)
-                least = None if band.least is None else band.least - wider
-                most = None if band.most is None else band.most + wider
-                near.append(JoinBand(names[one], names[other], least, most))
-        live = [name for name in names if name]
-        return tuple(near), 2 * (len(live) - 1) if chained(near, live) else 0
-
-    def _apart(self) -> list[str]:
-        """The placeholders of inputs, each one of its own though some read the same; none for static tables."""
-        names: list[str] = []
-        for item in self.block.sources:
-            name = "" if item.static or item.scan is None else self.input_of(item)
-            count = sum(known.partition("#")[0] == name for known in names) if name else 0
-            names.append(f"{name}#{count}" if count else name)
-        return names
-
-    def _sides(self) -> tuple[JoinInput, ...]:
-        """The inputs of a join that change; none where it is no join."""
-        found = []
-        for name, item in zip(self._apart(), self.block.sources, strict=True):
-            if not name:
-                continue
-            known = self.known(item)
-            called = item.label or (known.name if isinstance(known, Stream | View) else "")
-            own = self._own_times(item)
-            time = known.time if isinstance(known, Stream) else next(iter(own), None)
-            if isinstance(known, View) and known.kept and known.time.lower() in own:
-                time = known.time
-            versions = isinstance(known, View) and any(field.name.startswith(UNTIL) for field in known.fields)
-            found.append(JoinInput(name, called, time or "", versions))
-        return tuple(found) if len(found) > 1 else ()
-
-    def _through(self, kind: type) -> dict[str, str]:
-        """The inputs that are queries which only filter and project the rows of a stream, and that stream; or, if the
-        `kind` asked for are views, the rows of one whose changes are kept, and those that are such a view."""
-        found: dict[str, str] = {}
-        for name, item in zip(self._apart(), self.block.sources, strict=True):
-            known = self.known(item) if name else None
-            below = self._passes(known)
-            if below is not None and isinstance(below, kind) and isinstance(known, View):
-                found[name] = below.id
-        return found
-
-    def _passes(self, known: object) -> Stream | View | None:
-        """The stream or view with an event time whose rows an input has, each on its own; None for anything else.
-
-        What is between has to show that time, and no other that could be taken for it.
-        """
-        if isinstance(known, Stream):
-            return known if known.time is not None else None
-        if isinstance(known, View) and known.kept:
-            return known if known.time else None
-        if not isinstance(known, View) or known.operator != "stateless" or len(known.inputs) != 1:
-            return None
-        for id in known.query.streams.values():
-            return self._passes(self.planner.object(id))
-        (id,) = known.query.views.values()
-        below = self._passes(self.planner.object(id))
-        return None if isinstance(below, View) and dict(below.progress.times) != {below.time: 1} else below
-
-    def _following(self, view: View) -> View:
-        """A view of rows with the next of each, where that is looked for within bounds: new rows touch no others."""
-        block = self.block
-        found = find_following(block)
-        if found is None or len(block.sources) != 1 or block.sources[0].static or block.limited:
-            return view
-        (item,) = block.sources
-        if item.window is not None or not view.in_time or view.progress.clock != "event" or not view.operator:
-            return view
-        column, distance = found
-        if self._passes(self.known(item)) is None or column not in self._columns_named(item, self._row_times(item)):
-            return view
-        name = self.input_of(item)
-        return replace(view, join=replace(view.join, bands=(JoinBand(name, name, -distance, distance),), steps=1))
 
     def _spread(self, view: View) -> str:
         """The query for Spark where the only thing that its streams have in common is their time; else nothing."""
@@ -821,58 +550,16 @@ class NodeMaker:
         text = self.sql(replace(self.plain, where=conjunction(asked)))
         return spread(text, known[0], (streams[0].time or "", streams[1].time or ""), names)
 
-    def _with_progress(self, keying: Keying, view: View) -> View:
-        """A view with what is known of how its columns progress, where it joins or reads what does."""
-        block = self.block
-        # What reads no stream never brings a row that is late.
-        static = [each.static or self._reads_no_stream(each) for each in block.sources]
-        live = [each for each, never in zip(block.sources, static, strict=True) if not never]
-        meets = [known.progress.joint for each in live if isinstance(known := self.known(each), View)]
-        if block.limited or (len(live) < 2 and not any(meets)) or any(each.scan is None for each in live):
-            return view
-        calls = {
-            name: 1
-            for name, expr in self._shown(view.fields)
-            if len(live) > 1
-            and (call := time_call(expr)) is not None
-            and all(each.column and self._shift(each.column) == 1 for each in call[1])
-        }
-        keys = {key.name: part.expr for key, part in zip(view.keying.columns, keying.parts, strict=False)}
-        sources = tuple(replace(each, static=never) for each, never in zip(block.sources, static, strict=True))
-        pairs = list(zip(block.sources, static, strict=True))
-        times = [
-            frozenset() if never else self._columns_named(each, self._bounded_times(each)) for each, never in pairs
-        ]
-        placeholders = ["" if never else self.input_of(each) for each, never in pairs]
-        inner = all(each is None or each.inner for each in meets)
-        join = Join(replace(block, sources=sources), placeholders, times, inner)
-        found = find_meets(
-            join, replace(view, progress=replace(view.progress, times={**view.progress.times, **calls})), keys
-        )
-        known = found.behind if found is not None else {}
-        return replace(
-            view,
-            progress=replace(
-                view.progress,
-                joint=found,
-                times={**view.progress.times, **{name: 1 for name in calls if name in known}},
-            ),
-        )
-
-    def _reads_no_stream(self, item: FromItem) -> bool:
-        known = self.known(item)
-        return isinstance(known, View) and self.planner.reads_no_stream(known)
-
     # ---- window functions that look ahead
 
     def _with_ahead(self, view: View) -> View:
         """A view with what its rows wait for because of its window functions."""
-        ahead = looks_ahead(self.block, self._passes_with(view))
+        ahead = looks_ahead(self.block, self.inputs.passes_with(view))
         if ahead is None:
             return view
         if not self.planner.settled(view):
             return _waiting(view, FOREVER)
-        view = self._with_windows_passed(view)
+        view = self.inputs.with_windows_passed(view)
         if any(key.name in view.progress.times for key in view.keying.columns):  # all of them look at rows of one time
             return _waiting(view, 0)
         if not ahead.rows or ahead.time == FOREVER:
@@ -893,21 +580,6 @@ class NodeMaker:
             view, progress=replace(view.progress, next_rows=max(each.number for each in ahead.rows), final=final)
         )
 
-    def _with_windows_passed(self, view: View) -> View:
-        """A view whose rows are final when their windows have passed, which can be long after their own times."""
-        windowed = next((each.windowed for each in self.block.sources if each.windowed is not None), None)
-        columns = {name: expr.column for name, expr in self._shown(view.fields)}
-        keys = {key.name for key in view.keying.columns}
-        by = view.progress.times.keys() & {closing_column(view), *keys}
-        if windowed is None or not any(columns.get(name) in (None, *windowed.bounds) for name in by):
-            return view
-        size = windowed.window.size if isinstance(type_of(windowed.window), SlidingWindows) else FOREVER
-        own = {name for name, column in columns.items() if column not in windowed.bounds and name not in keys}
-        times = {
-            name: min(shift + (size if name in own else 0), FOREVER) for name, shift in view.progress.times.items()
-        }
-        return replace(view, progress=replace(view.progress, times=times))
-
     def _final(self, rows: Iterable[NextRow]) -> Expr:
         """The progress that is past all these rows, in microseconds: the end of the stream while one is not there."""
         wanted: dict[tuple[Over, Expr, int], int] = {}  # of one order, the furthest row is past the others
@@ -926,26 +598,6 @@ class NodeMaker:
         for index, each_time in enumerate(times):
             parts += [*([","] if index else []), *each_time.parts]
         return Expr((*parts, ")"))  # type: ignore[arg-type]
-
-    def _passes_with(self, view: View) -> Callable[[Expr], int | None]:
-        """For times of the one input that have passed when the column has by which a row of this node is shown: what to
-        add to them for the progress that is past them."""
-        shown = dict(self._shown(view.fields))
-        closing = shown.get(closing_column(view) or "")
-        closes = closing.column if closing is not None and len(self.block.live) == 1 else None
-        if closes is not None and self._shift(closes) is None:
-            closes = None
-        item = self.block.sources[self.block.owner[closes]] if closes is not None else None
-        windowed = item.windowed if item is not None else None
-        times: tuple[Column | None, ...] = (closes,)
-        if windowed is not None and closes in windowed.bounds:
-            times = (*windowed.bounds, *([windowed.along] if windowed.window.by_row else []))
-
-        def passes(expr: Expr) -> int | None:
-            column = expr.column if closes is not None else None
-            return self._shift(column) if column is not None and column in times else None
-
-        return passes
 
     # ---- one node of two
 
@@ -971,7 +623,7 @@ class NodeMaker:
         if view.operator != "stateless" or len(self.block.sources) != 1:
             return None
         (item,) = self.block.sources
-        below = self.known(item) if isinstance(item.rel, Scan) else None
+        below = self.inputs.known(item) if isinstance(item.rel, Scan) else None
         nodes = self.planner.nodes
         if not isinstance(below, View) or not nodes or below is not nodes[-1] or self.planner.is_shared(below):
             return None
@@ -1063,7 +715,7 @@ class NodeMaker:
     def _passed_through(self, view: View, column: str) -> str | None:
         """The output column that is a column of the only relation as it stands."""
         own = self.block.sources[0].named(column) if self.block.sources else None
-        return next((name for name, expr in self._shown(view.fields) if own and expr.column == own), None)
+        return next((name for name, expr in self.inputs.shown(view.fields) if own and expr.column == own), None)
 
 
 def _waiting(view: View, ahead: int) -> View:
@@ -1083,35 +735,10 @@ def _reads_stream(item: FromItem) -> bool:
     return scan is not None and scan.source.kind == "stream"
 
 
-def _name_in(item: FromItem, column: Column | None) -> str:
-    """The name of a column before an alias has given it another."""
-    rel = item.rel
-    while isinstance(rel, Project):
-        column = next(expr.column for own, expr in rel.items if own == column)
-        rel = rel.input
-    return column.name if column is not None else ""
-
-
-def _row_name(item: FromItem, column: Column | None) -> str | None:
-    """The name that a column has in the rows themselves; None for one that is in no row."""
-    own = item.row_column(column) if column is not None else None
-    return own.name if own is not None else None
-
-
 def _numbered(text: str, keys: Sequence[Field]) -> str:
     """A query whose columns are the key, under the names that keys have."""
     names = ", ".join(f"`k{index}`" for index in range(len(keys)))
     return f"SELECT DISTINCT * FROM ({text}) AS __rows({names})"
-
-
-def closing_column(view: View) -> str | None:
-    """The column of an answer that tells when the window of its row closes."""
-    return leading_column(view) if view.operator != "stateless" else None
-
-
-def leading_column(view: View) -> str | None:
-    names = [field.name for field in view.fields if field.name in view.progress.times]
-    return min(names, key=lambda name: name.lower() != "window_end", default=None)
 
 
 def items(expressions: Sequence[str]) -> str:

@@ -21,10 +21,11 @@ from anabranch.ir.rel import Emit, Project, Rel, Scan, Source, TableFunction, To
 from anabranch.ir.select import FromItem, SelectBlock, SetBlock, ShownItem
 from anabranch.plan import building, nodes
 from anabranch.plan.bind import Binder, refuse
+from anabranch.plan.block_inputs import closing_column
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.lookup_nodes import asks, place_lookups
 from anabranch.plan.memory import bounded
-from anabranch.plan.node import NodeMaker, closing_column
+from anabranch.plan.node import NodeMaker
 from anabranch.plan.panes import STREAM, direct_outputs
 from anabranch.plan.placer import Placer, Planned, Surroundings
 from anabranch.plan.rules import normalize
