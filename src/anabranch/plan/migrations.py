@@ -89,7 +89,7 @@ def _with_as(signature: str) -> str:
 
 def _with_rule(values: Values) -> Values:
     """A stream with the rule of its progress; the oldest have a delay or a percentile in its place."""
-    values = dict(values)
+    values = {"rule": None, **values}
     delay, percentile = values.pop("delay", None), values.pop("percentile", None)
     if percentile is not None:
         values["rule"] = {"rule": "percentile", **percentile}

@@ -279,9 +279,8 @@ class NodeMaker:
             view = replace(view, join=replace(view.join, steps=0))
         view = self.joins.following(view)
         view = self.joins.with_progress(keying, view)
-        view = replace(
-            view, progress=replace(view.progress, ends=self.inputs.ends(view, keying) if view.operator else None)
-        )
+        if view.operator:
+            view = replace(view, progress=replace(view.progress, ends=self.inputs.ends(view, keying)))
         view = self._with_ahead(view)
         if view.operator == "join":
             view = replace(view, query=replace(view.query, spark_text=self._spread(view)))
