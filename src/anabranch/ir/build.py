@@ -428,8 +428,7 @@ def event_times(rel: Rel) -> tuple[Column, ...]:
 
 
 def _needs_numbers(window: WindowSpec) -> bool:
-    ordered = (window.kind == "slide_by_row" and window.every > 1) or (window.own is not None and window.own.numbered)
-    return window.attribute != "column" or window.kind == "chunks" or ordered
+    return window.attribute != "column" or window.type.needs_numbers
 
 
 def _join_kind(words: str) -> JoinKind:

@@ -16,7 +16,7 @@ from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import NUMBERED, ROW_NUM, Stream, Table
 from anabranch.plan.states import WINDOW_COLUMNS
 from anabranch.plan.view import View
-from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, partitioned, windowed_sql
+from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, windowed_sql
 from anabranch.sources import registry
 from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.columns import check_window
@@ -245,7 +245,7 @@ class Binder:
         names = self.columns_of(relation) if fields is None else [field.name for field in fields]
         covered = list(dict.fromkeys(name.lower() for name in names if name.lower() in WINDOW_COLUMNS))
         emission = self.query.emission
-        closed = emission is not None and emission.mode == "close" and partitioned(window)
+        closed = emission is not None and emission.mode == "close" and window.counts_by_key
         made = windowed_sql(source, window, with_id=self.asks_for_id, closed=closed, covered=covered)
         filled = window.filled and any(relation in select.relations for select, _ in self._filled())
         return filled_sql(made, window, with_id=self.asks_for_id) if filled else made

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from anabranch.algebra.progress import FOREVER
-from anabranch.algebra.windows import MILLISECOND, SlidingWindows
+from anabranch.algebra.windows import MILLISECOND, Sessions, SlidingWindows
 from anabranch.ir.expr import Column, Expr
 from anabranch.ir.rel import Project, Scan
 from anabranch.ir.select import FromItem, SelectBlock
@@ -16,7 +16,7 @@ from anabranch.plan.definitions import Stream
 from anabranch.plan.facts.keys import Keying
 from anabranch.plan.plane import bounded
 from anabranch.plan.view import Ends, View
-from anabranch.plan.windows import closing_shift, type_of
+from anabranch.plan.windows import closing_shift
 from anabranch.render.placeholders import window_of
 from anabranch.sql.syntax import WindowSpec
 from anabranch.types import Field
@@ -170,7 +170,7 @@ class BlockInputs:
             if window is not None:
                 if window.block:
                     return "chunks"
-                if window.attribute == "row_num" or window.kind == "chunks":
+                if window.along_numbers:
                     return "rows"
                 if window.attribute == "arrival_ts":
                     return "arrival"
@@ -203,15 +203,12 @@ class BlockInputs:
         shift = closing_shift(window, "window_end")
         if shift is None or window.rows or window.own or windowed is None or self.later(item) != 0:
             return None
-        found = Ends(self.input_of(item), window.time_column or "", window.size + shift)
-        if window.kind == "session":
+        windows, found = window.type, Ends(self.input_of(item), window.time_column or "", shift)
+        if isinstance(windows, Sessions):
             apart = tuple(name.last for name in window.partition)
-            found = replace(found, gap=window.size, apart=apart, single=keying.single)
-        elif window.kind == "slide_by_row":
-            found = replace(found, after=shift)
-        else:
-            every = window.slide if window.kind == "landmark" else window.size
-            found = replace(found, after=0, every=every, origin=window.offset)
+            found = replace(found, after=windows.gap + shift, gap=windows.gap, apart=apart, single=keying.single)
+        elif not windows.ends_at_row:
+            found = replace(found, after=0, every=windows.shortest, origin=window.offset)
         start, *others = windowed.bounds[:3]
         shown = [(name, expr.column) for name, expr in self.shown(view.fields) if expr.column is not None]
         ends = [name for name, column in shown if column in others and name in view.progress.times]
@@ -225,7 +222,7 @@ class BlockInputs:
         by = view.progress.times.keys() & {closing_column(view), *keys}
         if windowed is None or not any(columns.get(name) in (None, *windowed.bounds) for name in by):
             return view
-        size = windowed.window.size if isinstance(type_of(windowed.window), SlidingWindows) else FOREVER
+        size = windowed.window.size if isinstance(windowed.window.type, SlidingWindows) else FOREVER
         own = {name for name, column in columns.items() if column not in windowed.bounds and name not in keys}
         times = {
             name: min(shift + (size if name in own else 0), FOREVER) for name, shift in view.progress.times.items()

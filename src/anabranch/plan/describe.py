@@ -20,7 +20,6 @@ from anabranch.plan.plane import key_of_progress
 from anabranch.plan.states import BlockUse, Panes, Rows
 from anabranch.plan.strategy import BY_DIFFERENCE, PANES, by_difference, cost_words
 from anabranch.plan.view import Ask, View
-from anabranch.plan.windows import partitioned, type_of
 from anabranch.sources.lookup import Asking
 from anabranch.sql.durations import duration_text
 from anabranch.sql.syntax import Query, WindowSpec
@@ -529,14 +528,14 @@ def _context_lines(view: View) -> list[str]:
 
     query = next((getattr(each, "query", None) for each in parse(view.sql)), None)
     found = [each.window for each in query.relations() if each.window is not None] if isinstance(query, Query) else []
-    return list(dict.fromkeys(f"{_name(each)}: windows told {_CONTEXTS[type_of(each).context]}" for each in found))
+    return list(dict.fromkeys(f"{_name(each)}: windows told {_CONTEXTS[each.type.context]}" for each in found))
 
 
 def _name(window: WindowSpec) -> str:
     """The function that makes windows of a kind."""
     if window.own is not None:
         return str(window.own.function)
-    rows = " of each key's rows" if partitioned(window) else ""
+    rows = " of each key's rows" if window.counts_by_key else ""
     return f"{window.kind.upper()}{rows}"
 
 

@@ -30,7 +30,6 @@ from anabranch.plan.context import placeholder
 from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.lookup_keys import LookupKey, find_lookup_key
 from anabranch.plan.view import ASKED, Ask, Beginning, NodeEmission, NodeProgress, NodeQuery, View, leading_time
-from anabranch.plan.windows import partitioned
 from anabranch.render.blocks import plain_name
 from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import quote_name
@@ -68,7 +67,7 @@ def refuse_refreshable(text: str, catalog: Catalog, query: Query) -> None:
         if not closes or not any(each.refreshable is not None for each in select.relations):
             continue
         for relation in select.relations:
-            if relation.window is not None and partitioned(relation.window):
+            if relation.window is not None and relation.window.counts_by_key:
                 what = "these windows are made by all rows that are joined, and REFRESHABLE joins behind them"
                 raise refuse(text, relation.span, what, "make a view of the windows, and join that")
     for relation in query.relations():

@@ -38,7 +38,7 @@ from anabranch.plan.strategy import (
 )
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import Output
-from anabranch.plan.windows import ID, needs_numbers, sliding, type_of, value_sql
+from anabranch.plan.windows import ID, needs_numbers, sliding, value_sql
 from anabranch.plan.winners import SortKey as SortText
 from anabranch.plan.winners import sort_keys
 from anabranch.render.placeholders import FromText, PlaceholderWriter, window_of
@@ -95,7 +95,7 @@ class PaneBlock:
         """The windows that end at rows, if that is how they are kept."""
         if self.spec is None or self.strategy is None or self.strategy.name != BINS:
             return None
-        found = type_of(self.spec)
+        found = self.spec.type
         assert isinstance(found, SlideByTuple)
         return found
 
@@ -200,7 +200,7 @@ def _find(block: SelectBlock, context: PaneContext, *, differential: bool) -> Pa
     if window is not None and bins:
         if uses_window or not by_window:
             return "its rows are looked at window by window"
-        found_type = type_of(window)
+        found_type = window.type
         assert isinstance(found_type, SlideByTuple)
         strategy = Strategy(BINS) if window.rows else strategy_of_ends(found_type, stream, context.loads)
     paned = strategy is not None and strategy.name in (PANES, ADAPTIVE, BINS) and not uses_window

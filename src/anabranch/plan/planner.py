@@ -31,7 +31,7 @@ from anabranch.plan.placer import Placer, Planned, Surroundings
 from anabranch.plan.rules import normalize
 from anabranch.plan.states import Rows
 from anabranch.plan.view import Beginning, Ends, NodeEmission, NodeKeys, NodeQuery, Output, View
-from anabranch.plan.windows import needs_numbers, partitioned
+from anabranch.plan.windows import needs_numbers
 from anabranch.plan.winners import event_times
 from anabranch.render.blocks import blocks, distinct_names, reads
 from anabranch.render.placeholders import PlaceholderWriter, select_sql
@@ -464,7 +464,7 @@ class Planner:
                 )
             return view
         windows = [each.window for each in rel.walk() if isinstance(each, Windowed)]
-        if emission.mode == "close" and any(map(partitioned, windows)):
+        if emission.mode == "close" and any(each.counts_by_key for each in windows):
             nodes.refuse_budget(self.text, emission, "these windows close with a row of their own, and not by progress")
             return view  # its query gives the windows that are full, and no others
         if emission.watermark and not timed:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from anabranch.algebra.windows import (
     Chunks,
-    CumulatingWindows,
-    Landmark,
     Partitioned,
     Rows,
-    Sessions,
-    SlideByTuple,
     SlidingWindows,
-    WindowType,
     last_window_sql,
     time_before_end,
     window_starts_sql,
@@ -27,49 +21,20 @@ from anabranch.sql.syntax import NEWEST, WindowSpec
 ID = "window_id"
 
 
-def type_of(window: WindowSpec) -> WindowType[Any]:
-    """The type that a window function is a spelling of."""
-    if window.own is not None:
-        return window.own
-    if window.kind == "session":
-        return Sessions(window.size)
-    if window.kind == "cumulate":
-        return CumulatingWindows(window.size, window.slide, window.offset)
-    if window.kind == "landmark":
-        return Landmark(window.slide, window.offset)
-    if window.kind == "slide_by_row":
-        return SlideByTuple(window.size, window.every, "rank" if window.by == "rank" else "number")
-    if window.kind == "chunks":
-        return Chunks()
-    return Partitioned(_sliding(window)) if partitioned(window) else _sliding(window)
-
-
-def partitioned(window: WindowSpec) -> bool:
-    """Whether the rows of each key are counted apart. Time is the same for all keys."""
-    return window.kind == "sliding" and bool(window.partition) and window.attribute == "row_num"
-
-
-def _sliding(window: WindowSpec) -> SlidingWindows:
-    if window.kind == "sliding":
-        return SlidingWindows(window.size, window.slide, window.offset, "end")
-    return SlidingWindows(window.size, window.slide, window.offset % window.slide)
-
-
 def sliding(window: WindowSpec) -> SlidingWindows | None:
     """Windows of one size, one every slide, that a row's own value tells; None for all others."""
-    found = type_of(window)
+    found = window.type
     return found if isinstance(found, SlidingWindows) else None
 
 
 def needs_numbers(window: WindowSpec) -> bool:
     """Whether windows are told by the order in which rows came."""
-    ordered = (window.kind == "slide_by_row" and window.every > 1) or (window.own is not None and window.own.numbered)
-    return window.attribute != "column" or window.kind == "chunks" or ordered
+    return window.attribute != "column" or window.type.needs_numbers
 
 
 def value_sql(window: WindowSpec, row: str = "") -> str:
     """What windows lie along, as a BIGINT: microseconds, or a number. `row` stands before the column."""
-    if window.attribute == "row_num" or window.kind == "chunks":
+    if window.along_numbers:
         return f"{row}{ROW_NUM}"
     if window.attribute == "arrival_ts":
         return micros_sql(f"{row}{ARRIVAL_TS}")
@@ -92,12 +57,12 @@ def windowed_sql(
     of those of windows: a row that comes from a window has the columns of its new one.
     """
     value = value_sql(window, "__rows.")
-    windows = type_of(window)
+    windows = window.type
     simple = not window.rows and not with_id and not needs_numbers(window) and window.pairs == "none"
     if isinstance(windows, SlidingWindows) and simple:
         return _plain(source, windows, value, f" EXCEPT ({', '.join(covered)})" if covered else "")
     keys = tuple(f"__rows.{quote_name(name.last)}" for name in window.partition)
-    if window.kind == "chunks":
+    if isinstance(windows, Chunks):
         assert window.time_column is not None
         keys = (f"__rows.{quote_name(window.time_column)}",)
     numbered = needs_numbers(window)
@@ -149,13 +114,20 @@ def newest_sql(window: WindowSpec) -> str:
 HERE = "__here"
 
 
+def _start(window: WindowSpec) -> int:
+    """The start of window 0."""
+    windows = sliding(window)
+    assert windows is not None, "only tumbling windows are filled"
+    return windows.first_start
+
+
 def filled_sql(rows: str, window: WindowSpec, *, with_id: bool = False) -> str:
     """A relation of tumbling windows with a row for those without any between the first and the last: all NULL."""
     start = "window_start" if window.rows else "unix_micros(window_start)"
     every = all_between_sql(start, window.size)
     bounds = bounds_sql("start", f"start + {window.size}", window.size, number=window.rows)
     if with_id:
-        bounds += f", (start - {_sliding(window).first_start}) div {window.size} AS {ID}"
+        bounds += f", (start - {_start(window)}) div {window.size} AS {ID}"
     windows = f"SELECT {bounds} FROM (SELECT explode({every}) AS start FROM {rows})"
     names = ["window_start", "window_end", "window_time", *([ID] if with_id else [])]
     came = f"(SELECT *, true AS {HERE} FROM {rows}) AS __came"
@@ -178,9 +150,9 @@ def _plain(source: str, windows: SlidingWindows, value: str, but: str) -> str:
 
 def window_columns_sql(window: WindowSpec, start: str, end: str) -> str:
     """The three columns of a window. One that ends at a row shows that row's value as its end, and holds it."""
-    if window.kind == "slide_by_row":
+    if window.type.ends_at_row:
         return ending_columns_sql(f"{start} - 1", f"{end} - 1", number=window.rows)
-    return bounds_sql(start, end, shortest(window), number=window.rows)
+    return bounds_sql(start, end, window.type.shortest, number=window.rows)
 
 
 def ending_columns_sql(start: str, end: str, *, number: bool) -> str:
@@ -189,13 +161,6 @@ def ending_columns_sql(start: str, end: str, *, number: bool) -> str:
     return ", ".join(
         f"({text}) AS {name}" if number else f"timestamp_micros({text}) AS {name}" for name, text in names.items()
     )
-
-
-def shortest(window: WindowSpec) -> int:
-    """How short a window can be: one that grows starts with a step."""
-    if window.own is not None:
-        return window.own.shortest
-    return window.slide if window.kind in ("cumulate", "landmark") else window.size
 
 
 def bounds_sql(start: str, end: str, size: int, *, number: bool = False) -> str:
@@ -210,15 +175,14 @@ def bounds_sql(start: str, end: str, size: int, *, number: bool = False) -> str:
 
 def closing_shift(window: WindowSpec, column: str) -> int | None:
     """What to add to a column of a window for the progress at which the window closes; None if that cannot be told."""
-    if partitioned(window):
+    windows = window.type
+    if isinstance(windows, Partitioned):
         return None  # the rows of a key tell, and nothing else
-    # A chunk ends where another row begins, a session when its gap is over, a window that holds its end behind it.
-    after = 1 if window.kind in ("chunks", "session", "slide_by_row") and not window.block else 0
-    after = after if window.own is None else window.own.closes_after
+    after = windows.closes_after + windows.ends_at_row if not window.block else 0
     if column == "window_end":
         return after
     if column == "window_time":
-        return 1 if window.rows or window.kind == "slide_by_row" else time_before_end(shortest(window)) + after
-    if column == "window_start" and isinstance(type_of(window), SlidingWindows):
+        return 1 if window.rows or windows.ends_at_row else time_before_end(windows.shortest) + after
+    if column == "window_start" and isinstance(windows, SlidingWindows):
         return window.size
     return None

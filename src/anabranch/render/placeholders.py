@@ -8,7 +8,7 @@ from dataclasses import replace
 from anabranch.ir.expr import Expr
 from anabranch.ir.rel import Rel, Scan, Windowed
 from anabranch.ir.select import SelectBlock
-from anabranch.plan.windows import ID, filled_sql, partitioned, windowed_sql
+from anabranch.plan.windows import ID, filled_sql, windowed_sql
 from anabranch.render.blocks import BlockWriter, Shape, Source
 from anabranch.sql.lexer import HINTS
 from anabranch.sql.splice import Spliced
@@ -67,7 +67,7 @@ class PlaceholderWriter(BlockWriter):
         window = window_of(rel)
         bounds = {column.name for column in rel.bounds}
         covered = [column.name.lower() for column in rel.input.columns if column.name.lower() in bounds]
-        closed = self.closed and partitioned(window)
+        closed = self.closed and window.counts_by_key
         with_id = ID in bounds
         made = windowed_sql(source, window, with_id=with_id, closed=closed, covered=list(dict.fromkeys(covered)))
         return filled_sql(made, window, with_id=with_id) if id(rel) in self.filled else made

@@ -7,11 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from anabranch.algebra.rules import Rule
 from anabranch.algebra.smoothing import Budget
-from anabranch.algebra.windows import WindowType
+from anabranch.algebra.windows import (
+    Chunks,
+    CumulatingWindows,
+    Landmark,
+    Partitioned,
+    Sessions,
+    SlideByTuple,
+    SlidingWindows,
+    WindowType,
+)
 from anabranch.sql.lexer import Span, Token
 
 
@@ -79,6 +89,36 @@ class WindowSpec:
     block: int = 0
     pairs: Literal["none", "once", "every"] = "none"
     own: WindowType[Any] | None = None
+
+    @cached_property
+    def type(self) -> WindowType[Any]:
+        """The type of windows that this is a spelling of."""
+        if self.own is not None:
+            return self.own
+        if self.kind == "session":
+            return Sessions(self.size)
+        if self.kind == "cumulate":
+            return CumulatingWindows(self.size, self.slide, self.offset)
+        if self.kind == "landmark":
+            return Landmark(self.slide, self.offset)
+        if self.kind == "slide_by_row":
+            return SlideByTuple(self.size, self.every, "rank" if self.by == "rank" else "number")
+        if self.kind == "chunks":
+            return Chunks()
+        if self.kind != "sliding":
+            return SlidingWindows(self.size, self.slide, self.offset % self.slide)
+        windows = SlidingWindows(self.size, self.slide, self.offset, "end")
+        return Partitioned(windows) if self.counts_by_key else windows
+
+    @property
+    def counts_by_key(self) -> bool:
+        """Whether the rows of each key are counted apart. Time is the same for all keys."""
+        return self.kind == "sliding" and bool(self.partition) and self.attribute == "row_num"
+
+    @property
+    def along_numbers(self) -> bool:
+        """Whether windows lie along the numbers of rows in the order of arrival."""
+        return self.attribute == "row_num" or self.kind == "chunks"
 
     @property
     def by_row(self) -> bool:

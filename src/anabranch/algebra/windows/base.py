@@ -59,8 +59,9 @@ class WindowType(ABC, Generic[W]):
 
     A type can bring a function of its own to SQL. It is a dataclass then, and its fields are what the function takes
     behind the relation and the column: lengths of time, or numbers. `function` is the name; `numbered` says that the
-    arrival numbers of rows are needed; `shortest` how short a window can be, which `window_time` goes by; and
-    `closes_after` how far behind the end of a window progress has to be for the window to close.
+    arrival numbers of rows are needed; `shortest` how short a window can be, which `window_time` goes by;
+    `closes_after` how far behind the end of a window progress has to be for the window to close; and `ends_at_row` that
+    a window holds the row that it ends at, whose value it shows as its end.
 
     Values, ids and progress are integers of either sign.
     """
@@ -69,6 +70,7 @@ class WindowType(ABC, Generic[W]):
     function: ClassVar[str | None] = None
     numbered: ClassVar[bool] = False
     closes_after: ClassVar[int] = 0
+    ends_at_row: ClassVar[bool] = False
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
@@ -78,6 +80,11 @@ class WindowType(ABC, Generic[W]):
     @property
     def shortest(self) -> int:
         return 1
+
+    @property
+    def needs_numbers(self) -> bool:
+        """Whether the arrival numbers of rows are needed."""
+        return self.numbered
 
     @abstractmethod
     def wids(self, row: Row, rows: Sequence[Row]) -> Sequence[W]:

@@ -25,6 +25,7 @@ class SlideByTuple(WindowType[int]):
     """
 
     context: ClassVar[Context] = "FCA"
+    ends_at_row: ClassVar[bool] = True
 
     size: int
     every: int = 1
@@ -35,6 +36,14 @@ class SlideByTuple(WindowType[int]):
         positive(self.every, "the number of rows from one window to the next")
         if self.order not in ("number", "rank"):
             raise ValueError(f"rows are counted by their 'number' or their 'rank', not by {self.order!r}")
+
+    @property
+    def shortest(self) -> int:
+        return self.size
+
+    @property
+    def needs_numbers(self) -> bool:
+        return self.every > 1
 
     def windows(self, rows: Sequence[Row]) -> list[int]:
         """The values of the rows that windows end at."""

@@ -34,6 +34,10 @@ class CumulatingWindows(WindowType[int]):
         if self.step <= 0 or self.size <= 0 or self.size % self.step:
             raise ValueError(f"a window of {self.size} microseconds cannot grow by steps of {self.step}")
 
+    @property
+    def shortest(self) -> int:
+        return self.step
+
     def bounds(self, wid: int, rows: Sequence[Row] = ()) -> tuple[int, int]:
         """The start (inside) and the end (outside) of a window."""
         return self.origin + wid // (self.size // self.step) * self.size, self.origin + (wid + 1) * self.step

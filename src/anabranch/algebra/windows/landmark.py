@@ -29,6 +29,10 @@ class Landmark(WindowType[int]):
     def __post_init__(self) -> None:
         positive(self.slide, "the slide of landmark windows")
 
+    @property
+    def shortest(self) -> int:
+        return self.slide
+
     def closed_before(self, progress: int) -> int:
         """The first window that is still open; the one that a row of this value opens."""
         return (progress - self.origin) // self.slide

@@ -25,6 +25,10 @@ class Partitioned(WindowType[tuple[int, Hashable]]):
 
     inner: SlidingWindows
 
+    @property
+    def shortest(self) -> int:
+        return self.inner.size
+
     def wids(self, row: Row, rows: Sequence[Row]) -> list[tuple[int, Hashable]]:
         """The inner windows of the row's rank, with its key."""
         return [(wid, row.key) for wid in self.inner.at(ranks(rows)[row.number])]

@@ -22,6 +22,7 @@ class Sessions(WindowType[tuple[int, Hashable]]):
     """
 
     context: ClassVar[Context] = "FCA"
+    closes_after: ClassVar[int] = 1  # a row at the end itself would still prolong the session
 
     gap: int
 
@@ -40,9 +41,9 @@ class Sessions(WindowType[tuple[int, Hashable]]):
         """The rows of the key between the bounds."""
         return [row for row in super().extent(wid, rows) if row.key == wid[1]]
 
-    def closes(self, wid: tuple[int, Hashable], progress: int, rows: Sequence[Row] = ()) -> bool:
-        """Whether progress is past the end; a row at the end itself would still prolong the session."""
-        return progress > self.bounds(wid, rows)[1]
+    @property
+    def shortest(self) -> int:
+        return self.gap
 
     def _sessions(self, key: Hashable, rows: Sequence[Row]) -> list[tuple[int, int]]:
         return sessions((row.value for row in rows if row.key == key), self.gap)

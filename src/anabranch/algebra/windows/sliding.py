@@ -50,6 +50,10 @@ class SlidingWindows(WindowType[int]):
             raise ValueError(f"windows are aligned at their 'start' or their 'end', not at {self.aligned!r}")
 
     @property
+    def shortest(self) -> int:
+        return self.size
+
+    @property
     def first_start(self) -> int:
         """The start of window 0: from here on both alignments are the same."""
         return self.origin if self.aligned == "start" else self.origin + self.slide - self.size

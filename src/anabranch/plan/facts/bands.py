@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from anabranch.algebra.plane import Behind
-from anabranch.algebra.windows import time_before_end
+from anabranch.algebra.windows import CumulatingWindows, time_before_end
 from anabranch.ir.expr import Column, Expr
 from anabranch.ir.rel import Windowed
 from anabranch.ir.select import FromItem, SelectBlock
 from anabranch.plan.facts.distances import differences, follow
-from anabranch.plan.windows import shortest
 
 #: The event times of each relation of a FROM clause.
 Times = Sequence[frozenset[Column]]
@@ -138,10 +137,10 @@ def _of_windows(each: FromItem) -> Iterator[_Known]:
     yield _Known(time, start, 0)
     yield _Known(time, end, window.size)
     yield _Known(end, time, -1)
-    before = time_before_end(shortest(window))
+    before = time_before_end(window.type.shortest)
     yield _Known(last, end, before)
     yield _Known(end, last, -before)
-    if window.kind != "cumulate":
+    if not isinstance(window.type, CumulatingWindows):
         yield _Known(start, end, window.size)
         yield _Known(end, start, -window.size)
 

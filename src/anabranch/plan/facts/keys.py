@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from anabranch.algebra.windows import Sessions
 from anabranch.ir.expr import Column, Expr, Part, of_column
 from anabranch.ir.logic import conjuncts, equation, membership, word
 from anabranch.ir.select import FromItem, SelectBlock
@@ -127,7 +128,7 @@ def _depends(each: FromItem) -> bool:
 
 def _plain_sessions(each: FromItem) -> bool:
     """Whether the windows of a relation are sessions of all rows together: these are apart by time alone."""
-    return each.window is not None and each.window.window.kind == "session"
+    return each.window is not None and isinstance(each.window.window.type, Sessions)
 
 
 def _apart(each: FromItem) -> frozenset[Column]:
