@@ -60,6 +60,7 @@ from anabranch.sources import registry
 from anabranch.sources.capture_function import Generating, capture
 from anabranch.sql.functions import builtin
 from anabranch.sql.lexer import normal_form, tokenize
+from anabranch.sql.own_aggregates import OWN_AGGREGATES
 from anabranch.sql.parameters import bind_parameters
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
@@ -646,7 +647,7 @@ class Session:
 
         own = sorted(self._core.catalog().of(Function), key=lambda each: each.name)
         rows = [(each.name, each.reference, each.returns or "") for each in own]
-        rows += [(name, "", "") for name in sorted(builtin())]
+        rows += [(name, "", "") for name in sorted({*builtin(), *OWN_AGGREGATES})]
         if like is not None:
             words = [re.escape(word).replace(r"\*", ".*").replace("%", ".*") for word in like.split("|")]
             pattern = re.compile("|".join(words), re.IGNORECASE)

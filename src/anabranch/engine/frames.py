@@ -26,6 +26,7 @@ from anabranch.sql.calls import MOMENT, clock_calls, closing
 from anabranch.sql.functions import builtin
 from anabranch.sql.lexer import Span, quote_name, tokenize
 from anabranch.sql.net import COUNTED, EXAMPLE
+from anabranch.sql.own_aggregates import OWN_AGGREGATES
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.types import Field
 
@@ -475,7 +476,7 @@ def _routine(error: Any) -> str:
 
 
 def _nearest_function(name: str) -> str:
-    match = nearest(name, builtin())
+    match = nearest(name, [*builtin(), *OWN_AGGREGATES])
     return f"did you mean {match}?" if match else f"CREATE FUNCTION {name} AS 'package.module.function' makes one"
 
 

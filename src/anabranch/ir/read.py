@@ -17,6 +17,7 @@ from anabranch.sql.calls import AGGREGATES, Chain, closing, split_commas
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token, tokenize, words
+from anabranch.sql.own_aggregates import is_own_call, own_calls
 from anabranch.sql.syntax import Query
 from anabranch.sql.versions import EVENT_TIME
 
@@ -87,6 +88,12 @@ class Reader:
                 origin = span if self.origins else None
                 pieces.append((Subquery(_kind(tokens, index), self.subquery(query), origin), span))
                 index = end + 1
+            elif is_own_call(tokens, index):
+                _, behind, written = next(own_calls(self.text, tokens[index:]))
+                span = Span(token.start, tokens[index + behind - 1].end)
+                inner = replace(self, text=written, queries={}, origins=False).expr(tokenize(written)[:-1])
+                pieces += [(part, span) for part in inner.parts]
+                index += behind
             elif (call := self._call_at(tokens, index)) is not None:
                 made, index = call
                 pieces.append((made, made.origin))

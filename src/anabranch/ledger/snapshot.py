@@ -33,7 +33,8 @@ from anabranch.ledger.records import (
     run_to_json,
 )
 
-SNAPSHOT_FORMAT = 1
+#: 2: definitions have a format of their own. Those of 1 are read as well.
+SNAPSHOT_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -260,7 +261,7 @@ def snapshot_from_bytes(data: bytes) -> Snapshot:
     first, _, rest = data.partition(b"\n")
     header = parse_object(first)
     body = rest.removesuffix(b"\n")
-    if header.get("format") != SNAPSHOT_FORMAT:
+    if header.get("format") not in (1, SNAPSHOT_FORMAT):
         raise Malformed(f"its format is {header.get('format')!r:.20}")
     if hashlib.sha256(body).hexdigest() != header.get("sha256"):
         raise Malformed("its checksum does not fit its contents")

@@ -20,7 +20,8 @@ from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, windowed
 from anabranch.sources import registry
 from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.columns import check_window
-from anabranch.sql.lexer import FILE_NAME, Span, quote_name
+from anabranch.sql.lexer import FILE_NAME, Span, quote_name, tokenize
+from anabranch.sql.own_aggregates import own_calls
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.syntax import (
     NEWEST,
@@ -101,8 +102,18 @@ class Binder:
         edits += [Edit(each.refreshable, "") for each in self.query.relations() if each.refreshable is not None]
         edits += [Edit(dropped, "") for query in self.query.queries() for dropped in query.dropped]
         where = span or self.query.span
+        edits += self._own_aggregates(where, edits)
         inside = [e for e in edits if where.start <= e.span.start and e.span.end <= where.end]
         return Bound(splice(self.text, where, inside), dict(self.references), self)
+
+    def _own_aggregates(self, where: Span, edits: Sequence[Edit]) -> Iterator[Edit]:
+        """Aggregates that Spark does not have, as what they are."""
+        text = where.of(self.text)
+        tokens = tokenize(text)[:-1]
+        for first, behind, made in own_calls(text, tokens):
+            span = Span(where.start + tokens[first].start, where.start + tokens[behind - 1].end)
+            if not any(each.span.start <= span.start and span.end <= each.span.end for each in edits):
+                yield Edit(span, made)
 
     def relation_edits(self, relation: Relation) -> list[Edit]:
         """What to write in place of a relation. A subquery stays; its own relations are edited one by one."""

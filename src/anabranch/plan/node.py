@@ -602,13 +602,10 @@ class NodeMaker:
 
     def _retaining(self, view: View) -> View:
         """A view with what it can go on from, where it need not look at the rows of the past again."""
-        if (
-            view.operator != "keyed"
-            or view.progress.clock != "event"
-            or view.query.blocks
-            or view.query.tables
-            or len(view.inputs) != 1
-        ):
+        query = view.query
+        if view.operator != "keyed" or query.blocks or query.tables or len(view.inputs) != 1:
+            return view
+        if view.progress.clock != "event":
             return view
         if is_distinct(self.block):
             return replace(view, keying=replace(view.keying, retained={}))
@@ -626,13 +623,7 @@ class NodeMaker:
         nodes = self.planner.nodes
         if not isinstance(below, View) or not nodes or below is not nodes[-1] or self.planner.is_shared(below):
             return None
-        plain = (
-            below.emission.mode == "feed"
-            and below.emission.late == "correct"
-            and not below.emission.as_changes
-            and not below.emission.counted
-        )
-        if below.operator not in ("keyed", "join") or not plain or below.query.blocks or below.emission.triggers:
+        if below.operator not in ("keyed", "join") or below.emission != NodeEmission("feed") or below.query.blocks:
             return None
         names, hidden = [], []
         for index, key in enumerate(below.keying.columns):
@@ -660,42 +651,33 @@ class NodeMaker:
         if below.progress.ahead is not None and not waits:
             view = _waiting(view, FOREVER)
         nodes.remove(below)
-        ranked = first_of(self.planner.typed[below.id], [each.name for each in below.fields], self.block)
+        retained = None
+        if below.operator == "keyed" and not below.query.tables:
+            retained = first_of(self.planner.typed[below.id], [each.name for each in below.fields], self.block) or None
+        keys = tuple(Field(name, key.type) for name, key in zip(names, below.keying.columns, strict=True))
+        spark_text = text.replace(name, f"({below.query.spark_text})") if below.query.spark_text else ""
         return replace(
             view,
-            keying=replace(
-                view.keying,
-                retained=(ranked or None) if below.operator == "keyed" and not below.query.tables else None,
-                columns=tuple(Field(name, key.type) for name, key in zip(names, below.keying.columns, strict=True)),
-                touches=below.keying.touches,
-                narrows=below.keying.narrows,
-            ),
+            operator=below.operator,
             query=replace(
                 view.query,
                 text=text.replace(name, inside),
-                spark_text=text.replace(name, f"({below.query.spark_text})") if below.query.spark_text else "",
+                spark_text=spark_text,
                 streams=below.query.streams,
                 tables=below.query.tables,
                 views=below.query.views,
             ),
+            keying=replace(below.keying, columns=keys, retained=retained),
+            join=below.join,
             progress=replace(
                 view.progress,
-                final=final,
-                next_rows=below.progress.next_rows if final else 0,
                 joint=through(view.progress.joint, below.progress.joint),
                 ends=self._passed_ends(view, below),
                 ahead=below.progress.ahead if waits else view.progress.ahead,
+                next_rows=below.progress.next_rows if final else 0,
+                final=final,
             ),
-            operator=below.operator,
-            join=replace(
-                view.join,
-                bands=below.join.bands,
-                steps=below.join.steps,
-                streams=below.join.streams,
-                views=below.join.views,
-                inputs=below.join.inputs,
-            ),
-            beginning=replace(view.beginning, table_versions=below.beginning.table_versions),
+            beginning=replace(view.beginning, table_versions=below.table_versions),
         )
 
     def _shows_closing(self, view: View, below: View) -> bool:
