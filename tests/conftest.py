@@ -17,6 +17,8 @@ import pytest
 from hypothesis import HealthCheck, Phase
 from hypothesis import settings as hypothesis_settings
 
+import spark_classes
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -41,13 +43,8 @@ hypothesis_settings.register_profile(
 hypothesis_settings.register_profile("unhurried", deadline=None)
 hypothesis_settings.load_profile("unhurried")
 
-# For every JVM that tests start, those of the command line and of processes to be killed too: one that lives for
-# seconds takes 40 % less CPU when it compiles quickly instead of well. That leaves 48 MB for compiled code: a worker
-# used 43 of them after seven minutes, and had compiled 61,000 methods, of which 23,000 were still there.
-os.environ.setdefault(
-    "PYSPARK_SUBMIT_ARGS",
-    '--driver-java-options "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m" pyspark-shell',
-)
+# For those of the command line and of processes to be killed, too.
+os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f'--driver-java-options "{spark_classes.options()}" pyspark-shell')
 
 #: Files that take a minute or more, the longest first: one that starts last would be waited for alone.
 _LONG = (
