@@ -40,8 +40,12 @@ test: java $(STAMP) $(CLASSES)
 	$(BIN)/pytest -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The whole bench on a few rows, every question of the law at once, random joins, kills at random moments: tens of minutes.
+# Its seed is another one each time: `make soak ANABRANCH_SEED=7` has that of a run that failed.
+soak: export ANABRANCH_SEED := $(or $(ANABRANCH_SEED),$(shell date +%s))
 soak: java $(STAMP) $(CLASSES)
+	@echo "ANABRANCH_SEED=$$ANABRANCH_SEED"
 	$(BIN)/pytest -m slow $(ARGS)
+	$(BIN)/pytest --pure -m "not slow" -q -n 2 --dist loadfile
 	ANABRANCH_EXAMPLES=10 ANABRANCH_BACKEND=spark $(BIN)/pytest $(MODES)
 	ANABRANCH_EXAMPLES=10 ANABRANCH_BACKEND=driver $(BIN)/pytest $(MODES)
 	ANABRANCH_EXAMPLES=3 ANABRANCH_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/pytest -m "not slow" tests/law tests/cases
