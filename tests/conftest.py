@@ -2,8 +2,8 @@
 
 ANABRANCH_TEST_MASTER has all of it on another master than local[2]: see `cluster`.
 
-The examples of the property tests are the same in every run, and few. ANABRANCH_EXAMPLES=200 looks at as many,
-at random.
+The examples of the property tests are the same in every run, and few. ANABRANCH_SEED=7 has others (`seeds` says of
+what else); ANABRANCH_EXAMPLES=200 looks at as many, at random if no seed is given.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis.core
 import pytest
 from hypothesis import HealthCheck, Phase
 from hypothesis import settings as hypothesis_settings
+
+import spark_classes
+from seeds import FIRST, SEED, VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,11 +30,15 @@ _EXAMPLES = os.environ.get("ANABRANCH_EXAMPLES")
 #: An example of the engine's laws takes a second or more: making a failing one smaller is worth it only when asked for.
 _PHASES = [Phase.explicit, Phase.reuse, Phase.generate] + ([Phase.shrink] if os.environ.get("ANABRANCH_SHRINK") else [])
 
+_FIXED = _EXAMPLES is None and SEED is None
+if SEED is not None:
+    hypothesis.core.global_force_seed = SEED
+
 hypothesis_settings.register_profile(
     "engine",
     deadline=None,
     max_examples=int(_EXAMPLES or 6),
-    derandomize=_EXAMPLES is None,
+    derandomize=_FIXED,
     suppress_health_check=list(HealthCheck),
     print_blob=True,
     phases=_PHASES,
@@ -38,16 +46,11 @@ hypothesis_settings.register_profile(
 
 
 # An example that takes long on a busy machine is no failure.
-hypothesis_settings.register_profile("unhurried", deadline=None)
+hypothesis_settings.register_profile("unhurried", deadline=None, derandomize=_FIXED, print_blob=True)
 hypothesis_settings.load_profile("unhurried")
 
-# For every JVM that tests start, those of the command line and of processes to be killed too: one that lives for
-# seconds takes 40 % less CPU when it compiles quickly instead of well. That leaves 48 MB for compiled code: a worker
-# used 43 of them after seven minutes, and had compiled 61,000 methods, of which 23,000 were still there.
-os.environ.setdefault(
-    "PYSPARK_SUBMIT_ARGS",
-    '--driver-java-options "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m" pyspark-shell',
-)
+# For those of the command line and of processes to be killed, too.
+os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f'--driver-java-options "{spark_classes.options()}" pyspark-shell')
 
 #: Files that take a minute or more, the longest first: one that starts last would be waited for alone.
 _LONG = (
@@ -97,6 +100,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = set(pure)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = pure
+
+
+def pytest_report_header() -> str | None:
+    return None if SEED is None else f"{VARIABLE}={SEED}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if SEED is not None and (terminalreporter.stats.get("failed") or terminalreporter.stats.get("error")):
+        terminalreporter.write_line(f"the same once more: {VARIABLE}={SEED}")
+
+
+@pytest.fixture
+def seed() -> int:
+    """The seed of a test that kills or asks at random."""
+    return FIRST
 
 
 @pytest.fixture(scope="session")

@@ -18,10 +18,12 @@ from pathlib import Path
 import pyspark
 import pytest
 
+import spark_classes
+
 SUITE = Path(__file__).with_name("suite.py")
 TESTS = Path(__file__).parents[1]
 SPARK = Path(pyspark.__file__).parent
-SMALL = '"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"'
+SMALL = f'"{spark_classes.options()}"'
 #: A cluster of which nothing is heard for so long hangs, in seconds.
 PATIENCE = 120
 

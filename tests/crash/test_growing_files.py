@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import heapq
-import os
 import random
 import threading
 import time
@@ -143,7 +142,6 @@ def test_files_that_grow_while_they_are_read(tmp_path: Path, processes: Processe
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_thousand_files_that_grow_while_they_are_read(tmp_path: Path, processes: Processes) -> None:
-    seed = int(os.environ.get("ANABRANCH_SEED", str(random.randrange(10**6))))
+def test_a_thousand_files_that_grow_while_they_are_read(tmp_path: Path, processes: Processes, seed: int) -> None:
     killed, later = produce_and_kill(tmp_path, processes, files=1000, seconds=300, seed=seed)
     assert killed > 2 and later > 10

@@ -126,9 +126,11 @@ def test_kills_of_the_process_and_of_the_broker(processes: Processes, tmp_path: 
 
 
 @pytest.mark.timeout(3600)
-def test_a_sink_that_is_killed_at_random_writes_what_the_view_shows(processes: Processes, tmp_path: Path) -> None:
+def test_a_sink_that_is_killed_at_random_writes_what_the_view_shows(
+    processes: Processes, tmp_path: Path, seed: int
+) -> None:
     """Every run of the view is a transaction of the sink: kills come in the middle of many."""
-    kills, chance = max(KILLS, 20), random.Random(3)
+    kills, chance = max(KILLS, 20), random.Random(seed)
     count = 300 * kills
     with broker() as server:
         topic, out = Topic(server), Topic(server, made=False)

@@ -34,9 +34,7 @@ def only_when_asked_for(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.timeout(3600)
-def test_kills_at_random_moments(tmp_path: Path, processes: Processes) -> None:
-    seed = int(os.environ.get("ANABRANCH_SEED", str(random.randrange(10**6))))
-    print(f"ANABRANCH_SEED={seed}")
+def test_kills_at_random_moments(tmp_path: Path, processes: Processes, seed: int) -> None:
     chance = random.Random(seed)
     home, feed = tmp_path / "home", Feed(tmp_path / "in", seed=seed)
     feed.add(1)

@@ -15,6 +15,7 @@ from anabranch.errors import AnabranchError, UsageError
 from anabranch.render.duckdb import driver_sql
 from anabranch.testing import Harness
 from render.driver_help import FIELDS, Expressions, table
+from seeds import soaked
 
 STREAMS = """
 CREATE STREAM s (k STRING, n INT, d DECIMAL(10,2), ts TIMESTAMP, WATERMARK FOR ts AS ts);
@@ -173,7 +174,6 @@ def test_views_with_random_conditions(home: Harness) -> None:
     _check_random(home, 3, 3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [21, 22])
+@pytest.mark.parametrize("seed", soaked(21, 22))
 def test_more_views_with_random_conditions(home: Harness, seed: int) -> None:
     _check_random(home, seed, 18)

@@ -19,6 +19,7 @@ from anabranch.errors import AnabranchError, UsageError
 from anabranch.render.duckdb import driver_sql
 from anabranch.testing import Harness
 from render.driver_help import COLUMNS, FIELDS, Expressions, table
+from seeds import soaked
 
 pytestmark = pytest.mark.spark
 
@@ -139,8 +140,7 @@ def test_random_conditions(tmp_path: Path, spark: SparkSession) -> None:
     check_random(tmp_path, spark, 7, 3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(40, 44))
+@pytest.mark.parametrize("seed", soaked(*range(40, 44)))
 def test_more_random_conditions(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     check_random(tmp_path, spark, seed, 12)
 

@@ -19,6 +19,7 @@ from anabranch.duck import connect, path_list
 from anabranch.plan.view import View
 from anabranch.testing import Harness, crashing
 from crash.worker import attach
+from seeds import soaked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -177,7 +178,7 @@ def test_a_group_grows_large_over_small_runs_and_small_again_when_its_windows_cl
     assert sorted(home.query("SELECT * FROM v")) == sorted(expected)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", [0, *soaked(1, 2)])
 def test_any_rows_cuts_restarts_and_failures_give_the_batch_answer(
     home: Harness, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

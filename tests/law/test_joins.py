@@ -3,7 +3,7 @@ view add up to the batch answer over all rows, and a read shows it; whatever the
 compaction, a reopening and a kill.
 
     ANABRANCH_JOINS=200 pytest -m slow tests/law/test_joins.py      that many seeds, of which each names its failures
-    ANABRANCH_SEED=7 pytest -m slow tests/law/test_joins.py         one of them again
+    ANABRANCH_SEED=7 ANABRANCH_JOINS=1 pytest -m slow tests/law/test_joins.py         one of them again
 """
 
 from __future__ import annotations
@@ -200,25 +200,18 @@ def test_joins_by_spark(tmp_path: Path, spark: SparkSession, monkeypatch: pytest
     check_case(Case.make(3, views=3, runs=6, size=14, known=NEAR[:2]), tmp_path / "home", spark)
 
 
-def seeds() -> list[int]:
-    if "ANABRANCH_SEED" in os.environ:
-        return [int(os.environ["ANABRANCH_SEED"])]
-    first = random.randrange(10**6) * 1000
-    return list(range(first, first + int(os.environ.get("ANABRANCH_JOINS", "25"))))
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_many_joins(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_joins(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Every fifth seed without DuckDB on the driver, every tenth without any, and the others with a kill."""
     failures = []
-    for seed in seeds():
-        by_spark = seed % 5 == 0
+    for each in range(seed, seed + int(os.environ.get("ANABRANCH_JOINS", "25"))):
+        by_spark = each % 5 == 0
         monkeypatch.undo()
-        compute_with("duckdb" if not by_spark else "buckets" if seed % 10 else "spark", monkeypatch)
-        case = Case.make(seed, views=8, runs=5 if by_spark else 12, size=14 if by_spark else 24)
+        compute_with("duckdb" if not by_spark else "buckets" if each % 10 else "spark", monkeypatch)
+        case = Case.make(each, views=8, runs=5 if by_spark else 12, size=14 if by_spark else 24)
         try:
-            check_case(case, tmp_path / str(seed), spark, None if by_spark else kill_of(case))
+            check_case(case, tmp_path / str(each), spark, None if by_spark else kill_of(case))
         except AssertionError as failure:
             failures.append(str(failure))
     assert not failures, "\n".join(failures)

@@ -23,6 +23,7 @@ from anabranch.algebra.windows import (
     WindowType,
 )
 from anabranch.testing import Harness
+from seeds import soaked
 
 pytestmark = pytest.mark.spark
 
@@ -118,7 +119,7 @@ def _order(row: Iterable[Any]) -> tuple[Any, ...]:
     return tuple((value is not None, value) for value in row)
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 4, 5, 6))])
+@pytest.mark.parametrize("seed", [1, *soaked(2, 4, 5, 6)])
 def test_windows_hold_what_their_extents_hold(home: Harness, seed: int) -> None:
     given = rows(seed)
     dice = random.Random(seed + 100)
@@ -143,7 +144,7 @@ def test_windows_hold_what_their_extents_hold(home: Harness, seed: int) -> None:
 STRATEGIES = ("panes", "windows", "adaptive", "rows")
 
 
-@pytest.mark.parametrize("seed", [3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (4, 5))])
+@pytest.mark.parametrize("seed", [3, *soaked(4, 5)])
 def test_strategies_give_the_same_answers(home: Harness, seed: int) -> None:
     """Panes, windows, spans and rows; windows of many panes too, which are had by difference; with values that are
     NULL; spans before the reducer and behind it."""

@@ -190,6 +190,6 @@ def test_random_expressions(spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
-def test_more_random_expressions(spark: SparkSession) -> None:
+def test_more_random_expressions(spark: SparkSession, seed: int) -> None:
     """The same, of thousands."""
-    _check(spark, range(100, 110), 300)
+    _check(spark, range(seed + 100, seed + 110), 300)

@@ -133,11 +133,11 @@ def test_every_function_gives_what_spark_gives(spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
-def test_every_function_over_more_rows(spark: SparkSession) -> None:
+def test_every_function_over_more_rows(spark: SparkSession, seed: int) -> None:
     """The same over many rows, so that each hostile value meets each other one."""
     with connect() as duck:
-        for seed in range(20, 40):
-            _check(Engines(spark, duck, seed), set())
+        for each in range(seed + 20, seed + 40):
+            _check(Engines(spark, duck, each), set())
 
 
 def test_functions_inside_each_other(spark: SparkSession) -> None:

@@ -122,7 +122,7 @@ KILLS = int(os.environ.get("ANABRANCH_KILLS", "20"))
 @pytest.mark.crash
 @pytest.mark.timeout(1800)
 def test_kills_at_random_moments(
-    tmp_path: Path, processes: Processes, postgres: PostgresServer, mysql: MysqlServer
+    tmp_path: Path, processes: Processes, postgres: PostgresServer, mysql: MysqlServer, seed: int
 ) -> None:
     """From a table of Postgres by its key, through a view, into Postgres and MariaDB: nothing lost, nothing doubled.
 
@@ -131,8 +131,6 @@ def test_kills_at_random_moments(
     os.environ[postgres_server.VARIABLE], os.environ[mysql_server.VARIABLE] = (
         postgres_server.PASSWORD, mysql_server.PASSWORD,
     )  # fmt: skip
-    seed = int(os.environ.get("ANABRANCH_SEED", str(random.randrange(10**6))))
-    print(f"ANABRANCH_SEED={seed}")
     chance = random.Random(seed)
     servers: list[Server] = [postgres, mysql]
     for server in servers:

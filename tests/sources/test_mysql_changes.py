@@ -173,17 +173,17 @@ def processes() -> Iterator[Processes]:
 @pytest.mark.slow
 @pytest.mark.crash
 @pytest.mark.timeout(1800)
-def test_killed_under_load(tmp_path: Path, processes: Processes, server: MysqlServer) -> None:
+def test_killed_under_load(tmp_path: Path, processes: Processes, server: MysqlServer, seed: int) -> None:
     """Rows come, change and go while we are killed ten times, and the server twice; the view is the table."""
     import pymysql
 
     os.environ[mysql_server.VARIABLE] = mysql_server.PASSWORD
-    chance = random.Random(int(os.environ.get("ANABRANCH_SEED", "1")))
+    chance = random.Random(seed)
     server.run("DROP TABLE orders", "CREATE TABLE orders (id int primary key, k varchar(9), n decimal(9,2))")
     over, done = threading.Event(), [0]
 
-    def load(seed: int) -> None:
-        own, connection = random.Random(seed), server.connect()
+    def load(number: int) -> None:
+        own, connection = random.Random(f"{seed} {number}"), server.connect()
         while not over.is_set():
             id, n = own.randrange(2000), own.randrange(100)
             statement = own.choice(
@@ -202,7 +202,7 @@ def test_killed_under_load(tmp_path: Path, processes: Processes, server: MysqlSe
             time.sleep(0.02)
         connection.close()
 
-    threads = [threading.Thread(target=load, args=(seed,)) for seed in (1, 2)]
+    threads = [threading.Thread(target=load, args=(number,)) for number in (1, 2)]
     totals = "CREATE VIEW totals AS SELECT k, count(*) AS c, sum(n) AS s FROM NET(changes, diff) GROUP BY k"
     query = "SELECT k, c, CAST(s AS STRING) FROM totals"
     order = {"home": tmp_path / "home", "run": f"CREATE STREAM changes FROM {source(server)}; {totals}"}

@@ -171,10 +171,10 @@ DELETE FROM orders WHERE id BETWEEN :id AND :id + 3;
 @pytest.mark.slow
 @pytest.mark.crash
 @pytest.mark.timeout(1800)
-def test_killed_under_load(tmp_path: Path, processes: Processes, server: PostgresServer) -> None:
+def test_killed_under_load(tmp_path: Path, processes: Processes, server: PostgresServer, seed: int) -> None:
     """pgbench inserts, updates and deletes while we are killed ten times; in the end the view is the table."""
     os.environ[postgres_server.VARIABLE] = postgres_server.PASSWORD
-    chance = random.Random(int(os.environ.get("ANABRANCH_SEED", "1")))
+    chance = random.Random(seed)
     (tmp_path / "load.sql").write_text(LOAD)
     load = subprocess.Popen(
         [server.programs / "pgbench", "-n", "-c", "2", "-R", "200", "-T", os.environ.get("ANABRANCH_SECONDS", "120"),

@@ -16,6 +16,7 @@ from anabranch.engine import remote
 from anabranch.sources import database
 from anabranch.sources.lookup import open_source
 from anabranch.testing import Harness
+from seeds import soaked
 from sources.mysql_server import MysqlServer
 from sources.postgres_server import PostgresServer
 
@@ -185,9 +186,8 @@ def test_random_conditions_give_the_same_rows_with_and_without(
     compare(home, server, spark, 1, 10)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("seed", soaked(*range(2, 12)))
 def test_many_random_conditions(home: Harness, server: Server, spark: SparkSession, seed: int) -> None:
     compare(home, server, spark, seed, 50)
 
