@@ -19,7 +19,7 @@ from anabranch.ir.fold import fold
 from anabranch.ir.rel import Emit, Project, Rel, Scan, Source, TableFunction, TopN, Values, Windowed, is_live
 from anabranch.ir.select import FromItem, SelectBlock, SetBlock, ShownItem
 from anabranch.plan import building, nodes
-from anabranch.plan.bind import Binder, refuse
+from anabranch.plan.bind import Binder, made_first, refuse
 from anabranch.plan.catalog import Catalog, Ends, Field, Output, Rows, View
 from anabranch.plan.lookup_nodes import asks, place_lookups
 from anabranch.plan.memory import bounded
@@ -125,7 +125,7 @@ def _refuse_others(text: str, query: Query, catalog: Catalog) -> None:
                 text,
                 relation.span,
                 "a view reads streams, views and tables",
-                "make a table of the file first: CREATE TABLE t FROM files(path => '...')",
+                made_first(relation),
             )
 
 
