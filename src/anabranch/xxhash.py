@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +59,15 @@ def _added(lane: int, word: bytes) -> int:
     return _turned(lane + int.from_bytes(word, "little") * _P2 & _ALL, 31) * _P1 & _ALL
 
 
+def at_hand() -> bool:
+    """Whether DuckDB can call functions of Python's: it wants numpy for them, which few others of us do."""
+    return importlib.util.find_spec("numpy") is not None
+
+
 def register(duck: duckdb.DuckDBPyConnection) -> None:
     """Make the functions known that hash a value as Spark stores it: in 4 bytes, in 8, or as a text."""
+    if not at_hand():
+        return
     from duckdb.func import PythonUDFType
 
     def hashing(stored: Callable[[Any], bytes]) -> Callable[[Any], Any]:

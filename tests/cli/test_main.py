@@ -54,6 +54,19 @@ def test_help_version_and_mistakes_import_nothing_heavy(arguments: list[str], co
     assert done.stdout.splitlines()[-1] == f"HEAVY [] {code}", done.stderr
 
 
+def test_what_is_no_dependency_is_not_needed(tmp_path: Path) -> None:
+    """numpy and pandas come with extras."""
+    (tmp_path / "bids.csv").write_text("auction,price\n1,10\n2,20\n1,30\n")
+    done = python(
+        "import sys; sys.modules.update(numpy=None, pandas=None); from anabranch.cli.main import main;"
+        "code = main(['-o', 'batch-csv', \"SELECT auction, max(price) AS best FROM 'bids.csv' GROUP BY auction"
+        ' ORDER BY auction"]); from anabranch.render.duckdb_functions import _BY_NAME as known;'
+        "print(code, 'pyspark' in sys.modules, 'abs' in known, 'xxhash64' in known)",
+        cwd=tmp_path,
+    )
+    assert done.stdout.splitlines() == ["auction,best", "1,30", "2,20", "0 False True False"], done.stderr
+
+
 def test_importing_the_package_costs_nothing() -> None:
     done = python(
         "import anabranch, sys; print(anabranch.__version__, sorted(set(sys.modules) & {'click', 'pyspark'}))"

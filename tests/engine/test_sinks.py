@@ -360,9 +360,10 @@ def _nothing(folder: Path) -> None:
     [
         ("files(path => '{path}', color => 'red')", _nothing, "files has no option color"),
         ("delta(path => '{path}', format => 'csv')", _nothing, "delta has no option format"),
-        ("files(format => 'csv')", _nothing, "files needs the path of a folder"),
-        ("files(path => '{path}', format => 'avro')", _nothing, "the format of a sink cannot be avro"),
-        ("files(path => '{path}', mode => 'all')", _nothing, "the mode of a sink cannot be all"),
+        ("files(format => 'csv')", _nothing, "files needs a path"),
+        ("files(path => ' ')", _nothing, "files needs the path of a folder"),
+        ("files(path => '{path}', format => 'avro')", _nothing, "format cannot be 'avro'"),
+        ("files(path => '{path}', mode => 'all')", _nothing, "mode cannot be 'all'"),
         ("fils(path => '{path}')", _nothing, "there is no sink fils"),
         ("files(path => 's3://bucket/out')", _nothing, "a sink writes to a local folder"),
         ("files(path => '{path}')", _file, "is a file"),

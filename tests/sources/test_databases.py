@@ -237,6 +237,7 @@ def test_what_is_wrong_is_said_and_the_password_is_not(server: Server) -> None:
         table(server, table="a..b")
     with pytest.raises(Unreachable) as gone:
         table(server, table="orders", port=1).fields()
+    assert gone.value.hint == "is the server running, and are host and port right?"
     with pytest.raises(SourceError, match=r"(?i)ssl"):
         table(server, table="orders", tls="require").fields()
     os.environ[name] = f"wrong-{password}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
@@ -23,27 +25,34 @@ from sources.postgres_server import PostgresServer
 pytestmark = pytest.mark.spark
 Server = PostgresServer | MysqlServer
 TYPES = {
-    "postgres": "id int primary key, big bigint, name text, nick varchar(9), amount numeric(12,3), ratio float8,"
-    " day date, at timestamptz, plain timestamp, ok boolean, code char(3), small numeric(5,2)",
+    # In names the order is that of a language, and nicknames are equal that differ in case or accents.
+    "postgres": 'id int primary key, big bigint, name text COLLATE "de-x-icu", nick varchar(9) COLLATE blind,'
+    " amount numeric(12,3), ratio float8, day date, at timestamptz, plain timestamp, ok boolean, code char(3),"
+    " small numeric(5,2), wide numeric(38,6)",
     "mysql": "id int primary key, big bigint, name varchar(40) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci,"
     " nick varchar(9) CHARACTER SET latin1, amount decimal(12,3), ratio double, day date, at timestamp(6) NULL,"
-    " plain datetime(6), ok tinyint, code char(3), small decimal(5,2)",
+    " plain datetime(6), ok tinyint, code char(3), small decimal(5,2), wide decimal(38,6)",
 }
 NAMES = ["", "a", "A", "a ", "b", "ä", "Ä", "z", "aa", "a_b", "a%b", "o'hara", "back\\slash", "ß", "ss", "😀", None]
 NUMBERS = [None, 0, 1, -1, 5, 2**31, -(2**53) - 1, 2**62]
 DECIMALS = [None, Decimal("0"), Decimal("1.5"), Decimal("1.500"), Decimal("-0.001"), Decimal("999999999.999")]
+WIDE = [None, Decimal("0.000001"), Decimal("-1.5"), Decimal(10**27), Decimal("-123456789012345678901234567.123456")]
 RATIOS = [None, 0.0, -0.0, 0.1, 1e300, -2.5, 1.5]
 DAYS = [None, date(1970, 1, 1), date(2026, 1, 1), date(2026, 1, 2), date(9999, 12, 31), date(1001, 1, 1)]
 PATTERNS = ["a%", "A%", "%b", "a\\\\_%", "%"]
-TIMES = [None, *(datetime(2026, 1, 1) + timedelta(microseconds=each) for each in (0, 1, -1, 86_400_000_000))]
+#: The last ones are about the hours that New York leaves out and has twice.
+TIMES = [
+    None, *(datetime(2026, 1, 1) + timedelta(microseconds=each) for each in (0, 1, -1, 86_400_000_000)),
+    datetime(2026, 3, 8, 2, 30), datetime(2026, 3, 8, 7), datetime(2026, 11, 1, 5, 30), datetime(2026, 11, 1, 6, 30),
+]  # fmt: skip
 
 
 def rows(chance: random.Random, count: int) -> list[tuple[Any, ...]]:
     pick = chance.choice
     return [
-        (id, pick(NUMBERS), pick(NAMES), pick(["x", "X", "é", None]), pick(DECIMALS), pick(RATIOS), pick(DAYS),
-         pick(TIMES), pick(TIMES), pick([None, True, False]), pick(["c", "cd ", "C", None]),
-         pick([None, Decimal("1.05"), Decimal("-999.99")]))
+        (id, pick(NUMBERS), pick(NAMES), pick(["x", "X", "é", "e", "xa", None]), pick(DECIMALS), pick(RATIOS),
+         pick(DAYS), pick(TIMES), pick(TIMES), pick([None, True, False]), pick(["c", "cd ", "C", None]),
+         pick([None, Decimal("1.05"), Decimal("-999.99")]), pick(WIDE))
         for id in range(count)
     ]  # fmt: skip
 
@@ -67,18 +76,24 @@ def predicate(chance: random.Random, ok: str, depth: int = 2) -> str:
         one, other = predicate(chance, ok, depth - 1), predicate(chance, ok, depth - 1)
         return pick([f"({one} AND {other})", f"({one} OR {other})", f"NOT ({one})", f"({one} AND {other})"])
     values: dict[str, list[Any]] = {
-        "id": [1, 3, 2.5, None, 10**12], "big": NUMBERS, "name": NAMES, "nick": ["x", "X", "é", "中"],
-        "amount": [*DECIMALS, 1, 1.5], "ratio": [*RATIOS, 1], "day": [*DAYS, datetime(2026, 1, 1, 12)],
+        "id": [1, 3, 2.5, None, 10**12], "big": NUMBERS, "name": NAMES, "nick": ["x", "X", "é", "E", "中"],
+        "amount": [*DECIMALS, 1, 1.5, Decimal("1.5001"), 10**12], "wide": [*WIDE, 1, Decimal("0.0000011")],
+        "small": [Decimal("1.05"), Decimal("1.050"), Decimal("1.051"), 1000, 1],
+        "ratio": [*RATIOS, 1], "day": [*DAYS, datetime(2026, 1, 1, 12)],
         "at": [*TIMES, date(2026, 1, 1)], "plain": TIMES, "code": ["c", "cd", "cd ", "c  "],
+        "CAST(at AS DATE)": [date(2026, 3, 8), date(2025, 12, 31)], "hour(at)": [2, 5, 23], "hour(plain)": [2, 7],
     }  # fmt: skip
     column = pick(list(values))
     one, other = literal(pick(values[column])), literal(pick(values[column]))
+    if column in ("at", "plain") and one.startswith("TIMESTAMP") and chance.random() < 0.3:
+        one = f"{one[:-1]} {pick(['America/New_York', '+05:30', 'Z'])}'"
     return pick(
         [
             f"{column} {pick(['=', '<>', '<', '<=', '>', '>=', '<=>'])} {one}", f"{one} {pick(['<', '='])} {column}",
             f"{column} IN ({one}, {other})", f"{column} BETWEEN {one} AND {other}", f"{column} IS NULL",
             f"{column} IS NOT NULL", f"{column} NOT IN ({one}, {literal(values[column][1])})", ok,
-            f"name LIKE '{pick(PATTERNS)}'", "length(name) > 1", "id % 3 = 1",
+            f"name LIKE '{pick(PATTERNS)}'", f"nick LIKE '{pick(['x%', 'X%', 'é%', '%a'])}'",
+            "length(name) > 1", "id % 3 = 1",
         ]
     )  # fmt: skip
 
@@ -87,11 +102,13 @@ def aggregate(chance: random.Random, ok: str) -> str:
     """A random query over {t} with aggregates, a join of {t} with itself, or both; up to three columns, as texts."""
     pick = chance.choice
     keys = chance.sample(
-        ["name", "nick", "day", "at", "plain", "code", "big", "amount", "id % 3", ok], pick([0, 1, 1, 2])
+        ["name", "nick", "day", "at", "plain", "code", "big", "amount", "wide", "id % 3", ok], pick([0, 1, 1, 2])
     )
-    sums = [f"{each}({c})" for each in ("sum", "avg") for c in ("id", "amount", "small", "id + 1")]
+    sums = [f"{each}({c})" for each in ("sum", "avg") for c in ("id", "amount", "small", "wide", "id + 1")]
     ends = [
-        f"{each}({c})" for each in ("min", "max", "count") for c in ("id", "big", "name", "ratio", "day", "at", "code")
+        f"{each}({c})"
+        for each in ("min", "max", "count")
+        for c in ("id", "big", "name", "nick", "ratio", "day", "at", "code", "wide")
     ]
     calls = ["count(*)", "count(DISTINCT name)", "sum(id) FILTER (WHERE id > 9)", *ends, *sums, *sums]
     shown = [*keys, *chance.sample(calls, 3 - len(keys))]
@@ -100,7 +117,8 @@ def aggregate(chance: random.Random, ok: str) -> str:
     if chance.random() < 0.5:
         on = pick(
             ["x.big = y.big", "x.name = y.name", "x.id = y.id AND x.at < y.plain", "x.code = y.code AND x.day = y.day",
-             "x.amount = y.amount", "x.id = y.id AND x.name < y.nick", "x.id < y.id", "x.ratio = y.ratio"]
+             "x.amount = y.amount", "x.id = y.id AND x.name < y.nick", "x.nick = y.nick", "x.id < y.id",
+             "x.ratio = y.ratio"]
         )  # fmt: skip
         other = pick(["{t}", "{t}", f"(SELECT * FROM {{t}} WHERE {predicate(chance, ok, 1)})"])
         source = f"(SELECT x.* FROM {{t}} x {pick(['', 'LEFT '])}JOIN {other} y ON {on}) AS j"
@@ -129,13 +147,20 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     found = cast(Server, request.getfixturevalue(request.param))
     away, back = ELSEWHERE[request.param]
     found.run(away)
+    os.environ["TZ"] = "Asia/Kolkata"  # and so are we
+    time.tzset()
+    if request.param == "postgres":
+        blind = "(provider = icu, locale = 'und-u-ks-level1', deterministic = false)"
+        found.run(f"CREATE COLLATION IF NOT EXISTS blind {blind}")
     found.run("DROP TABLE IF EXISTS things", f"CREATE TABLE things ({TYPES[request.param]})")
     with found.connect() as opened, opened.cursor() as cursor:
         cursor.execute("SET TimeZone TO 'UTC'" if request.param == "postgres" else "SET time_zone = '+00:00'")
-        marks = ", ".join(["%s"] * 12)
+        marks = ", ".join(["%s"] * 13)
         cursor.executemany(f"INSERT INTO things VALUES ({marks})", rows(random.Random(7), 60))
     yield found
     found.run(back)
+    del os.environ["TZ"]
+    time.tzset()
 
 
 def compare(home: Harness, server: Server, spark: SparkSession, seed: int, count: int) -> None:
@@ -158,7 +183,7 @@ def compare(home: Harness, server: Server, spark: SparkSession, seed: int, count
     near = 0
     plain = ("id = 3", "name = 'a' AND id > 5", "big < 5 OR day < DATE '2026-01-02'")
     for condition in (*conditions[:7], *plain):
-        query = f"SELECT *, id + 1 AS more, upper(name) AS loud FROM {{}} WHERE {condition} ORDER BY id"
+        query = f"SELECT *, id + 1 AS more, length(name) AS long FROM {{}} WHERE {condition} ORDER BY id"
         result = home.session.sql(query.format(server.source(table="things")))
         near += result._frame is None
         expected_rows = spark.sql(query.format("all_things")).toArrow()

@@ -7,7 +7,6 @@ then the changes that it has not written are kept.
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 from anabranch.engine import read
@@ -19,8 +18,6 @@ from anabranch.plan.definitions import Sink
 from anabranch.plan.view import View
 from anabranch.sinks import kinds
 from anabranch.sinks.base import Owner, Target
-from anabranch.sinks.delta import DeltaChanges, DeltaRows
-from anabranch.sinks.files import ChangeFiles, TableFile
 from anabranch.types import Field
 
 
@@ -28,14 +25,8 @@ def target_of(sink: Sink, ledger: Ledger) -> Target:
     """The place a sink writes to."""
     owner = Owner(ledger.id, sink.id, ledger.home / "sinks" / sink.id)
     kind = kinds.find(sink.into)
-    if kind is not None:
-        return kind.open_sink(sink.options, owner)
-    path = Path(str(sink.options["path"]))
-    table = sink.options["mode"] == "table"
-    if sink.into == "delta":
-        return DeltaRows(path, owner) if table else DeltaChanges(path, owner)
-    format = str(sink.options["format"])
-    return TableFile(path, owner, format) if table else ChangeFiles(path, owner, format)
+    assert kind is not None, f"there is no sink {sink.into}"
+    return kind.open_sink(sink.options, owner)
 
 
 class Sinks:

@@ -17,7 +17,7 @@ from anabranch.plan.definitions import NUMBERED, ROW_NUM, Stream, Table
 from anabranch.plan.states import WINDOW_COLUMNS
 from anabranch.plan.view import View
 from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, windowed_sql
-from anabranch.sources import registry
+from anabranch.sources import registry, secrets
 from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.columns import check_window
 from anabranch.sql.lexer import FILE_NAME, Span, quote_name, tokenize
@@ -35,6 +35,7 @@ from anabranch.sql.syntax import (
     Watermark,
     WindowSpec,
 )
+from anabranch.sql.terms import option_value
 from anabranch.sql.versions import EVENT_TIME
 from anabranch.sql.watermarks import watermark_text
 from anabranch.types import Field
@@ -72,6 +73,16 @@ class Bound:
     text: Spliced
     references: dict[str, Reference] = field(default_factory=dict)
     binder: Binder | None = field(default=None, repr=False, compare=False)
+
+
+def made_first(relation: Relation) -> str:
+    """What to make of a relation that is outside, so that a view can read it."""
+    kind = registry.find(relation.function)
+    if kind is None:
+        return "make a table of the file first: CREATE TABLE t FROM files(path => '...')"
+    if kind.table is None and not kind.files:
+        return f"make a stream of it first: CREATE STREAM s FROM {kind.name}(...)"
+    return f"make a table of it first: CREATE TABLE t FROM {kind.name}(...)"
 
 
 class Binder:
@@ -180,6 +191,7 @@ class Binder:
             if registry.is_table(relation.function):
                 return Reference(f"@f:{len(self.references)}", "outside", str(relation.function), relation=relation)
             if not registry.is_files(relation.function):
+                self._refuse_sources(relation)
                 return None
             path = next((a.value for a in relation.arguments if a.name in (None, "path")), None)
             if not isinstance(path, str):
@@ -216,6 +228,15 @@ class Binder:
         if kind == "stream" and self._numbered(relation):
             prefix = NUMBERED
         return Reference(f"{prefix}{found.id}{at}", kind, found.id, relation.version, relation, relation.provisional)
+
+    def _refuse_sources(self, relation: Relation) -> None:
+        """Refuse what is called like a source and is none of tables, before it is taken for a function of Spark's."""
+        name, kind = str(relation.function), registry.find(relation.function)
+        if kind is not None:
+            what = f"{name} is a source of streams"
+            raise self._error(relation, what, f"CREATE STREAM s FROM {name}(...), and read s")
+        if any(secrets.is_reference(option_value(argument)) for argument in relation.arguments):
+            raise self._error(relation, f"there is no source {name}", did_you_mean(name, registry.of_tables()) or "")
 
     def _numbered(self, relation: Relation) -> bool:
         """Whether the numbers of the rows of a stream are asked for: by its windows, or by its SELECT."""

@@ -20,7 +20,7 @@ from anabranch.ir.fold import fold
 from anabranch.ir.rel import Emit, Project, Rel, Scan, Source, TableFunction, TopN, Values, Windowed, is_live
 from anabranch.ir.select import FromItem, SelectBlock, SetBlock, ShownItem
 from anabranch.plan import building, nodes
-from anabranch.plan.bind import Binder, refuse
+from anabranch.plan.bind import Binder, made_first, refuse
 from anabranch.plan.block_inputs import closing_column
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.lookup_nodes import asks, place_lookups
@@ -132,7 +132,7 @@ def _refuse_others(text: str, query: Query, catalog: Catalog) -> None:
                 text,
                 relation.span,
                 "a view reads streams, views and tables",
-                "make a table of the file first: CREATE TABLE t FROM files(path => '...')",
+                made_first(relation),
             )
 
 

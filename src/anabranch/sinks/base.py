@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,10 +21,6 @@ from anabranch.errors import AnabranchError, SinkError
 from anabranch.ledger import files
 from anabranch.types import Field
 
-#: The options of each kind of sink.
-OPTIONS: Mapping[str, tuple[str, ...]] = {"files": ("path", "format", "mode"), "delta": ("path", "mode")}
-#: What an option can say; the first is meant where none is given.
-CHOICES: Mapping[str, tuple[str, ...]] = {"format": ("parquet", "csv", "json"), "mode": ("changes", "table")}
 #: Says whose folder it is. Spark, Delta and Arrow pass over names that start with an underscore.
 MARKER = "_anabranch.json"
 #: What a change has besides the columns of the view.

@@ -12,7 +12,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,8 @@ from anabranch.errors import SinkError
 from anabranch.ledger import files
 from anabranch.ledger.crash import reach
 from anabranch.ledger.tables import with_statistics
-from anabranch.sinks.base import Folder, Owner, explained, repeated, with_version
+from anabranch.sinks.base import Folder, Owner, Target, explained, repeated, with_version
+from anabranch.sinks.kinds import folder_kind
 from anabranch.types import Field
 
 if TYPE_CHECKING:
@@ -224,3 +225,10 @@ class DeltaRows(_Delta):
 
 def _arrow(result: Any, schema: Any) -> Any:
     return result.to_arrow_table().cast(schema)
+
+
+def _open(path: Path, options: Mapping[str, Any], owner: Owner) -> Target:
+    return DeltaRows(path, owner) if options["mode"] == "table" else DeltaChanges(path, owner)
+
+
+KINDS = (folder_kind("delta", "a Delta table", "delta(path => 'tables/totals', mode => 'table')", open=_open),)

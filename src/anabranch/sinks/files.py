@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from anabranch.errors import SinkError
 from anabranch.ledger import files
 from anabranch.ledger.crash import reach
-from anabranch.sinks.base import Folder, Owner, explained, repeated, with_version
+from anabranch.sinks.base import Folder, Owner, Target, explained, repeated, with_version
 from anabranch.sinks.formats import METADATA, encode, refuse_types
+from anabranch.sinks.kinds import folder_kind
+from anabranch.sources.registry import Option
 from anabranch.types import Field
 
 
@@ -109,3 +111,20 @@ class TableFile:
 
     def apply(self, version: int, changes: Any) -> None:
         raise AssertionError("a table is written as a whole")
+
+
+def _open(path: Path, options: Mapping[str, Any], owner: Owner) -> Target:
+    format = str(options["format"])
+    return TableFile(path, owner, format) if options["mode"] == "table" else ChangeFiles(path, owner, format)
+
+
+FORMATS = Option(name="format", doc="of the files", default="parquet", choices=("parquet", "csv", "json"))
+KINDS = (
+    folder_kind(
+        "files",
+        "a file for the changes of each version, or one with the rows that the view shows",
+        "files(path => 'out', format => 'csv', mode => 'table')",
+        FORMATS,
+        open=_open,
+    ),
+)

@@ -36,6 +36,8 @@ Sql: TypeAlias = tuple[str, list[Any]]
 #: Rows that are sent at once, and that a task reads of a large table.
 BATCH_ROWS, PIECE_ROWS = 10_000, 250_000
 MOST_PIECES = 64
+#: What to look at where nobody answers.
+IS_IT_THERE = "is the server running, and are host and port right?"
 #: How long a connection that nobody uses is kept.
 KEPT_SECONDS = 10.0
 #: Rows that are asked for at once where it is not known how many there are.

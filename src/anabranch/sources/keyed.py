@@ -284,5 +284,9 @@ def database_kind(table: type[DatabaseTable], port: Option, doc: str, driver: st
         check=check,
         modules=(driver,),
         extra=name,
-        abilities=("read by key", "read by comparison", "filters, columns and limits go to the server"),
+        abilities=(
+            "read by key",
+            "read by comparison",
+            "filters, columns, limits, joins and aggregates go to the server",
+        ),
     )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
 from anabranch.sources.database import (
+    IS_IT_THERE,
     Cursor,
     DatabaseTable,
     RemoteColumn,
@@ -289,7 +290,7 @@ def told_errors(told: Any) -> Iterator[None]:
             hint = "the table was changed outside; put it back, or make the table and its views anew"
             raise SourceError(told(_words(error)), hint=hint) from None
         if isinstance(error, pymysql.OperationalError | pymysql.InterfaceError):
-            raise Unreachable(told(_words(error))) from None
+            raise Unreachable(told(_words(error)), hint=IS_IT_THERE) from None
         raise SourceError(told(_words(error))) from None
 
 

@@ -8,6 +8,7 @@ Which changes are in the first rows already is told by transactions: those that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from anabranch.sources.pgoutput import (
     visible,
 )
 from anabranch.sources.postgres import PORT_OPTION, PostgresTable, connected
-from anabranch.sources.registry import Kind, Opening, Option
+from anabranch.sources.registry import Kind, Opening, Option, WrongOption
 
 if TYPE_CHECKING:
     import psycopg
@@ -40,6 +41,7 @@ MOST_HELD = 16 << 20
 _PADDED = 1042  # char(n)
 #: The comment of a publication that we made.
 _MADE = "made by anabranch"
+_SLOT = re.compile("[a-z0-9_]{1,63}")
 
 
 class PostgresChanges(TableChanges):
@@ -277,6 +279,9 @@ def _open(opening: Opening) -> PostgresChanges:
 
 def _check(options: Mapping[str, Any]) -> None:
     name_parts(str(options["table"]))
+    if not _SLOT.fullmatch(str(options["slot"])):
+        hint = "small letters, digits and underscores, up to 63 of them"
+        raise WrongOption("slot", f"a slot of Postgres cannot be called {options['slot']!r}", hint=hint)
 
 
 KINDS = (

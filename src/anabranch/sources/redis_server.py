@@ -63,8 +63,9 @@ class Server:
                 )
             yield self._client
         except (wrong.AuthenticationError, wrong.NoPermissionError) as error:
+            nobody = options.get("password") is None
             raise SourceError(
-                f"Redis at {self.name} does not let us in: {self._said(error)}",
+                f"Redis at {self.name} does not let us in: {'it wants a password' if nobody else self._said(error)}",
                 hint="username => '...', password => env('REDIS_PASSWORD')",
             ) from error
         except (wrong.ConnectionError, wrong.TimeoutError) as error:

@@ -14,7 +14,7 @@ from anabranch.errors import (
     UnknownName,
     did_you_mean,
 )
-from anabranch.plan.bind import Binder
+from anabranch.plan.bind import Binder, made_first
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.placer import refuse_volatile
@@ -234,7 +234,7 @@ class _Script:
                     text=statement.text,
                     start=relation.span.start,
                     end=relation.span.end,
-                    hint="make a table of the file first: CREATE TABLE t FROM files(path => '...')",
+                    hint=made_first(relation),
                 )
         return columns, reads
 

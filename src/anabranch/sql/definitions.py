@@ -138,14 +138,10 @@ def check_policies(statement: syntax.CreateStream) -> None:
 def check_sink(statement: syntax.CreateSink) -> dict[str, Any]:
     """The options of a sink, those included that were not given; the path as it is written."""
     from anabranch.sinks import kinds
-    from anabranch.sinks.base import CHOICES, OPTIONS
 
     into = statement.into
     kind = kinds.find(into.kind)
-    if kind is not None:
-        check_options(statement, kind, into.options, into.spans, into.span)
-        return dict(into.options)
-    if into.kind not in OPTIONS:
+    if kind is None:
         raise UnknownName(
             f"there is no sink {into.kind}",
             text=statement.text,
@@ -153,28 +149,8 @@ def check_sink(statement: syntax.CreateSink) -> dict[str, Any]:
             end=into.span.start + len(into.kind),
             hint=did_you_mean(into.kind, kinds.names()),
         )
-    known = OPTIONS[into.kind]
-    for name in into.options:
-        if name not in known:
-            raise _no_option(statement, into.kind, name, into.spans.get(name, into.span), known)
-    path = into.options.get("path")
-    if not isinstance(path, str) or not path.strip() or "\0" in path:
-        raise wrong(
-            statement, into.spans.get("path", into.span), f"{into.kind} needs the path of a folder", "path => 'out/'"
-        )
-    if "://" in path and not path.startswith("file://"):
-        raise wrong(
-            statement, into.spans["path"], f"a sink writes to a local folder, not to {path}", "a mounted one will do"
-        )
-    options: dict[str, Any] = {"path": path}
-    for name in known:
-        if name in CHOICES:
-            given = into.options.get(name, CHOICES[name][0])
-            if given not in CHOICES[name]:
-                choices = " or ".join(f"'{choice}'" for choice in CHOICES[name])
-                raise wrong(statement, into.spans[name], f"the {name} of a sink cannot be {given}", f"it is {choices}")
-            options[name] = str(given)
-    return options
+    check_options(statement, kind, into.options, into.spans, into.span)
+    return kind.written(into.options)
 
 
 def check_export(statement: syntax.CopyTo) -> Export:
