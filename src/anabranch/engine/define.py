@@ -770,14 +770,15 @@ class Definer:
                 hint="use one plain word without a leading underscore",
             )
         found = self.core.catalog().find_any(name.last)
-        if found is None or (statement.or_replace and not isinstance(found, Sink)):
+        same = found is not None and found.kind == kind
+        if found is None or (statement.or_replace and same and kind != "sink"):
             return name.last
-        if statement.if_not_exists:
+        if statement.if_not_exists and same:
             return None
         if again_is_fine and same_text(found.sql, statement.sql):
             return None
         hint = f"DROP {found.kind.upper()} {found.name} first, or use CREATE OR REPLACE"
-        if "sink" in (kind, found.kind):
+        if not same or kind == "sink":  # in place of a view there must not be a stream whose rows are gone
             hint = f"DROP {found.kind.upper()} {found.name} first, or take another name"
         elif again_is_fine:
             hint = f"its definition differs from the one in the home; CREATE OR REPLACE {kind.upper()} makes it anew"
