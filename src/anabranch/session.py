@@ -228,6 +228,7 @@ class Session:
     def _run(
         self, text: str, stop: threading.Event, until_idle: bool, on_run: OnRun | None, run_time: float | None
     ) -> None:
+        self._must_be_open()
         for statement, key in _with_keys(parse(bind_parameters(text))):
             if stop.is_set():
                 return
@@ -344,6 +345,7 @@ class Session:
     # ---- statements
 
     def _carry_out(self, statement: Statement, *, live: bool, script: str | None) -> Result:
+        self._must_be_open()
         try:
             self._core.functions.settle()
             return self._dispatch(statement, live=live, script=script)
@@ -545,10 +547,20 @@ class Session:
             pool.shutdown(wait=False)
 
     def _followed(self, view: str, version: int | None, follow: bool) -> Subscription:
-        found = self._core.catalog().find(view)
+        self._must_be_open()
+        catalog = self._core.catalog()
+        found = catalog.find(view)
         if not isinstance(found, View):
-            raise UsageError(f"there is no view {view}", hint=f"there is {', '.join(self._core.catalog().names())}")
+            what = f"there is no view {view}" if found is None else f"{found.name} is a {found.kind}, not a view"
+            hint = f"make a view of it: CREATE VIEW v AS SELECT * FROM {view}" if found is not None else None
+            views = [each.name for each in catalog.of(View) if each.owner is None]
+            raise UsageError(what, hint=hint or did_you_mean(view, views))
         if not (follow and found.kept):  # the changes of a run that another process makes are there to be read
+            if follow and not self._core.ledger.writable:
+                raise UsageError(
+                    f"nobody keeps the changes of view {found.name}, and this home is open for reading only",
+                    hint="whoever writes to the home has to follow it first, or make it with EMIT CHANGES",
+                )
             self._must_write()
         return self._subscription(found, version, follow=follow)
 
@@ -730,7 +742,12 @@ class Session:
             raise translate(error) from error
         return Result(message=f"{statement.key} is {statement.value}")
 
+    def _must_be_open(self) -> None:
+        if self._core.ledger.closed:  # another process may write to the home by now
+            raise UsageError("this session is closed", hint=f"anabranch.connect({str(self.home)!r}) opens another")
+
     def _must_write(self) -> None:
+        self._must_be_open()
         if not self._core.ledger.writable:
             raise AnabranchError(
                 "this home is open for reading only",

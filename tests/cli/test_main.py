@@ -338,10 +338,17 @@ def test_a_line_says_what_is_waited_for_on_a_terminal_only(monkeypatch: pytest.M
 
     monkeypatch.setattr(consoles, "SECONDS_UNNOTICED", 0.0)
     ours, theirs = os.openpty()
-    with os.fdopen(theirs, "w") as terminal, consoles.Console(err=terminal).waiting("starting ..."):
-        shown = os.read(ours, 100)
-    assert shown == b"starting ..."
-    assert os.read(ours, 100) == b"\r" + b" " * len(shown) + b"\r"
+    with os.fdopen(theirs, "w") as terminal:
+        console = consoles.Console(err=terminal)
+        for status in ("", "a status that is longer"):  # which it stands in place of
+            if status:
+                console.status(status)
+                assert os.read(ours, 100).decode() == f"\r{status}"
+            with console.waiting("starting ..."):
+                shown = os.read(ours, 100).decode()
+            wide = max(len(status), len("starting ..."))
+            assert shown == "\r" + "starting ...".ljust(wide)
+            assert os.read(ours, 100).decode() == f"\r{' ' * wide}\r"
     os.close(ours)
     elsewhere = io.StringIO()
     with consoles.Console(err=elsewhere).waiting("starting ..."):

@@ -124,6 +124,30 @@ def test_a_file_that_has_disappeared_is_named(home: Harness, folder: Path) -> No
     assert home.table("v") == [(4,)]
 
 
+def test_the_name_of_a_file_that_is_not_there_gets_the_nearest_one(home: Harness, folder: Path) -> None:
+    (folder / "good.csv").write_text(GOOD)
+    (folder / "notes.md").write_text("goood.csv")
+    home.sql("CREATE TABLE t (k STRING)")
+    for name, hint in (
+        ("goood.csv", f"did you mean {folder}/good.csv?"),
+        ("good.tsv", f"did you mean {folder}/good.csv?"),
+        ("good.xyz", f"did you mean {folder}/good.csv?"),
+        ("2*.parquet", f"did you mean {folder}/good.csv?"),
+    ):
+        for statement in (
+            f"SELECT * FROM '{folder}/{name}'",
+            f"CREATE TABLE u FROM csv('{folder}/{name}')",
+            f"COPY t FROM '{folder}/{name}' CSV",
+        ):
+            with pytest.raises(AnabranchError) as caught:
+                home.query(statement)
+            assert (caught.value.hint, "^^^" in str(caught.value)) == (hint, True), statement
+    (folder / "good.csv").rename(folder / "other.json")
+    with pytest.raises(AnabranchError) as caught:
+        home.query(f"SELECT * FROM '{folder}/x.csv'")
+    assert caught.value.hint == f"there is: {folder}/other.json"
+
+
 def test_inserts_that_do_not_fit_are_refused(home: Harness) -> None:
     home.sql(f"CREATE STREAM s {COLUMNS}; CREATE VIEW v AS SELECT count(*) AS c FROM s")
     for statement, error, words in [

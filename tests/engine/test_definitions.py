@@ -34,6 +34,34 @@ def test_or_replace_takes_the_place_of_the_old_one(home: Harness) -> None:
     assert home.table("t") == []
 
 
+def test_another_kind_of_object_is_neither_replaced_nor_taken_for_the_one_that_is_made(home: Harness) -> None:
+    """The rows of a stream would be gone with it."""
+    home.sql(f"{STREAM}; CREATE TABLE t (a INT); CREATE VIEW w AS SELECT 1 AS a")
+    home.insert("s", [("a", 1)])
+    for words in ("OR REPLACE VIEW s", "OR REPLACE TABLE s", "VIEW IF NOT EXISTS s", "TABLE IF NOT EXISTS s"):
+        with pytest.raises(
+            SqlError, match=r"(?s)there is a stream s already.*DROP STREAM s first, or take another name"
+        ):
+            home.sql(f"CREATE {words} AS SELECT 1 AS a")
+    for words in ("OR REPLACE STREAM", "STREAM IF NOT EXISTS"):
+        for name, kind in (("t", "table"), ("w", "view")):
+            with pytest.raises(SqlError, match=f"there is a {kind} {name} already"):
+                home.sql(f"CREATE {words} {name} (a INT)")
+    assert home.table("s") == [("a", 1)]
+
+
+def test_a_name_of_another_kind_says_what_to_do(home: Harness) -> None:
+    home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS}")
+    for statement, hint in (
+        ("DROP VIEW s", "DROP STREAM s"),
+        ("SUBSCRIBE TO s", r"SELECT \* FROM s EMIT CHANGES follows it"),
+        ("INSERT INTO v VALUES ('a', 1)", "rows go into what it reads: s"),
+        ("SELECT * FROM s AS OF VERSION 99", "sys.runs lists the versions"),
+    ):
+        with pytest.raises(AnabranchError, match=rf"(?s)\n.*{hint}$"):
+            home.query(statement)
+
+
 def test_if_not_exists_leaves_what_is_there(home: Harness) -> None:
     home.sql(f"{STREAM}; CREATE VIEW v AS {SUMS}")
     home.insert("s", [("a", 1)])

@@ -214,6 +214,8 @@ def test_what_comes_through_a_pipe_is_read(home: Harness, tmp_path: Path) -> Non
     pipe = piped("a\tb\n1\t2\n")
     assert home.query(f"SELECT b FROM files('/dev/fd/{pipe}', format => 'tsv')") == [(2,)]
     os.close(pipe)
+    with as_stdin(""), pytest.raises(AnabranchError, match=r"(?s)nothing came through /dev/stdin.*cat x\.csv"):
+        home.query("SELECT * FROM stdin.csv")
     pipe = piped("7,x\n")
     home.sql(f"CREATE STREAM s (id INT, text STRING); COPY s FROM '/dev/fd/{pipe}' (format => 'csv')")
     assert home.table("s") == [(7, "x")]

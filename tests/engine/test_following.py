@@ -92,9 +92,23 @@ def test_changes_that_others_commit_are_followed(home: Harness, spark: SparkSess
             changed = [batch for batch in batches if batch.changes.num_rows]
             assert [batch.version for batch in changed] == sorted({batch.version for batch in changed})
             assert len(changed) >= 3
-        for view, follow in (("v", False), ("other", True)):
-            with pytest.raises(AnabranchError, match="reading only"):
+        for view, follow, hint in (("v", False, "open it without"), ("other", True, "make it with EMIT CHANGES")):
+            with pytest.raises(AnabranchError, match=f"(?s)reading only.*{hint}"):
                 reader.subscribe(view, follow=follow)
+
+
+def test_what_cannot_be_followed_says_what_can(home: Harness) -> None:
+    home.sql("CREATE STREAM s (n INT)")
+    home.sql(f"CREATE VIEW sums AS {SUMS}")
+    for view, version, words in (
+        ("sum", None, "there is no view sum\n  did you mean sums?"),
+        ("s", None, "s is a stream, not a view\n  make a view of it: CREATE VIEW v AS SELECT * FROM s"),
+        ("sums", 99, "there is no version 99 yet"),
+        ("sums", -1, "there is no version -1\n"),
+    ):
+        with pytest.raises(AnabranchError) as refused:
+            next(home.session.subscribe(view, version))
+        assert words in str(refused.value)
 
 
 def test_following_in_an_event_loop(home: Harness) -> None:

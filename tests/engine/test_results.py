@@ -110,5 +110,15 @@ def test_a_session_shows_itself(spark: SparkSession, tmp_path: Path) -> None:
         ab.sql("CREATE STREAM s (k STRING); CREATE VIEW v AS SELECT k, count(*) AS n FROM s GROUP BY k")
         assert repr(ab) == f"<Session: {home}, version {ab.version}, streams: 1, views: 1, open>"
     assert repr(ab) == f"<Session: {home}, closed>"
+    for asked in (
+        lambda: ab.sql("SELECT * FROM v"),
+        lambda: ab.sql("INSERT INTO s VALUES ('a')"),
+        lambda: ab.insert("s", [{"k": "a"}]),
+        lambda: ab.run("SELECT 1", until_idle=True),
+        lambda: next(ab.subscribe("v")),
+        ab.compact,
+    ):
+        with pytest.raises(UsageError, match="this session is closed"):
+            asked()
     with anabranch.connect(home, spark, read_only=True) as reader:
         assert repr(reader).endswith("views: 1, open for reading only>")

@@ -204,13 +204,18 @@ def test_what_no_row_is_to_blame_for_fails_the_read_alone(home: Harness) -> None
         home.query("SELECT k, 1 / (c - 2) AS q FROM counts")
     assert caught.value.text is not None
     assert caught.value.text[caught.value.start : caught.value.end] == "1 / (c - 2)"
+    for call in ("CAST(c * 3000000000 AS INT)", "to_date(k, 'yyyy')", "to_timestamp(k)"):
+        with pytest.raises(DataError) as caught:
+            home.query(f"SELECT k, {call} AS q FROM counts")
+        assert caught.value.text is not None, caught.value
+        assert caught.value.text[caught.value.start : caught.value.end] == call
 
 
 @pytest.mark.spark
 def test_a_value_that_cannot_be_inserted_is_underlined(home: Harness) -> None:
     home.sql(f"CREATE STREAM s {COLUMNS}")
     row = "('a', 1, {}, '1', TIMESTAMP '2026-01-01 00:00:00')"
-    for value in ("'many'", "3000000000", "1 div 0"):
+    for value in ("'many'", "3000000000", "1 div 0", "CAST(3000000000L AS INT)"):
         with pytest.raises(AnabranchError) as caught:
             home.sql(f"INSERT INTO s VALUES {row.format(2)},\n {row.format(value)}")
         line, marks = str(caught.value).splitlines()[1:3]

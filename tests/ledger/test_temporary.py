@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def holder(folder: Path, then: str) -> tuple[subprocess.Popen[str], Path]:
     ],
 )
 def test_a_home_goes_with_its_process(
-    tmp_path: Path, then: str, sent: signal.Signals | None, code: int, stays: bool, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, then: str, sent: signal.Signals | None, code: int, stays: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process, home = holder(tmp_path, then)
     if sent is not None:
@@ -55,8 +56,11 @@ def test_a_home_goes_with_its_process(
         process.send_signal(sent)
     assert process.wait(60) == code
     assert home.exists() is stays
-    temporary.remove_abandoned(tmp_path)  # as the next process does
-    assert not home.exists()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = temporary.make()  # as the next process does
+    assert list(tmp_path.iterdir()) == [made]
+    temporary.remove(made)
+    assert not made.exists()
 
 
 def test_nothing_is_removed_that_is_not_known_to_be_abandoned(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def topic(server: Broker) -> Topic:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("topic => 't'", "kafka needs a brokers"),
+        ("topic => 't'", "kafka needs the option brokers"),
         ("brokers => 'b'", "needs a topic, or a pattern"),
         ("brokers => 'b', topic => 't', pattern => 'x'", "needs a topic, or a pattern"),
         ("brokers => 'b', topic => 'a b'", "cannot be the name of a topic"),

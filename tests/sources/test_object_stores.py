@@ -31,6 +31,9 @@ def test_a_store_without_its_package_says_which_one(spark: SparkSession, tmp_pat
             with pytest.raises(AnabranchError, match="Spark has no file system for") as caught:
                 ab.sql(f"SELECT * FROM csv('{path}')")
             assert package in str(caught.value.hint)
+            with pytest.raises(AnabranchError, match=r"(?s)Spark has no file system for.*\^"):
+                ab.sql(f"CREATE STREAM s (k INT) FROM csv('{path}')")  # nor is it taken for a place without files
+        assert ab.sql("SHOW STREAMS").fetchall() == []
         with pytest.raises(AnabranchError, match="must not have keys in it") as caught:
             ab.sql("SELECT * FROM csv('s3a://key:hidden@b/in')")
         for statement in ("CREATE STREAM s (k INT) FROM files('foo://b/*.csv')", "SELECT * FROM 'foo://b/a.csv'"):

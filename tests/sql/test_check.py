@@ -177,6 +177,23 @@ BAD = [
         "there is a stream bids already",
         "DROP STREAM bids first, or use CREATE OR REPLACE",
     ),
+    *(
+        (
+            f"CREATE {words} bids AS SELECT 1 AS a",
+            "bids",
+            SqlError,
+            "there is a stream bids already",
+            "DROP STREAM bids first, or take another name",
+        )
+        for words in ("OR REPLACE VIEW", "VIEW IF NOT EXISTS")
+    ),
+    (
+        "CREATE STREAM f (a INT) FROM files(paht => 'in/*.csv')",
+        "paht => 'in/*.csv'",
+        UnknownName,
+        "files has no option paht",
+        "did you mean path?",
+    ),
     (
         "CREATE STREAM b2 (a DATE, WATERMARK FOR a AS a - INTERVAL 1 DAY)",
         "WATERMARK FOR a AS a - INTERVAL 1 DAY",
@@ -223,7 +240,7 @@ BAD = [
         "CREATE STREAM b2 FROM files(header => true)",
         "files(header => true)",
         SqlError,
-        "files needs a path",
+        "files needs the option path",
         "as in files(path => 'in/*.csv')",
     ),
     (

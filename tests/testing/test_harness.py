@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,3 +29,10 @@ def test_changes_of_lists_and_of_what_is_no_number_add_up(home: Harness) -> None
     for row in rows:
         home.insert("s", [row])
     assert_same_rows(home.emitted("v"), home.batch(query, s=rows))
+
+
+def test_decimals_of_all_digits_are_taken() -> None:
+    import pyarrow as pa
+
+    digits = Decimal("9" * 28 + "." + "9" * 10)
+    assert harness._fitting(digits, pa.decimal128(38, 10)) == digits

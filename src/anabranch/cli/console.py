@@ -115,9 +115,10 @@ class Console:
 
         def tell() -> None:
             if not over.wait(SECONDS_UNNOTICED):
-                os.write(terminal, text.encode())
+                wide = max(self._status_width, len(text))  # it stands in place of a status
+                os.write(terminal, f"\r{pad(text, wide, False)}".encode())
                 over.wait()
-                os.write(terminal, f"\r{' ' * len(text)}\r".encode())
+                os.write(terminal, f"\r{' ' * wide}\r".encode())
 
         teller = threading.Thread(target=tell, daemon=True)
         teller.start()

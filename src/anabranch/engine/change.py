@@ -35,6 +35,7 @@ from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.view import View
 from anabranch.sources.base import BadRow
 from anabranch.sources.parts import Part
+from anabranch.sources.paths import nothing_at
 from anabranch.sql.calls import closing, split_commas
 from anabranch.sql.definitions import no_column
 from anabranch.sql.lexer import Span, quote_name, tokenize
@@ -134,10 +135,7 @@ class Changer:
             source = self.core.files(options, target.fields)
             taken = source.everything(self.core.pause)
             if not taken:
-                raise AnabranchError(
-                    f"no file matches {statement.path}",
-                    hint="check the path; a relative one starts at the current folder",
-                )
+                raise nothing_at(statement.path)
         except SqlError:
             raise
         except AnabranchError as error:
@@ -384,10 +382,12 @@ class Changer:
         return found
 
     def _wrong_kind(self, statement: Statement | None, name: Name, found: Any, wanted: str) -> SqlError:
-        return SqlError(
-            f"{found.name} is a {found.kind}, not a {wanted}",
-            **_place(statement, name),
-        )
+        hint = None
+        if isinstance(found, View):
+            catalog = self.core.catalog()
+            streams = ", ".join(sorted(catalog.stream(id).name for id in catalog.sources_of(found)))
+            hint = f"rows go into what it reads: {streams}" if streams else None
+        return SqlError(f"{found.name} is a {found.kind}, not a {wanted}", **_place(statement, name), hint=hint)
 
 
 def _place(statement: Statement | None, name: Name) -> dict[str, Any]:

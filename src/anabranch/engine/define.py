@@ -49,7 +49,8 @@ from anabranch.sinks import kinds
 from anabranch.sinks.base import CHANGE_COLUMNS
 from anabranch.sources import lookup, registry
 from anabranch.sources.base import Leaving
-from anabranch.sources.paths import absolute, check_path, format_of, is_pipe
+from anabranch.sources.files import FilesSource
+from anabranch.sources.paths import absolute, check_path, format_of, is_pipe, scheme_of
 from anabranch.sql.definitions import check_policies, check_sink, check_watermark
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
 from anabranch.sql.parser import parse
@@ -66,6 +67,7 @@ from anabranch.sql.syntax import (
     SelectStatement,
     SourceSpec,
     Statement,
+    Subscribe,
 )
 from anabranch.types import Field
 
@@ -102,8 +104,8 @@ class Definer:
                 options["path"] = absolute(str(options["path"]))
                 kind, options = "follow", options if kind == "files" else {**options, "format": kind}
                 options = self._with_header(options, fields)
-            if registry.is_files(kind):
-                check_path(str(options.get("path", "")))
+            if registry.is_files(kind) and "path" in options:
+                check_path(str(options["path"]))
                 if is_pipe(str(options.get("path", ""))):
                     hint = "make it without FROM, and COPY from the pipe"
                     raise SourceError("a pipe can be read once, and a stream may have to be read again", hint=hint)
@@ -112,6 +114,8 @@ class Definer:
                     raise SourceError("a stream sets bad rows aside, in sys.bad_rows", hint=hint)
             if kind is not None:
                 source = self.core.make_source(kind, options, fields or None)
+                if isinstance(source, FilesSource) and scheme_of(source.path) is not None:
+                    source.listing()  # of a store that cannot be looked into it would seem that there is nothing
                 if kind != "files" and registry.is_files(kind):
                     kind, options = "files", {**options, "format": kind}
                 if kind == "files":
@@ -773,14 +777,15 @@ class Definer:
                 hint="use one plain word without a leading underscore",
             )
         found = self.core.catalog().find_any(name.last)
-        if found is None or (statement.or_replace and not isinstance(found, Sink)):
+        same = found is not None and found.kind == kind
+        if found is None or (statement.or_replace and same and kind != "sink"):
             return name.last
-        if statement.if_not_exists:
+        if statement.if_not_exists and same:
             return None
         if again_is_fine and same_text(found.sql, statement.sql):
             return None
         hint = f"DROP {found.kind.upper()} {found.name} first, or use CREATE OR REPLACE"
-        if "sink" in (kind, found.kind):
+        if not same or kind == "sink":  # in place of a view there must not be a stream whose rows are gone
             hint = f"DROP {found.kind.upper()} {found.name} first, or take another name"
         elif again_is_fine:
             hint = f"its definition differs from the one in the home; CREATE OR REPLACE {kind.upper()} makes it anew"
@@ -810,13 +815,11 @@ class Definer:
         known = [*catalog.names(), *(sink.name for sink in catalog.of(Sink))]
         names = [each for each in known if (o := catalog.find_any(each)) is not None and o.kind == kind]
         message = f"there is no {kind} {name}" if found is None else f"{name} is a {found.kind}, not a {kind}"
-        return UnknownName(
-            message,
-            text=statement.text,
-            start=name.span.start,
-            end=name.span.end,
-            hint=did_you_mean(str(name), names) if found is None else None,
-        )
+        hint = did_you_mean(str(name), names)
+        if found is not None:
+            hint = f"SELECT * FROM {found.name} EMIT CHANGES follows it" if isinstance(statement, Subscribe) else None
+            hint = f"DROP {found.kind.upper()} {found.name}" if isinstance(statement, Drop) else hint
+        return UnknownName(message, text=statement.text, start=name.span.start, end=name.span.end, hint=hint)
 
     def _new_id(self, name: str, given: set[str] | None = None) -> str:
         """A readable id that was never used in this home, nor `given` before."""

@@ -73,8 +73,9 @@ class Feed:
         newest = core.snapshot().version
         if position is None:
             return
-        if position > newest:
-            raise AnabranchError(f"there is no version {position} yet", hint=f"the newest is {newest}")
+        if position < 0 or position > newest:
+            yet = "" if position < 0 else " yet"
+            raise AnabranchError(f"there is no version {position}{yet}", hint=f"the newest is {newest}")
         if position < core.ledger.oldest - 1:
             raise AnabranchError(
                 f"the changes since version {position} are no longer kept",

@@ -24,7 +24,7 @@ from anabranch.errors import (
 from anabranch.plan.view import View
 from anabranch.sql.calls import MOMENT, clock_calls, closing
 from anabranch.sql.functions import builtin
-from anabranch.sql.lexer import Span, quote_name, tokenize
+from anabranch.sql.lexer import Span, quote_name, tokenize, words
 from anabranch.sql.net import COUNTED, EXAMPLE
 from anabranch.sql.own_aggregates import OWN_AGGREGATES
 from anabranch.sql.splice import Edit, Spliced, splice
@@ -345,8 +345,8 @@ def in_text(error: DataError, source: str | None) -> DataError:
     """The error with the place of its expression in a user's text, if it stands there once."""
     if source is None or error.text is not None:
         return error
-    if not error.expression and error.condition == "ARITHMETIC_OVERFLOW":
-        return _at_the_sum(error, source)
+    if not error.expression and error.condition in _CALLS:
+        return _at_the_call(error, source)
     wanted, said = _bare(error.expression), _bare(source)
     names = [name for name, _ in wanted]
     places = [
@@ -358,14 +358,23 @@ def in_text(error: DataError, source: str | None) -> DataError:
     return error.at(source, span.start, span.end)
 
 
-def _at_the_sum(error: DataError, source: str) -> DataError:
-    """An overflow without an expression, which is one of a sum, at the sum of a text if it has but one."""
+#: What calls it is that Spark does not say where it failed, by what went wrong.
+_CALLS = {
+    "ARITHMETIC_OVERFLOW": words("SUM"),
+    "CAST_OVERFLOW": words("CAST"),
+    "CANNOT_PARSE_TIMESTAMP": words("TO_DATE TO_TIMESTAMP TO_TIMESTAMP_NTZ TO_TIMESTAMP_LTZ TO_UNIX_TIMESTAMP"),
+}
+
+
+def _at_the_call(error: DataError, source: str) -> DataError:
+    """An error without an expression, at the one call in a text that fails like this; nowhere if there are more."""
+    names = _CALLS[error.condition or ""]
     try:
         tokens = tokenize(source)[:-1]
     except AnabranchError:
         return error
     pairs = enumerate(pairwise(tokens))
-    places = [index for index, (word, behind) in pairs if word.upper == "SUM" and behind.text == "("]
+    places = [index for index, (word, behind) in pairs if word.upper in names and behind.text == "("]
     if len(places) != 1:
         return error
     error.expression = Span(tokens[places[0]].start, tokens[closing(tokens, places[0] + 1)].end).of(source)

@@ -31,7 +31,7 @@ from anabranch.sources.base import CORRUPT, ORIGIN, BadRow, Source
 from anabranch.sources.files import FilesSource, reader
 from anabranch.sources.listing import File
 from anabranch.sources.parts import Part, file_and_start
-from anabranch.sources.paths import CALLED, check_path, format_of, nothing_at
+from anabranch.sources.paths import CALLED, check_path, format_of, is_pipe, nothing_at
 from anabranch.sql.lexer import quote_name
 from anabranch.types import Field
 
@@ -91,6 +91,8 @@ def named_files(core: Core, reference: Reference) -> tuple[FilesSource, dict[str
     if not found:
         raise nothing_at(reference.target)
     if not any(size for _, size, _ in found):
+        if is_pipe(reference.target):
+            raise SourceError(f"nothing came through {reference.target}", hint="as in: cat x.csv | anabranch '...'")
         what = f"{reference.target} has no columns: there is no row in it"
         raise SourceError(what, hint="name a file that has rows, or wait until it is written")
     if files.typed:

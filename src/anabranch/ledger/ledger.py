@@ -251,7 +251,7 @@ class Ledger:
         if version > current.version:
             raise LedgerError(
                 f"There is no version {version}: the newest is {current.version}, the oldest {self._kept.oldest}.",
-                hint="a reader sees newer versions after a refresh",
+                hint="sys.runs lists the versions",
             )
         if not self.writable:
             self._kept = recovery.read_kept(self.home)

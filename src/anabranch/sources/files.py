@@ -35,6 +35,7 @@ from anabranch.sources.paths import (
     check_options,
     check_scheme,
     format_of,
+    near,
     scheme_of,
     settle_of,
     skips,
@@ -116,7 +117,7 @@ class FilesSource:
         """`now` tells the time in microseconds, `scratch` a folder for copies of parts of files."""
         path = options.get("path")
         if not isinstance(path, str) or not path:
-            raise SourceError("files needs a path", hint="as in files(path => 'in/*.csv')")
+            raise SourceError("files needs the option path", hint="as in files(path => 'in/*.csv')")
         check_scheme(path)
         self.path = path
         self.options = {k: v for k, v in options.items() if k not in OWN_OPTIONS}
@@ -158,7 +159,7 @@ class FilesSource:
         if not files:
             raise SourceError(
                 f"no file matches {self.path}, so its columns cannot be found out",
-                hint="name the columns in CREATE STREAM, or put a file there first",
+                hint=near(self.path) or "name the columns, or put a file there first",
             )
         return self.columns_of([Part(name, size, time) for name, size, time in files[:100]])
 

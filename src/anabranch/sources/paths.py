@@ -6,10 +6,12 @@ import glob
 import os
 import stat
 from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from anabranch.errors import AnabranchError, SourceError, did_you_mean
+from anabranch.sources.listing import is_shown
 from anabranch.sources.registry import WrongOption
 from anabranch.sql.durations import parse_duration
 
@@ -85,7 +87,19 @@ def nothing_at(path: str) -> SourceError:
     """What is told where there is no file to read."""
     if Path(path).is_dir():
         return SourceError(f"the folder {path} has no files", hint="put a file there first, or name another folder")
-    return SourceError(f"no file matches {path}", hint=CHECK)
+    return SourceError(f"no file matches {path}", hint=near(path) or CHECK)
+
+
+def near(path: str) -> str | None:
+    """The file in the same folder whose name is the nearest, or those that there are, of the formats that are known."""
+    folder = os.path.dirname(path.removeprefix("file://"))
+    try:
+        with os.scandir(folder or ".") as there:
+            names = [each.name for each in islice(there, 1000) if is_shown(each.name) and each.is_file()]
+    except OSError:
+        return None
+    known = tuple(ending + packed for ending in FORMATS for packed in ("", *COMPRESSED))
+    return did_you_mean(path, [os.path.join(folder, each) for each in names if each.lower().endswith(known)])
 
 
 def check_options(options: Mapping[str, Any], format: str) -> None:
@@ -170,7 +184,7 @@ def check_path(path: str) -> None:
         if not os.path.exists(plain) and not any(plain.lower().endswith(each) for each in (*FORMATS, *COMPRESSED)):
             raise SourceError(
                 f"there is no file or folder {plain}",
-                hint="check the path; a relative one starts at the current folder",
+                hint=near(plain) or CHECK,
             )
         folder = os.path.dirname(plain)
     try:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from anabranch.errors import SourceError, did_you_mean
+from anabranch.errors import SourceError, did_you_mean, nearest
 from anabranch.sources import secrets
 from anabranch.types import Field
 
@@ -160,7 +160,10 @@ class Kind:
                 raise WrongOption(name, f"{self.name} has no option {name}", hint=did_you_mean(name, known))
         for option in self.options:
             if option.required and option.name not in options:
-                raise SourceError(f"{self.name} needs a {option.name}", hint=f"as in {self.example}")
+                typed = nearest(option.name, options.keys() - known.keys())
+                if typed is not None:
+                    raise WrongOption(typed, f"{self.name} has no option {typed}", hint=f"did you mean {option.name}?")
+                raise SourceError(f"{self.name} needs the option {option.name}", hint=f"as in {self.example}")
         if self.check is not None:
             self.check(options)
 

@@ -257,8 +257,9 @@ class _Script:
                 "use one plain word without a leading underscore",
             )
         before = self.known.get(name.last.lower())
-        if before is not None and not statement.or_replace:
-            if statement.if_not_exists:
+        same = before is not None and before.kind == made.kind
+        if before is not None and not (statement.or_replace and same):
+            if statement.if_not_exists and same:
                 return
             if not _same(before.statement, statement):
                 raise wrong(
@@ -266,7 +267,7 @@ class _Script:
                     name.span,
                     f"there is a {before.kind} {before.name} already",
                     f"DROP {before.kind.upper()} {before.name} first"
-                    + ("" if "sink" in (before.kind, made.kind) else ", or use CREATE OR REPLACE"),
+                    + (", or use CREATE OR REPLACE" if same and made.kind != "sink" else ", or take another name"),
                 )
             self._said.append(f"{made.kind} {made.name} is created twice in the same way")
         self.known[name.last.lower()] = made

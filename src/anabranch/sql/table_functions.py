@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from anabranch.errors import SyntaxProblem
+from anabranch.errors import SyntaxProblem, did_you_mean
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.lexer import WORD, Span, Token
 from anabranch.sql.syntax import Name, Relation
@@ -129,7 +129,7 @@ def _named(cursor: Cursor, function: Token, known: TableFunction) -> str:
             text=cursor.text,
             start=token.start,
             end=token.end,
-            hint=f"it has {', '.join(known.shown[:-1])} and {known.shown[-1]}",
+            hint=did_you_mean(token.name, known.shown),
         )
     return parameter
 

@@ -31,7 +31,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -452,7 +452,7 @@ def _fitting(value: Any, kind: Any) -> Any:
     if pa.types.is_timestamp(kind) and isinstance(value, datetime | str):
         return _aware(value)
     if pa.types.is_decimal(kind) and value is not None:
-        return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
+        return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale), context=Context(prec=38))
     return value
 
 
