@@ -12,11 +12,11 @@ import pytest
 
 from anabranch.engine import queries, read
 from anabranch.engine.frames import fields_of
-from anabranch.ir.build import Builder, build
+from anabranch.ir.build import Builder
 from anabranch.plan.bind import Binder
 from anabranch.plan.context import PlanningContext, placeholder
 from anabranch.plan.nodes import RULES
-from anabranch.plan.rules import normalize
+from anabranch.plan.rules import RuleContext, normalize
 from anabranch.render.blocks import blocks
 from anabranch.render.spark import sql
 from anabranch.sql.parser import parse
@@ -106,11 +106,12 @@ def compare(home: Harness, text: str) -> str | None:
     context = PlanningContext(
         statement.text, catalog, statement.query, analyze, lambda reference: queries._columns(catalog, reference)
     )
-    rel = build(statement.text, statement.query, context)
+    builder = Builder(statement.text, context)
+    rel = builder.query(statement.query, None, {})
     relations = {each: read.relation(core, found, snapshot) for each, found in bound.references.items()}
     old = queries.over(core, bound, relations, statement.text)
     before = sorted(map(_plain, old.collect()))
-    made = normalize(rel, RULES, Builder(statement.text, context).types)
+    made = normalize(rel, RULES, RuleContext(builder.types, builder.new))
     frames = [core.frames.sql(sql(rel, placeholder), relations), core.frames.sql(sql(made, placeholder), relations)]
     for each in (rel, made):
         (again,) = parse(blocks(each, statement.text).text)

@@ -31,6 +31,8 @@ from anabranch.types import Field
 
 #: All rules, in their order. After them a query whose changes are kept has keys wherever it can have them.
 RULES = (decorrelate, expand_grouping_sets, merge_projections, separate_joins, raise_joins)
+#: Those for a query that is computed when it is read.
+READ_RULES = (decorrelate, merge_projections, separate_joins, raise_joins)
 #: Those for a query whose trigger counts records.
 COUNTING_RULES = (
     merge_projections, number_records, decorrelate, separate_counted, separate_joins, raise_joins_above_rows,
@@ -57,8 +59,10 @@ def rules_for(query: Query, kept: bool) -> Sequence[Rule]:
         return COUNTING_RULES
     if any(each.counting is not None for each in query.emissions()):
         return merge_projections, separate_joins, raise_joins_above_rows
+    if not kept:
+        return READ_RULES
     by_key = any(each.by_key for each in query.emissions())
-    return RULES if kept and not by_key else (merge_projections, separate_joins, raise_joins)
+    return (merge_projections, separate_joins, raise_joins) if by_key else RULES
 
 
 def _refuse_without_stream(text: str, catalog: Catalog, query: Query) -> None:

@@ -70,6 +70,35 @@ SELECT n FROM s WHERE n IN (SELECT p FROM r WHERE r.k = s.k ORDER BY p LIMIT 1)
 SELECT n FROM s WHERE k IN (SELECT k FROM t)
 
 SELECT label FROM t WHERE EXISTS (SELECT 1 FROM s WHERE s.k = t.k)
+=> SELECT t.label FROM t JOIN (SELECT k FROM (SELECT k FROM s) AS __q0 GROUP BY k) AS __q0 ON __q0.k = t.k
+
+SELECT label, count(*) FROM t WHERE NOT EXISTS (SELECT 1 FROM s WHERE s.k = t.k AND n > 1) GROUP BY label
+=> SELECT t.label, count(*) AS `count(*)` FROM t LEFT ANTI JOIN (SELECT k FROM (SELECT k FROM s WHERE n > 1) AS __q0 GROUP BY k) AS __q0 ON __q0.k = t.k GROUP BY t.label
+
+SELECT label FROM t WHERE k IN (SELECT k FROM s GROUP BY k HAVING sum(n) > 3)
+=> SELECT t.label FROM t JOIN (SELECT k FROM s GROUP BY k HAVING sum(n) > 3) AS __q0 ON t.k = __q0.k
+
+SELECT label FROM t JOIN u ON t.k = u.k WHERE y > (SELECT 0.5 * sum(p) FROM r WHERE r.k = t.k AND id > 1)
+=> SELECT t.label FROM t JOIN u ON t.k = u.k JOIN (SELECT k, sum(p) AS `sum(p)` FROM r WHERE id > 1 GROUP BY k) AS __q0 ON __q0.k = t.k WHERE u.y > (0.5 * __q0.`sum(p)`)
+
+SELECT label FROM t JOIN u ON t.k = u.k WHERE y > (SELECT coalesce(sum(p), 0) FROM r WHERE r.k = t.k)
+=> SELECT t.label FROM t JOIN u ON t.k = u.k LEFT JOIN (SELECT k, sum(p) AS `sum(p)` FROM r GROUP BY k) AS __q0 ON __q0.k = t.k WHERE u.y > (coalesce(__q0.`sum(p)`, 0))
+
+SELECT label, (SELECT max(p) FROM r WHERE r.k = t.k) AS m FROM t
+=> SELECT t.label, __q0.`max(p)` AS `m` FROM t LEFT JOIN (SELECT k, max(p) AS `max(p)` FROM r GROUP BY k) AS __q0 ON __q0.k = t.k
+
+SELECT y FROM u WHERE y IN (SELECT sum(p) FROM r WHERE r.k = u.k GROUP BY id HAVING count(*) > 1)
+=> SELECT u.y FROM u JOIN (SELECT `sum(p)`, k FROM (SELECT sum(p) AS `sum(p)`, k FROM r GROUP BY id, k HAVING count(*) > 1) AS __q0 GROUP BY `sum(p)`, k) AS __q0 ON u.y = __q0.`sum(p)` AND __q0.k = u.k
+
+SELECT y FROM u WHERE y IS NOT NULL AND y NOT IN (SELECT p FROM r WHERE r.k = u.k AND p IS NOT NULL)
+=> SELECT u.y FROM u LEFT ANTI JOIN (SELECT p, k FROM (SELECT p, k FROM r WHERE p IS NOT NULL) AS __q0 GROUP BY p, k) AS __q0 ON u.y = __q0.p AND __q0.k = u.k WHERE u.y IS NOT NULL
+
+SELECT y FROM u WHERE y NOT IN (SELECT p FROM r WHERE r.k = u.k)
+
+SELECT y FROM u WHERE EXISTS (SELECT 1 FROM r WHERE r.p < u.y)
+
+SELECT s.n FROM s JOIN t ON s.k = t.k WHERE t.k IN (SELECT k FROM r)
+=> SELECT `s`.n FROM s JOIN t ON `s`.k = t.k JOIN (SELECT k FROM (SELECT k FROM r) AS __q0 GROUP BY k) AS __q0 ON t.k = __q0.k
 
 SELECT k FROM s LEFT JOIN r USING (k) WHERE EXISTS (SELECT 1 FROM v WHERE v.n = p)
 => SELECT `s`.k FROM s LEFT JOIN r ON `s`.k = r.k LEFT SEMI JOIN v ON v.n = r.p

@@ -22,6 +22,7 @@ from typing import Literal
 from anabranch.algebra.windows import Sessions
 from anabranch.ir.expr import Column, Expr, Part, of_column
 from anabranch.ir.logic import conjuncts, equation, membership, word
+from anabranch.ir.rel import is_live
 from anabranch.ir.select import FromItem, SelectBlock
 from anabranch.types import INTEGERS
 
@@ -94,7 +95,7 @@ def _obstacle(block: SelectBlock) -> str | None:
     """Why a SELECT cannot be keyed, if there is something that is plain to see."""
     if block.limited:
         return "LIMIT looks at all rows"
-    if block.asks:
+    if block.asks and not _asks_tables(block):
         return _of_subquery(block)
     if block.sets:
         return "it groups by several sets of columns"
@@ -107,6 +108,14 @@ def _obstacle(block: SelectBlock) -> str | None:
         if block.sources[0].static or not lefts:
             return "a row of a static table without a partner depends on all rows"
     return None
+
+
+def _asks_tables(block: SelectBlock) -> bool:
+    """Whether all subqueries ask static tables about rows of views: a REFRESH of these reaches the old rows too."""
+    asked = [inner.rel for expr in block.exprs() for inner in expr.subqueries()]
+    scans = [block.sources[index].scan for index in block.live]
+    views = all(scan is not None and scan.source.kind == "view" for scan in scans)
+    return views and not any(map(is_live, asked))
 
 
 def _of_subquery(block: SelectBlock) -> str:

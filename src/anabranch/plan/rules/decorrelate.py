@@ -11,8 +11,20 @@ are
     SELECT a.* FROM a LEFT JOIN (SELECT k, max(p) AS p FROM b GROUP BY k) AS q ON q.k = a.k WHERE n > q.p
 
 NOT EXISTS is an anti join; NOT IN is one where neither side can be NULL. Where rows are joined or aggregated as well,
-the subquery is joined to the one relation that it is about, in a query of its own. What stays: subqueries under OR,
-those that nothing ties to the query around them, those of static tables alone, and those about rows that never change.
+the subquery is joined to the one relation that it is about, in a query of its own.
+
+Where it is about rows of static tables, only the values count that it has, so that it lives on partials:
+
+    SELECT label FROM t WHERE EXISTS (SELECT 1 FROM b WHERE b.k = t.k AND p > 1)
+    SELECT label FROM t WHERE n > (SELECT sum(p) FROM b WHERE b.k = t.k)
+
+are
+
+    SELECT label FROM t JOIN (SELECT k FROM b WHERE p > 1 GROUP BY k) AS q ON t.k = q.k
+    SELECT label FROM t JOIN (SELECT k, sum(p) AS p FROM b GROUP BY k) AS q ON q.k = t.k WHERE n > q.p
+
+What stays: subqueries under OR, those that nothing ties to the query around them, those of static tables alone, and
+those that something other than an equation ties to static tables.
 """
 
 from __future__ import annotations
@@ -21,7 +33,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.ir.expr import Column, Expr, Part, Subquery, of_column
-from anabranch.ir.logic import Membership, conjunction, conjuncts, equation, listed, membership
+from anabranch.ir.logic import Membership, comparison, conjunction, conjuncts, equation, listed, membership
 from anabranch.ir.rel import (
     Aggregate,
     Computed,
@@ -69,20 +81,24 @@ def decorrelate(rel: Rel, context: RuleContext) -> Rel | None:
         if asked is not None:
             joined = _membership(asked, source, others, context)
             placed = _placed(source, joined, isinstance(rel, Project)) if joined is not None else None
+            placed = placed or _beside_static(source, _asked_values(asked, source, others, context))
             if placed is not None:
                 return replace(rel, input=_filtered(placed, others))
             continue
         for subquery in _scalars([condition]):
             joined = _value(subquery, source, context)
-            placed = _placed(source, joined, isinstance(rel, Project)) if joined is not None else None
-            if joined is not None and placed is not None:
-                conditions[index] = _instead(condition, joined)
+            if joined is None:
+                continue
+            asks = _instead(condition, joined)
+            placed = _placed(source, joined, isinstance(rel, Project)) or _beside_static(source, joined, asks)
+            if placed is not None:
+                conditions[index] = asks
                 return replace(rel, input=_filtered(placed, conditions))
     if not isinstance(rel, Project) or isinstance(source, Aggregate | OverRows):
         return None
     for subquery in _scalars([expr for _, expr in rel.items]):
         joined = _value(subquery, source, context)
-        placed = _placed(source, joined, True) if joined is not None else None
+        placed = _placed(source, joined, True) or _beside_static(source, joined) if joined is not None else None
         if joined is not None and placed is not None:
             items = tuple((column, _instead(expr, joined)) for column, expr in rel.items)
             return replace(rel, input=_filtered(placed, conditions), items=items)
@@ -251,12 +267,37 @@ def _value(subquery: Subquery, source: Rel, context: RuleContext) -> _Joined | N
         return None
     assert isinstance(groups, Aggregate)
     below, conditions = rows
-    tied = [each for each in conditions if each.columns() & inner.free]
+    tied = _tied(conditions, inner.free, source, below, context)
+    if tied is None:
+        return None
+    keys, on, local = tied
+    values: dict[Column, Column | Expr] = {}
+    for column, call in groups.calls:
+        if call.name == "count":
+            values[column] = Expr(("coalesce", "(", column, ",", "0", ")"), column.type)
+        elif call.name not in _NULL_OF_NOTHING or call.order:
+            return None
+    right = Aggregate(_filtered(below, local), tuple(keys), groups.calls)
+    named = Project(right, tuple((column, of_column(column)) for column in right.columns))
+    whole = values.get(item.column) if item.column is not None else None
+    value = whole if isinstance(whole, Expr) else item.substitute(values)
+    return _Joined(named, "left", on, value, subquery)
+
+
+def _tied(
+    conditions: Sequence[Expr], free: frozenset[Column], source: Rel, below: Rel, context: RuleContext
+) -> tuple[list[Computed], Expr, list[Expr]] | None:
+    """What the equations that tie a subquery to the rows around it have of its own rows, as keys; these equations over
+    the keys; and its other conditions. None where there is none, or something else ties it."""
     keys: list[Computed] = []
     equations: list[Expr] = []
     pairs: list[tuple[Expr, Expr]] = []
-    for each in tied:
-        found = _own_side(each, inner.free)
+    local: list[Expr] = []
+    for each in conditions:
+        if not each.columns() & free:
+            local.append(each)
+            continue
+        found = _own_side(each, free)
         if found is None:
             return None
         own, sign, around = found
@@ -267,20 +308,7 @@ def _value(subquery: Subquery, source: Rel, context: RuleContext) -> _Joined | N
         pairs.append((around, own))
         equations.append(Expr((column, sign, *around.parts), "boolean", (None, None, *around.spans)))
     on = conjunction(equations)
-    if on is None or not _same_types(pairs, source, below, context):
-        return None
-    values: dict[Column, Column | Expr] = {}
-    for column, call in groups.calls:
-        if call.name == "count":
-            values[column] = Expr(("coalesce", "(", column, ",", "0", ")"), column.type)
-        elif call.name not in _NULL_OF_NOTHING or call.order:
-            return None
-    local = [each for each in conditions if each not in tied]
-    right = Aggregate(_filtered(below, local), tuple(keys), groups.calls)
-    named = Project(right, tuple((column, of_column(column)) for column in right.columns))
-    whole = values.get(item.column) if item.column is not None else None
-    value = whole if isinstance(whole, Expr) else item.substitute(values)
-    return _Joined(named, "left", on, value, subquery)
+    return (keys, on, local) if on is not None and _same_types(pairs, source, below, context) else None
 
 
 def _own_side(expr: Expr, free: frozenset[Column]) -> tuple[Expr, str, Expr] | None:
@@ -293,6 +321,114 @@ def _own_side(expr: Expr, free: frozenset[Column]) -> tuple[Expr, str, Expr] | N
         if own.columns() and not own.columns() & free and around.columns() and around.columns() <= free:
             return own, sign, around
     return None
+
+
+# ------------------------------------------------------------------------------------------ asked of static tables
+
+
+def _asked_values(asked: Membership, source: Rel, others: Sequence[Expr], context: RuleContext) -> _Joined | None:
+    """EXISTS and IN as a join with the values that a subquery has, each of them once."""
+    inner = asked.subquery.rel
+    if not is_live(inner) or any(isinstance(each, Emit) for each in inner.walk()):
+        return None
+    if asked.negated and asked.left is not None:
+        excluded = _excludes_null(inner)
+        if not excluded or not _says_not_null(asked.left, others):
+            return None
+    pairs = _pairs(asked, [of_column(column) for column in inner.columns], source, inner, context)
+    values = _untied(inner, asked.left is not None, source, context) if pairs is not None else None
+    if pairs is None or values is None:
+        return None
+    rel, tied = values
+    on = conjunction([*(_equal(left, right) for left, right in pairs), *tied])
+    if on is None:
+        return None
+    return _Joined(_distinct(rel), "anti" if asked.negated else "inner", on)
+
+
+def _excludes_null(inner: Rel) -> bool:
+    """Whether a subquery with one column says that it is never NULL."""
+    if not isinstance(inner, Project) or not isinstance(inner.input, Filter) or len(inner.items) != 1:
+        return False
+    return _says_not_null(inner.items[0][1], conjuncts(inner.input.condition))
+
+
+def _untied(inner: Rel, shows: bool, source: Rel, context: RuleContext) -> tuple[Rel, list[Expr]] | None:
+    """A subquery of which no condition reads the rows around it: for all values there are, with these as columns; and
+    the equations that tied it. With `shows`, its own columns count too."""
+    if not inner.free:
+        return inner, []
+    if not isinstance(inner, Project):
+        return None
+    having = inner.input if isinstance(inner.input, Filter) and isinstance(inner.input.input, Aggregate) else None
+    body = having.input if having is not None else inner.input
+    groups = body if isinstance(body, Aggregate) else None
+    rows = _rows(groups.input if groups is not None else body)
+    if rows is None or (groups is not None and (not groups.keys or groups.sets)):
+        return None
+    above = [*(expr for _, expr in inner.items), *([having.condition] if having is not None else [])]
+    above += groups.exprs() if groups is not None else ()
+    if any(expr.columns() & inner.free or any(True for _ in expr.subqueries()) for expr in above):
+        return None
+    below, conditions = rows
+    tied = _tied(conditions, inner.free, source, below, context)
+    if tied is None:
+        return None
+    keys, on, local = tied
+    made = _filtered(below, local)
+    if groups is not None:
+        known = {expr.normal: column for column, expr in groups.keys}
+        more = [(column, expr) for column, expr in keys if expr.normal not in known]
+        made = Aggregate(made, (*groups.keys, *more), groups.calls)
+        made = Filter(made, having.condition) if having is not None else made
+        keys = [(column, of_column(known.get(expr.normal, column))) for column, expr in keys]
+    items = dict(inner.items) if shows else {}
+    renamed: dict[Column, Column] = {}
+    for column, expr in keys:
+        if column in items and items[column].normal != expr.normal:
+            renamed[column] = context.new(column.name, column.type)
+        items[renamed.get(column, column)] = expr
+    return Project(made, tuple(items.items())), [on.substitute(renamed) if renamed else on]
+
+
+def _distinct(rel: Rel) -> Rel:
+    """The rows of a relation, each once."""
+    groups = rel.input if isinstance(rel, Project) else None
+    groups = groups.input if isinstance(groups, Filter) else groups
+    grouped = isinstance(groups, Aggregate) and groups.keys and not groups.sets
+    if grouped and {column for column, _ in groups.keys} <= {expr.column for expr in rel.exprs()}:
+        return rel
+    return Project(
+        Aggregate(rel, tuple((column, of_column(column)) for column in rel.columns), ()),
+        tuple((column, of_column(column)) for column in rel.columns),
+    )
+
+
+def _beside_static(source: Rel, joined: _Joined | None, asks: Expr | None = None) -> Rel | None:
+    """The relations of FROM joined with the values of a subquery that is about static tables among them. Where the
+    condition `asks` holds for no row without a value, only the others are joined."""
+    if joined is None:
+        return None
+    used = joined.on.columns() - set(joined.right.columns)
+    about = [each for each in _leaves(source) if used & set(each.columns)]
+    if not used or not used <= set(source.columns) or any(map(is_live, about)):
+        return None
+    if any(isinstance(each, Scan) and each.source.asked for each in _leaves(source)):
+        return None
+    needed = asks is not None and _needs(asks, frozenset(joined.right.columns))
+    return Join(source, joined.right, "inner" if needed else joined.kind, joined.on)
+
+
+def _needs(condition: Expr, columns: frozenset[Column]) -> bool:
+    """Whether a condition is a comparison that does not hold where these columns are NULL."""
+    sides = comparison(condition)
+    if sides is None or sides[1] == "<=>":
+        return False
+    return any(side.columns() & columns and all(map(_is_arithmetic, side.parts)) for side in (sides[0], sides[2]))
+
+
+def _is_arithmetic(part: Part) -> bool:
+    return isinstance(part, Column) or (isinstance(part, str) and (part in "+-*/()" or part[0].isdigit()))
 
 
 # ------------------------------------------------------------------------------------------------- where it goes
