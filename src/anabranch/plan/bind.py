@@ -27,6 +27,7 @@ from anabranch.sources import registry
 from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.columns import check_window
 from anabranch.sql.lexer import FILE_NAME, Span, quote_name
+from anabranch.sql.net import COUNTED, TIMES
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.syntax import (
     NEWEST,
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 
 SYSTEM_TABLES = ("runs", "progress", "views", "nodes", "tables", "bad_rows", "late_rows", "sinks", "lookups")
 STDIN = "/dev/stdin"
+#: The rows of a query, each as often as it says.
+_NET = f"(SELECT * EXCEPT ({TIMES}, __copy) FROM ("
+_COPIES = f") LATERAL VIEW explode({COUNTED}) __copies AS __copy WHERE {TIMES} > 0)"
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,7 @@ class Binder:
                 continue
             edits.extend(self.relation_edits(relation))
         for select, owner in self.query.selects():
+            edits.extend(_unwritten(select))
             edits.extend(self._filters(select, owner))
             edits.extend(self.event_times(select))
             edits.extend(_without_newest(select))
@@ -115,16 +120,24 @@ class Binder:
         if relation.version_span is not None:
             edits.append(Edit(relation.version_span, ""))
         inside = relation.window is not None or bool(relation.watermarks)  # a function stands around it
+        if relation.net is not None and relation.subquery is not None and not inside:
+            call, query, count = relation.span, relation.subquery.span, relation.net.count.span
+            named = f" AS {quote_name(relation.alias)}" if relation.alias and relation.alias_span is None else ""
+            return [
+                Edit(Span(call.start, query.start), _NET),
+                Edit(Span(query.end, call.end), f"{_COPIES}{named}", count),
+            ]
         source = self.source_sql(relation)
         if source is None and inside and relation.subquery is not None:
-            source = f"({self._nested(relation.subquery)})"
+            nested = self._nested(relation.subquery)
+            source = f"({nested})" if relation.net is None else f"{_NET}{nested}{_COPIES}"
         if source is None and inside and relation.name is not None:
             source = quote_name(relation.name.last)  # a CTE
         if source is None:
             return edits
         if relation.window is not None:
             source = self.windowed(source, relation)
-        if relation.alias is None and relation.exposed is not None:
+        if relation.alias_span is None and relation.exposed is not None:
             source += f" AS {quote_name(relation.exposed)}"
         return [*edits, Edit(relation.span, source)]
 
@@ -494,6 +507,15 @@ class Binder:
 
     def _error(self, relation: Relation, message: str, hint: str) -> SqlError:
         return SqlError(message, text=self.text, start=relation.span.start, end=relation.span.end, hint=hint)
+
+
+def _unwritten(select: Select) -> Iterator[Edit]:
+    """What is not written of a SELECT, around its relation."""
+    before, behind = select.unwritten
+    for piece, origin in before:
+        yield Edit(Span(select.span.start, select.span.start), piece, origin)
+    if behind:
+        yield Edit(Span(select.span.end, select.span.end), behind, select.items[-1].span)
 
 
 def _column(item: Item, name: str) -> list[Chain]:

@@ -446,7 +446,7 @@ class NodeMaker:
         kind = keying.kind if emit != "read" else ""
         world = self.planner.world
         return View(
-            "?", "?", self.planner.query.span.of(self.planner.text), text, fields,
+            "?", "?", self.planner.query.sql(self.planner.text), text, fields,
             tuple(placed.use for _, _, placed in self.partials), None, dict(self.streams), dict(self.tables),
             dict(self.views), emit, self.planner.start, (), bool(self.block.order) or self.block.limited,
             {table: world.table_at(table) for table in self.tables.values()},

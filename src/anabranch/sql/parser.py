@@ -38,6 +38,7 @@ from anabranch.sql.syntax import (
     Insert,
     Name,
     Refresh,
+    Relation,
     SelectStatement,
     SetClock,
     SetOption,
@@ -46,6 +47,7 @@ from anabranch.sql.syntax import (
     Statement,
     Subscribe,
     Update,
+    all_of,
 )
 from anabranch.sql.terms import CLAUSES, literal, meant, misspelt, refuse_misspelt, take_expression
 
@@ -313,13 +315,9 @@ def _explain_options(cursor: Cursor) -> tuple[bool, _Form]:
 
 
 def _explain_view(cursor: Cursor, analyze: bool, form: _Form) -> Statement:
-    """EXPLAIN v is EXPLAIN SELECT * FROM v; the statement carries the text in that form."""
     name = cursor.dotted_name("a query or a view")
-    text = f"{cursor.text[: name.span.start]}SELECT * FROM {name.span.of(cursor.text)}"
-    tokens = [token for token in tokenize(text) if token.start >= name.span.start]
-    query = parse_query(Cursor(text, tokens))
-    there = next(query.relations()).name  # the same name, where it stands in this text
-    return Explain(text, Span(cursor.tokens[0].start, len(text)), query, there, analyze, form)
+    query = all_of(Relation("name", name.span, name=name))
+    return Explain(cursor.text, cursor.whole, query, name, analyze, form)
 
 
 def _subscribe(cursor: Cursor) -> Statement:

@@ -9,6 +9,7 @@ from anabranch.sql.calls import closing
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.emission import emission_ahead
 from anabranch.sql.lexer import NUMBER, OPENING, STRING, Span, string_value
+from anabranch.sql.net import at_net, take_net
 from anabranch.sql.syntax import Expression, LateralView, Relation
 from anabranch.sql.terms import CLAUSES, JOIN_WORDS, misspelt, refuse_misspelt, take_arguments, take_expression
 from anabranch.sql.watermarks import at_watermark_function, take_watermark_function
@@ -107,6 +108,8 @@ def take_relation(cursor: Cursor, join: str) -> Relation:
         relation = take_window_function(cursor, join, take_relation)
         cursor.expect(")")
         relation = replace(relation, span=Span(token.start, cursor.previous.end))
+    elif at_net(cursor):
+        relation = take_net(cursor, join, take_relation)
     elif at_watermark_function(cursor):
         relation = take_watermark_function(cursor, join, take_relation)
     elif token.is_name and not cursor.at_any(CLAUSES):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from anabranch.algebra.rules import Rule
 from anabranch.algebra.smoothing import Budget
 from anabranch.algebra.windows import WindowType
-from anabranch.sql.lexer import Span, Token
+from anabranch.sql.lexer import SYMBOL, Span, Token
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,20 @@ class Relation:
     lateral: bool = False  # the word is before it: a subquery that sees the relations before it
     cte: str | None = None  # the CTE that stood here in its place
     refreshable: Span | None = None  # of the word REFRESHABLE
+    net: Net | None = None  # the rows of the subquery are changes
 
     @property
     def exposed(self) -> str | None:
         """The name by which columns of this relation can be qualified."""
         return self.alias or self.cte or (self.name.last if self.name is not None else None)
+
+
+@dataclass(frozen=True)
+class Net:
+    """NET(relation, count)."""
+
+    span: Span
+    count: Expression
 
 
 @dataclass(frozen=True)
@@ -200,6 +209,19 @@ class Select:
     qualify: Expression | None = None
     windows: tuple[tuple[str, tuple[Token, ...]], ...] = ()  # WINDOW w AS (...): what stands between the brackets
     views: tuple[LateralView, ...] = ()
+    implied: bool = False  # only its relation is written
+
+    @property
+    def unwritten(self) -> tuple[list[tuple[str, Span | None]], str]:
+        """What is not written of it: before its relation, piece by piece with what it stands for, and behind it."""
+        if not self.implied:
+            return [], ""
+        pieces: list[tuple[str, Span | None]] = []
+        for each in self.items:
+            pieces.append((", " if pieces else "SELECT ", None))
+            pieces += [(f"{token.text} ", token.span) for token in each.tokens]
+            pieces.append(("" if each.alias is None else f"AS {each.alias} ", None))
+        return [*pieces, ("FROM ", None)], " GROUP BY ALL" if self.group else ""
 
 
 @dataclass(frozen=True)
@@ -293,6 +315,11 @@ class Query:
         for inner in self.nested():
             yield from inner.queries()
 
+    def sql(self, text: str) -> str:
+        """The query as it stands in the text, as a query."""
+        before, behind = self.body.unwritten if isinstance(self.body, Select) else ([], "")
+        return f"{''.join(piece for piece, _ in before)}{self.span.of(text)}{behind}"
+
     @property
     def emits(self) -> bool:
         """Whether it, or a query inside it, says when results come out."""
@@ -305,6 +332,21 @@ class Query:
 
     def cte_names(self) -> set[str]:
         return {name.lower() for query in self.queries() for name, _ in query.ctes}
+
+
+def all_of(relation: Relation, items: tuple[Item, ...] = (), group: Expression | None = None) -> Query:
+    """A query of which only the relation is written: all of its rows and columns, or these items."""
+    behind = (relation.alias_span, relation.version_span, relation.refreshable)
+    span = Span(relation.span.start, max(each.end for each in (relation.span, *behind) if each is not None))
+    place = Span(span.start, span.start)
+    star = Item(place, place, None, (Token(SYMBOL, "*", span.start, span.start),))
+    select = Select(
+        span=span, distinct=False, items=items or (star,), from_span=span, relations=(relation,), lateral=False,
+        where=None, group=() if group is None else (group,), group_plain=group is None,
+        group_span=None if group is None else group.span, having=None, having_span=None, tail=False, subqueries=(),
+        implied=True,
+    )  # fmt: skip
+    return Query(span, select)
 
 
 def _nested(body: Select | SetOperation | Query | Opaque) -> Iterator[Query]:
