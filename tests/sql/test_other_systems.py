@@ -10,8 +10,9 @@ from anabranch.algebra.progress import Delay
 from anabranch.errors import NotSupported, SqlError, SyntaxProblem
 from anabranch.sql import check
 from anabranch.sql.parser import parse
-from anabranch.sql.syntax import Copy, CopyTo, CreateStream, Describe, SelectStatement, ShowCreate, WindowSpec
+from anabranch.sql.syntax import Copy, CopyTo, CreateStream, Describe, Select, SelectStatement, ShowCreate, WindowSpec
 
+TUMBLE = "TUMBLE(s, ts, INTERVAL 1 MINUTE)"
 SECOND, MINUTE, HOUR, DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 
 
@@ -362,25 +363,24 @@ def test_types_of_casts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("written", "query", "sample", "name"),
     [
-        ("s TABLESAMPLE (10 PERCENT)", "(SELECT * FROM s) TABLESAMPLE (10 PERCENT) AS s"),
-        ("s TABLESAMPLE (3 ROWS) REPEATABLE (7) AS x", "(SELECT * FROM s) TABLESAMPLE (3 ROWS) REPEATABLE (7) AS x"),
-        ("s AS x TABLESAMPLE BERNOULLI (10)", "(SELECT * FROM s)  TABLESAMPLE  (10 PERCENT) AS x"),
-        ("s AS OF VERSION 3 TABLESAMPLE (1 ROWS) y", "(SELECT * FROM s AS OF VERSION 3) TABLESAMPLE (1 ROWS) y"),
-        (
-            "a JOIN sys.runs TABLESAMPLE (BUCKET 1 OUT OF 2) ON a.k = runs.k",
-            "a JOIN (SELECT * FROM sys.runs) TABLESAMPLE (BUCKET 1 OUT OF 2) AS runs ON a.k = runs.k",
-        ),
-        (
-            "TUMBLE(s, ts, INTERVAL 1 MINUTE) w TABLESAMPLE (1 ROWS)",
-            "(SELECT * FROM TUMBLE(s, ts, INTERVAL 1 MINUTE))  TABLESAMPLE (1 ROWS) AS w",
-        ),
-        ("(SELECT 1) TABLESAMPLE (1 ROWS)", "(SELECT 1) TABLESAMPLE (1 ROWS)"),
+        ("s TABLESAMPLE (10 PERCENT)", "s", "(10 PERCENT)", "s"),
+        ("s TABLESAMPLE (3 ROWS) REPEATABLE (7) AS x", "s", "(3 ROWS) REPEATABLE (7)", "x"),
+        ("s AS x TABLESAMPLE BERNOULLI (10)", "s AS x", "(10 PERCENT)", "x"),
+        ("s AS OF VERSION 3 TABLESAMPLE (1 ROWS) y", "s AS OF VERSION 3", "(1 ROWS)", "y"),
+        ("sys.runs TABLESAMPLE (BUCKET 1 OUT OF 2)", "sys.runs", "(BUCKET 1 OUT OF 2)", "runs"),
+        (f"{TUMBLE} w TABLESAMPLE (1 ROWS)", f"{TUMBLE} w", "(1 ROWS)", "w"),
+        ("(SELECT 1) TABLESAMPLE (1 ROWS)", "(SELECT 1)", "(1 ROWS)", None),
     ],
 )
-def test_what_is_sampled_is_a_query(written: str, meant: str) -> None:
-    assert canonical(f"SELECT * FROM {written}") == f"SELECT * FROM {meant}"
+def test_what_is_sampled_is_a_query(written: str, query: str, sample: str, name: str | None) -> None:
+    (statement,) = parse(f"SELECT * FROM a JOIN {written} ON true")
+    assert isinstance(statement, SelectStatement) and isinstance(statement.query.body, Select)
+    _, found = statement.query.body.relations
+    assert found.subquery is not None and found.sample is not None
+    assert found.subquery.sql(statement.text) == f"SELECT * FROM {query}"
+    assert (found.sample.text, found.exposed) == (f"TABLESAMPLE {sample}", name)
 
 
 def test_a_view_has_no_sample() -> None:

@@ -127,6 +127,10 @@ class Binder:
                 Edit(Span(call.start, query.start), _NET),
                 Edit(Span(query.end, call.end), f"{_COPIES}{named}", count),
             ]
+        if relation.sample is not None:
+            start, end = (Span(place, place) for place in (relation.span.start, relation.span.end))
+            named = f" AS {quote_name(relation.alias)}" if relation.alias and relation.alias_span is None else ""
+            return [Edit(start, "("), Edit(end, ")"), Edit(relation.sample.span, f"{relation.sample.text}{named}")]
         source = self.source_sql(relation)
         if source is None and inside and relation.subquery is not None:
             nested = self._nested(relation.subquery)

@@ -30,7 +30,6 @@ from anabranch.plan.types import duckdb_type
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.calls import SESSION, clock_calls, volatile_calls
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
-from anabranch.sql.samples import at_sample
 from anabranch.sql.syntax import Query
 
 
@@ -98,11 +97,11 @@ def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
             f"{token.text} {what}, so a view of it has no lasting answer",
             "compute it where the rows are made, or leave it out of the view and use it when reading the view",
         )
-    for index in range(len(tokens) - 1):
-        if at_sample(tokens, index):
+    for sample in (each.sample for each in query.relations()):
+        if sample is not None:
             raise refuse(
                 text,
-                tokens[index].span,
+                sample.span,
                 "TABLESAMPLE takes other rows each time, so a view of it has no lasting answer",
                 "WHERE pmod(hash(id), 100) < 10 takes the same rows each time; or sample what the view gives",
             )

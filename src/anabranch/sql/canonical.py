@@ -28,7 +28,6 @@ from anabranch.sql.cursor import Cursor
 from anabranch.sql.entries import Entry, at_stream, take_entries
 from anabranch.sql.group_windows import group_edits
 from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, WORD, Span, Token, tokenize
-from anabranch.sql.samples import sample_edits
 from anabranch.sql.spark_windows import spark_edits
 from anabranch.sql.spellings import (
     WindowCall,
@@ -49,7 +48,7 @@ _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 def canonical(text: str, tokens: list[Token]) -> tuple[str, list[Token]]:
     """The statement of these tokens in its canonical form, and its tokens; both as they are if they have it."""
-    for rewrite in (type_edits, sample_edits, _joins, _windows, group_edits, spark_edits):
+    for rewrite in (type_edits, _joins, _windows, group_edits, spark_edits):
         edits = rewrite(text, _without_dry_run(tokens))
         if edits:
             text, tokens = _rewritten(splice(text, Span(tokens[0].start, tokens[-1].start), edits), text)

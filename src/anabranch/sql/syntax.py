@@ -135,11 +135,12 @@ class Relation:
     condition: Span | None = None  # ON or USING, keyword included
     condition_tokens: tuple[Token, ...] = ()
     alias_columns: tuple[str, ...] = ()  # t(a, b)
-    reshaped: bool = False  # TABLESAMPLE, PIVOT or UNPIVOT behind it
+    reshaped: bool = False  # PIVOT or UNPIVOT behind it, or a sample
     lateral: bool = False  # the word is before it: a subquery that sees the relations before it
     cte: str | None = None  # the CTE that stood here in its place
     refreshable: Span | None = None  # of the word REFRESHABLE
     net: Net | None = None  # the rows of the subquery are changes
+    sample: Sample | None = None  # some of the rows of the subquery
 
     @property
     def exposed(self) -> str | None:
@@ -153,6 +154,14 @@ class Net:
 
     span: Span
     count: Expression
+
+
+@dataclass(frozen=True)
+class Sample:
+    """TABLESAMPLE behind a relation, and how Spark has it."""
+
+    span: Span
+    text: str
 
 
 @dataclass(frozen=True)
@@ -336,7 +345,8 @@ class Query:
 
 def all_of(relation: Relation, items: tuple[Item, ...] = (), group: Expression | None = None) -> Query:
     """A query of which only the relation is written: all of its rows and columns, or these items."""
-    behind = (relation.alias_span, relation.version_span, relation.refreshable)
+    sample = relation.sample.span if relation.sample is not None else None
+    behind = (relation.alias_span, relation.version_span, relation.refreshable, sample)
     span = Span(relation.span.start, max(each.end for each in (relation.span, *behind) if each is not None))
     place = Span(span.start, span.start)
     star = Item(place, place, None, (Token(SYMBOL, "*", span.start, span.start),))

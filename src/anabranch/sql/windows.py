@@ -143,7 +143,7 @@ def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation)
     function = cursor.current.upper
     call = take_call(cursor, WINDOW_FUNCTIONS, take_relation, _figure)
     source = call.source
-    if source.window is not None:  # windows of windows are those of a query over the inner ones
+    if source.window is not None or source.sample is not None:  # windows of windows are those of a query over them
         query = all_of(source)
         source = Relation("subquery", query.span, subquery=query, alias=source.exposed)
     attribute = _attribute(call.time)
