@@ -10,7 +10,17 @@ from anabranch.algebra.progress import Delay
 from anabranch.errors import NotSupported, SqlError, SyntaxProblem
 from anabranch.sql import check
 from anabranch.sql.parser import parse
-from anabranch.sql.syntax import Copy, CopyTo, CreateStream, Describe, Select, SelectStatement, ShowCreate, WindowSpec
+from anabranch.sql.syntax import (
+    Copy,
+    CopyTo,
+    CreateStream,
+    Describe,
+    Select,
+    SelectStatement,
+    ShowCreate,
+    Update,
+    WindowSpec,
+)
 
 TUMBLE = "TUMBLE(s, ts, INTERVAL 1 MINUTE)"
 SECOND, MINUTE, HOUR, DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
@@ -349,14 +359,29 @@ def test_types_that_cannot_be_kept_are_refused_with_one_that_can(written: str, h
     assert found is not None and found.startswith(hint)
 
 
-def test_types_of_casts() -> None:
-    assert canonical(
-        "SELECT CAST(x AS TEXT), y::int8 + 1, z::double precision AS t, a::timestamp(3) with time zone b,"
-        " CAST(CAST(x AS INT4) AS VARCHAR), try_cast(x AS array<text>), c::text text FROM s text WHERE d::bool"
-    ) == (
-        "SELECT CAST(x AS STRING), y::BIGINT + 1, z::DOUBLE AS t, a::TIMESTAMP b,"
-        " CAST(CAST(x AS INT) AS STRING), try_cast(x AS array<STRING>), c::STRING text FROM s text WHERE d::BOOLEAN"
-    )
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (
+            "SELECT CAST(x AS TEXT), y::int8 + 1, z::double precision AS t, a::timestamp(3) with time zone b,"
+            " CAST(CAST(x AS INT4) AS VARCHAR), try_cast(x AS array<text>), c::text text FROM s WHERE d::bool",
+            "SELECT CAST(x AS STRING), y::BIGINT + 1, z::DOUBLE AS t, a::TIMESTAMP b,"
+            " CAST(CAST(x AS INT) AS STRING), try_cast(x AS array<STRING>), c::STRING text FROM s WHERE d::BOOLEAN",
+        ),
+        ("SELECT x::char || CAST(y AS CHARACTER) FROM s", "SELECT x::CHAR(1) || CAST(y AS CHAR(1)) FROM s"),
+        ("UPDATE t SET a = b::text WHERE c::int4 = 1", "UPDATE t SET a = b::STRING WHERE c::INT = 1"),
+    ],
+)
+def test_types_of_casts(written: str, meant: str) -> None:
+    (one,), (other,) = parse(written), parse(meant)
+    assert one.sql == written and one.normal == other.normal
+
+
+def test_an_expression_is_written_with_the_types_of_spark() -> None:
+    (update,) = parse("UPDATE t SET a = upper(b::text) WHERE c::char = 'x'")
+    assert isinstance(update, Update) and update.where is not None
+    assert update.assignments[0][1].sql(update.text) == "upper(b::STRING)"
+    assert update.where.sql(update.text) == "c::CHAR(1) = 'x'"
 
 
 # ---------------------------------------------------------------------------------------------------- samples

@@ -30,9 +30,11 @@ from anabranch.errors import (
     WrongType,
     did_you_mean,
 )
+from anabranch.ir.show import show
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
 from anabranch.plan.alter import beginnings, missing
 from anabranch.plan.bind import Binder, Bound, refuse
+from anabranch.plan.building import builder
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Sink, Stream, Table, View, own_signature, to_json
 from anabranch.plan.describe import because, waiting
 from anabranch.plan.explain import unbounded_joins
@@ -47,7 +49,7 @@ from anabranch.sources import lookup, registry
 from anabranch.sources.base import Leaving
 from anabranch.sources.paths import absolute, check_path, format_of, is_pipe
 from anabranch.sql.definitions import check_policies, check_sink, check_watermark
-from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
+from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
     CreateSink,
@@ -190,7 +192,7 @@ class Definer:
             return WrongType(message, text=statement.text, start=given.span.start, end=given.span.end)
 
         try:
-            frame = self.core.frames.empty(fields).selectExpr(f"({given.span.of(statement.text)})")
+            frame = self.core.frames.empty(fields).selectExpr(f"({given.sql(statement.text)})")
             type = frame.schema.fields[0].dataType.simpleString()
         except Exception as error:
             found = translate(error)
@@ -759,6 +761,19 @@ class Definer:
 
     # ---- names
 
+    def _is_same(self, sql: str, statement: Statement) -> bool:
+        """Whether a statement is the one that made something there is. Homes have had NET and windows of windows
+        written out as queries: these are compared as relations."""
+        made = parse(sql)
+        if made[0].normal == statement.normal:
+            return True
+        if not isinstance(statement, CreateView) or not any(each.implied for each, _ in statement.query.selects()):
+            return False
+        catalog, analyze = self.core.catalog(), self.surroundings().analyze
+        both = [each for each in (*made, statement) if isinstance(each, CreateView)]
+        rels = [builder(each.text, each.query, catalog, analyze).query(each.query, None, {}) for each in both]
+        return len({show(rel) for rel in rels}) == 1
+
     def _free_name(self, statement: Any, name: Name, kind: str, again_is_fine: bool) -> str | None:
         """The name, if it can be given; None if the very same thing is there already."""
         if len(name.parts) > 1 or name.last.lower() in RESERVED or name.last.startswith("_"):
@@ -774,7 +789,7 @@ class Definer:
             return name.last
         if statement.if_not_exists:
             return None
-        if again_is_fine and same_text(found.sql, statement.sql):
+        if again_is_fine and self._is_same(found.sql, statement):
             return None
         hint = f"DROP {found.kind.upper()} {found.name} first, or use CREATE OR REPLACE"
         if "sink" in (kind, found.kind):
@@ -876,7 +891,7 @@ def _unreserved(fields: tuple[Field, ...]) -> tuple[Field, ...]:
 
 def same_text(one: str, other: str) -> bool:
     """Whether two statements differ only in blanks, comments and the case of words."""
-    return normal_form(tokenize(one)) == normal_form(tokenize(other))
+    return parse(one)[0].normal == parse(other)[0].normal
 
 
 def _plain(fields: list[Field]) -> list[Field]:

@@ -40,6 +40,7 @@ from anabranch.sql.syntax import (
     SetOperation,
     Watermark,
     WindowSpec,
+    respelt,
 )
 from anabranch.sql.versions import EVENT_TIME
 from anabranch.sql.watermarks import watermark_text
@@ -107,6 +108,7 @@ class Binder:
             edits.extend(self._filters(select, owner))
             edits.extend(self.event_times(select))
             edits.extend(_without_newest(select))
+        edits += respelt(self.text, self.query.tokens)
         edits += [Edit(emission.span, "") for emission in self.query.emissions()]
         edits += [Edit(each.refreshable, "") for each in self.query.relations() if each.refreshable is not None]
         edits += [Edit(dropped, "") for query in self.query.queries() for dropped in query.dropped]

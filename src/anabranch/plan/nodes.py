@@ -22,7 +22,7 @@ from anabranch.plan.rules.raise_joins import raise_joins, raise_joins_above_rows
 from anabranch.plan.rules.records import number_records, separate_counted
 from anabranch.plan.rules.separate_joins import separate_joins
 from anabranch.plan.windows import micros_sql
-from anabranch.sql.lexer import quote_name, tokenize
+from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Emission, Query
 
 #: All rules, in their order. After them a query whose changes are kept has keys wherever it can have them.
@@ -88,7 +88,7 @@ def begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:
 
 def _refuse_recursive(text: str, query: Query) -> None:
     for each in query.queries():
-        if each.ctes and tokenize(text[each.span.start : each.ctes[0][1].span.start])[1].upper == "RECURSIVE":
+        if each.ctes and each.tokens[1].upper == "RECURSIVE":
             what = "the changes of a query with WITH RECURSIVE are not kept"
             raise refuse(text, each.span, what, "make a table of it: CREATE TABLE t AS WITH RECURSIVE ...")
 

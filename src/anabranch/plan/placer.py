@@ -88,8 +88,7 @@ def _with_quotes(spark_type: str) -> str:
 
 def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
     """Refuse what has no lasting answer: functions of chance, of the session, of the clock where changes are kept."""
-    tokens = [token for token in tokenize(text) if query.span.start <= token.start < query.span.end]
-    for token in volatile_calls(tokens):
+    for token in volatile_calls(query.tokens):
         what = "names who asks" if token.text.lower() in SESSION else "gives another value each time"
         raise refuse(
             text,
@@ -107,7 +106,7 @@ def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
             )
     if not kept and not query.emits:
         return
-    for name, span in clock_calls(tokens):
+    for name, span in clock_calls(query.tokens):
         raise refuse(
             text,
             span,

@@ -39,7 +39,6 @@ from anabranch.sql.spellings import (
 )
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.terms import JOIN_WORDS, ends_value
-from anabranch.sql.types import type_edits
 from anabranch.sql.versions import join_edits
 from anabranch.sql.window_joins import joined_edits, pairs_edits, relation_edits, wrapped
 
@@ -48,7 +47,7 @@ _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 def canonical(text: str, tokens: list[Token]) -> tuple[str, list[Token]]:
     """The statement of these tokens in its canonical form, and its tokens; both as they are if they have it."""
-    for rewrite in (type_edits, _joins, _windows, group_edits, spark_edits):
+    for rewrite in (_joins, _windows, group_edits, spark_edits):
         edits = rewrite(text, _without_dry_run(tokens))
         if edits:
             text, tokens = _rewritten(splice(text, Span(tokens[0].start, tokens[-1].start), edits), text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, cast
 
@@ -50,6 +51,7 @@ from anabranch.sql.syntax import (
     all_of,
 )
 from anabranch.sql.terms import CLAUSES, literal, meant, misspelt, refuse_misspelt, take_expression
+from anabranch.sql.types import with_types
 
 #: Words a statement can start with; an unknown first word is compared with these.
 STATEMENTS = (
@@ -91,6 +93,7 @@ def _unquoted_file(text: str, tokens: list[Token]) -> SyntaxProblem | None:
 def _one_statement(text: str, tokens: list[Token]) -> Statement:
     check_brackets(text, tokens)
     text, tokens = canonical(text, tokens)
+    tokens = with_types(text, tokens)
     cursor = Cursor(text, tokens)
     word = cursor.current.upper
     rule = _RULES.get(word)
@@ -103,7 +106,7 @@ def _one_statement(text: str, tokens: list[Token]) -> Statement:
                 end=cursor.current.end,
             )
         raise cursor.problem("expected a statement", known=STATEMENTS)
-    statement = (rule or _select_statement)(cursor)
+    statement = replace((rule or _select_statement)(cursor), tokens=tuple(tokens))
     _expect_end(cursor)
     check_expressions(statement)
     return statement

@@ -5,14 +5,24 @@ Expressions are spans, never trees: they reach Spark as the user's own text. Not
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from anabranch.algebra.rules import Rule
 from anabranch.algebra.smoothing import Budget
 from anabranch.algebra.windows import WindowType
-from anabranch.sql.lexer import SYMBOL, Span, Token
+from anabranch.sql.lexer import SYMBOL, Span, Token, normal_form
+from anabranch.sql.splice import Edit, splice
+
+
+def respelt(text: str, tokens: Iterable[Token]) -> Iterator[Edit]:
+    """What is to be written of these tokens where it is not what the text has."""
+    return (
+        Edit(token.span, token.text)
+        for token in tokens
+        if not text.startswith(token.text, token.start) or len(token.text) != token.end - token.start
+    )
 
 
 @dataclass(frozen=True)
@@ -195,6 +205,10 @@ class Expression:
     span: Span
     tokens: tuple[Token, ...]
 
+    def sql(self, text: str) -> str:
+        """The expression as Spark reads it."""
+        return splice(text, self.span, respelt(text, self.tokens)).text
+
 
 @dataclass(frozen=True)
 class Select:
@@ -300,6 +314,7 @@ class Query:
     cte_columns: tuple[tuple[str, ...], ...] = ()  # the names that WITH name(a, b) gives, one entry a CTE
     cte_spans: tuple[Span, ...] = ()  # from the name to the closing bracket
     dropped: tuple[Span, ...] = ()  # text of CTEs that nothing reads any more
+    tokens: tuple[Token, ...] = field(default=(), repr=False, compare=False)  # as they are written
 
     def selects(self) -> Iterator[tuple[Select, Query]]:
         """Every SELECT block, with the query whose body it is part of; outer ones first."""
@@ -356,7 +371,7 @@ def all_of(relation: Relation, items: tuple[Item, ...] = (), group: Expression |
         group_span=None if group is None else group.span, having=None, having_span=None, tail=False, subqueries=(),
         implied=True,
     )  # fmt: skip
-    return Query(span, select)
+    return Query(span, select, tokens=relation.subquery.tokens if relation.subquery is not None else ())
 
 
 def _nested(body: Select | SetOperation | Query | Opaque) -> Iterator[Query]:
@@ -392,10 +407,16 @@ def _selects(body: Select | SetOperation | Query | Opaque, owner: Query) -> Iter
 class Statement:
     text: str  # the whole script; the statement alone where it was rewritten to its canonical form
     span: Span
+    tokens: tuple[Token, ...] = field(default=(), kw_only=True, repr=False, compare=False)
 
     @property
     def sql(self) -> str:
         return self.span.of(self.text)
+
+    @property
+    def normal(self) -> str:
+        """Equal for statements that differ only in blanks, comments and the case of words."""
+        return normal_form(self.tokens)
 
 
 @dataclass(frozen=True)
