@@ -764,15 +764,18 @@ class Definer:
     def _is_same(self, sql: str, statement: Statement) -> bool:
         """Whether a statement is the one that made something there is. Homes have had NET and windows of windows
         written out as queries: these are compared as relations."""
-        made = parse(sql)
-        if made[0].normal == statement.normal:
+        (made,) = parse(sql)
+        if made.normal == statement.normal:
             return True
-        if not isinstance(statement, CreateView) or not any(each.implied for each, _ in statement.query.selects()):
+        if not isinstance(made, CreateView) or not isinstance(statement, CreateView):
+            return False
+        if made.start != statement.start or not any(each.implied for each, _ in statement.query.selects()):
             return False
         catalog, analyze = self.core.catalog(), self.surroundings().analyze
-        both = [each for each in (*made, statement) if isinstance(each, CreateView)]
-        rels = [builder(each.text, each.query, catalog, analyze).query(each.query, None, {}) for each in both]
-        return len({show(rel) for rel in rels}) == 1
+        rels = [
+            builder(each.text, each.query, catalog, analyze).query(each.query, None, {}) for each in (made, statement)
+        ]
+        return show(rels[0]) == show(rels[1])
 
     def _free_name(self, statement: Any, name: Name, kind: str, again_is_fine: bool) -> str | None:
         """The name, if it can be given; None if the very same thing is there already."""

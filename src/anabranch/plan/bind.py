@@ -124,15 +124,12 @@ class Binder:
         inside = relation.window is not None or bool(relation.watermarks)  # a function stands around it
         if relation.net is not None and relation.subquery is not None and not inside:
             call, query, count = relation.span, relation.subquery.span, relation.net.count.span
-            named = f" AS {quote_name(relation.alias)}" if relation.alias and relation.alias_span is None else ""
-            return [
-                Edit(Span(call.start, query.start), _NET),
-                Edit(Span(query.end, call.end), f"{_COPIES}{named}", count),
-            ]
+            behind = f"{_COPIES}{_own_alias(relation)}"
+            return [Edit(Span(call.start, query.start), _NET), Edit(Span(query.end, call.end), behind, count)]
         if relation.sample is not None:
             start, end = (Span(place, place) for place in (relation.span.start, relation.span.end))
-            named = f" AS {quote_name(relation.alias)}" if relation.alias and relation.alias_span is None else ""
-            return [Edit(start, "("), Edit(end, ")"), Edit(relation.sample.span, f"{relation.sample.text}{named}")]
+            text = f"{relation.sample.text}{_own_alias(relation)}"
+            return [Edit(start, "("), Edit(end, ")"), Edit(relation.sample.span, text)]
         source = self.source_sql(relation)
         if source is None and inside and relation.subquery is not None:
             nested = self._nested(relation.subquery)
@@ -143,9 +140,7 @@ class Binder:
             return edits
         if relation.window is not None:
             source = self.windowed(source, relation)
-        if relation.alias_span is None and relation.exposed is not None:
-            source += f" AS {quote_name(relation.exposed)}"
-        return [*edits, Edit(relation.span, source)]
+        return [*edits, Edit(relation.span, f"{source}{_own_alias(relation)}")]
 
     def _nested(self, query: Query) -> str:
         inside = [e for e in self._extra if query.span.start <= e.span.start and e.span.end <= query.span.end]
@@ -513,6 +508,11 @@ class Binder:
 
     def _error(self, relation: Relation, message: str, hint: str) -> SqlError:
         return SqlError(message, text=self.text, start=relation.span.start, end=relation.span.end, hint=hint)
+
+
+def _own_alias(relation: Relation) -> str:
+    """The name of a relation as an alias, where no alias is written."""
+    return f" AS {quote_name(relation.exposed)}" if relation.alias_span is None and relation.exposed else ""
 
 
 def _unwritten(select: Select) -> Iterator[Edit]:

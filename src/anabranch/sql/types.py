@@ -64,8 +64,10 @@ def with_types(text: str, tokens: list[Token]) -> list[Token]:
     found: list[Token] = []
     done = 0
     for edit in _cast_types(text, tokens):
+        at = next((index for index in range(done, len(tokens)) if tokens[index].start == edit.span.start), None)
+        if at is None:  # a CAST without a type around another one
+            continue
         first, *rest = tokenize(edit.text)[:-1]
-        at = next(index for index in range(done, len(tokens)) if tokens[index].start == edit.span.start)
         found += [*tokens[done:at], replace(first, start=edit.span.start, end=edit.span.end)]
         found += (replace(each, start=edit.span.end, end=edit.span.end) for each in rest)
         done = next(index for index in range(at, len(tokens)) if tokens[index].start >= edit.span.end)
