@@ -59,7 +59,6 @@ from anabranch.result import Result
 from anabranch.sources import registry
 from anabranch.sources.capture_function import Generating, capture
 from anabranch.sql.functions import builtin
-from anabranch.sql.lexer import normal_form, tokenize
 from anabranch.sql.own_aggregates import OWN_AGGREGATES
 from anabranch.sql.parameters import bind_parameters
 from anabranch.sql.parser import parse
@@ -774,7 +773,7 @@ def _with_keys(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str
     """The statements of a script, each with what tells it from the others when the script is carried out again."""
     seen: Counter[str] = Counter()
     for statement in statements:
-        normal = normal_form(tokenize(statement.sql))
+        normal = statement.normal
         yield statement, f"{hashlib.sha256(normal.encode()).hexdigest()[:24]}:{seen[normal]}"
         seen[normal] += 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import AnabranchError, HomeInUse, NotSupported, SqlError, UnknownName
+from anabranch.sql.lexer import Token, tokenize
 from anabranch.testing import Harness, assert_same_rows
 
 if TYPE_CHECKING:
@@ -301,3 +303,29 @@ def test_times_are_in_one_zone(home: Harness, tmp_path: Path) -> None:
     ):
         session.sql("SELECT hour(TIMESTAMP '2026-01-01 00:00:00') AS h").toArrow()
     home.sql("SET spark.sql.session.timeZone = 'UTC'")
+
+
+def test_a_view_whose_query_was_written_out_is_the_same_view(home: Harness) -> None:
+    home.sql("CREATE STREAM c (k STRING, n INT)")
+    rows = "SELECT * EXCEPT (`n`), sum(n) AS __net FROM c GROUP BY ALL"
+    copies = "LATERAL VIEW explode(sequence(1, __net)) __copies AS __copy WHERE __net > 0"
+    home.sql(f"CREATE VIEW v AS SELECT k FROM (SELECT * EXCEPT (__net, __copy) FROM ({rows}) {copies}) AS `c`")
+    list(home.session.execute("CREATE VIEW v AS SELECT k FROM NET(c, n)", script=True))
+    with pytest.raises(SqlError, match="its definition differs"):
+        list(home.session.execute("CREATE VIEW v AS SELECT k FROM NET(c, n) WHERE k > 1", script=True))
+
+
+def test_a_statement_is_tokenized_once(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.sql("CREATE STREAM a (k STRING, v INT); CREATE STREAM b (k STRING, v INT)")
+    read: list[str] = []
+
+    def counted(text: str) -> list[Token]:
+        read.append(text)
+        return tokenize(text)
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("anabranch.") and getattr(module, "tokenize", None) is tokenize:
+            monkeypatch.setattr(module, "tokenize", counted)
+    view = "CREATE VIEW w AS SELECT k, v FROM a WHERE k IN (SELECT k FROM b WHERE v > 1) EMIT CHANGES"
+    home.sql(view)
+    assert [text for text in read if " IN (SELECT" in text] == [view]

@@ -210,6 +210,26 @@ def test_a_query_in_another_spelling_is_shown_as_it_was_read(world: World) -> No
     assert [node.kind for node in explanation.nodes] == [node.kind for node in world.explain(canonical).nodes]
 
 
+@pytest.mark.parametrize(
+    ("query", "canonical"),
+    [
+        (
+            "SELECT k, ts FROM NET(s, n)",
+            "SELECT __q0.k, __q0.ts FROM (SELECT k, ts, sum(n) AS `__net` FROM s GROUP BY k, ts) AS __q0"
+            " LATERAL VIEW explode(sequence(1, __q0.__net)) g AS __copy WHERE __q0.__net > 0",
+        ),
+        (
+            "SELECT k, window_end FROM TUMBLE(HOP(s, ts, INTERVAL 1 MINUTE, INTERVAL 2 MINUTES), window_time,"
+            " INTERVAL 1 HOUR)",
+            "SELECT k, window_end FROM TUMBLE((SELECT k, n, ts, window_start, window_end, window_time FROM"
+            " HOP(s, ts, INTERVAL 1 MINUTE, INTERVAL 2 MINUTES) AS s_1), window_time, INTERVAL 1 HOUR) AS `s`",
+        ),
+    ],
+)
+def test_a_relation_that_stands_for_a_query_is_shown_as_it_was_read(world: World, query: str, canonical: str) -> None:
+    assert told(world.explain(query)).splitlines()[0] == f"read as: {canonical}"
+
+
 # ---- kinds
 
 

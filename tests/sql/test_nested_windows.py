@@ -1,45 +1,58 @@
-"""Window functions over window functions: how they are read, and what is said of those that are wrong."""
+"""Window functions over window functions: what they are read into, and what is said of those that are wrong."""
 
 from __future__ import annotations
 
 import pytest
 
 from anabranch.errors import SyntaxProblem
+from anabranch.ir.rel import Rel, Scan, Windowed
 from anabranch.sql.parser import parse
+from ir.plan_help import plan
 
 HOP = "HOP(s, ts, INTERVAL 1 MINUTE, INTERVAL 2 MINUTES)"
-INNER = f"(SELECT * FROM {HOP})"
 TEN = "INTERVAL 10 MINUTES"
 
 
-def canonical(text: str) -> str:
-    (statement,) = parse(text)
-    return statement.sql
+def kinds(rel: Rel) -> list[str]:
+    """What windows there are, from the outermost in, over which scan."""
+    return [
+        each.window.kind if isinstance(each, Windowed) else each.source.name
+        for each in rel.walk()
+        if isinstance(each, Windowed | Scan)
+    ]
 
 
 @pytest.mark.parametrize(
     ("written", "read"),
     [
-        (f"TUMBLE({HOP}, window_time, {TEN})", f"TUMBLE({INNER}, window_time, {TEN}) AS `s`"),
-        (f"TUMBLE({HOP}, window_time, {TEN}) t", f"TUMBLE({INNER}, window_time, {TEN}) t"),
-        (f"TUMBLE(({HOP}), window_time, {TEN})", f"TUMBLE(({INNER}), window_time, {TEN}) AS `s`"),
+        (f"TUMBLE({HOP}, window_time, {TEN})", ["tumble", "hop", "s"]),
+        (f"TUMBLE(({HOP}), window_time, {TEN})", ["tumble", "hop", "s"]),
+        (f"TUMBLE({HOP} h, window_time, {TEN})", ["tumble", "hop", "s"]),
         (
             f"TABLE(TUMBLE(TABLE({HOP}), DESCRIPTOR(window_time), {TEN})) WHERE s.n > 1",
-            f"TABLE(TUMBLE(TABLE({INNER}), DESCRIPTOR(window_time), {TEN})) AS `s` WHERE s.n > 1",
+            ["tumble", "hop", "s"],
         ),
         (
             f"TUMBLE(SIZE => {TEN}, DATA => TABLE {HOP}, TIMECOL => DESCRIPTOR(window_time))",
-            f"TUMBLE(SIZE => {TEN}, DATA => TABLE {INNER}, TIMECOL => DESCRIPTOR(window_time)) AS `s`",
+            ["tumble", "hop", "s"],
         ),
         (
-            f"r JOIN SESSION(TUMBLE({HOP}, window_time, {TEN}) PARTITION BY k, window_time, {TEN})",
-            f"r JOIN SESSION((SELECT * FROM TUMBLE({INNER}, window_time, {TEN})) PARTITION BY k, window_time, {TEN})",
+            f"SESSION(TUMBLE({HOP}, window_time, {TEN}) PARTITION BY k, window_time, {TEN})",
+            ["session", "tumble", "hop", "s"],
         ),
-        (f"TUMBLE((SELECT n, ts FROM {HOP}), ts, {TEN})", f"TUMBLE((SELECT n, ts FROM {HOP}), ts, {TEN})"),
+        (f"TUMBLE((SELECT n, ts FROM {HOP}), ts, {TEN})", ["tumble", "hop", "s"]),
     ],
-)  # fmt: skip
-def test_the_inner_one_is_a_query_of_its_own(written: str, read: str) -> None:
-    assert canonical(f"SELECT n FROM {written}") == f"SELECT n FROM {read}"
+)
+def test_the_inner_one_is_a_relation_of_its_own(written: str, read: list[str]) -> None:
+    assert kinds(plan(f"SELECT n FROM {written}")) == read
+
+
+@pytest.mark.parametrize(("alias", "name"), [("", "s"), (" t", "t"), (" AS t", "t")])
+def test_columns_are_qualified_by_the_innermost_name_or_the_alias(alias: str, name: str) -> None:
+    source = f"TUMBLE({HOP}, window_time, {TEN}){alias}"
+    assert plan(f"SELECT {name}.n FROM {source}").columns[0].name == "n"
+    with pytest.raises(Exception, match="there is no column or relation q here"):
+        plan(f"SELECT q.n FROM {source}")
 
 
 def test_what_is_wrong_is_shown_where_it_was_written() -> None:

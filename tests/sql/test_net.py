@@ -8,58 +8,6 @@ from anabranch.errors import SyntaxProblem
 from anabranch.sql.parser import parse
 
 
-def canonical(text: str) -> str:
-    (statement,) = parse(text)
-    return statement.sql
-
-
-def there(relation: str, columns: str, count: str) -> str:
-    return (
-        f"(SELECT * EXCEPT (__net, __copy) FROM (SELECT * EXCEPT ({columns}), sum({count}) AS __net FROM {relation}"
-        " GROUP BY ALL) LATERAL VIEW explode(sequence(1, __net)) __copies AS __copy WHERE __net > 0)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ("NET(s, n)", f"{there('s', '`n`', 'n')} AS `s`"),
-        ("net(TABLE s, s.n) WHERE s.k = 1", f"{there('s', '`n`', 's.n')} AS `s` WHERE s.k = 1"),
-        ("NET(TABLE(s), n) AS t", f"{there('s', '`n`', 'n')} AS t"),
-        ("NET(s, `in`) t", f"{there('s', '`in`', '`in`')} t"),
-        ("NET((SELECT k, n FROM s), n) t", f"{there('(SELECT k, n FROM s)', '`n`', 'n')} t"),
-        (
-            "NET(s, CASE WHEN op IN ('d', 'x') OR gone IS NOT NULL THEN CAST(-1 AS INT) ELSE 1 END)",
-            there("s", "`op`, `gone`", "CASE WHEN op IN ('d', 'x') OR gone IS NOT NULL THEN CAST(-1 AS INT) ELSE 1 END")
-            + " AS `s`",
-        ),
-        ("NET(s, after.n)", f"{there('s', '`after`', 'after.n')} AS `s`"),
-        (
-            "a LEFT JOIN NET(s, n) ON a.k = s.k, NET(t, m)",
-            f"a LEFT JOIN {there('s', '`n`', 'n')} AS `s` ON a.k = s.k, {there('t', '`m`', 'm')} AS `t`",
-        ),
-        (
-            "TUMBLE(TABLE NET(s, n), DESCRIPTOR(ts), INTERVAL 1 MINUTE)",
-            f"TUMBLE(TABLE {there('s', '`n`', 'n')}, DESCRIPTOR(ts), INTERVAL 1 MINUTE)",
-        ),
-        (
-            "TUMBLE(NET(s, n), ts, INTERVAL 1 MINUTE) w",
-            f"TUMBLE({there('s', '`n`', 'n')}, ts, INTERVAL 1 MINUTE) w",
-        ),
-        ("NET(NET(s, n), m) t", f"{there(there('s', '`n`', 'n') + ' AS `s`', '`m`', 'm')} t"),
-        (
-            "NET((SELECT * FROM NET(s, n)), m) t",
-            f"{there('(SELECT * FROM ' + there('s', '`n`', 'n') + ' AS `s`)', '`m`', 'm')} t",
-        ),
-        # A table, a column and a function of this name stay what they are.
-        ("net", "net"),
-        ("net WHERE net(k, 1) > 0 AND net.k IN (1, net(k, 2))", "net WHERE net(k, 1) > 0 AND net.k IN (1, net(k, 2))"),
-    ],
-)
-def test_it_is_read_as_a_query(written: str, read: str) -> None:
-    assert canonical(f"SELECT * FROM {written}") == f"SELECT * FROM {read}"
-
-
 @pytest.mark.parametrize(
     ("written", "message", "marked"),
     [

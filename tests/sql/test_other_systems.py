@@ -10,8 +10,19 @@ from anabranch.algebra.progress import Delay
 from anabranch.errors import NotSupported, SqlError, SyntaxProblem
 from anabranch.sql import check
 from anabranch.sql.parser import parse
-from anabranch.sql.syntax import Copy, CopyTo, CreateStream, Describe, SelectStatement, ShowCreate, WindowSpec
+from anabranch.sql.syntax import (
+    Copy,
+    CopyTo,
+    CreateStream,
+    Describe,
+    Select,
+    SelectStatement,
+    ShowCreate,
+    Update,
+    WindowSpec,
+)
 
+TUMBLE = "TUMBLE(s, ts, INTERVAL 1 MINUTE)"
 SECOND, MINUTE, HOUR, DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 
 
@@ -348,39 +359,53 @@ def test_types_that_cannot_be_kept_are_refused_with_one_that_can(written: str, h
     assert found is not None and found.startswith(hint)
 
 
-def test_types_of_casts() -> None:
-    assert canonical(
-        "SELECT CAST(x AS TEXT), y::int8 + 1, z::double precision AS t, a::timestamp(3) with time zone b,"
-        " CAST(CAST(x AS INT4) AS VARCHAR), try_cast(x AS array<text>), c::text text FROM s text WHERE d::bool"
-    ) == (
-        "SELECT CAST(x AS STRING), y::BIGINT + 1, z::DOUBLE AS t, a::TIMESTAMP b,"
-        " CAST(CAST(x AS INT) AS STRING), try_cast(x AS array<STRING>), c::STRING text FROM s text WHERE d::BOOLEAN"
-    )
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (
+            "SELECT CAST(x AS TEXT), y::int8 + 1, z::double precision AS t, a::timestamp(3) with time zone b,"
+            " CAST(CAST(x AS INT4) AS VARCHAR), try_cast(x AS array<text>), c::text text FROM s WHERE d::bool",
+            "SELECT CAST(x AS STRING), y::BIGINT + 1, z::DOUBLE AS t, a::TIMESTAMP b,"
+            " CAST(CAST(x AS INT) AS STRING), try_cast(x AS array<STRING>), c::STRING text FROM s WHERE d::BOOLEAN",
+        ),
+        ("SELECT x::char || CAST(y AS CHARACTER) FROM s", "SELECT x::CHAR(1) || CAST(y AS CHAR(1)) FROM s"),
+        ("UPDATE t SET a = b::text WHERE c::int4 = 1", "UPDATE t SET a = b::STRING WHERE c::INT = 1"),
+    ],
+)
+def test_types_of_casts(written: str, meant: str) -> None:
+    (one,), (other,) = parse(written), parse(meant)
+    assert one.sql == written and one.normal == other.normal
+
+
+def test_an_expression_is_written_with_the_types_of_spark() -> None:
+    (update,) = parse("UPDATE t SET a = upper(b::text) WHERE c::char = 'x'")
+    assert isinstance(update, Update) and update.where is not None
+    assert update.assignments[0][1].sql(update.text) == "upper(b::STRING)"
+    assert update.where.sql(update.text) == "c::CHAR(1) = 'x'"
 
 
 # ---------------------------------------------------------------------------------------------------- samples
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("written", "query", "sample", "name"),
     [
-        ("s TABLESAMPLE (10 PERCENT)", "(SELECT * FROM s) TABLESAMPLE (10 PERCENT) AS s"),
-        ("s TABLESAMPLE (3 ROWS) REPEATABLE (7) AS x", "(SELECT * FROM s) TABLESAMPLE (3 ROWS) REPEATABLE (7) AS x"),
-        ("s AS x TABLESAMPLE BERNOULLI (10)", "(SELECT * FROM s)  TABLESAMPLE  (10 PERCENT) AS x"),
-        ("s AS OF VERSION 3 TABLESAMPLE (1 ROWS) y", "(SELECT * FROM s AS OF VERSION 3) TABLESAMPLE (1 ROWS) y"),
-        (
-            "a JOIN sys.runs TABLESAMPLE (BUCKET 1 OUT OF 2) ON a.k = runs.k",
-            "a JOIN (SELECT * FROM sys.runs) TABLESAMPLE (BUCKET 1 OUT OF 2) AS runs ON a.k = runs.k",
-        ),
-        (
-            "TUMBLE(s, ts, INTERVAL 1 MINUTE) w TABLESAMPLE (1 ROWS)",
-            "(SELECT * FROM TUMBLE(s, ts, INTERVAL 1 MINUTE))  TABLESAMPLE (1 ROWS) AS w",
-        ),
-        ("(SELECT 1) TABLESAMPLE (1 ROWS)", "(SELECT 1) TABLESAMPLE (1 ROWS)"),
+        ("s TABLESAMPLE (10 PERCENT)", "s", "(10 PERCENT)", "s"),
+        ("s TABLESAMPLE (3 ROWS) REPEATABLE (7) AS x", "s", "(3 ROWS) REPEATABLE (7)", "x"),
+        ("s AS x TABLESAMPLE BERNOULLI (10)", "s AS x", "(10 PERCENT)", "x"),
+        ("s AS OF VERSION 3 TABLESAMPLE (1 ROWS) y", "s AS OF VERSION 3", "(1 ROWS)", "y"),
+        ("sys.runs TABLESAMPLE (BUCKET 1 OUT OF 2)", "sys.runs", "(BUCKET 1 OUT OF 2)", "runs"),
+        (f"{TUMBLE} w TABLESAMPLE (1 ROWS)", f"{TUMBLE} w", "(1 ROWS)", "w"),
+        ("(SELECT 1) TABLESAMPLE (1 ROWS)", "(SELECT 1)", "(1 ROWS)", None),
     ],
 )
-def test_what_is_sampled_is_a_query(written: str, meant: str) -> None:
-    assert canonical(f"SELECT * FROM {written}") == f"SELECT * FROM {meant}"
+def test_what_is_sampled_is_a_query(written: str, query: str, sample: str, name: str | None) -> None:
+    (statement,) = parse(f"SELECT * FROM a JOIN {written} ON true")
+    assert isinstance(statement, SelectStatement) and isinstance(statement.query.body, Select)
+    _, found = statement.query.body.relations
+    assert found.subquery is not None and found.sample is not None
+    assert found.subquery.sql(statement.text) == f"SELECT * FROM {query}"
+    assert (found.sample.text, found.exposed) == (f"TABLESAMPLE {sample}", name)
 
 
 def test_a_view_has_no_sample() -> None:
@@ -410,7 +435,7 @@ def test_options_of_copy(options: str, read: dict[str, object]) -> None:
     assert isinstance(copy, Copy) and copy.options == read
     (export,) = parse(f"COPY a.b TO 'f' {options}")
     assert isinstance(export, CopyTo) and export.options == read
-    assert export.sql.startswith("COPY (SELECT * FROM a.b) TO 'f'")
+    assert export.query.sql(export.text) == "SELECT * FROM a.b"
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ def test_small_statements() -> None:
     assert (option.key, option.value) == ("spark.sql.x", "some text")
     assert one("SET a = 1h 5m").value == "1h 5m"
     explain = one("EXPLAIN  v")
-    assert explain.query.span.of(explain.text) == "SELECT * FROM v"
+    assert explain.query.sql(explain.text) == "SELECT * FROM v"
     assert isinstance(one("EXPLAIN CREATE VIEW v AS SELECT 1").query, Query)
 
 

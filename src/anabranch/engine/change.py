@@ -38,7 +38,7 @@ from anabranch.sources.parts import Part
 from anabranch.sources.paths import nothing_at
 from anabranch.sql.calls import closing, split_commas
 from anabranch.sql.definitions import no_column
-from anabranch.sql.lexer import Span, quote_name, tokenize
+from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.syntax import Advance, Copy, Delete, Expression, Insert, Name, Opaque, Statement, Update
 from anabranch.types import Field
 
@@ -187,13 +187,13 @@ class Changer:
     def _misfit(self, statement: Insert, columns: tuple[Field, ...]) -> DataError | None:
         """What is wrong with the first of VALUES that does not fit its column, at its place; None if all of them do."""
         body = statement.query.body
-        values = list(_values(statement.text, body.span)) if isinstance(body, Opaque) else []
+        values = [list(_values(row)) for row in body.rows] if isinstance(body, Opaque) else []
         if not all(len(row) == len(columns) for row in values):
             return None
         items = [
-            (span, field.name, f"CAST(({span.of(statement.text)}) AS {field.type})")
+            (value.span, field.name, f"CAST(({value.sql(statement.text)}) AS {field.type})")
             for row in values
-            for span, field in zip(row, columns, strict=True)
+            for value, field in zip(row, columns, strict=True)
         ]
         for start in range(0, len(items), MOST_ASKED):
             part = items[start : start + MOST_ASKED]
@@ -273,8 +273,8 @@ class Changer:
         for name, expression in statement.assignments:
             if name.last.lower() not in by_name:
                 raise no_column(statement, name.span, table.name, str(name), [field.name for field in table.fields])
-            values[by_name[name.last.lower()].name] = expression.span.of(statement.text)
-        condition = statement.where.span.of(statement.text) if statement.where is not None else "true"
+            values[by_name[name.last.lower()].name] = expression.sql(statement.text)
+        condition = statement.where.sql(statement.text) if statement.where is not None else "true"
         items = [
             f"CASE WHEN {condition} THEN CAST({values[f.name]} AS {f.type}) ELSE {quote_name(f.name)} END"
             f" AS {quote_name(f.name)}"
@@ -286,7 +286,7 @@ class Changer:
 
     def delete(self, statement: Delete, applied: tuple[str, ...]) -> tuple[str, Record]:
         table = self._table(statement, statement.target)
-        condition = statement.where.span.of(statement.text) if statement.where is not None else "true"
+        condition = statement.where.sql(statement.text) if statement.where is not None else "true"
         items = ", ".join(quote_name(field.name) for field in table.fields)
         keep = f"NOT coalesce({condition}, false)"
         return self._rewrite(statement, table, statement.alias, items, keep, condition, applied, "deleted")
@@ -330,7 +330,7 @@ class Changer:
 
     def moment(self, statement: Statement, given: Expression) -> int:
         """The time that an expression stands for, in microseconds."""
-        text = given.span.of(statement.text)
+        text = given.sql(statement.text)
         found = self.core.frames.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP)) AS p", {}).collect()[0]["p"]
         if found is None:
             raise WrongType(
@@ -405,12 +405,10 @@ def _kept(frame: DataFrame) -> Iterator[None]:
         frame.unpersist()
 
 
-def _values(text: str, span: Span) -> Iterator[list[Span]]:
-    """The values of each row of VALUES, by their places."""
-    tokens = [token for token in tokenize(text)[:-1] if span.start <= token.start < span.end]
-    if not tokens or tokens[0].upper != "VALUES":
-        return
-    for row in split_commas(tokens[1:]):
-        if row and row[0].text == "(" and closing(row, 0) == len(row) - 1:
-            row = row[1:-1]
-        yield [Span(part[0].start, part[-1].end) for part in split_commas(row) if part]
+def _values(row: Expression) -> Iterator[Expression]:
+    """The values of a row of VALUES."""
+    tokens = row.tokens
+    if tokens[0].text == "(" and closing(tokens, 0) == len(tokens) - 1:
+        tokens = tokens[1:-1]
+    parts = (part for part in split_commas(tokens) if part)
+    return (Expression(Span(part[0].start, part[-1].end), tuple(part)) for part in parts)

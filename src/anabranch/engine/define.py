@@ -30,9 +30,11 @@ from anabranch.errors import (
     WrongType,
     did_you_mean,
 )
+from anabranch.ir.show import show
 from anabranch.ledger import DataFile, Draft, Record, Snapshot, TableChange
 from anabranch.plan.alter import beginnings, missing
 from anabranch.plan.bind import Binder, Bound, refuse
+from anabranch.plan.building import builder
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Sink, Stream, Table
 from anabranch.plan.describe import because, waiting
@@ -52,7 +54,7 @@ from anabranch.sources.base import Leaving
 from anabranch.sources.files import FilesSource
 from anabranch.sources.paths import absolute, check_path, format_of, is_pipe, scheme_of
 from anabranch.sql.definitions import check_policies, check_sink, check_watermark
-from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
+from anabranch.sql.lexer import Span, quote_name
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import (
     CreateSink,
@@ -199,7 +201,7 @@ class Definer:
             return WrongType(message, text=statement.text, start=given.span.start, end=given.span.end)
 
         try:
-            frame = self.core.frames.empty(fields).selectExpr(f"({given.span.of(statement.text)})")
+            frame = self.core.frames.empty(fields).selectExpr(f"({given.sql(statement.text)})")
             type = frame.schema.fields[0].dataType.simpleString()
         except Exception as error:
             found = translate(error)
@@ -766,6 +768,22 @@ class Definer:
 
     # ---- names
 
+    def _is_same(self, sql: str, statement: Statement) -> bool:
+        """Whether a statement is the one that made something there is. Homes have had NET and windows of windows
+        written out as queries: these are compared as relations."""
+        (made,) = parse(sql)
+        if made.normal == statement.normal:
+            return True
+        if not isinstance(made, CreateView) or not isinstance(statement, CreateView):
+            return False
+        if made.start != statement.start or not any(each.implied for each, _ in statement.query.selects()):
+            return False
+        catalog, analyze = self.core.catalog(), self.surroundings().analyze
+        rels = [
+            builder(each.text, each.query, catalog, analyze).query(each.query, None, {}) for each in (made, statement)
+        ]
+        return show(rels[0]) == show(rels[1])
+
     def _free_name(self, statement: Any, name: Name, kind: str, again_is_fine: bool) -> str | None:
         """The name, if it can be given; None if the very same thing is there already."""
         if len(name.parts) > 1 or name.last.lower() in RESERVED or name.last.startswith("_"):
@@ -782,7 +800,7 @@ class Definer:
             return name.last
         if statement.if_not_exists and same:
             return None
-        if again_is_fine and same_text(found.sql, statement.sql):
+        if again_is_fine and self._is_same(found.sql, statement):
             return None
         hint = f"DROP {found.kind.upper()} {found.name} first, or use CREATE OR REPLACE"
         if not same or kind == "sink":  # in place of a view there must not be a stream whose rows are gone
@@ -886,7 +904,7 @@ def _unreserved(fields: tuple[Field, ...]) -> tuple[Field, ...]:
 
 def same_text(one: str, other: str) -> bool:
     """Whether two statements differ only in blanks, comments and the case of words."""
-    return normal_form(tokenize(one)) == normal_form(tokenize(other))
+    return parse(one)[0].normal == parse(other)[0].normal
 
 
 def _plain(fields: list[Field]) -> list[Field]:

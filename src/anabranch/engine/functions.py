@@ -48,7 +48,7 @@ class Functions:
         catalog = self.core.catalog()
         found = catalog.function(name)
         if found is not None:
-            same = normal_form(tokenize(found.sql)) == normal_form(tokenize(statement.sql))
+            same = normal_form(tokenize(found.sql)) == statement.normal
             if statement.if_not_exists or (again_is_fine and same):
                 return f"function {name} is there already"
             if not statement.or_replace:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,8 @@ from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.settle import settle
 from anabranch.plan.view import View
 from anabranch.sql.functions import calls
-from anabranch.sql.lexer import tokenize, words
+from anabranch.sql.lexer import Token, words
+from anabranch.sql.windows import WINDOW_FUNCTIONS
 from anabranch.types import Field
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _FILES = ("file", "temporary")
 _PLAIN = words(
     """count sum avg min max coalesce row_number rank dense_rank lead lag cast unix_micros timestamp_micros pmod
     explode sequence from join on where and or not in over using select exists as values filter union all between
-    when then else by having distinct"""
+    when then else by having distinct table descriptor net except"""
 )
 #: Settings of Spark's that say what columns a query has, or that it has none.
 _SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive")
@@ -52,7 +53,7 @@ def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field
         if placeholder not in files
     }
     known: list[list[Field]] = []
-    if not files and not _calls_others(bound.text.text):
+    if not files and not (bound.binder is None or _calls_others(bound.binder.query.tokens)):
         settings = tuple(core.spark.conf.get(name) for name in _SETTINGS)
         known = _known(bound.text.text, tuple(schemas.items()), settings)
     if known:
@@ -62,10 +63,10 @@ def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field
     return list(known[0])
 
 
-@lru_cache(maxsize=1024)
-def _calls_others(text: str) -> bool:
-    """Whether a text calls a function that somebody may have registered in place of Spark's."""
-    return any(token.name.lower() not in _PLAIN for _, token in calls(tokenize(text)))
+def _calls_others(tokens: Sequence[Token]) -> bool:
+    """Whether a query calls a function that somebody may have registered in place of Spark's."""
+    others = (token for _, token in calls(tokens) if token.name.lower() not in _PLAIN)
+    return any(token.upper not in WINDOW_FUNCTIONS for token in others)
 
 
 @lru_cache(maxsize=1024)

@@ -233,7 +233,7 @@ class Builder:
         if relation.window is not None:
             rel = self._windowed(rel, relation.window)
         if isinstance(rel, Scan | Windowed):
-            inner = relation.name or relation.subquery
+            inner = relation.net or relation.name or relation.subquery
             written = Written(self.text, relation.span, inner.span if inner is not None else relation.span)
             rel = replace(rel, written=written)
         rel = self._renamed(rel, relation.alias_columns, relation.span)
@@ -245,7 +245,8 @@ class Builder:
 
     def _named(self, relation: Relation, outer: Scope | None, ctes: Ctes) -> Rel:
         if relation.subquery is not None:
-            return self.query(relation.subquery, outer, ctes)
+            rel = self.query(relation.subquery, outer, ctes)
+            return rel if relation.net is None else self._net(rel)
         if relation.kind == "opaque":
             raise self._not_yet(relation.span, "VALUES in FROM without brackets")
         name = relation.name.last.lower() if relation.name is not None and len(relation.name.parts) == 1 else None
@@ -254,6 +255,14 @@ class Builder:
         if relation.function is not None and registry.find(relation.function) is None:
             return self._table_function(relation, outer, ctes)
         return self._scan(self.context.find(relation), relation)
+
+    def _net(self, changes: Rel) -> Rel:
+        """The rows of a relation, each as often as its last column says, without that column."""
+        *kept, times = changes.columns
+        call = Expr(("explode", "(", "sequence", "(", "1", ",", times, ")", ")"))
+        copy = self.new("__copy", self.fields_of([call], changes)[0].type)
+        rel = Filter(Generate(changes, call, False, (copy,)), Expr((times, ">", "0"), "boolean"))
+        return Project(rel, tuple((column, of_column(column)) for column in kept))
 
     def _scan(self, found: Found, relation: Relation) -> Scan:
         numbered = relation.window is not None and _needs_numbers(relation.window)

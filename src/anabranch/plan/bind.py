@@ -21,6 +21,7 @@ from anabranch.sources import registry, secrets
 from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.columns import check_window
 from anabranch.sql.lexer import FILE_NAME, Span, quote_name, tokenize
+from anabranch.sql.net import COUNTED, TIMES
 from anabranch.sql.own_aggregates import own_calls
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.syntax import (
@@ -34,6 +35,7 @@ from anabranch.sql.syntax import (
     SetOperation,
     Watermark,
     WindowSpec,
+    respelt,
 )
 from anabranch.sql.terms import option_value
 from anabranch.sql.versions import EVENT_TIME
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
 
 SYSTEM_TABLES = ("runs", "progress", "views", "nodes", "tables", "bad_rows", "late_rows", "sinks", "lookups")
 STDIN = "/dev/stdin"
+#: The rows of a query, each as often as it says.
+_NET = f"(SELECT * EXCEPT ({TIMES}, __copy) FROM ("
+_COPIES = f") LATERAL VIEW explode({COUNTED}) __copies AS __copy WHERE {TIMES} > 0)"
 
 
 @dataclass(frozen=True)
@@ -106,9 +111,11 @@ class Binder:
                 continue
             edits.extend(self.relation_edits(relation))
         for select, owner in self.query.selects():
+            edits.extend(_unwritten(select))
             edits.extend(self._filters(select, owner))
             edits.extend(self.event_times(select))
             edits.extend(_without_newest(select))
+        edits += respelt(self.text, self.query.tokens)
         edits += [Edit(emission.span, "") for emission in self.query.emissions()]
         edits += [Edit(each.refreshable, "") for each in self.query.relations() if each.refreshable is not None]
         edits += [Edit(dropped, "") for query in self.query.queries() for dropped in query.dropped]
@@ -132,18 +139,25 @@ class Binder:
         if relation.version_span is not None:
             edits.append(Edit(relation.version_span, ""))
         inside = relation.window is not None or bool(relation.watermarks)  # a function stands around it
+        if relation.net is not None and relation.subquery is not None and not inside:
+            call, query, count = relation.span, relation.subquery.span, relation.net.count.span
+            behind = f"{_COPIES}{_own_alias(relation)}"
+            return [Edit(Span(call.start, query.start), _NET), Edit(Span(query.end, call.end), behind, count)]
+        if relation.sample is not None:
+            start, end = (Span(place, place) for place in (relation.span.start, relation.span.end))
+            text = f"{relation.sample.text}{_own_alias(relation)}"
+            return [Edit(start, "("), Edit(end, ")"), Edit(relation.sample.span, text)]
         source = self.source_sql(relation)
         if source is None and inside and relation.subquery is not None:
-            source = f"({self._nested(relation.subquery)})"
+            nested = self._nested(relation.subquery)
+            source = f"({nested})" if relation.net is None else f"{_NET}{nested}{_COPIES}"
         if source is None and inside and relation.name is not None:
             source = quote_name(relation.name.last)  # a CTE
         if source is None:
             return edits
         if relation.window is not None:
             source = self.windowed(source, relation)
-        if relation.alias is None and relation.exposed is not None:
-            source += f" AS {quote_name(relation.exposed)}"
-        return [*edits, Edit(relation.span, source)]
+        return [*edits, Edit(relation.span, f"{source}{_own_alias(relation)}")]
 
     def _nested(self, query: Query) -> str:
         inside = [e for e in self._extra if query.span.start <= e.span.start and e.span.end <= query.span.end]
@@ -521,6 +535,20 @@ class Binder:
 
     def _error(self, relation: Relation, message: str, hint: str) -> SqlError:
         return SqlError(message, text=self.text, start=relation.span.start, end=relation.span.end, hint=hint)
+
+
+def _own_alias(relation: Relation) -> str:
+    """The name of a relation as an alias, where no alias is written."""
+    return f" AS {quote_name(relation.exposed)}" if relation.alias_span is None and relation.exposed else ""
+
+
+def _unwritten(select: Select) -> Iterator[Edit]:
+    """What is not written of a SELECT, around its relation."""
+    before, behind = select.unwritten
+    for piece, origin in before:
+        yield Edit(Span(select.span.start, select.span.start), piece, origin)
+    if behind:
+        yield Edit(Span(select.span.end, select.span.end), behind, select.items[-1].span)
 
 
 def _column(item: Item, name: str) -> list[Chain]:

@@ -5,11 +5,12 @@ Plans, and looks at the plan; nothing is made. How it is told is the business of
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from anabranch.errors import AnabranchError, Rewritten
+from anabranch.errors import AnabranchError, NotSupported, Rewritten
 from anabranch.plan.bind import Binder
-from anabranch.plan.building import steps
+from anabranch.plan.building import builder, steps
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.describe import PlanNode, describe, kind_of
 from anabranch.plan.memory import unbounded
@@ -17,6 +18,7 @@ from anabranch.plan.nodes import rules_for
 from anabranch.plan.placer import Planned, Surroundings
 from anabranch.plan.planner import plan
 from anabranch.plan.view import View
+from anabranch.render.blocks import blocks
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import CreateView, Query, SelectStatement
 from anabranch.types import Field
@@ -43,7 +45,11 @@ def explain_query(
 ) -> Explanation:
     """What a query would do as a view."""
     told = _explained(text, query, catalog, world, fields)
-    return replace(told, canonical=query.span.of(text)) if isinstance(text, Rewritten) else told
+    canonical = query.sql(text) if isinstance(text, Rewritten) else ""
+    if told.nodes and any(select.implied for select, owner in query.selects() if owner is not query):
+        with suppress(NotSupported):  # what it reads beside the home has no relation here
+            canonical = blocks(builder(text, query, catalog, world.analyze).query(query, None, {}), text).text
+    return replace(told, canonical=canonical)
 
 
 def _explained(
@@ -55,7 +61,7 @@ def _explained(
         return Explanation("batch query: it reads no stream", fields)
     only_views = kinds <= {"view", "table", "system", "file", "outside"}
     heading = "query over views: computed when read, from their state" if only_views and not query.emits else ""
-    subject = _Subject(world.new_id(NAME), NAME, text, query.span.of(text), query, "beginning", fields)
+    subject = _Subject(world.new_id(NAME), NAME, text, query.sql(text), query, "beginning", fields)
     try:
         planned = subject.plan(catalog, world)
     except AnabranchError:

@@ -449,7 +449,7 @@ class NodeMaker:
         )
         versions = {table: self.planner.world.table_at(table) for table in self.tables.values()}
         return View(
-            "?", "?", self.planner.query.span.of(self.planner.text), None, fields, keying.kind if kept else "", query,
+            "?", "?", self.planner.query.sql(self.planner.text), None, fields, keying.kind if kept else "", query,
             NodeKeys(keys, touches, narrows, reason=keying.reason) if kept else NodeKeys(),
             emission=NodeEmission(emit), beginning=Beginning(self.planner.start, table_versions=versions),
         )  # fmt: skip

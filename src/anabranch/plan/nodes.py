@@ -25,7 +25,7 @@ from anabranch.plan.rules.separate_joins import separate_joins
 from anabranch.plan.states import Panes, Rows
 from anabranch.plan.view import Ends, Narrow, Touch, View
 from anabranch.plan.windows import micros_sql
-from anabranch.sql.lexer import quote_name, tokenize
+from anabranch.sql.lexer import quote_name
 from anabranch.sql.syntax import Emission, Query
 from anabranch.types import Field
 
@@ -99,7 +99,7 @@ def begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:
 
 def _refuse_recursive(text: str, query: Query) -> None:
     for each in query.queries():
-        if each.ctes and tokenize(text[each.span.start : each.ctes[0][1].span.start])[1].upper == "RECURSIVE":
+        if each.ctes and each.tokens[1].upper == "RECURSIVE":
             what = "the changes of a query with WITH RECURSIVE are not kept"
             raise refuse(text, each.span, what, "make a table of it: CREATE TABLE t AS WITH RECURSIVE ...")
 

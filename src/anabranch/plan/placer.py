@@ -19,7 +19,6 @@ from anabranch.plan.view import View
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.calls import SESSION, clock_calls, volatile_calls
 from anabranch.sql.lexer import Span, normal_form, quote_name, tokenize
-from anabranch.sql.samples import at_sample
 from anabranch.sql.syntax import Query
 
 
@@ -78,8 +77,7 @@ def _with_quotes(spark_type: str) -> str:
 
 def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
     """Refuse what has no lasting answer: functions of chance, of the session, of the clock where changes are kept."""
-    tokens = [token for token in tokenize(text) if query.span.start <= token.start < query.span.end]
-    for token in volatile_calls(tokens):
+    for token in volatile_calls(query.tokens):
         what = "names who asks" if token.text.lower() in SESSION else "gives another value each time"
         raise refuse(
             text,
@@ -87,17 +85,17 @@ def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
             f"{token.text} {what}, so a view of it has no lasting answer",
             "compute it where the rows are made, or leave it out of the view and use it when reading the view",
         )
-    for index in range(len(tokens) - 1):
-        if at_sample(tokens, index):
+    for sample in (each.sample for each in query.relations()):
+        if sample is not None:
             raise refuse(
                 text,
-                tokens[index].span,
+                sample.span,
                 "TABLESAMPLE takes other rows each time, so a view of it has no lasting answer",
                 "WHERE pmod(hash(id), 100) < 10 takes the same rows each time; or sample what the view gives",
             )
     if not kept and not query.emits:
         return
-    for name, span in clock_calls(tokens):
+    for name, span in clock_calls(query.tokens):
         raise refuse(
             text,
             span,

@@ -16,7 +16,7 @@ from anabranch.plan.picks import depends_on_order
 from anabranch.plan.tie_breaking import break_ties
 from anabranch.plan.winners import LISTS, TEXTS, event_times
 from anabranch.render.placeholders import PlaceholderWriter, select_sql
-from anabranch.sql.lexer import quote_name, tokenize, words
+from anabranch.sql.lexer import quote_name, words
 from anabranch.sql.splice import Spliced
 from anabranch.sql.versions import UNTIL
 from anabranch.types import Field
@@ -32,7 +32,7 @@ def settle(bound: Bound, columns: Callable[[str], Sequence[Field]], analyze: Ana
     binder = bound.binder
     if binder is None:
         return bound.text
-    tokens = tokenize(binder.query.span.of(binder.text))
+    tokens = binder.query.tokens
     if not any(token.text.lower() in _ORDERED or token.text.strip("`").startswith(UNTIL) for token in tokens):
         return bound.text
     known = {each.relation.span: name for name, each in bound.references.items() if each.relation is not None}

@@ -10,10 +10,9 @@ is rewritten to
 
 as text, by edits that know where each piece came from: what is wrong with it is shown in the text as it was written.
 How a window is written is for `spellings` to know; how windows are joined, for `window_joins`; what a window function
-means, for `windows`; how one stands in another, for `nested_windows`; how Spark calls them, for `spark_windows`,
+means, for `windows`; how Spark calls them, for `spark_windows`,
 and what Flink and Arroyo call in GROUP BY, for `group_windows`.
-Before that, changes become the rows that are there, as `net` tells, and joins with versions plain ones, as `versions`
-tells.
+Before that, joins with versions become plain ones, as `versions` tells.
 """
 
 from __future__ import annotations
@@ -25,14 +24,10 @@ from anabranch.errors import NotSupported, Rewritten, SyntaxProblem
 from anabranch.sql.calls import AGGREGATES, aggregate_calls, split_commas
 from anabranch.sql.chunk_joins import Epochs, join_chunks
 from anabranch.sql.clauses import Block, find_blocks
-from anabranch.sql.copying import copied_edits
-from anabranch.sql.cursor import MAX_QUERIES, Cursor
+from anabranch.sql.cursor import Cursor
 from anabranch.sql.entries import Entry, at_stream, take_entries
 from anabranch.sql.group_windows import group_edits
 from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, WORD, Span, Token, tokenize
-from anabranch.sql.nested_windows import nested_edits
-from anabranch.sql.net import net_edits
-from anabranch.sql.samples import sample_edits
 from anabranch.sql.spark_windows import spark_edits
 from anabranch.sql.spellings import (
     WindowCall,
@@ -44,7 +39,6 @@ from anabranch.sql.spellings import (
 )
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.terms import JOIN_WORDS, ends_value
-from anabranch.sql.types import type_edits
 from anabranch.sql.versions import join_edits
 from anabranch.sql.window_joins import joined_edits, pairs_edits, relation_edits, wrapped
 
@@ -53,13 +47,9 @@ _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 def canonical(text: str, tokens: list[Token]) -> tuple[str, list[Token]]:
     """The statement of these tokens in its canonical form, and its tokens; both as they are if they have it."""
-    once = copied_edits, type_edits, sample_edits, _joins, _windows, group_edits, spark_edits
-    rewrites = (net_edits, MAX_QUERIES), *((each, 1) for each in once), (nested_edits, MAX_QUERIES)
-    for rewrite, most in rewrites:
-        for _ in range(most):  # one level a time, from the innermost out
-            edits = rewrite(text, _without_dry_run(tokens))
-            if not edits:
-                break
+    for rewrite in (_joins, _windows, group_edits, spark_edits):
+        edits = rewrite(text, _without_dry_run(tokens))
+        if edits:
             text, tokens = _rewritten(splice(text, Span(tokens[0].start, tokens[-1].start), edits), text)
     return text, tokens
 

@@ -35,7 +35,7 @@ from anabranch.sql.definitions import (
     wrong,
 )
 from anabranch.sql.expressions import expressions_of
-from anabranch.sql.lexer import Span, Token, normal_form, split_statements, tokenize
+from anabranch.sql.lexer import Span, Token, split_statements, tokenize
 from anabranch.sql.parser import parse_statement
 from anabranch.sql.syntax import ColumnDefinition, Name, Query, Statement
 from anabranch.sql.terms import option_value
@@ -261,7 +261,7 @@ class _Script:
         if before is not None and not (statement.or_replace and same):
             if statement.if_not_exists and same:
                 return
-            if not _same(before.statement, statement):
+            if before.statement.normal != statement.normal:
                 raise wrong(
                     statement,
                     name.span,
@@ -423,10 +423,6 @@ class _Script:
 
 
 # ---------------------------------------------------------------------------------------------- small checks
-
-
-def _same(one: Statement, other: Statement) -> bool:
-    return normal_form(tokenize(one.sql)) == normal_form(tokenize(other.sql))
 
 
 def _stream(id: str, made: Known) -> Stream:

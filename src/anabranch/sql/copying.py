@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.lexer import SYMBOL, Span, Token
+from anabranch.sql.lexer import SYMBOL, Span
 from anabranch.sql.query import at_query, parse_query
-from anabranch.sql.splice import Edit
-from anabranch.sql.syntax import Copy, CopyTo, Statement
+from anabranch.sql.syntax import Copy, CopyTo, Query, Relation, Statement, all_of
 from anabranch.sql.terms import literal
 
 Options = dict[str, str | int | float | bool]
@@ -25,20 +24,6 @@ _SWITCHES = ("HEADER", "OVERWRITE")
 _NAMES = {"delimiter": "sep", "null": "nullvalue"}
 
 
-def copied_edits(text: str, tokens: list[Token]) -> list[Edit]:
-    """COPY v TO 'file' as COPY (SELECT * FROM v) TO 'file'."""
-    if tokens[0].upper != "COPY" or not tokens[1].is_name:
-        return []
-    last = 1
-    while tokens[last + 1].text == "." and tokens[min(last + 2, len(tokens) - 1)].is_name:
-        last += 2
-    if tokens[last + 1].upper != "TO":
-        return []
-    name = Span(tokens[1].start, tokens[last].end)
-    before, behind = Span(name.start, name.start), Span(name.end, name.end)
-    return [Edit(before, "(SELECT * FROM ", name), Edit(behind, ")", name)]
-
-
 def take_copy(cursor: Cursor) -> Statement:
     cursor.advance()
     if at_query(cursor):
@@ -46,10 +31,10 @@ def take_copy(cursor: Cursor) -> Statement:
         query = parse_query(cursor, nested=True)
         cursor.expect(")")
         cursor.expect("TO")
-        path = cursor.expect_string("the path of a file")
-        options, spans = _take_options(cursor)
-        return CopyTo(cursor.text, cursor.whole, query, path.value, path.span, options, spans)
+        return _take_target(cursor, query)
     target = cursor.dotted_name("a stream or table")
+    if cursor.take("TO"):
+        return _take_target(cursor, all_of(Relation("name", target.span, name=target)))
     if cursor.at("("):
         raise NotSupported(
             "COPY fills all columns",
@@ -63,6 +48,12 @@ def take_copy(cursor: Cursor) -> Statement:
     path = cursor.expect_string("the path of a file")
     options, spans = _take_options(cursor)
     return Copy(cursor.text, cursor.whole, target, path.value, path.span, options, spans)
+
+
+def _take_target(cursor: Cursor, query: Query) -> CopyTo:
+    path = cursor.expect_string("the path of a file")
+    options, spans = _take_options(cursor)
+    return CopyTo(cursor.text, cursor.whole, query, path.value, path.span, options, spans)
 
 
 def _take_options(cursor: Cursor) -> tuple[Options, dict[str, Span]]:

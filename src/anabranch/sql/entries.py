@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.lexer import OPENING, STRING, WORD, Span
+from anabranch.sql.net import at_net, take_net
 from anabranch.sql.query import at_query
-from anabranch.sql.relations import take_alias
+from anabranch.sql.relations import take_alias, take_relation
 from anabranch.sql.spellings import (
     Bracket,
     WindowCall,
@@ -156,6 +157,9 @@ class _Reader:
             cursor.close_bracket()
         elif token.kind == STRING:
             cursor.advance()
+        elif at_net(cursor):
+            alias = take_net(cursor, "", take_relation).alias
+            name = as_written(alias) if alias is not None else None
         else:
             dotted = cursor.dotted_name("a stream, view, table or path")
             last = cursor.previous

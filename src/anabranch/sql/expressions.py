@@ -116,12 +116,14 @@ def _of_body(body: Select | SetOperation | Query | Opaque) -> Iterator[_Part]:
 
 
 def _of_select(select: Select) -> Iterator[_Part]:
-    for item in select.items:
+    for item in select.items if not select.implied else ():
         # An alias without AS is part of the check: a word that cannot be one is the commonest mistake there is.
         yield "SELECT ", item.tokens if item.bare_alias is None else (*item.tokens, item.bare_alias)
     for relation in select.relations:
         if relation.subquery is not None:
             yield from _of_query(relation.subquery)
+        if relation.net is not None:
+            yield "SELECT ", relation.net.count.tokens
         if relation.condition_tokens and relation.condition_tokens[0].upper == "ON":
             yield "SELECT 1 WHERE ", relation.condition_tokens[1:]
     yield from _condition(select.where)

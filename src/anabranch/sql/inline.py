@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from anabranch.sql.lexer import Span, Token
+from anabranch.sql.lexer import Span
 from anabranch.sql.syntax import Opaque, Query, Relation, Select, SetOperation
 
 
-def inline_ctes(query: Query, tokens: Sequence[Token]) -> Query:
-    """The query with such CTEs put in their places; `tokens` are those of the query."""
+def inline_ctes(query: Query) -> Query:
+    """The query with such CTEs put in their places."""
     # A SELECT that was stepped over as part of an expression (in ORDER BY, say) may read a CTE too.
-    written = {token.start for token in tokens if token.upper == "SELECT"}
-    if not query.cte_names() or written != {select.span.start for select, _ in query.selects()}:
+    written = {token.start for token in query.tokens if token.upper == "SELECT"}
+    if not query.cte_names() or written != {each.span.start for each, _ in query.selects() if not each.implied}:
         return query
     return _Inliner(query).query(query, {})
 

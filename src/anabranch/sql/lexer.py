@@ -7,6 +7,7 @@ that Anabranch rewrites is cut out of the text by position and nothing else is t
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -227,6 +228,6 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def normal_form(tokens: list[Token]) -> str:
+def normal_form(tokens: Sequence[Token]) -> str:
     """A text that is equal for expressions that differ only in blanks, comments and the case of words."""
     return " ".join(t.text.lower() if t.kind == WORD else t.text for t in tokens if t.kind != END)

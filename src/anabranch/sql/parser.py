@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, cast
 
@@ -38,6 +39,7 @@ from anabranch.sql.syntax import (
     Insert,
     Name,
     Refresh,
+    Relation,
     SelectStatement,
     SetClock,
     SetOption,
@@ -46,8 +48,10 @@ from anabranch.sql.syntax import (
     Statement,
     Subscribe,
     Update,
+    all_of,
 )
 from anabranch.sql.terms import CLAUSES, literal, meant, misspelt, refuse_misspelt, take_expression
+from anabranch.sql.types import with_types
 
 #: Words a statement can start with; an unknown first word is compared with these.
 STATEMENTS = (
@@ -89,6 +93,7 @@ def _unquoted_file(text: str, tokens: list[Token]) -> SyntaxProblem | None:
 def _one_statement(text: str, tokens: list[Token]) -> Statement:
     check_brackets(text, tokens)
     text, tokens = canonical(text, tokens)
+    tokens = with_types(text, tokens)
     cursor = Cursor(text, tokens)
     word = cursor.current.upper
     rule = _RULES.get(word)
@@ -101,7 +106,7 @@ def _one_statement(text: str, tokens: list[Token]) -> Statement:
                 end=cursor.current.end,
             )
         raise cursor.problem("expected a statement", known=STATEMENTS)
-    statement = (rule or _select_statement)(cursor)
+    statement = replace((rule or _select_statement)(cursor), tokens=tuple(tokens))
     _expect_end(cursor)
     check_expressions(statement)
     return statement
@@ -313,13 +318,9 @@ def _explain_options(cursor: Cursor) -> tuple[bool, _Form]:
 
 
 def _explain_view(cursor: Cursor, analyze: bool, form: _Form) -> Statement:
-    """EXPLAIN v is EXPLAIN SELECT * FROM v; the statement carries the text in that form."""
     name = cursor.dotted_name("a query or a view")
-    text = f"{cursor.text[: name.span.start]}SELECT * FROM {name.span.of(cursor.text)}"
-    tokens = [token for token in tokenize(text) if token.start >= name.span.start]
-    query = parse_query(Cursor(text, tokens))
-    there = next(query.relations()).name  # the same name, where it stands in this text
-    return Explain(text, Span(cursor.tokens[0].start, len(text)), query, there, analyze, form)
+    query = all_of(Relation("name", name.span, name=name))
+    return Explain(cursor.text, cursor.whole, query, name, analyze, form)
 
 
 def _subscribe(cursor: Cursor) -> Statement:

@@ -6,6 +6,8 @@ is well formed is for `expressions` and Spark to say.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from anabranch.errors import NotSupported
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import is_unit
@@ -41,7 +43,8 @@ def parse_query(cursor: Cursor, *, nested: bool = False, inline: bool = True) ->
     first = cursor.index
     with cursor.deeper():
         query = _query(cursor, nested)
-    return inline_ctes(query, cursor.tokens[first : cursor.index]) if inline and not nested else query
+    query = replace(query, tokens=tuple(cursor.tokens[first : cursor.index]))
+    return inline_ctes(query) if inline and not nested else query
 
 
 def _query(cursor: Cursor, nested: bool) -> Query:

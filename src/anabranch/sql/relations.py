@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from anabranch.errors import NotSupported, SyntaxProblem
@@ -9,11 +10,15 @@ from anabranch.sql.calls import closing
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.emission import emission_ahead
 from anabranch.sql.lexer import NUMBER, OPENING, STRING, Span, string_value
-from anabranch.sql.syntax import Expression, LateralView, Relation
+from anabranch.sql.net import at_net, take_net
+from anabranch.sql.syntax import Expression, LateralView, Relation, Sample, all_of
 from anabranch.sql.terms import CLAUSES, JOIN_WORDS, misspelt, refuse_misspelt, take_arguments, take_expression
 from anabranch.sql.watermarks import at_watermark_function, take_watermark_function
 from anabranch.sql.windows import WINDOW_FUNCTIONS, at_table_of_windows, at_window_function, take_window_function
 
+#: Methods that take a percentage, in Postgres and DuckDB.
+_METHODS = ("BERNOULLI", "SYSTEM", "RESERVOIR")
+_NUMBER = re.compile(r"\s*[\d.]+\s*")
 _CLOCKS = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "LOCALTIMESTAMP", "TIMESTAMP", "DATE")
 
 
@@ -107,6 +112,8 @@ def take_relation(cursor: Cursor, join: str) -> Relation:
         relation = take_window_function(cursor, join, take_relation)
         cursor.expect(")")
         relation = replace(relation, span=Span(token.start, cursor.previous.end))
+    elif at_net(cursor):
+        relation = take_net(cursor, join, take_relation)
     elif at_watermark_function(cursor):
         relation = take_watermark_function(cursor, join, take_relation)
     elif token.is_name and not cursor.at_any(CLAUSES):
@@ -115,14 +122,15 @@ def take_relation(cursor: Cursor, join: str) -> Relation:
     else:
         raise cursor.problem("expected a stream, view, table or path")
     relation = _as_of(cursor, relation)
-    while cursor.at("TABLESAMPLE") or cursor.at("PIVOT") or cursor.at("UNPIVOT"):
+    while cursor.at("PIVOT") or cursor.at("UNPIVOT") or at_sample(cursor):
+        if at_sample(cursor):
+            relation = _sampled(cursor, relation)
+            continue
         cursor.advance()
         while cursor.current.text != "(" and not cursor.at_end:
             cursor.advance()
         cursor.expect("(")
         cursor.close_bracket()
-        if cursor.take("REPEATABLE", "("):
-            cursor.close_bracket()
         relation = replace(relation, reshaped=True)
     relation = _refreshable(cursor, relation)
     before = cursor.current.start
@@ -132,7 +140,32 @@ def take_relation(cursor: Cursor, join: str) -> Relation:
         span = Span(before, cursor.previous.end)
         relation = replace(relation, alias=name, alias_span=span, alias_columns=columns)
         relation = _refreshable(cursor, _as_of(cursor, relation))
+        if relation.sample is None and at_sample(cursor):  # behind the alias, as others have it
+            relation = _sampled(cursor, relation)
     return relation
+
+
+def at_sample(cursor: Cursor) -> bool:
+    bracket = cursor.ahead(1).text == "(" or (cursor.ahead(1).upper in _METHODS and cursor.ahead(2).text == "(")
+    return cursor.at("TABLESAMPLE") and bracket
+
+
+def _sampled(cursor: Cursor, relation: Relation) -> Relation:
+    """TABLESAMPLE [method] (...) [REPEATABLE (n)]: Spark has it behind a query, and without a method."""
+    start = cursor.advance().start
+    method = cursor.current.upper in _METHODS and bool(cursor.advance())
+    opening = cursor.expect("(")
+    cursor.close_bracket()
+    size = Span(opening.end, cursor.previous.start)
+    percent = " PERCENT" if method and _NUMBER.fullmatch(size.of(cursor.text)) else ""
+    behind = cursor.previous.start
+    if cursor.take("REPEATABLE", "("):
+        cursor.close_bracket()
+    text = f"TABLESAMPLE ({size.of(cursor.text)}{percent}{Span(behind, cursor.previous.end).of(cursor.text)}"
+    query, sample = all_of(relation), Sample(Span(start, cursor.previous.end), text)
+    return Relation(
+        "subquery", query.span, relation.exposed, subquery=query, join=relation.join, reshaped=True, sample=sample
+    )
 
 
 def _refuse_misspelt_windows(cursor: Cursor) -> None:

@@ -418,7 +418,7 @@ class _Select:
             token.end for token in self.tokens[block.source : block.source_end] if alias is None or token.end <= alias
         ]
         name = as_written(relation.exposed) if relation.exposed is not None and alias is None else None
-        yield from wrapped(Entry(start, inside[-1], name, relation.alias, window))
+        yield from wrapped(Entry(start, inside[-1], name, relation.alias if alias is not None else None, window))
 
     def _written_out(self) -> Iterator[Edit]:
         """The call itself, wherever Spark would have its name; unless a column that it reads has the same one."""

@@ -5,7 +5,7 @@ Expressions are spans, never trees: they reach Spark as the user's own text. Not
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -22,7 +22,17 @@ from anabranch.algebra.windows import (
     SlidingWindows,
     WindowType,
 )
-from anabranch.sql.lexer import Span, Token
+from anabranch.sql.lexer import SYMBOL, Span, Token, normal_form
+from anabranch.sql.splice import Edit, splice
+
+
+def respelt(text: str, tokens: Iterable[Token]) -> Iterator[Edit]:
+    """What is to be written of these tokens where it is not what the text has."""
+    return (
+        Edit(token.span, token.text)
+        for token in tokens
+        if not text.startswith(token.text, token.start) or len(token.text) != token.end - token.start
+    )
 
 
 @dataclass(frozen=True)
@@ -175,15 +185,33 @@ class Relation:
     condition: Span | None = None  # ON or USING, keyword included
     condition_tokens: tuple[Token, ...] = ()
     alias_columns: tuple[str, ...] = ()  # t(a, b)
-    reshaped: bool = False  # TABLESAMPLE, PIVOT or UNPIVOT behind it
+    reshaped: bool = False  # PIVOT or UNPIVOT behind it, or a sample
     lateral: bool = False  # the word is before it: a subquery that sees the relations before it
     cte: str | None = None  # the CTE that stood here in its place
     refreshable: Span | None = None  # of the word REFRESHABLE
+    net: Net | None = None  # the rows of the subquery are changes
+    sample: Sample | None = None  # some of the rows of the subquery
 
     @property
     def exposed(self) -> str | None:
         """The name by which columns of this relation can be qualified."""
         return self.alias or self.cte or (self.name.last if self.name is not None else None)
+
+
+@dataclass(frozen=True)
+class Net:
+    """NET(relation, count)."""
+
+    span: Span
+    count: Expression
+
+
+@dataclass(frozen=True)
+class Sample:
+    """TABLESAMPLE behind a relation, and how Spark has it."""
+
+    span: Span
+    text: str
 
 
 @dataclass(frozen=True)
@@ -217,6 +245,10 @@ class Expression:
     span: Span
     tokens: tuple[Token, ...]
 
+    def sql(self, text: str) -> str:
+        """The expression as Spark reads it."""
+        return splice(text, self.span, respelt(text, self.tokens)).text
+
 
 @dataclass(frozen=True)
 class Select:
@@ -240,6 +272,19 @@ class Select:
     qualify: Expression | None = None
     windows: tuple[tuple[str, tuple[Token, ...]], ...] = ()  # WINDOW w AS (...): what stands between the brackets
     views: tuple[LateralView, ...] = ()
+    implied: bool = False  # only its relation is written
+
+    @property
+    def unwritten(self) -> tuple[list[tuple[str, Span | None]], str]:
+        """What is not written of it: before its relation, piece by piece with what it stands for, and behind it."""
+        if not self.implied:
+            return [], ""
+        pieces: list[tuple[str, Span | None]] = []
+        for each in self.items:
+            pieces.append((", " if pieces else "SELECT ", None))
+            pieces += [(f"{token.text} ", token.span) for token in each.tokens]
+            pieces.append(("" if each.alias is None else f"AS {each.alias} ", None))
+        return [*pieces, ("FROM ", None)], " GROUP BY ALL" if self.group else ""
 
 
 @dataclass(frozen=True)
@@ -309,6 +354,7 @@ class Query:
     cte_columns: tuple[tuple[str, ...], ...] = ()  # the names that WITH name(a, b) gives, one entry a CTE
     cte_spans: tuple[Span, ...] = ()  # from the name to the closing bracket
     dropped: tuple[Span, ...] = ()  # text of CTEs that nothing reads any more
+    tokens: tuple[Token, ...] = field(default=(), repr=False, compare=False)  # as they are written
 
     def selects(self) -> Iterator[tuple[Select, Query]]:
         """Every SELECT block, with the query whose body it is part of; outer ones first."""
@@ -333,6 +379,11 @@ class Query:
         for inner in self.nested():
             yield from inner.queries()
 
+    def sql(self, text: str) -> str:
+        """The query as it stands in the text, as a query."""
+        before, behind = self.body.unwritten if isinstance(self.body, Select) else ([], "")
+        return f"{''.join(piece for piece, _ in before)}{self.span.of(text)}{behind}"
+
     @property
     def emits(self) -> bool:
         """Whether it, or a query inside it, says when results come out."""
@@ -345,6 +396,22 @@ class Query:
 
     def cte_names(self) -> set[str]:
         return {name.lower() for query in self.queries() for name, _ in query.ctes}
+
+
+def all_of(relation: Relation, items: tuple[Item, ...] = (), group: Expression | None = None) -> Query:
+    """A query of which only the relation is written: all of its rows and columns, or these items."""
+    sample = relation.sample.span if relation.sample is not None else None
+    behind = (relation.alias_span, relation.version_span, relation.refreshable, sample)
+    span = Span(relation.span.start, max(each.end for each in (relation.span, *behind) if each is not None))
+    place = Span(span.start, span.start)
+    star = Item(place, place, None, (Token(SYMBOL, "*", span.start, span.start),))
+    select = Select(
+        span=span, distinct=False, items=items or (star,), from_span=span, relations=(relation,), lateral=False,
+        where=None, group=() if group is None else (group,), group_plain=group is None,
+        group_span=None if group is None else group.span, having=None, having_span=None, tail=False, subqueries=(),
+        implied=True,
+    )  # fmt: skip
+    return Query(span, select, tokens=relation.subquery.tokens if relation.subquery is not None else ())
 
 
 def _nested(body: Select | SetOperation | Query | Opaque) -> Iterator[Query]:
@@ -380,10 +447,16 @@ def _selects(body: Select | SetOperation | Query | Opaque, owner: Query) -> Iter
 class Statement:
     text: str  # the whole script; the statement alone where it was rewritten to its canonical form
     span: Span
+    tokens: tuple[Token, ...] = field(default=(), kw_only=True, repr=False, compare=False)
 
     @property
     def sql(self) -> str:
         return self.span.of(self.text)
+
+    @property
+    def normal(self) -> str:
+        """Equal for statements that differ only in blanks, comments and the case of words."""
+        return normal_form(self.tokens)
 
 
 @dataclass(frozen=True)

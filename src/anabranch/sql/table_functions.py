@@ -84,7 +84,7 @@ def take_call(
         given.add(parameter)
         if parameter == SOURCE:
             with cursor.deeper():
-                source = _source(cursor, take_relation)
+                source = take_source(cursor, take_relation)
             partition = _partition(cursor, token, function) or partition
         elif parameter == KEY:
             partition = _keys(cursor, partition)
@@ -134,7 +134,8 @@ def _named(cursor: Cursor, function: Token, known: TableFunction) -> str:
     return parameter
 
 
-def _source(cursor: Cursor, take_relation: TakeRelation) -> Relation:
+def take_source(cursor: Cursor, take_relation: TakeRelation) -> Relation:
+    """A relation, TABLE before it or around it."""
     if cursor.at("TABLE", "(") and cursor.ahead(2).upper not in ("SELECT", "WITH"):
         cursor.expect("TABLE", "(")
         relation = take_relation(cursor, "")

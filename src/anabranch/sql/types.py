@@ -8,10 +8,11 @@ Types that a column cannot have are refused here, with one that it can.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.calls import closing
-from anabranch.sql.lexer import END, NUMBER, WORD, Span, Token, words
+from anabranch.sql.lexer import END, NUMBER, WORD, Span, Token, tokenize, words
 from anabranch.sql.splice import Edit, splice
 
 SPARK_TYPES = words(
@@ -58,8 +59,22 @@ def column_type(text: str, tokens: list[Token]) -> str:
     return splice(text, Span(tokens[0].start, tokens[-1].end), edits).text
 
 
-def type_edits(text: str, tokens: list[Token]) -> list[Edit]:
-    """The edits that give the types of casts their Spark names."""
+def with_types(text: str, tokens: list[Token]) -> list[Token]:
+    """The tokens of a statement with the types of casts as Spark has them, each where it is written."""
+    found: list[Token] = []
+    done = 0
+    for edit in _cast_types(text, tokens):
+        at = next((index for index in range(done, len(tokens)) if tokens[index].start == edit.span.start), None)
+        if at is None:  # a CAST without a type around another one
+            continue
+        first, *rest = tokenize(edit.text)[:-1]
+        found += [*tokens[done:at], replace(first, start=edit.span.start, end=edit.span.end)]
+        found += (replace(each, start=edit.span.end, end=edit.span.end) for each in rest)
+        done = next(index for index in range(at, len(tokens)) if tokens[index].start >= edit.span.end)
+    return [*found, *tokens[done:]] if done else tokens
+
+
+def _cast_types(text: str, tokens: list[Token]) -> list[Edit]:
     edits: list[Edit] = []
     for index, token in enumerate(tokens):
         if token.upper in ("CAST", "TRY_CAST") and tokens[min(index + 1, len(tokens) - 1)].text == "(":
@@ -68,7 +83,7 @@ def type_edits(text: str, tokens: list[Token]) -> list[Edit]:
             edits += _renamed(text, tokens[named[-1] + 1 : last]) if named else ()
         elif token.text == "::":
             edits += _renamed(text, tokens[index + 1 : _type_end(tokens, index + 1)])
-    return edits
+    return sorted(edits, key=lambda edit: edit.span.start)
 
 
 def _renamed(text: str, tokens: list[Token], *, column: bool = False) -> Iterator[Edit]:

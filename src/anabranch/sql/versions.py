@@ -29,7 +29,9 @@ from anabranch.sql.calls import chains, closing, conjuncts
 from anabranch.sql.clauses import Block, find_blocks
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, SYMBOL, Span, Token, normal_form
-from anabranch.sql.relations import at_moment, take_alias
+from anabranch.sql.net import at_net, take_net
+from anabranch.sql.relations import at_moment, take_alias, take_relation
+from anabranch.sql.spellings import as_written
 from anabranch.sql.splice import Edit
 from anabranch.sql.terms import JOIN_WORDS, ends_value, meant, misspelt, take_expression
 
@@ -180,6 +182,9 @@ class _Rewriter:
             cursor.close_bracket()
         elif cursor.current.kind == STRING:
             cursor.advance()
+        elif at_net(cursor):
+            alias = take_net(cursor, "", take_relation).alias
+            join.name = as_written(alias) if alias is not None else None
         else:
             cursor.dotted_name("a stream, view, table or path")
             join.name = cursor.previous.text

@@ -47,7 +47,7 @@ def take_watermark(cursor: Cursor) -> Watermark:
         rule = _percentile(cursor)
     elif cursor.take("FROM", "PUNCTUATION", "WHERE"):
         expression = _take_expression(cursor, "what holds for rows that mark progress")
-        rule = Punctuation(expression.span.of(cursor.text))
+        rule = Punctuation(expression.sql(cursor.text))
     else:
         raise NotSupported(
             "a watermark is written AS an expression of its column, ORDERED, LAGGING n ROWS, PERCENTILE p OF n ROWS or"
@@ -102,7 +102,7 @@ def _computed(cursor: Cursor, column: str) -> tuple[Rule, Expression | None]:
             if cursor.index == last:
                 return Delay(delay), None
             cursor.index = last
-    return Computed(expression.span.of(cursor.text)), expression
+    return Computed(expression.sql(cursor.text)), expression
 
 
 #: What comes behind an expression in a stream's definition.

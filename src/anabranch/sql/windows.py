@@ -10,11 +10,11 @@ from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from typing import Any, Literal
 
 from anabranch.algebra.windows import FUNCTIONS, WindowType
-from anabranch.errors import NotSupported, SyntaxProblem
+from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.figures import Figure, take_figure, take_length, take_origin
-from anabranch.sql.lexer import STRING, Span, Token
-from anabranch.sql.syntax import Name, Relation, WindowKind, WindowSpec
+from anabranch.sql.lexer import STRING, Span
+from anabranch.sql.syntax import Name, Relation, WindowKind, WindowSpec, all_of
 from anabranch.sql.table_functions import KEY, SOURCE, TIME, Call, TableFunction, TakeRelation, at_function, take_call
 
 _NAMES = {
@@ -128,11 +128,6 @@ def _brought(windows: type[WindowType[Any]]) -> TableFunction:
     )
 
 
-def names_source(token: Token) -> bool:
-    """Whether this is what the relation of a window function is called, where arguments have names."""
-    return token.is_name and _NAMES.get(token.name.lower()) == SOURCE
-
-
 def at_window_function(cursor: Cursor) -> bool:
     return at_function(cursor, WINDOW_FUNCTIONS)
 
@@ -147,20 +142,16 @@ def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation)
     """TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL ...), the same with named parameters, or TUMBLE(t, ts, INTERVAL ...)."""
     function = cursor.current.upper
     call = take_call(cursor, WINDOW_FUNCTIONS, take_relation, _figure)
-    if call.source.window is not None:
-        raise NotSupported(
-            "these window functions cannot stand in one another",
-            text=cursor.text,
-            start=call.span.start,
-            end=call.span.end,
-            hint="make a view of the inner one, and read that",
-        )
+    source = call.source
+    if source.window is not None or source.sample is not None:  # windows of windows are those of a query over them
+        query = all_of(source)
+        source = Relation("subquery", query.span, subquery=query, alias=source.exposed)
     attribute = _attribute(call.time)
     _check_units(cursor.text, call, attribute)
     _check_strategy(cursor.text, function, call.figures.get("strategy"))
     values = {name: figure.value for name, figure in call.figures.items()}
     if function not in _KINDS:
-        return replace(call.source, span=call.span, window=_own(cursor.text, call, function, values), join=join)
+        return replace(source, span=call.span, window=_own(cursor.text, call, function, values), join=join)
     size = values.get("gap", values.get("size", 0))
     slide = values.get("slide", values.get("step", size if function in ("TUMBLE", "SESSION") else 0))
     if function == "CUMULATE" and size % slide:
@@ -182,7 +173,7 @@ def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation)
         values.get("block", 0),
         _PAIRS[values.get("pairs", 0)],
     )
-    return replace(call.source, span=call.span, window=window, join=join)
+    return replace(source, span=call.span, window=window, join=join)
 
 
 def _own(text: str, call: Call[Figure], function: str, values: Mapping[str, int]) -> WindowSpec:
