@@ -239,7 +239,7 @@ def test_functions_inside_functions() -> None:
             "max_diff_watermark(source => TABLE(s), time_field => DESCRIPTOR(ts), ofset => INTERVAL 5 SECONDS)",
             "ofset",
             "MAX_DIFF_WATERMARK has no parameter ofset",
-            "it has source, time_field and offset",
+            "did you mean offset?",
         ),
         (
             "max_diff_watermark(source => TABLE(s), time_field => DESCRIPTOR(ts))",
