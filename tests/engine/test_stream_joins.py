@@ -12,6 +12,7 @@ from anabranch.errors import AnabranchError
 from anabranch.plan.view import View
 from anabranch.testing import Harness
 from engine.engines_help import ENGINES, compute_with
+from seeds import SEED
 
 pytestmark = pytest.mark.spark
 
@@ -83,15 +84,18 @@ def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
     engine: str, home: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compute_with(engine, monkeypatch)
+    # In the soak, all of them by Spark.
+    by_spark = ("band", "three", "windows", "retracting", "grouped", "distinct_pairs")
+    joins = {name: query for name, query in JOINS.items() if engine != "spark" or SEED is not None or name in by_spark}
     home.sql(STREAMS)
-    for name, query in JOINS.items():
+    for name, query in joins.items():
         home.sql(f"CREATE VIEW {name} AS {query} EMIT CHANGES")
     pick = random.Random(7)
     rows: dict[str, list[tuple[Any, ...]]] = {"a": [], "b": []}
     core = home.session._core
     found = [view for view in core.catalog().of(View) if view.operator == "join"]
     bands = [view for view in found if (view.owner or view.id) in BANDS]
-    assert len(bands) == len(BANDS)
+    assert len(bands) == len([name for name in BANDS if name in joins])
     runs = 9 if engine == "duckdb" else 3
     for run in range(runs):
         for stream in pick.sample(["a", "b"], 2):
@@ -104,7 +108,7 @@ def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
             home.compact()
             home.reopen()
             core = home.session._core
-    for name, query in JOINS.items():
+    for name, query in joins.items():
         expected = home.batch(query.replace("TUMBLE(a, ts, INTERVAL 10 SECONDS)", _tumbled("a")).replace(
             "TUMBLE(b, ts, INTERVAL 10 SECONDS)", _tumbled("b")), **rows)  # fmt: skip
         assert home.emitted(name) == expected, name
