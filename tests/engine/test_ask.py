@@ -179,7 +179,7 @@ def test_what_is_not_there_is_told_at_once(database: str) -> None:
         open_source("sqlite", {"path": "/no/such.db", "table": "t"}).fields()
     with pytest.raises(NoColumn):
         open_source("sqlite", {"path": database, "table": "typed"}, (Field("j", "int"),)).fields()
-    with pytest.raises(SourceError, match="sqlite needs a table"):
+    with pytest.raises(SourceError, match="sqlite needs the option table"):
         open_source("sqlite", {"path": database})
     with pytest.raises(WrongOption, match="no option tabel"):
         open_source("sqlite", {"path": database, "tabel": "t"})

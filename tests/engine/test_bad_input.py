@@ -129,10 +129,10 @@ def test_the_name_of_a_file_that_is_not_there_gets_the_nearest_one(home: Harness
     (folder / "notes.md").write_text("goood.csv")
     home.sql("CREATE TABLE t (k STRING)")
     for name, hint in (
-        ("goood.csv", f"did you mean {folder}/good.csv?"),
-        ("good.tsv", f"did you mean {folder}/good.csv?"),
-        ("good.xyz", f"did you mean {folder}/good.csv?"),
-        ("2*.parquet", f"did you mean {folder}/good.csv?"),
+        ("goood.csv", "did you mean good.csv?"),
+        ("good.tsv", "did you mean good.csv?"),
+        ("good.xyz", "did you mean good.csv?"),
+        ("2*.parquet", "there is: good.csv"),
     ):
         for statement in (
             f"SELECT * FROM '{folder}/{name}'",
@@ -142,10 +142,6 @@ def test_the_name_of_a_file_that_is_not_there_gets_the_nearest_one(home: Harness
             with pytest.raises(AnabranchError) as caught:
                 home.query(statement)
             assert (caught.value.hint, "^^^" in str(caught.value)) == (hint, True), statement
-    (folder / "good.csv").rename(folder / "other.json")
-    with pytest.raises(AnabranchError) as caught:
-        home.query(f"SELECT * FROM '{folder}/x.csv'")
-    assert caught.value.hint == f"there is: {folder}/other.json"
 
 
 def test_inserts_that_do_not_fit_are_refused(home: Harness) -> None:

@@ -37,7 +37,7 @@ def newest(topic: Topic) -> dict[str, Any]:
 def test_options_are_checked_before_anything_is_opened() -> None:
     script = "CREATE STREAM s (k INT); CREATE VIEW v AS SELECT k FROM s; CREATE SINK o FROM v INTO kafka({})"
     for options, message in (
-        ("brokers => 'b'", "kafka needs a topic"),
+        ("brokers => 'b'", "kafka needs the option topic"),
         ("brokers => 'b', topic => 'a/b'", "cannot be the name of a topic"),
         ("brokers => 'b', topic => 't', mode => 'upsert'", "needs a key"),
         ("brokers => 'b', topic => 't', mode => 'all'", "mode cannot be 'all'"),

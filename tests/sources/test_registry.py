@@ -55,7 +55,7 @@ def test_options_are_checked_by_name_type_and_value() -> None:
         with pytest.raises(WrongOption, match=message) as caught:
             OWN.check_options(options)
         assert caught.value.option in options and "hunter2" not in str(caught.value)
-    with pytest.raises(SourceError, match="own needs a host"):
+    with pytest.raises(SourceError, match="own needs the option host"):
         OWN.check_options({})
 
 

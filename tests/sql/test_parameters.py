@@ -103,6 +103,12 @@ def test_a_value_that_sql_cannot_write_is_refused_at_its_place(value: Any) -> No
     assert (refused.value.start, refused.value.end) == (7, 9)
 
 
+@pytest.mark.parametrize("value", ["9" * 38, "-" + "9" * 28 + "." + "9" * 10, "0." + "1" * 38])
+def test_a_decimal_keeps_all_its_digits(value: str) -> None:
+    """Python's own context would round it to 28."""
+    assert literal(Decimal(value)).strip("()") == f"{value}BD"
+
+
 def test_a_value_that_holds_itself_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)

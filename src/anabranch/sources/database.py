@@ -22,6 +22,7 @@ from weakref import WeakValueDictionary
 from anabranch.errors import SourceError, did_you_mean
 from anabranch.sources.lookup import LARGE_ROWS, Comparison, arrow_schema, chosen
 from anabranch.sources.registry import Option, WrongOption
+from anabranch.sources.values import decimal_of
 from anabranch.sources.wanted import EVERYTHING, All, Condition, Not, Order, Some, Test, Wanted
 from anabranch.types import Field
 
@@ -530,7 +531,7 @@ def value_of(value: Any, type: str) -> Any:
     if not isinstance(value, int | float | Decimal) and not _NUMBER.fullmatch(str(value)):
         raise ValueError(f"{value!r} is no number")
     if type.startswith("decimal"):
-        return Decimal(str(value)).quantize(Decimal(1).scaleb(-int(type.rstrip(")").split(",")[1])))
+        return decimal_of(value, type)
     if type in ("float", "double"):
         return float(value)
     if isinstance(value, float | Decimal) and value != int(value):

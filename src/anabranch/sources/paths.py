@@ -92,14 +92,14 @@ def nothing_at(path: str) -> SourceError:
 
 def near(path: str) -> str | None:
     """The file in the same folder whose name is the nearest, or those that there are, of the formats that are known."""
-    folder = os.path.dirname(path.removeprefix("file://"))
+    folder, name = os.path.split(path.removeprefix("file://"))
     try:
         with os.scandir(folder or ".") as there:
             names = [each.name for each in islice(there, 1000) if is_shown(each.name) and each.is_file()]
     except OSError:
         return None
     known = tuple(ending + packed for ending in FORMATS for packed in ("", *COMPRESSED))
-    return did_you_mean(path, [os.path.join(folder, each) for each in names if each.lower().endswith(known)])
+    return did_you_mean(name, [each for each in names if each.lower().endswith(known)])
 
 
 def check_options(options: Mapping[str, Any], format: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import date, datetime, timezone
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: Texts that are numbers, and those that begin with a day.
 _NUMBER = re.compile(r"[ \t\n\f\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\f\r]*")
+_DECIMALS = Context(prec=38, rounding=ROUND_HALF_UP)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -62,12 +63,22 @@ def value_of(value: Any, type: str) -> Any:
     if not isinstance(value, int | float) and not _NUMBER.fullmatch(str(value)):
         raise ValueError(f"{value!r} is no number")
     if type.startswith("decimal"):
-        return Decimal(str(value)).quantize(Decimal(1).scaleb(-int(type.rstrip(")").split(",")[1])))
+        return decimal_of(value, type)
     if type in ("float", "double"):
         return float(value)
     if isinstance(value, float) and not value.is_integer():
         raise ValueError(f"{value} is not whole")
     return int(value)
+
+
+def decimal_of(value: Any, type: str) -> Decimal:
+    """A number as a DECIMAL, with all the digits that Spark's has and rounded as Spark rounds.
+
+    >>> decimal_of("2.345", "decimal(10,2)"), decimal_of("9" * 30, "decimal(38,2)")
+    (Decimal('2.35'), Decimal('999999999999999999999999999999.00'))
+    """
+    places = int(type.rstrip(")").split(",")[1])
+    return Decimal(str(value)).quantize(Decimal(1).scaleb(-places), context=_DECIMALS)
 
 
 def _truth(value: Any) -> bool:

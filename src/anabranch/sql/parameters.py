@@ -185,7 +185,7 @@ def _decimal(value: Decimal) -> str:
     scale, whole = max(0, -exponent), max(0, value.adjusted() + 1)
     if scale + whole > _MAX_DIGITS:
         raise UsageError(f"the decimal has more than {_MAX_DIGITS} digits", hint="give it as a float or a str")
-    digits = f"{abs(value):f}BD"
+    digits = f"{value.copy_abs():f}BD"  # abs() would round to the digits of Python's context
     return f"(-{digits})" if value < 0 else digits
 
 
