@@ -395,8 +395,8 @@ def _distinct(rel: Rel) -> Rel:
     """The rows of a relation, each once."""
     groups = rel.input if isinstance(rel, Project) else None
     groups = groups.input if isinstance(groups, Filter) else groups
-    grouped = isinstance(groups, Aggregate) and groups.keys and not groups.sets
-    if grouped and {column for column, _ in groups.keys} <= {expr.column for expr in rel.exprs()}:
+    keys = groups.keys if isinstance(groups, Aggregate) and not groups.sets else ()
+    if keys and {column for column, _ in keys} <= {expr.column for expr in rel.exprs()}:
         return rel
     return Project(
         Aggregate(rel, tuple((column, of_column(column)) for column in rel.columns), ()),
