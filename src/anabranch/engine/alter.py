@@ -26,7 +26,10 @@ from anabranch.ledger.crash import reach
 from anabranch.plan.alter import Comparison, Lists, beginnings, compare, lists, missing
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog, Field, Panes, Rows, Stream, View, to_json
+from anabranch.plan.describe import pushed_down
+from anabranch.plan.explain import plan_again
 from anabranch.plan.nodes import said
+from anabranch.plan.placer import Surroundings
 from anabranch.plan.planner import plan
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.parser import parse
@@ -129,7 +132,8 @@ class Alterer:
         compared = compare(catalog, view, planned)
         found = lists(catalog, compared, begins.lacks)
         readers = _refusals(catalog, compared)
-        return _Attempt(catalog, compared, replace(found, refused=(*found.refused, *readers)), begins)
+        told = replace(found, refused=(*found.refused, *readers))
+        return _Attempt(catalog, compared, told, begins, self.definer.world(snapshot, "beginning"))
 
 
 class _Begins:
@@ -199,6 +203,7 @@ class _Attempt:
     compared: Comparison
     lists: Lists
     begins: _Begins
+    world: Surroundings  # of a view that begins with the first row
 
     @property
     def merged(self) -> Catalog:
@@ -207,6 +212,11 @@ class _Attempt:
         for node in self.compared.gone:
             del objects[node.id]
         objects |= {each.id: to_json(each) for each in (*self.compared.planned.objects, self.compared.view)}
+        for reader in self.catalog.of(View):
+            if pushed_down(reader) and self.compared.old.id in reader.included:
+                # It reads the partials of the view as they were. Of rows of the past it needs no others than those.
+                again = plan_again(reader, Catalog(objects), self.world)
+                objects |= {each.id: to_json(each) for each in (*again.objects, again.view)}
         merged = Catalog(objects)
         for id, definition in unneeded(merged, list(merged.of(View))).items():
             if definition is None:
@@ -457,7 +467,8 @@ def _refusals(catalog: Catalog, compared: Comparison) -> list[str]:
     if not readers:
         return []
     names = ", ".join(reader.name for reader in readers)
-    counting = [each.name for each in readers if isinstance(each, View) and compared.old.id in each.included]
+    above = [each for each in readers if isinstance(each, View) and not pushed_down(each)]
+    counting = [each.name for each in above if compared.old.id in each.included]
     if counting and not compared.same:
         return [f"the rows of {compared.old.name}: {', '.join(counting)} counts them one by one, as they came"]
     if not compared.same_columns:

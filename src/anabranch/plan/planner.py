@@ -21,6 +21,7 @@ from anabranch.ir.select import FromItem, SelectBlock, SetBlock, ShownItem
 from anabranch.plan import building, nodes
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.catalog import Catalog, Ends, Field, Output, Rows, View
+from anabranch.plan.context import NotApplicable
 from anabranch.plan.lookup_nodes import asks, place_lookups
 from anabranch.plan.memory import bounded
 from anabranch.plan.node import NodeMaker, closing_column
@@ -67,7 +68,7 @@ def plan(
     if reasons:
         planned = replace(planned, reasons=reasons)
     if included:
-        planned = replace(planned, view=replace(planned.view, included=included))
+        planned = replace(planned, view=replace(planned.view, included=(*included, *planned.view.included)))
     return nodes.begun(planned, catalog, world)
 
 
@@ -145,6 +146,7 @@ class Planner:
         self.world = world
         self.new = builder.new
         self.types = builder.types
+        self.context = building.context(builder, catalog, world.analyze)
         self.root_rel = rel
         self.reads = Counter(reads(rel))
         self.placer = Placer(catalog, world)
@@ -223,10 +225,10 @@ class Planner:
             direct = direct_outputs(found, panes, placed.columns, placed.use.columns, fields)
         view = replace(
             made, id=self.id, name=self.name, sql=sql, fields=fields, emit=emit, direct=direct,
-            ordered=self.query.order is not None,
+            ordered=self.query.order is not None, included=tuple(dict.fromkeys(maker.included)),
         )  # fmt: skip
         made_planned = nodes.planned([], view, self.catalog, self.world, self.placer)
-        return replace(made_planned, reasons=tuple(maker.reasons))
+        return replace(made_planned, reasons=tuple(maker.reasons), gathers=tuple(maker.gathers))
 
     def _is_stateless(self, block: SelectBlock) -> bool:
         """Whether it looks at one row of a stream at a time."""
@@ -366,6 +368,18 @@ class Planner:
             return scan
         pairs = zip(columns, own, strict=True)
         return Project(scan, tuple((column, _named(known)) for column, known in pairs), label=label)
+
+    def query_of(self, scan: Scan, view: View) -> SelectBlock:
+        """The query of a view that shows what its partials give, over the streams that it reads."""
+        shows_all = (view.emit, view.late, view.lacks, view.stopped) == ("read", "correct", 0, "")
+        rel = self.context.expand(scan) if shows_all and self.start == "beginning" else None
+        if rel is None:
+            raise NotApplicable("what it shows is not what its partials are now")
+        assert isinstance(rel, Project)
+        block = fold(normalize(rel.input, nodes.READ_RULES, self.context))
+        if not isinstance(block, SelectBlock):
+            raise NotApplicable("the view is a set operation")
+        return block
 
     # ---- what is read more than once
 
