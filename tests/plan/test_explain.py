@@ -497,6 +497,70 @@ def test_a_query_over_a_view(world: World) -> None:
     assert kept["query"].kind == "stateless" and not kept["query"].append_only
 
 
+# ---- over the partials of another view
+
+COUNTS = (
+    f"SELECT {WINDOW}, k, count(*) AS c, sum(n) AS n, min(n) AS l, avg(n) AS a FROM TUMBLE(s, ts, INTERVAL 1 MINUTE)"
+)
+COUNTS += f" GROUP BY {WINDOW}, k"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, sum(c) AS c FROM v GROUP BY k",
+        "SELECT sum(c) + 1 AS c, sum(n) AS n, min(l) AS l FROM v WHERE k > 'a'",
+        "SELECT date_trunc('HOUR', window_start) AS h, sum(n) AS n FROM v GROUP BY date_trunc('HOUR', window_start)",
+        "SELECT k FROM v GROUP BY k HAVING sum(c) > 3",
+    ],
+)
+def test_sums_over_counts_are_pushed_down(world: World, query: str) -> None:
+    first = world.make(f"CREATE VIEW v AS {COUNTS}")
+    above = world.make(f"CREATE VIEW w AS {query}")
+    assert [use.panes for use in above.blocks] == [use.panes for use in first.blocks] and not above.views
+    assert above.included == ("v",)
+    assert "pushed down to the partials of v" in world.explain(query).nodes[-1].how
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("SELECT max(c) AS c FROM v", "max over count looks at whole groups"),
+        ("SELECT k, sum(a) AS a FROM v GROUP BY k", "sum over avg looks at whole groups"),
+        ("SELECT k, count(*) AS c FROM v GROUP BY k", "count looks at the rows of the view"),
+        ("SELECT sum(c) AS c FROM v WHERE c > 1", "it looks at c, which only whole groups tell"),
+        ("SELECT c, sum(n) AS n FROM v GROUP BY c", "it looks at c, which only whole groups tell"),
+        ("SELECT sum(DISTINCT c) AS c FROM v", "sum over count looks at whole groups"),
+        ("SELECT k, c FROM v", "it has no aggregate"),
+        (
+            "SELECT sum(v.c) AS c FROM v JOIN names ON v.k = names.k",
+            "it joins the rows of the view, or puts them into windows",
+        ),
+    ],
+)
+def test_what_only_whole_groups_tell_is_gathered(world: World, query: str, why: str) -> None:
+    world.make(f"CREATE VIEW v AS {COUNTS}")
+    above = world.make(f"CREATE VIEW w AS {query}")
+    assert list(above.views.values()) == ["v"] and not above.blocks
+    assert f"gather v, because {why}" in world.explain(query).nodes[-1].how
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"{COUNTS} HAVING count(*) > 1",
+        f"{COUNTS} ORDER BY c LIMIT 3",
+        f"{COUNTS} EMIT ON WINDOW CLOSE",
+        f"{COUNTS} EMIT CHANGES",
+        "SELECT s.k, count(*) AS c FROM s JOIN names ON names.k = s.k GROUP BY s.k",
+    ],
+)
+def test_views_that_show_something_else_than_their_partials_are_gathered(world: World, query: str) -> None:
+    world.make(f"CREATE VIEW v AS {query}")
+    above = world.make("CREATE VIEW w AS SELECT k, sum(c) AS c FROM v GROUP BY k")
+    assert list(above.views.values()) == ["v"] and not above.blocks
+
+
 # ---- forms
 
 

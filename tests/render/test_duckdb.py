@@ -74,6 +74,8 @@ def test_what_means_the_same(text: str) -> None:
         "n AND b",
         "avg(d) >= 10",
         "avg(DISTINCT n)",
+        "sum(DISTINCT x)",
+        "avg(DISTINCT x)",
         "sum(w)",
         "sum(s)",
         "d + 1",

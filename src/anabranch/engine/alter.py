@@ -27,7 +27,10 @@ from anabranch.plan.alter import Comparison, Lists, beginnings, compare, lists, 
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream
+from anabranch.plan.describe import pushed_down
+from anabranch.plan.explain import plan_again
 from anabranch.plan.nodes import said
+from anabranch.plan.placer import Surroundings
 from anabranch.plan.planner import plan
 from anabranch.plan.states import Panes, Rows
 from anabranch.plan.stored import to_json
@@ -137,7 +140,8 @@ class Alterer:
         compared = compare(catalog, view, planned)
         found = lists(catalog, compared, begins.lacks)
         readers = _refusals(catalog, compared)
-        return _Attempt(catalog, compared, replace(found, refused=(*found.refused, *readers)), begins)
+        told = replace(found, refused=(*found.refused, *readers))
+        return _Attempt(catalog, compared, told, begins, self.definer.world(snapshot, "beginning"))
 
 
 class _Begins:
@@ -207,12 +211,18 @@ class _Attempt:
     compared: Comparison
     lists: Lists
     begins: _Begins
+    world: Surroundings  # of a view that begins with the first row
 
     @property
     def merged(self) -> Catalog:
         """The catalog with the new plan in it, and without what nobody needs any more."""
         without = self.catalog.after({node.id: None for node in self.compared.gone})
         merged = without.with_objects((*self.compared.planned.objects, self.compared.view))
+        for reader in self.catalog.of(View):
+            if pushed_down(reader) and self.compared.old.id in reader.query.included:
+                # It reads the partials of the view as they were. Of rows of the past it needs no others than those.
+                again = plan_again(reader, merged, self.world)
+                merged = merged.with_objects((*again.objects, again.view))
         return merged.after(unneeded(merged, list(merged.of(View))))
 
     def check(self, statement: AlterView) -> None:
@@ -460,7 +470,8 @@ def _refusals(catalog: Catalog, compared: Comparison) -> list[str]:
     if not readers:
         return []
     names = ", ".join(reader.name for reader in readers)
-    counting = [each.name for each in readers if isinstance(each, View) and compared.old.id in each.query.included]
+    above = [each for each in readers if isinstance(each, View) and not pushed_down(each)]
+    counting = [each.name for each in above if compared.old.id in each.query.included]
     if counting and not compared.same:
         return [f"the rows of {compared.old.name}: {', '.join(counting)} counts them one by one, as they came"]
     if not compared.same_columns:

@@ -6,7 +6,7 @@ the order of the rows: streams and tables first, what reads them behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.algebra.progress import FOREVER, Delay, Lagging, Percentile, Punctuation, Rule
@@ -91,12 +91,18 @@ class Figures:
     where: str = ""  # where the rows of a run were computed, in words
 
 
-def describe(catalog: Catalog, roots: Iterable[View], reasons: Mapping[str, str] | None = None) -> list[PlanNode]:
+def describe(
+    catalog: Catalog,
+    roots: Iterable[View],
+    reasons: Mapping[str, str] | None = None,
+    gathers: Mapping[str, Sequence[str]] | None = None,
+) -> list[PlanNode]:
     """The nodes that views consist of and read, each behind those whose rows it takes.
 
-    `reasons` says for views that are computed when read what keeps them from living on partials.
+    `reasons` says for views that are computed when read what keeps them from living on partials, `gathers` which views
+    they do not read the partials of, and why.
     """
-    describer = _Describer(catalog, reasons or {})
+    describer = _Describer(catalog, reasons or {}, gathers or {})
     for view in roots:
         describer.add(view)
     return list(describer.done.values())
@@ -123,6 +129,11 @@ def by_session(view: View) -> bool:
         and bool(view.query.streams)
         and view.emission.mode != "triggers"
     )
+
+
+def pushed_down(view: View) -> bool:
+    """Whether it reads the partials of the views whose queries are part of its own."""
+    return bool(view.query.included) and view.emission.mode == "read"
 
 
 def reason_of(view: View) -> str:
@@ -251,9 +262,10 @@ def _comparison(column: str, sign: str, expression: str) -> str:
 
 
 class _Describer:
-    def __init__(self, catalog: Catalog, reasons: Mapping[str, str]) -> None:
+    def __init__(self, catalog: Catalog, reasons: Mapping[str, str], gathers: Mapping[str, Sequence[str]]) -> None:
         self.catalog = catalog
         self.reasons = reasons
+        self.gathers = gathers
         self.done: dict[str, PlanNode] = {}
 
     # ---- what a node reads
@@ -380,10 +392,13 @@ class _Describer:
             when = "when it fires, and only then" if view.emission.mode == "triggers" else "after a run that touches it"
             when = when if self._progresses(view.id) else "after a REFRESH TABLE that touches it"
             lines.append(f"{when}, its whole answer is computed anew and compared with the last")
+        lines += [f"gather {each}" for each in self.gathers.get(view.id, ())]
         for id in view.query.included:
-            lines.append(
-                f"view {self.catalog.view(id).name} is part of it: the rows of its stream are counted one by one"
-            )
+            included = self.catalog.view(id)
+            if pushed_down(view):
+                lines.append(f"pushed down to the partials of {included.name}")
+            else:
+                lines.append(f"view {included.name} is part of it: the rows of its stream are counted one by one")
         lines += self._static_lines(view)
         lines += [*in_memory(view, self.catalog), *unbounded(view)]
         by_key = key_of_progress(self.catalog, view) if waits_for_windows(view) else None

@@ -87,11 +87,14 @@ def explain_rules(text: str, query: Query, catalog: Catalog, world: Surroundings
 def explain_view(view: View, catalog: Catalog, world: Surroundings) -> Explanation:
     """What a view does."""
     reasons: dict[str, str] = {}
+    gathers: dict[str, tuple[str, ...]] = {}
     subject = _subject(view)
-    if view.emission.mode == "read" and kind_of(view) == "recomputed" and view.query.streams:
-        reasons[view.id] = "; ".join(dict.fromkeys(subject.plan(catalog, world).reasons))
+    if view.emission.mode == "read" and kind_of(view) == "recomputed" and (view.query.streams or view.query.views):
+        planned = subject.plan(catalog, world)
+        reasons[view.id] = "; ".join(dict.fromkeys(planned.reasons))
+        gathers[view.id] = planned.gathers
     kept, refused = _kept(subject, view, catalog, world)
-    return Explanation("", view.shown_fields, tuple(describe(catalog, [view], reasons)), kept, refused)
+    return Explanation("", view.shown_fields, tuple(describe(catalog, [view], reasons, gathers)), kept, refused)
 
 
 def unbounded_joins(view: View, catalog: Catalog, world: Surroundings) -> list[str]:
@@ -125,6 +128,11 @@ class _Subject:
         )  # fmt: skip
 
 
+def plan_again(view: View, catalog: Catalog, world: Surroundings) -> Planned:
+    """The plan of a view as it is made over what is there now."""
+    return _subject(view).plan(catalog, world)
+
+
 def _subject(view: View) -> _Subject:
     statement = parse(view.sql)[0]
     assert isinstance(statement, CreateView | SelectStatement)
@@ -134,7 +142,8 @@ def _subject(view: View) -> _Subject:
 def _nodes(planned: Planned, catalog: Catalog) -> tuple[PlanNode, ...]:
     view = planned.view
     reasons = {view.id: "; ".join(dict.fromkeys(planned.reasons))} if not view.operator else {}
-    return tuple(describe(catalog.with_objects((*planned.objects, view)), [view], reasons))
+    gathers = {view.id: planned.gathers}
+    return tuple(describe(catalog.with_objects((*planned.objects, view)), [view], reasons, gathers))
 
 
 def _kept(subject: _Subject, view: View, catalog: Catalog, world: Surroundings) -> tuple[tuple[PlanNode, ...], str]:

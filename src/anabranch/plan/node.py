@@ -18,7 +18,7 @@ from anabranch.plan.bind import refuse
 from anabranch.plan.block_inputs import BlockInputs, closing_column, leading_column, name_in, row_name
 from anabranch.plan.block_joins import BlockJoins
 from anabranch.plan.buckets import SAME, spread
-from anabranch.plan.context import placeholder
+from anabranch.plan.context import NotApplicable, placeholder
 from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.facts.ahead import FINAL, NextRow, looks_ahead
 from anabranch.plan.facts.append_only import first_of, first_ranked, is_distinct
@@ -30,8 +30,9 @@ from anabranch.plan.lookup_nodes import only_joined, reads_asked
 from anabranch.plan.pairs import Split, added_up, worth_it
 from anabranch.plan.panes import PaneBlock, PaneContext, direct_outputs, find_panes, over_partials, partial_scan
 from anabranch.plan.parts import parts_of
-from anabranch.plan.placer import Placed
+from anabranch.plan.placer import Placed, Placer
 from anabranch.plan.plane import bounded
+from anabranch.plan.pushed import compose, group_columns, over_its_partials
 from anabranch.plan.tie_breaking import break_ties, break_ties_of_set, tied_window
 from anabranch.plan.view import (
     Beginning,
@@ -80,6 +81,8 @@ class NodeMaker:
         self.renamed: dict[int, str] = {}  # scans that have a placeholder of their own, by their ids
         self.partials: list[tuple[SelectBlock, PaneBlock, Placed]] = []
         self.reasons: list[str] = []
+        self.gathers: list[str] = []  # the views whose rows are put together first, and why
+        self.included: list[str] = []  # the views whose partials are read in their place
         self.tied = True
         self.filled: set[int] = set()  # the windows that are there without rows too, by their ids
         self.counted: str | None = None  # the placeholder of what a trigger counts one by one
@@ -139,7 +142,8 @@ class NodeMaker:
         if whole is not block:
             return self.without_ties(whole)
         if not any(_reads_stream(each) for each in block.sources):
-            return self.without_ties(block)
+            pushed = self.pushed(block)
+            return self.without_ties(*pushed) if pushed is not None else self.without_ties(block)
         if any(each.windowed is not None and not isinstance(each.windowed.input, Scan) for each in block.sources):
             self.reasons.append("it puts the rows of a query into windows")
         found = self.panes(block)
@@ -162,6 +166,43 @@ class NodeMaker:
         scan = partial_scan(str(number), fields, planner.new)
         keys = [next(column for column in scan.columns if column.name == key.name) for key in found.keys]
         return over_partials(block, found, scan, placed.finals, placed.use.presence, planner.new), keys
+
+    def pushed(self, block: SelectBlock) -> tuple[SelectBlock, Sequence[Column]] | None:
+        """A SELECT over a view, on the partials of that view; None where the rows of the view are gathered first."""
+        views = [view for item in block.sources if isinstance(view := self.inputs.known(item), View)]
+        if not views:
+            return None
+        try:
+            return self._pushed(block, views)
+        except NotApplicable as why:
+            self.gathers.append(f"{' and '.join(dict.fromkeys(each.name for each in views))}, because {why}")
+            return None
+
+    def _pushed(self, block: SelectBlock, views: Sequence[View]) -> tuple[SelectBlock, Sequence[Column]]:
+        planner, rel = self.planner, block.sources[0].rel
+        if len(block.sources) > 1 or not isinstance(rel, Scan):
+            raise NotApplicable("it joins the rows of the view, or puts them into windows")
+        (view,) = views
+        inner = planner.query_of(rel, view)
+        made = compose(block, rel, inner)
+        context = PaneContext(planner.catalog, planner.world.analyze, planner.world.loads)
+        found = find_panes(inner, context)
+        if isinstance(found, str):
+            raise NotApplicable(f"{view.name} does not live on partials: {found}")
+        if found.statics:
+            raise NotApplicable("the view joins static tables")
+        trial = Placer(planner.catalog, planner.world)
+        placed = trial.place(found, f"@p:{planner.next_placeholder()}")
+        if placed.use.panes not in {use.panes for use in view.query.blocks} or trial.filled() or found.bins is not None:
+            raise NotApplicable(f"partials of its own would be others than those of {view.name}")
+        planner.placer.panes |= trial.panes
+        self.partials.append((inner, found, placed))
+        self.included.append(view.id)
+        fields = placed.use.fields(trial.panes[placed.use.panes])
+        self.schemas[placed.use.placeholder] = fields
+        scan = partial_scan(placed.use.placeholder.removeprefix("@p:"), fields, planner.new)
+        over = over_its_partials(made, found, placed, scan, planner.new)
+        return over, group_columns(over) or ()
 
     def without_ties(self, block: SelectBlock, keys: Sequence[Column] | None = None) -> SelectBlock:
         if not self.tied:
@@ -431,6 +472,7 @@ class NodeMaker:
             return written, self._analyzed(lambda: written)
         except AnabranchError:
             self.tied, self.root, self.partials, self.reasons = False, None, partials, []
+            self.gathers, self.included = [], []
             written = text()
             return written, self._analyzed(lambda: written)
 

@@ -414,10 +414,10 @@ def over_partials(
         over=tuple(call.map(rewrite) for call in block.over),
         order=tuple(replace(key, expr=rewrite(key.expr)) for key in block.order),
     )
-    return _sorted_by_columns(made, set(values.values()), new)
+    return sorted_by_columns(made, set(values.values()), new)
 
 
-def _sorted_by_columns(block: SelectBlock, values: set[Part], new: Callable[[str, str], Column]) -> SelectBlock:
+def sorted_by_columns(block: SelectBlock, values: set[Part], new: Callable[[str, str], Column]) -> SelectBlock:
     """Aggregates in ORDER BY become columns that the query around it leaves out: behind HAVING, Spark sorts by columns
     only."""
     shown = {item.expr for item in block.items}

@@ -64,6 +64,7 @@ class Planned:
     fill_rows: tuple[str, ...]  # ids of new rows tables
     reasons: tuple[str, ...]  # why parts of the query are computed over rows
     fill_from: Mapping[str, FillFrom] = field(default_factory=dict)  # pane table id -> where its new columns are had
+    gathers: tuple[str, ...] = ()  # the views whose rows are put together when it is read, and why
 
 
 def _with_quotes(spark_type: str) -> str:

@@ -23,6 +23,7 @@ from anabranch.plan import building, nodes
 from anabranch.plan.bind import Binder, made_first, refuse
 from anabranch.plan.block_inputs import closing_column
 from anabranch.plan.catalog import Catalog
+from anabranch.plan.context import NotApplicable
 from anabranch.plan.lookup_nodes import asks, place_lookups
 from anabranch.plan.memory import bounded
 from anabranch.plan.node import NodeMaker
@@ -72,7 +73,9 @@ def plan(
     if reasons:
         planned = replace(planned, reasons=reasons)
     if included:
-        planned = replace(planned, view=replace(planned.view, query=replace(planned.view.query, included=included)))
+        made = planned.view.query
+        made = replace(made, included=(*included, *made.included))
+        planned = replace(planned, view=replace(planned.view, query=made))
     return nodes.begun(planned, catalog, world)
 
 
@@ -152,6 +155,7 @@ class Planner:
         self.world = world
         self.new = builder.new
         self.types = builder.types
+        self.context = building.context(builder, catalog, world.analyze)
         self.root_rel = rel
         self.reads = Counter(reads(rel))
         self.placer = Placer(catalog, world)
@@ -242,10 +246,15 @@ class Planner:
             sql=sql,
             fields=fields,
             emission=replace(made.emission, mode=emit),
-            query=replace(made.query, direct=direct, ordered=self.query.order is not None),
+            query=replace(
+                made.query,
+                direct=direct,
+                ordered=self.query.order is not None,
+                included=tuple(dict.fromkeys(maker.included)),
+            ),
         )
         made_planned = nodes.planned([], view, self.catalog, self.world, self.placer)
-        return replace(made_planned, reasons=tuple(maker.reasons))
+        return replace(made_planned, reasons=tuple(maker.reasons), gathers=tuple(maker.gathers))
 
     def _is_stateless(self, block: SelectBlock) -> bool:
         """Whether it looks at one row of a stream at a time."""
@@ -385,6 +394,18 @@ class Planner:
             return scan
         pairs = zip(columns, own, strict=True)
         return Project(scan, tuple((column, _named(known)) for column, known in pairs), label=label)
+
+    def query_of(self, scan: Scan, view: View) -> SelectBlock:
+        """The query of a view that shows what its partials give, over the streams that it reads."""
+        shows_all = view.emission == NodeEmission() and not view.state.lacks and not view.state.stopped
+        rel = self.context.expand(scan) if shows_all and self.start == "beginning" else None
+        if rel is None:
+            raise NotApplicable("what it shows is not what its partials are now")
+        assert isinstance(rel, Project)
+        block = fold(normalize(rel.input, nodes.READ_RULES, self.context))
+        if not isinstance(block, SelectBlock):
+            raise NotApplicable("the view is a set operation")
+        return block
 
     # ---- what is read more than once
 

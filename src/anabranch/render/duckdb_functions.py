@@ -522,14 +522,19 @@ def _sum(value: Value, distinct: bool, over: bool) -> Value | None:
         return Value(summed, replace(made, fails=made.bits == 63)) if over else Value(f"__total({summed})", made)
     if kind.family == DECIMAL and kind.width <= _SUMMED:
         return Value(summed, Kind(DECIMAL, min(MOST_DIGITS, kind.width + 10), kind.bits))
-    return Value(summed, _DOUBLE) if kind.family in (DOUBLE, FLOAT) else None
+    # Distinct values come in an order of each engine's own, and a sum of doubles depends on it.
+    return Value(summed, _DOUBLE) if kind.family in (DOUBLE, FLOAT) and not distinct else None
 
 
 def _avg(value: Value, distinct: bool, over: bool) -> Value | None:
     if value.kind.family not in (WHOLE, DOUBLE, FLOAT):
         return None
     if distinct:
-        return None if value.kind.bits > _EXACT else Value(f"avg(DISTINCT {value.text})", _DOUBLE)
+        return (
+            None
+            if value.kind.family != WHOLE or value.kind.bits > _EXACT
+            else Value(f"avg(DISTINCT {value.text})", _DOUBLE)
+        )
     return Value(f"avg(CAST({value.text} AS DOUBLE))", _DOUBLE)
 
 
