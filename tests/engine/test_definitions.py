@@ -311,7 +311,7 @@ def test_a_view_whose_query_was_written_out_is_the_same_view(home: Harness) -> N
     copies = "LATERAL VIEW explode(sequence(1, __net)) __copies AS __copy WHERE __net > 0"
     home.sql(f"CREATE VIEW v AS SELECT k FROM (SELECT * EXCEPT (__net, __copy) FROM ({rows}) {copies}) AS `c`")
     list(home.session.execute("CREATE VIEW v AS SELECT k FROM NET(c, n)", script=True))
-    with pytest.raises(SqlError, match="its definition differs"):
+    with pytest.raises(SqlError, match="its query differs"):
         list(home.session.execute("CREATE VIEW v AS SELECT k FROM NET(c, n) WHERE k > 1", script=True))
 
 

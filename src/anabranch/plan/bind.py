@@ -106,12 +106,12 @@ class Binder:
         edits: list[Edit] = list(extra)
         self._extra = tuple(extra)
         replaced = [edit.span for edit in edits]
-        for relation in self.query.relations():
-            if any(each.start <= relation.span.start and relation.span.end <= each.end for each in replaced):
-                continue
-            edits.extend(self.relation_edits(relation))
-        for select, owner in self.query.selects():
+        for select, owner in self.query.selects():  # from the outermost in: what is put before it stands first
             edits.extend(_unwritten(select))
+            for relation in select.relations:
+                if any(each.start <= relation.span.start and relation.span.end <= each.end for each in replaced):
+                    continue
+                edits.extend(self.relation_edits(relation))
             edits.extend(self._filters(select, owner))
             edits.extend(self.event_times(select))
             edits.extend(_without_newest(select))
