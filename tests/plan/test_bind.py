@@ -6,9 +6,12 @@ import pytest
 
 from anabranch.algebra.progress import Delay
 from anabranch.plan.bind import Binder
-from anabranch.plan.catalog import Catalog, Field, Stream, to_json
+from anabranch.plan.catalog import Catalog
+from anabranch.plan.definitions import Stream
+from anabranch.plan.stored import to_json
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import CopyTo, Explain, SelectStatement
+from anabranch.types import Field
 
 FIELDS = (Field("k", "string"), Field("n", "int"), Field("ts", "timestamp"))
 S = Stream("s", "s", "", FIELDS, "ts", Delay(5_000_000), None, None, None, {}, "all", False)
