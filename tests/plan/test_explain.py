@@ -517,8 +517,10 @@ COUNTS += f" GROUP BY {WINDOW}, k"
 def test_sums_over_counts_are_pushed_down(world: World, query: str) -> None:
     first = world.make(f"CREATE VIEW v AS {COUNTS}")
     above = world.make(f"CREATE VIEW w AS {query}")
-    assert [use.panes for use in above.blocks] == [use.panes for use in first.blocks] and not above.views
-    assert above.included == ("v",)
+    assert [use.panes for use in above.query.blocks] == [
+        use.panes for use in first.query.blocks
+    ] and not above.query.views
+    assert above.query.included == ("v",)
     assert "pushed down to the partials of v" in world.explain(query).nodes[-1].how
 
 
@@ -541,7 +543,7 @@ def test_sums_over_counts_are_pushed_down(world: World, query: str) -> None:
 def test_what_only_whole_groups_tell_is_gathered(world: World, query: str, why: str) -> None:
     world.make(f"CREATE VIEW v AS {COUNTS}")
     above = world.make(f"CREATE VIEW w AS {query}")
-    assert list(above.views.values()) == ["v"] and not above.blocks
+    assert list(above.query.views.values()) == ["v"] and not above.query.blocks
     assert f"gather v, because {why}" in world.explain(query).nodes[-1].how
 
 
@@ -558,7 +560,7 @@ def test_what_only_whole_groups_tell_is_gathered(world: World, query: str, why: 
 def test_views_that_show_something_else_than_their_partials_are_gathered(world: World, query: str) -> None:
     world.make(f"CREATE VIEW v AS {query}")
     above = world.make("CREATE VIEW w AS SELECT k, sum(c) AS c FROM v GROUP BY k")
-    assert list(above.views.values()) == ["v"] and not above.blocks
+    assert list(above.query.views.values()) == ["v"] and not above.query.blocks
 
 
 # ---- forms
