@@ -59,14 +59,14 @@ def _added(lane: int, word: bytes) -> int:
     return _turned(lane + int.from_bytes(word, "little") * _P2 & _ALL, 31) * _P1 & _ALL
 
 
-def at_hand() -> bool:
+def arrow_rows() -> bool:
     """Whether DuckDB can call functions of Python's: it wants numpy for them, which few others of us do."""
     return importlib.util.find_spec("numpy") is not None
 
 
 def register(duck: duckdb.DuckDBPyConnection) -> None:
     """Make the functions known that hash a value as Spark stores it: in 4 bytes, in 8, or as a text."""
-    if not at_hand():
+    if not arrow_rows():
         return
     from duckdb.func import PythonUDFType
 

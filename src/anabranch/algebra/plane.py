@@ -166,7 +166,7 @@ def evaluate(node: Node, given: Mapping[str, int | None]) -> dict[str, int]:
             return _of_join(node, evaluate(node.left, given), evaluate(node.right, given))
         case Meet(inputs, columns):
             sides = [evaluate(each, given) for each in inputs]
-            return {name: bound for name, each in columns.items() if (bound := _met(each, sides)) is not None}
+            return {name: bound for name, each in columns.items() if (bound := _evaluated(each, sides)) is not None}
 
 
 def least(inputs: Sequence[Bounds]) -> dict[str, int]:
@@ -192,14 +192,14 @@ def _open(windows: SlidingWindows, bound: int) -> dict[str, int]:
 # ---- joins: an individual bound for the time of each side, and a joint one for the pair
 
 
-def _met(distances: Distances, sides: Sequence[Bounds]) -> int | None:
+def _evaluated(distances: Distances, sides: Sequence[Bounds]) -> int | None:
     """The bound of a column, None if an input puts no limit to it."""
     found = []
     for each, side in zip(distances, sides, strict=True):
-        told = furthest(each, side)
-        if told is None:
+        bound = furthest(each, side)
+        if bound is None:
             return None
-        found.append(told)
+        found.append(bound)
     return min(found)
 
 
@@ -216,7 +216,7 @@ def _of_join(join: Join, left: Bounds, right: Bounds) -> dict[str, int]:
     else:
         back, forth = Behind(other, 0, join.size), Behind(one, 0, join.size)
     columns: dict[str, Distances] = {one: ((Behind(one, 0),), (back,)), other: ((forth,), (Behind(other, 0),))}
-    found = {name: _met(distances, (left, right)) for name, distances in columns.items()}
+    found = {name: _evaluated(distances, (left, right)) for name, distances in columns.items()}
     return {name: bound for name, bound in found.items() if bound is not None}
 
 
@@ -243,23 +243,23 @@ class Meld:
     """The bound of several inputs together, told only when it has grown.
 
     >>> meld = Meld(2)
-    >>> [meld.tell(0, 20), meld.tell(1, 19), meld.tell(1, 20), meld.tell(1, 21), meld.tell(0, 25)]
+    >>> [meld.report(0, 20), meld.report(1, 19), meld.report(1, 20), meld.report(1, 21), meld.report(0, 25)]
     [None, 19, 20, None, 21]
     """
 
     inputs: int
-    told: int | None = None
+    reported: int | None = None
 
     def __post_init__(self) -> None:
         self._bounds: list[int | None] = [None] * self.inputs
 
-    def tell(self, index: int, bound: int) -> int | None:
+    def report(self, index: int, bound: int) -> int | None:
         """An input has come so far; the new bound of all, None if it is no other."""
         self._bounds[index] = bound
         together = combine(self._bounds)
-        if together is None or (self.told is not None and together <= self.told):
+        if together is None or (self.reported is not None and together <= self.reported):
             return None
-        self.told = together
+        self.reported = together
         return together
 
 

@@ -42,10 +42,10 @@ class PendingTable:
         end = f"greatest({', '.join(found)})" if len(found) > 1 else found[0] if found else "CAST(NULL AS BIGINT)"
         self._end = f"CAST({end} AS BIGINT)"
         typed = ", ".join(f"CAST({f.name} AS {duckdb_type(f.type)}) AS {f.name}" for f in (*keys, *STATE))
-        apart = f"PARTITION BY {', '.join(self._names)} " if keys else ""
+        partition = f"PARTITION BY {', '.join(self._names)} " if keys else ""
         self._duck.execute(
             f"CREATE TEMP TABLE {_TABLE} AS SELECT {typed}, {self._end} AS ends"
-            f" FROM (SELECT *, row_number() OVER ({apart}ORDER BY _version DESC) AS __n"
+            f" FROM (SELECT *, row_number() OVER ({partition}ORDER BY _version DESC) AS __n"
             f" FROM read_parquet({path_list(paths)}, union_by_name = true)) WHERE __n = 1 AND {WAITS}"
         )
         self._schema = self._duck.sql(f"SELECT {self._columns} FROM {_TABLE} LIMIT 0").to_arrow_table().schema
@@ -54,7 +54,7 @@ class PendingTable:
         self._duck.close()
 
     def __len__(self) -> int:
-        return int(self._asked("SELECT count(*) FROM pending")[0][0])
+        return int(self._rows_of("SELECT count(*) FROM pending")[0][0])
 
     def of(self, keys: Iterable[Key]) -> dict[Key, Pending]:
         given = list(keys)
@@ -70,7 +70,7 @@ class PendingTable:
 
     def firing(self, now: int, after: int | None) -> int:
         """How many keys `touched` gives."""
-        return int(self._asked(f"SELECT count(*) FROM {_TABLE} p WHERE {_fires(now, after)}")[0][0])
+        return int(self._rows_of(f"SELECT count(*) FROM {_TABLE} p WHERE {_fires(now, after)}")[0][0])
 
     def everything(self) -> dict[Key, Pending]:
         return self._found("")
@@ -93,14 +93,14 @@ class PendingTable:
     def ends(self, before: int | None, after: int, but: Collection[Key]) -> Counter[int]:
         since = "" if before is None else f" AND ends > {before}"
         counted = f"SELECT ends, count(*) FROM {_TABLE} p WHERE armed AND ends <= {after}{since}"
-        counts = Counter(dict(self._asked(f"{counted} GROUP BY ends")))
+        counts = Counter(dict(self._rows_of(f"{counted} GROUP BY ends")))
         if but:
             with self._given(but):
-                counts.subtract(dict(self._asked(f"{counted} AND {_IS_GIVEN} {self._match()}) GROUP BY ends")))
+                counts.subtract(dict(self._rows_of(f"{counted} AND {_IS_GIVEN} {self._match()}) GROUP BY ends")))
         return +counts
 
     def _first(self, column: str) -> int | None:
-        found: int | None = self._asked(f"SELECT min({column}) FROM {_TABLE}")[0][0]
+        found: int | None = self._rows_of(f"SELECT min({column}) FROM {_TABLE}")[0][0]
         return found
 
     @contextmanager
@@ -125,7 +125,7 @@ class PendingTable:
         rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
         return {hashable(row[:width]): Pending(*row[width:]) for row in rows}
 
-    def _asked(self, text: str) -> list[tuple[Any, ...]]:
+    def _rows_of(self, text: str) -> list[tuple[Any, ...]]:
         return self._duck.execute(text).fetchall()
 
 

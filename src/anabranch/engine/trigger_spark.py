@@ -17,9 +17,9 @@ from anabranch.algebra.rules import highest
 from anabranch.algebra.triggers import Triggers, decide_sql
 from anabranch.engine.closing import marks_frames, spark_bounds
 from anabranch.engine.closing_bounds import Closing
-from anabranch.engine.moves import KeyBounds, PairBounds
 from anabranch.engine.pending_table import STATE, WAITS
 from anabranch.engine.place import TAKEN
+from anabranch.engine.progress_bounds import KeyBounds, PairBounds
 from anabranch.engine.trigger import ends_of, pending_fields
 from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Snapshot
@@ -45,9 +45,9 @@ class PendingFiles:
         self.measure(snapshot)
 
     def frame(self, snapshot: Snapshot) -> DataFrame:
-        apart = f"PARTITION BY {', '.join(self._names)} " if self._names else ""
+        partition = f"PARTITION BY {', '.join(self._names)} " if self._names else ""
         text = (
-            f"SELECT {', '.join([*self._names, *_STATE])} FROM (SELECT *, row_number() OVER ({apart}ORDER BY _version"
+            f"SELECT {', '.join([*self._names, *_STATE])} FROM (SELECT *, row_number() OVER ({partition}ORDER BY _version"
             f" DESC) AS __n FROM `@pending`) WHERE __n = 1 AND {WAITS}"
         )
         files = self._core.table_frame(self._view.pending_table, pending_fields(self._view), snapshot)

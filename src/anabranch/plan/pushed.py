@@ -18,7 +18,7 @@ from anabranch.ir.expr import Call, Column, Expr, Part, of_column
 from anabranch.ir.logic import conjunction
 from anabranch.ir.rel import Scan
 from anabranch.ir.select import FromItem, SelectBlock, ShownItem
-from anabranch.plan.context import NotApplicable
+from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.panes import PaneBlock, PaneCall, sorted_by_columns
 from anabranch.plan.placer import Placed
 from anabranch.sql.lexer import quote_name

@@ -34,7 +34,7 @@ from anabranch.render.duckdb_kinds import (
     duckdb_type_of,
     whole,
 )
-from anabranch.xxhash import SEED, at_hand
+from anabranch.xxhash import SEED, arrow_rows
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ _SIGNATURES: tuple[Signature, ...] = (
             (STRING, "text", "{0}"), (BOOLEAN, "int", "CAST({0} AS INTEGER)"),
             (DATE, "int", "CAST({0} - DATE '1970-01-01' AS INTEGER)"), (TIMESTAMP, "bigint", "epoch_us({0})"),
         )
-        if at_hand()
+        if arrow_rows()
     ),
     # numbers
     Signature("abs", (WHOLE,), "abs({0})", lambda kinds: replace(kinds[0], fails=kinds[0].bits == kinds[0].width)),
