@@ -61,7 +61,7 @@ class Work:
     direct: bool  # whether DuckDB reads the files as they are
     time: str | None  # a column that good rows have; None if that is known of all
     numbers: tuple[str, str, int] | None  # the names of numbers and times of arrival, and the time
-    figures: str | None  # what to say about all rows, as a query of one row
+    statistics: str | None  # what to say about all rows, as a query of one row
     queries: tuple[Query, ...]
     memory: int
     split: str | None = None  # the condition that a row is in the bucket of a task; None: tasks have rows of their own
@@ -82,7 +82,7 @@ class Done:
 
     files: tuple[tuple[str, str], ...]  # the table and the name of each
     declined: tuple[tuple[str, str], ...]  # tables that are Spark's to write, and why
-    figures: tuple[Any, ...] | None
+    statistics: tuple[Any, ...] | None
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _computed(work: Work, share: Share) -> Done:
         duck.execute(f"CREATE TEMP VIEW {ROWS} AS SELECT * FROM {ALL}{good}")
         count = sum(last - first for first, last in (piece.rows for piece in pieces))
         with places_for(count) if work.direct else nullcontext():
-            figures = duck.execute(work.figures).fetchall()[0] if work.figures is not None else None
+            statistics = duck.execute(work.statistics).fetchall()[0] if work.statistics is not None else None
             files, declined = [], []
             for query in work.queries:
                 try:
@@ -151,7 +151,7 @@ def _computed(work: Work, share: Share) -> Done:
                     declined.append((query.table, first_line(error)))
                     continue
                 files += [(query.table, name)] if name is not None else []
-        return Done(tuple(files), tuple(declined), figures)
+        return Done(tuple(files), tuple(declined), statistics)
     finally:
         duck.close()
 

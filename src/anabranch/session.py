@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from anabranch import temporary as temporary_homes
 from anabranch.algebra.pacing import TARGET
 from anabranch.duck import DATABASE
-from anabranch.engine import answer, figures, lookup, oneoff, queries, reduce, remote, system, temp_views
+from anabranch.engine import answer, node_statistics, oneoff, point_queries, queries, reduce, remote, system, temp_views
 from anabranch.engine.alter import Alterer
 from anabranch.engine.capture import Capture, OnRun, RunReport
-from anabranch.engine.change import Changer
 from anabranch.engine.core import Core
 from anabranch.engine.define import Definer
+from anabranch.engine.dml import DmlExecutor
 from anabranch.engine.feed import Batch
 from anabranch.engine.frames import translate
 from anabranch.engine.home import Home
@@ -53,7 +53,7 @@ from anabranch.plan.bind import Binder, Bound
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Function, Sink, Stream, Table
 from anabranch.plan.describe import closing_words
-from anabranch.plan.lookups import find_lookup
+from anabranch.plan.point_queries import find_point_query
 from anabranch.plan.view import View
 from anabranch.result import Result
 from anabranch.sources import registry
@@ -165,7 +165,7 @@ class Session:
         self._runner = Runner(core)
         self._definer = Definer(core, self._runner)
         self._alterer = Alterer(core, self._definer, self._runner)
-        self._changer = Changer(core, self._runner)
+        self._changer = DmlExecutor(core, self._runner)
         self._capture = Capture(core, self._runner)
         if core.ledger.writable:
             Live.clean_up(core, self._definer)
@@ -273,19 +273,19 @@ class Session:
         """Set it to end what runs or follows at this moment, between two runs; what begins later is not concerned."""
         return self._core.stop
 
-    def on_warning(self, tell: Callable[[str], None]) -> None:
+    def on_warning(self, handler: Callable[[str], None]) -> None:
         """Have somebody told of what goes wrong but stops nothing, such as a sink that cannot be written.
 
         Without it, such things are warnings of Python's.
         """
-        self._core.warn = tell
+        self._core.warn = handler
 
-    def on_notice(self, tell: Callable[[str], None]) -> None:
+    def on_notice(self, handler: Callable[[str], None]) -> None:
         """Have somebody told of what a statement is about to do, before it is done: what `ALTER VIEW` keeps, say.
 
         Without it, the result of the statement tells.
         """
-        self._core.tell = tell
+        self._core.notify = handler
 
     def on_start(self, around: Callable[[], AbstractContextManager[None]]) -> None:
         """Have Spark started inside of this, which may say that it takes a while."""
@@ -434,11 +434,11 @@ class Session:
         snapshot = None if core.ledger.writable else pin.enter_context(core.pinned())
         catalog = temp_views.catalog_for(core, statement.query, snapshot)
         bound = Binder(statement.text, catalog, statement.query).bind()
-        looked = find_lookup(statement.text, statement.query, catalog)
+        looked = find_point_query(statement.text, statement.query, catalog)
         fields: Sequence[Field] = ()
-        asked = oneoff.question(core, statement, bound, catalog) if looked is None else None
-        if asked is not None:
-            fields = asked.fields
+        one_off = oneoff.question(core, statement, bound, catalog) if looked is None else None
+        if one_off is not None:
+            fields = one_off.fields
         elif looked is None:
             fields = queries.analyze(self._core, bound, catalog, statement.text)
         streams = self._streams(bound, catalog)
@@ -471,19 +471,19 @@ class Session:
             return queries.frame(core, bound, snapshot, statement.text)
 
         if looked is not None:
-            table = lookup.rows(core, looked, snapshot)
+            table = point_queries.rows(core, looked, snapshot)
             fields = [replace(field, name=name) for name, field in looked.columns]
             return Result(table=table, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin)
-        if asked is not None:
-            find = partial(oneoff.rows, core, asked, snapshot)
+        if one_off is not None:
+            find = partial(oneoff.rows, core, one_off, snapshot)
             return Result(
                 make_table=find, make_frame=frame, fields=fields, endless=endless, follow=follow, pin=pin,
                 explain=explain,
             )  # fmt: skip
         text = answer.text_of(core, statement.query, bound, fields, snapshot)
         if text is None:
-            found = queries.asked(core, bound, snapshot, statement.text)
-            if isinstance(found, remote.Asked):
+            found = queries.remote_query(core, bound, snapshot, statement.text)
+            if isinstance(found, remote.RemoteQuery):
                 with queries.placed_outside(bound, statement.text):
                     table = answer.of_few(core, bound, fields, found)
                     if table is not None:
@@ -500,14 +500,14 @@ class Session:
         from anabranch.sinks.exports import place, write_file
         from anabranch.sql.definitions import check_export, wrong
 
-        asked = check_export(statement)
+        export = check_export(statement)
         try:
-            path = place(str(asked.path), asked.overwrite, replace="OVERWRITE")
+            path = place(str(export.path), export.overwrite, replace="OVERWRITE")
             result = self._select(SelectStatement(statement.text, statement.query.span, statement.query), live=False)
             if result.kind == "changes" and result.endless:
                 raise UsageError("this answer goes on for ever", hint="COPY ... TO writes one that ends")
             fields = [Field(name, type) for name, type in zip(result.columns, result.types, strict=True)]
-            return Result(message=write_file(replace(asked, path=path), result.toArrow(), fields))
+            return Result(message=write_file(replace(export, path=path), result.toArrow(), fields))
         except (SinkError, UsageError) as error:
             raise wrong(statement, statement.path_span, error.message, error.hint) from error
 
@@ -594,22 +594,24 @@ class Session:
     def _explain(self, statement: Explain) -> Result:
         snapshot = self._core.snapshot()
         catalog = self._core.catalog(snapshot)
-        world = self._definer.surroundings()
+        planning = self._definer.planning_context()
         named = catalog.find(statement.view.last) if statement.view and len(statement.view.parts) == 1 else None
         if statement.format == "rules":
-            return _text_result("plan", explaining.explain_rules(statement.text, statement.query, catalog, world))
+            return _text_result("plan", explaining.explain_rules(statement.text, statement.query, catalog, planning))
         if isinstance(named, View):
-            told = explaining.explain_view(named, catalog, world)
+            explanation = explaining.explain_view(named, catalog, planning)
         elif statement.analyze:
             assert statement.view is not None
             raise self._definer.no_such(statement, statement.view, "view", named)
         else:
             bound = Binder(statement.text, catalog, statement.query).bind()
             fields = tuple(queries.analyze(self._core, bound, catalog, statement.text))
-            told = explaining.explain_query(statement.text, statement.query, catalog, world, fields)
-            told = replace(told, outside=tuple(queries.asked_outside(self._core, bound, snapshot, statement.text)))
-        counted = figures.of_nodes(self._core, told.nodes, snapshot) if statement.analyze else None
-        return _text_result("plan", render.rendered(told, statement.format, counted))
+            explanation = explaining.explain_query(statement.text, statement.query, catalog, planning, fields)
+            explanation = replace(
+                explanation, outside=tuple(queries.remote_query_outside(self._core, bound, snapshot, statement.text))
+            )
+        counted = node_statistics.of_nodes(self._core, explanation.nodes, snapshot) if statement.analyze else None
+        return _text_result("plan", render.rendered(explanation, statement.format, counted))
 
     def _show(self, statement: Show) -> Result:
         import pyarrow as pa

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.ask import Asker, Question
+from anabranch.engine.lookup_client import LookupClient, LookupRequest
 from anabranch.ir.expr import Expr
 from anabranch.ir.logic import compared
 from anabranch.plan.lookup_keys import value_type
@@ -99,9 +99,9 @@ def test_nothing_is_missed_however_a_value_is_kept(tmp_path: Path, type: str) ->
     for number in range(len(declared)):
         table = SqliteTable({"path": path, "table": f"t{number}"}, (Field("id", "bigint"), Field("x{0}", type)))
         rows = [tuple(row.values()) for row in table.read().to_pylist()]
-        asker = Asker("t", table, Asking(batch=3), lambda: 0, lambda _: False)
+        asker = LookupClient("t", table, Asking(batch=3), lambda: 0, lambda _: False)
         for sign in SIGNS:
-            found = asker.matches(Question(("id",), ("x{0}",), (sign,)), [(value,) for value in values])
+            found = asker.matches(LookupRequest(("id",), ("x{0}",), (sign,)), [(value,) for value in values])
             for value in values:
                 expected = {id for id, x in rows if spark_compares(x, sign, value)}
                 got = {row["id"] for row in found[(value,)].to_pylist()} if (value,) in found else set()
@@ -117,13 +117,13 @@ def test_equality_goes_by_the_type_that_a_column_is_given(tmp_path: Path) -> Non
         outside.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", kept)
     types = [("s", "string"), ("i", "int"), ("d", "date"), ("b", "boolean"), ("x", "binary")]
     table = SqliteTable({"path": path, "table": "t"}, tuple(Field(*each) for each in types))
-    asker = Asker("t", table, Asking(), lambda: 0, lambda _: False)
+    asker = LookupClient("t", table, Asking(), lambda: 0, lambda _: False)
     rows = table.read().to_pylist()
     for by in ("s", "i", "d", "b", "x"):
         keys = list(dict.fromkeys((row[by],) for row in rows if row[by] is not None))
-        found = {key: each.num_rows for key, each in asker.matches(Question(("i",), (by,)), keys).items()}
+        found = {key: each.num_rows for key, each in asker.matches(LookupRequest(("i",), (by,)), keys).items()}
         assert found == {key: sum(row[by] == key[0] for row in rows) for key in keys}
-    assert asker.matches(Question(("i",), ("s", "i")), [("7", 12), ("0.5", 1), ("7", 1)]).keys() == {
+    assert asker.matches(LookupRequest(("i",), ("s", "i")), [("7", 12), ("0.5", 1), ("7", 1)]).keys() == {
         ("7", 12),
         ("0.5", 1),
     }
@@ -139,12 +139,12 @@ def test_patterns_are_matched_by_either_side(tmp_path: Path) -> None:
         outside.execute("CREATE TABLE t (name TEXT, pattern TEXT)")
         outside.executemany("INSERT INTO t VALUES (?, ?)", [(text, None) for text in texts])
         outside.executemany("INSERT INTO t VALUES (?, ?)", [(None, text) for text in LIKES])
-    asker = Asker("t", SqliteTable({"path": path, "table": "t"}), Asking(), lambda: 0, lambda _: False)
-    names = asker.matches(Question(("name",), ("name",), ("LIKE",)), [(text,) for text in LIKES])
+    asker = LookupClient("t", SqliteTable({"path": path, "table": "t"}), Asking(), lambda: 0, lambda _: False)
+    names = asker.matches(LookupRequest(("name",), ("name",), ("LIKE",)), [(text,) for text in LIKES])
     assert {"ab", "a"} <= {row["name"] for row in names[("a%",)].to_pylist()}
     assert [row["name"] for row in names[("\\%",)].to_pylist() if "\0" not in row["name"]] == ["%"]
     assert "a\0xb" in {row["name"] for row in names[("a\0%b",)].to_pylist()}
-    patterns = asker.matches(Question(("pattern",), ("pattern",), ("LIKED BY",)), [("ab",), ("%",), ("é!",)])
+    patterns = asker.matches(LookupRequest(("pattern",), ("pattern",), ("LIKED BY",)), [("ab",), ("%",), ("é!",)])
     plain = {key[0]: {row["pattern"] for row in rows.to_pylist()} - {"a\0%b"} for key, rows in patterns.items()}
     assert plain == {"ab": {"a%", "A_", "%"}, "%": {"\\%", "%", "_"}, "é!": {"%", "é_"}}
 
@@ -163,15 +163,15 @@ def test_a_key_gets_all_its_rows_and_each_row_all_its_keys(tmp_path: Path) -> No
     expected = {
         (x, x): [{"id": id} for id, low, high in rows if low is not None and low <= x < high] for x in range(-2, 43)
     }
-    question = Question(("id",), ("low", "high"), ("<=", ">"))
+    question = LookupRequest(("id",), ("low", "high"), ("<=", ">"))
     for loose in (False, True):
         fake.loose, fake.failures, fake.asked = loose, 3, []
-        asker = Asker("t", fake, Asking(batch=7, requests=3, cache=10), lambda: 0, lambda _: False)
+        asker = LookupClient("t", fake, Asking(batch=7, requests=3, cache=10), lambda: 0, lambda _: False)
         found = {key: each.to_pylist() for key, each in asker.matches(question, keys).items()}
         assert found == {key: each for key, each in expected.items() if each}
         assert asker.tally.retries == 3 and asker.tally.keys == 45 and asker.tally.requests == 10
         assert asker.matches(question, keys).keys() == found.keys() and asker.tally.remembered == 45
-    sqlite = Asker("t", SqliteTable({"path": path, "table": "t"}), Asking(batch=500), lambda: 0, lambda _: False)
+    sqlite = LookupClient("t", SqliteTable({"path": path, "table": "t"}), Asking(batch=500), lambda: 0, lambda _: False)
     assert {key: each.to_pylist() for key, each in sqlite.matches(question, keys).items()} == found
     many = [(key, key) for key in range(3000)]
     assert len(sqlite.matches(question, many)) == len([key for key in expected if expected[key] and key[0] >= 0])

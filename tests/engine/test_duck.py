@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.duck import DATABASE, Database, connect, counting_all
-from anabranch.engine.held import Budget
+from anabranch.engine.memory_budget import Budget
 
 
 @pytest.mark.parametrize("join", ["LEFT", "FULL"])

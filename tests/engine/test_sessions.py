@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.algebra.windows import CumulatingWindows, sessions
-from anabranch.engine import local
+from anabranch.engine import driver_changes
 from anabranch.engine.maintain import Maintainer
 from anabranch.errors import QueryFailed
 from anabranch.plan.view import View
@@ -100,14 +100,14 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         asked.append((view.name, spans is not None))
         return fresh(self, view, *others, spans=spans, **named)
 
-    difference = local.Query.difference
+    difference = driver_changes.Query.difference
 
-    def on_driver(self: local.Query, *given: Any) -> str:
+    def on_driver(self: driver_changes.Query, *given: Any) -> str:
         asked.append((self.view.name, self.within is not None))
         return difference(self, *given)
 
     monkeypatch.setattr(Maintainer, "fresh", counted)
-    monkeypatch.setattr(local.Query, "difference", on_driver)
+    monkeypatch.setattr(driver_changes.Query, "difference", on_driver)
     return asked
 
 

@@ -162,7 +162,7 @@ def test_a_group_grows_large_over_small_runs_and_small_again_when_its_windows_cl
         assert {windows for _, _, windows, *_ in added} == {1 if large else 10}, at
         assert {form % 2 for *_, form in added} == {int(large)}
         if number < 7:  # what the reducer merges later is in memory as it came
-            in_memory = home.session._core.warm.rows_of("s_by_k")
+            in_memory = home.session._core.table_cache.rows_of("s_by_k")
             assert in_memory == sum(last > open_after for _, last, *_ in made)
         if number in (2, 5, 7):
             home.reopen()

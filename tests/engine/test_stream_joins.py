@@ -99,7 +99,7 @@ def test_each_pair_comes_once_and_no_row_is_held_longer_than_needed(
             rows[stream] += new
             home.insert(stream, new)
             # In memory: what the progress of the other side leaves, 40 seconds' worth of each, and one run.
-            assert all(core.warm.rows_of(band.id) <= 2 * (6 * 40 // 20 + 6) + 6 for band in bands)
+            assert all(core.table_cache.rows_of(band.id) <= 2 * (6 * 40 // 20 + 6) + 6 for band in bands)
         if run == runs // 2:
             home.compact()
             home.reopen()
@@ -142,7 +142,7 @@ def test_outer_joins_are_the_same_and_look_at_rows_nearby_only(
                 since = min(come[each] for each in read) - timedelta(seconds=10 + REACH[name])
                 inside = sum(row[1] >= since for each in read for row in rows[each])
                 if stream in read and view is not None:
-                    assert core.warm.rows_of(view.id) <= inside + len(new), name
+                    assert core.table_cache.rows_of(view.id) <= inside + len(new), name
         if run == runs // 2:
             home.compact()
             home.reopen()
@@ -154,7 +154,7 @@ def test_outer_joins_are_the_same_and_look_at_rows_nearby_only(
         assert home.emitted(name) == expected, name
         assert home.table(name) == expected, name
     if engine == "duckdb":
-        held = sum(core.warm.rows_of(view.id) for view in views.values() if view is not None)
+        held = sum(core.table_cache.rows_of(view.id) for view in views.values() if view is not None)
         assert 0 < held < len(views) * sum(map(len, rows.values())) / 2
 
 

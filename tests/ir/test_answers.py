@@ -14,9 +14,9 @@ from anabranch.engine import queries, read
 from anabranch.engine.frames import fields_of
 from anabranch.ir.build import Builder, build
 from anabranch.plan.bind import Binder
-from anabranch.plan.context import PlanningContext, placeholder
-from anabranch.plan.nodes import RULES
+from anabranch.plan.name_resolution import NameResolver, placeholder
 from anabranch.plan.rules import normalize
+from anabranch.plan.view_checks import RULES
 from anabranch.render.blocks import blocks
 from anabranch.render.spark import sql
 from anabranch.sql.parser import parse
@@ -103,7 +103,7 @@ def compare(home: Harness, text: str) -> str | None:
         empty = {name: core.frames.empty(fields) for name, fields in schemas.items()}
         return fields_of(core.frames.sql(asked, empty, source=statement.text))
 
-    context = PlanningContext(
+    context = NameResolver(
         statement.text, catalog, statement.query, analyze, lambda reference: queries._columns(catalog, reference)
     )
     rel = build(statement.text, statement.query, context)

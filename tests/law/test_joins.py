@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyarrow import parquet
 
-from anabranch.engine.moves import input_bounds
+from anabranch.engine.progress_bounds import input_bounds
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.view import View
 from anabranch.testing import Harness, crashing, sorted_rows
@@ -103,7 +103,7 @@ class Fed:
         for view in (each for each in bounded if stream in catalog.sources_of(each)):
             known = [(needed[view.id].get(name, 0), self.times.get(id, ())) for name, id in view.join_sources.items()]
             inside = sum(time >= since for since, times in known for time in times)
-            held = core.warm.rows_of(view.id)
+            held = core.table_cache.rows_of(view.id)
             assert held <= inside + len(rows), f"{view.sql} holds {held} rows, and {inside} are inside its bounds"
             self.looked_at += bool(view.join.views)
 

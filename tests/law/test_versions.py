@@ -192,7 +192,7 @@ def rows_held(home: Harness, times: dict[str, list[datetime]], come: dict[str, d
             assert view.join.bands and view.in_time, view.sql
             since = min(come.values()) - timedelta(seconds=5) - 2 * BOUND
             inside = sum(time >= since for each in times.values() for time in each)
-            assert core.warm.rows_of(view.id) <= 4 * inside, view.sql
+            assert core.table_cache.rows_of(view.id) <= 4 * inside, view.sql
 
 
 @settings(engine, max_examples=max(1, engine.max_examples // 8))

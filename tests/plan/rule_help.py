@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.ir.rel import is_live
-from anabranch.plan import building
+from anabranch.plan import relation_builder
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.panes import Analyze
 from anabranch.plan.rules import Rule, normalize
@@ -35,10 +35,10 @@ def normalized(sql: str, catalog: Catalog, analyze: Analyze, rules: Sequence[Rul
     (statement,) = parse(sql)
     assert isinstance(statement, SelectStatement)
     text, query = statement.text, statement.query
-    builder = building.builder(text, query, catalog, analyze)
+    builder = relation_builder.builder(text, query, catalog, analyze)
     rel = builder.query(query, None, {})
-    context = building.context(builder, catalog, analyze)
+    context = relation_builder.context(builder, catalog, analyze)
     made = normalize(rel, rules, context)
-    left = building.views(made)
-    included = tuple(each for each in dict.fromkeys(building.views(rel)) if each not in left)
+    left = relation_builder.views(made)
+    included = tuple(each for each in dict.fromkeys(relation_builder.views(rel)) if each not in left)
     return Normalized(blocks(made, text, is_live), made is not rel, included, tuple(context.reasons))

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.algebra.progress import FOREVER
 from anabranch.ir.expr import Expr
-from anabranch.plan.facts.ahead import looks_ahead
+from anabranch.plan.facts.lookahead import looks_ahead
 from ir.plan_help import block
 
 

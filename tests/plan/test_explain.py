@@ -15,9 +15,9 @@ from anabranch.algebra.progress import Computed, Delay, Lagging, Percentile, Pun
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream, Table
-from anabranch.plan.describe import Figures, PlanNode, progress_rule
+from anabranch.plan.describe import NodeStatistics, PlanNode, progress_rule
 from anabranch.plan.explain import Explanation, explain_query, explain_rules, explain_view
-from anabranch.plan.placer import Surroundings
+from anabranch.plan.placer import PlanningContext
 from anabranch.plan.planner import plan
 from anabranch.plan.render import SUBSCRIBED, rendered
 from anabranch.plan.stored import to_json
@@ -65,7 +65,7 @@ class World:
         self.catalog = Catalog({each.id: to_json(each) for each in (stream("s"), stream("r"), names)})
         numbers = count()
         self.loads: dict[str, Load] = {}
-        self.surroundings = Surroundings(
+        self.planning = PlanningContext(
             analyze,
             lambda _: 0,
             lambda _: False,
@@ -79,7 +79,7 @@ class World:
         assert isinstance(statement, CreateView)
         planned = plan(
             id=statement.name.last, name=statement.name.last, text=sql, sql=sql, query=statement.query,
-            start="beginning", fields=self.fields(sql), catalog=self.catalog, world=self.surroundings,
+            start="beginning", fields=self.fields(sql), catalog=self.catalog, planning=self.planning,
         )  # fmt: skip
         self.catalog = self.catalog.with_objects((*planned.objects, planned.view))
         return planned.view
@@ -100,7 +100,7 @@ class World:
     def explain(self, sql: str) -> Explanation:
         (statement,) = parse(sql)
         assert isinstance(statement, SelectStatement)
-        return explain_query(statement.text, statement.query, self.catalog, self.surroundings, self.fields(sql))
+        return explain_query(statement.text, statement.query, self.catalog, self.planning, self.fields(sql))
 
     def nodes(self, sql: str) -> dict[str, PlanNode]:
         return {node.name: node for node in self.explain(sql).nodes}
@@ -111,7 +111,7 @@ def world() -> World:
     return World()
 
 
-def told(explanation: Explanation) -> str:
+def text_of(explanation: Explanation) -> str:
     return "\n".join(rendered(explanation, "text"))
 
 
@@ -136,7 +136,7 @@ def test_adaptive_windows_share_a_table_with_their_equals_alone(world: World) ->
     assert same.query.blocks[0].panes == one.query.blocks[0].panes and one.query.blocks[0].panes not in tables
     assert world.catalog.panes(one.query.blocks[0].panes).spans == SlidingWindows(10_000_000, 4_000_000)
     assert len(set(tables)) == 3  # panes of 2 s serve the first and the third
-    (node,) = [node for node in explain_view(one, world.catalog, world.surroundings).nodes if node.name == "one"]
+    (node,) = [node for node in explain_view(one, world.catalog, world.planning).nodes if node.name == "one"]
     kept = "a group with more than 2.5 rows in open windows by window, until it has fewer than 2; others by span"
     assert f"HOP 10 seconds every 4 seconds; {kept}" in "\n".join(node.how)
     assert "strategy adaptive; too little is known" in "\n".join(node.how)
@@ -162,12 +162,12 @@ def test_what_all_strategies_would_cost_is_shown(world: World, query: str, told_
     """150 rows in 100 seconds, and 125 groups of a pane of 2 seconds in that time."""
     known = world.make(f"CREATE VIEW known AS {hop('panes')}").query.blocks[0].panes
     world.loads.update({"s": Load(150, 0, 100_000_000), known: Load(125, 0, 100_000_000)})
-    assert told_of.format("predicted cost of a window, in steps") in told(world.explain(query))
+    assert told_of.format("predicted cost of a window, in steps") in text_of(world.explain(query))
 
 
 def test_without_figures_it_is_said_what_is_assumed(world: World) -> None:
-    assert "to predict costs, and many rows of a group in each pane are assumed" in told(world.explain(hop("auto")))
-    assert "assumed" not in told(world.explain(hop("windows")))
+    assert "to predict costs, and many rows of a group in each pane are assumed" in text_of(world.explain(hop("auto")))
+    assert "assumed" not in text_of(world.explain(hop("windows")))
 
 
 def test_bins_keep_partials_of_values_where_rows_can_be_taken_out_again(world: World) -> None:
@@ -180,7 +180,7 @@ def test_bins_keep_partials_of_values_where_rows_can_be_taken_out_again(world: W
     ends = [panes.column((view.query.blocks[0].bins or (0, 0, "", ""))[3]).partial for view in (every, third, rank)]
     assert ends == ["count(*)", "count_if((_row_num + 1) % 3 = 0)", "count(*)"]
     assert (third.operator, rank.query.blocks[0].bins) == ("whole", (10_000_000, 3, "rank", "rows"))
-    (node,) = [node for node in explain_view(every, world.catalog, world.surroundings).nodes if node.name == "every"]
+    (node,) = [node for node in explain_view(every, world.catalog, world.planning).nodes if node.name == "every"]
     assert "a row comes in with the windows" in "\n".join(node.how)
     assert "strategy bins; too little is known of the stream to predict costs" in "\n".join(node.how)
     assert node.keys == ("window_start", "window_end")
@@ -195,7 +195,7 @@ def test_bins_keep_partials_of_values_where_rows_can_be_taken_out_again(world: W
     ],
 )
 def test_what_bins_cannot_do_is_done_over_rows(world: World, query: str, reason: str) -> None:
-    explanation = told(world.explain(query))
+    explanation = text_of(world.explain(query))
     assert reason in explanation and "the rows of stream s" in explanation and "bins" not in explanation
 
 
@@ -205,8 +205,8 @@ def test_a_query_in_another_spelling_is_shown_as_it_was_read(world: World) -> No
         "SELECT k, count(*) AS c FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE) AS s"
         " GROUP BY k, window_start, window_end, window_time"
     )
-    assert told(explanation).splitlines()[0] == f"read as: {canonical}"
-    assert "read as" not in told(world.explain(TUMBLE))
+    assert text_of(explanation).splitlines()[0] == f"read as: {canonical}"
+    assert "read as" not in text_of(world.explain(TUMBLE))
     assert [node.kind for node in explanation.nodes] == [node.kind for node in world.explain(canonical).nodes]
 
 
@@ -238,7 +238,7 @@ def test_kinds(world: World, query: str, kind: str, keys: tuple[str, ...]) -> No
 def test_the_reason_why_something_is_recomputed(world: World) -> None:
     node = world.explain("SELECT k, n FROM s ORDER BY n LIMIT 3 EMIT CHANGES").nodes[-1]
     assert node.reason == "LIMIT looks at all rows"
-    read = told(world.explain("SELECT DISTINCT k FROM s"))
+    read = text_of(world.explain("SELECT DISTINCT k FROM s"))
     assert "computed over rows at each read, because it has no aggregate" in read
 
 
@@ -302,10 +302,12 @@ def test_rows_of_a_view_meet_a_static_table_again_when_it_is_refreshed(world: Wo
 )
 def test_what_a_refreshable_table_is_joined_with(world: World, items: str, clause: str, over: str) -> None:
     explanation = world.explain(f"SELECT {items} FROM s JOIN names REFRESHABLE ON s.k = names.k {clause}")
-    assert f"static table names joined above {over}, so that REFRESH reaches old rows" in told(explanation)
+    assert f"static table names joined above {over}, so that REFRESH reaches old rows" in text_of(explanation)
     assert not explanation.nodes[-1].append_only
     if over == "the kept rows of s":
-        assert "computed over rows at each read, because median(n) cannot be merged from partials" in told(explanation)
+        assert "computed over rows at each read, because median(n) cannot be merged from partials" in text_of(
+            explanation
+        )
 
 
 def test_progress_is_the_least_of_the_inputs(world: World) -> None:
@@ -420,8 +422,8 @@ def test_state_and_what_bounds_it(world: World) -> None:
 
 def test_sharing(world: World) -> None:
     world.make(f"CREATE VIEW minutes AS {TUMBLE}")
-    assert "shared with minutes" in told(world.explain(TUMBLE))
-    assert "shared with" not in told(explain_view(world.catalog.view("minutes"), world.catalog, world.surroundings))
+    assert "shared with minutes" in text_of(world.explain(TUMBLE))
+    assert "shared with" not in text_of(explain_view(world.catalog.view("minutes"), world.catalog, world.planning))
 
 
 # ---- queries and views
@@ -431,18 +433,18 @@ def test_a_query_without_a_clause_also_says_how_its_changes_would_be_kept(world:
     explanation = world.explain("SELECT DISTINCT k FROM s")
     assert explanation.nodes[-1].kind == "recomputed"
     assert explanation.kept[-1].kind == "keyed"
-    assert SUBSCRIBED in told(explanation)
-    assert SUBSCRIBED not in told(world.explain("SELECT DISTINCT k FROM s EMIT CHANGES"))
+    assert SUBSCRIBED in text_of(explanation)
+    assert SUBSCRIBED not in text_of(world.explain("SELECT DISTINCT k FROM s EMIT CHANGES"))
 
 
 def test_what_cannot_be_kept_says_why(world: World) -> None:
     explanation = world.explain("SELECT k AS a, n AS a FROM s")
-    assert "nobody can subscribe: two columns of it have the same name" in told(explanation)
+    assert "nobody can subscribe: two columns of it have the same name" in text_of(explanation)
 
 
 def test_a_batch_query(world: World) -> None:
     explanation = world.explain("SELECT label FROM names")
-    assert told(explanation) == "batch query: it reads no stream\noutput: label string"
+    assert text_of(explanation) == "batch query: it reads no stream\noutput: label string"
     assert rendered(explanation, "mermaid") == ["flowchart TB"]
 
 
@@ -451,7 +453,7 @@ def test_a_view_shows_its_own_nodes(world: World) -> None:
         "CREATE VIEW top AS SELECT k, c FROM (SELECT k, count(*) AS c FROM s GROUP BY k) ORDER BY c DESC LIMIT 2"
         " EMIT CHANGES"
     )
-    explanation = explain_view(view, world.catalog, world.surroundings)
+    explanation = explain_view(view, world.catalog, world.planning)
     assert [(node.name, node.kind) for node in explanation.nodes] == [
         ("s", "stream"),
         ("top/1", "partial"),
@@ -481,7 +483,7 @@ def test_a_query_over_a_view(world: World) -> None:
 
 
 def test_json(world: World) -> None:
-    figures = {"s": Figures(7, 2, 1.5, 10, 1000, bound=1_000_000, bounds={"ts": 1_000_000})}
+    figures = {"s": NodeStatistics(7, 2, 1.5, 10, 1000, bound=1_000_000, bounds={"ts": 1_000_000})}
     explanation = world.explain(f"{TUMBLE} EMIT ON WINDOW CLOSE")
     (line,) = rendered(explanation, "json", figures)
     document = json.loads(line)
@@ -497,7 +499,7 @@ def test_json(world: World) -> None:
 
 
 def test_figures_in_words(world: World) -> None:
-    figures = {"s": Figures(7, 1, 1234.5, 10, 1000), "r": Figures()}
+    figures = {"s": NodeStatistics(7, 1, 1234.5, 10, 1000), "r": NodeStatistics()}
     lines = rendered(world.explain("SELECT s.k FROM s JOIN r ON s.k = r.k EMIT CHANGES"), "text", figures)
     assert "  last changed by version 7: 1 row, 1,234.5 ms" in lines
     assert "  kept now: 10 rows, 1,000 bytes" in lines and "  kept now: 0 rows, 0 bytes" in lines
@@ -564,9 +566,9 @@ def test_analyze_has_the_figures_of_the_last_commit(home: Harness) -> None:
 def test_rules_are_shown_step_by_step(world: World) -> None:
     (statement,) = parse("SELECT k FROM s WHERE EXISTS (SELECT 1 FROM r WHERE r.k = s.k) EMIT CHANGES")
     assert isinstance(statement, SelectStatement)
-    lines = explain_rules(statement.text, statement.query, world.catalog, world.surroundings)
+    lines = explain_rules(statement.text, statement.query, world.catalog, world.planning)
     assert [line for line in lines if not line.startswith(" ")] == ["as written:", "decorrelate:"]
     assert any("Join semi" in line for line in lines)
     (plain,) = parse("SELECT k FROM s")
     assert isinstance(plain, SelectStatement)
-    assert explain_rules(plain.text, plain.query, world.catalog, world.surroundings)[-1] == "no rule changes it"
+    assert explain_rules(plain.text, plain.query, world.catalog, world.planning)[-1] == "no rule changes it"

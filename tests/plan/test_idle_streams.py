@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from anabranch.algebra.progress import END, ProgressState, Seen, advance_to, end, let_go, observe, tick
 from anabranch.engine.core import Core
-from anabranch.engine.moves import Moves, Outcome, bounds_after, progress
+from anabranch.engine.progress_bounds import Moves, Outcome, bounds_after, progress
 from anabranch.ledger import Snapshot
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.plane import progress_of

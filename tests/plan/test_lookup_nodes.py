@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.errors import NotSupported
 from anabranch.plan.definitions import Table
-from anabranch.plan.view import Ask, View
+from anabranch.plan.view import TableLookup, View
 from anabranch.types import Field
 from plan.test_explain import World
 
@@ -23,8 +23,8 @@ def made(query: str) -> tuple[View, View]:
     return below, view
 
 
-def ask(*expressions: str, by: str, columns: str, of: str = "s") -> Ask:
-    return Ask("t", of, expressions, tuple(by.split()), tuple(columns.split()), "_matches_0")
+def ask(*expressions: str, by: str, columns: str, of: str = "s") -> TableLookup:
+    return TableLookup("t", of, expressions, tuple(by.split()), tuple(columns.split()), "_matches_0")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def ask(*expressions: str, by: str, columns: str, of: str = "s") -> Ask:
          " (__match.`k`) = s.k), false) THEN array(named_struct('__half', true)) END) AS __half_1(`__half`)"),
     ],
 )  # fmt: skip
-def test_a_node_keeps_what_each_row_found(query: str, asks: Ask, text: str) -> None:
+def test_a_node_keeps_what_each_row_found(query: str, asks: TableLookup, text: str) -> None:
     below, view = made(query)
     assert below.query.asks == (asks,)
     assert (below.operator, below.time, [each.name for each in below.fields]) == (

@@ -10,10 +10,10 @@ import pytest
 
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream, Table
-from anabranch.plan.nodes import COUNTING_RULES
-from anabranch.plan.nodes import RULES as ALL_RULES
 from anabranch.plan.stored import to_json
 from anabranch.plan.view import Beginning, NodeEmission, NodeQuery, View
+from anabranch.plan.view_checks import COUNTING_RULES
+from anabranch.plan.view_checks import RULES as ALL_RULES
 from anabranch.sql.splice import Spliced
 from anabranch.types import Field
 from ir.plan_help import Untyped

@@ -9,8 +9,8 @@ from anabranch.ir.rel import Scan
 from anabranch.ir.select import SelectBlock, SetBlock
 from anabranch.plan.bind import Reference
 from anabranch.plan.catalog import Catalog
-from anabranch.plan.context import PlanningContext
 from anabranch.plan.definitions import Table
+from anabranch.plan.name_resolution import NameResolver
 from anabranch.plan.stored import to_json
 from anabranch.plan.tie_breaking import break_ties, break_ties_of_set
 from anabranch.render.placeholders import PlaceholderWriter
@@ -30,7 +30,7 @@ def written(text: str, *, broken: bool) -> str:
     def columns(reference: Reference) -> tuple[Field, ...]:
         raise AssertionError(reference)
 
-    context = PlanningContext(text, CATALOG, statement.query, Untyped().analyze, columns)
+    context = NameResolver(text, CATALOG, statement.query, Untyped().analyze, columns)
     rel = Builder(text, context).query(statement.query, None, {})
 
     def shape(block: SelectBlock | SetBlock) -> SelectBlock | SetBlock:

@@ -166,7 +166,7 @@ def evaluate(node: Node, given: Mapping[str, int | None]) -> dict[str, int]:
             return _of_join(node, evaluate(node.left, given), evaluate(node.right, given))
         case Meet(inputs, columns):
             sides = [evaluate(each, given) for each in inputs]
-            return {name: bound for name, each in columns.items() if (bound := _met(each, sides)) is not None}
+            return {name: bound for name, each in columns.items() if (bound := _evaluated(each, sides)) is not None}
 
 
 def least(inputs: Sequence[Bounds]) -> dict[str, int]:
@@ -192,14 +192,14 @@ def _open(windows: SlidingWindows, bound: int) -> dict[str, int]:
 # ---- joins: an individual bound for the time of each side, and a joint one for the pair
 
 
-def _met(distances: Distances, sides: Sequence[Bounds]) -> int | None:
+def _evaluated(distances: Distances, sides: Sequence[Bounds]) -> int | None:
     """The bound of a column, None if an input puts no limit to it."""
     found = []
     for each, side in zip(distances, sides, strict=True):
-        told = furthest(each, side)
-        if told is None:
+        bound = furthest(each, side)
+        if bound is None:
             return None
-        found.append(told)
+        found.append(bound)
     return min(found)
 
 
@@ -216,7 +216,7 @@ def _of_join(join: Join, left: Bounds, right: Bounds) -> dict[str, int]:
     else:
         back, forth = Behind(other, 0, join.size), Behind(one, 0, join.size)
     columns: dict[str, Distances] = {one: ((Behind(one, 0),), (back,)), other: ((forth,), (Behind(other, 0),))}
-    found = {name: _met(distances, (left, right)) for name, distances in columns.items()}
+    found = {name: _evaluated(distances, (left, right)) for name, distances in columns.items()}
     return {name: bound for name, bound in found.items() if bound is not None}
 
 

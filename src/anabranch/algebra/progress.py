@@ -295,12 +295,12 @@ def let_go(streams: Mapping[str, tuple[Policy, ProgressState]]) -> frozenset[str
     states = [state for _, state in streams.values()]
     latest = max((max(state.seen_at or -END, state.idle_at or -END) for state in states), default=-END)
 
-    def goes_on(policy: Policy, state: ProgressState) -> bool:
+    def is_active(policy: Policy, state: ProgressState) -> bool:
         if state.bound == END or state.idle:
             return False
         return not policy.falls_idle or state.seen_at is None or latest - state.seen_at < (policy.idle or 0)
 
-    return idle if any(goes_on(*each) for each in streams.values()) else frozenset()
+    return idle if any(is_active(*each) for each in streams.values()) else frozenset()
 
 
 def combine(bounds: Iterable[int | None]) -> int | None:

@@ -37,10 +37,10 @@ class JoinBand:
         )
 
 
-def reach(near: Iterable[JoinBand], start: str, low: int | None, high: int | None) -> dict[str, Range]:
+def reach(bands: Iterable[JoinBand], start: str, low: int | None, high: int | None) -> dict[str, Range]:
     """Where the partners of rows of one input lie, directly or through others; inputs that are not there: anywhere."""
     found: dict[str, Range] = {start: (low, high)}
-    edges = list(near)
+    edges = list(bands)
     while edges:
         edge = next((each for each in edges if each.one in found or each.other in found), None)
         if edge is None:
@@ -52,7 +52,7 @@ def reach(near: Iterable[JoinBand], start: str, low: int | None, high: int | Non
     return found
 
 
-def needed(near: Iterable[JoinBand], bounds: Mapping[str, int | None]) -> dict[str, int]:
+def needed(bands: Iterable[JoinBand], bounds: Mapping[str, int | None]) -> dict[str, int]:
     """From which time on rows of each input can still meet a row that is to come; inputs not there: all their rows.
 
     `bounds` has the progress of each input: no row that is on time will be before it. A row of `a` is done with when
@@ -61,10 +61,10 @@ def needed(near: Iterable[JoinBand], bounds: Mapping[str, int | None]) -> dict[s
     >>> needed([JoinBand("a", "b", -2, 3)], {"a": 100, "b": 50})
     {'a': 47, 'b': 98}
     """
-    near = list(near)
+    bands = list(bands)
     found: dict[str, int] = {}
     for input in bounds:
-        lows = [reach(near, other, bound, None).get(input, (None, None))[0] for other, bound in bounds.items()
+        lows = [reach(bands, other, bound, None).get(input, (None, None))[0] for other, bound in bounds.items()
                 if other != input]  # fmt: skip
         known = [low for low in lows if low is not None]
         if lows and len(known) == len(lows):
@@ -72,7 +72,7 @@ def needed(near: Iterable[JoinBand], bounds: Mapping[str, int | None]) -> dict[s
     return found
 
 
-def around(near: Iterable[JoinBand], starts: Mapping[str, Range], steps: int) -> dict[str, Range]:
+def around(bands: Iterable[JoinBand], starts: Mapping[str, Range], steps: int) -> dict[str, Range]:
     """Where all rows lie that are at most so many steps away from some rows: partners, partners of these, and so on.
 
     Whether a row of `a` comes out without a partner says each `b` that it could have: two steps from a new `b`.
@@ -80,7 +80,7 @@ def around(near: Iterable[JoinBand], starts: Mapping[str, Range], steps: int) ->
     >>> around([JoinBand("a", "b", -2, 3)], {"b": (10, 10)}, 2)
     {'b': (5, 15), 'a': (7, 12)}
     """
-    both_ways = [each for each in near if each.least is not None and each.most is not None]
+    both_ways = [each for each in bands if each.least is not None and each.most is not None]
     found = dict(starts)
     for _ in range(steps):
         last = dict(found)
@@ -92,24 +92,24 @@ def around(near: Iterable[JoinBand], starts: Mapping[str, Range], steps: int) ->
     return found
 
 
-def chained(near: Iterable[JoinBand], inputs: Sequence[str]) -> bool:
+def chained(bands: Iterable[JoinBand], inputs: Sequence[str]) -> bool:
     """Whether each input but the first is bound to both sides to one in front of it."""
-    pairs = [{each.one, each.other} for each in near if each.least is not None and each.most is not None]
+    pairs = [{each.one, each.other} for each in bands if each.least is not None and each.most is not None]
     return all(
         any({input, earlier} in pairs for earlier in inputs[:index]) for index, input in enumerate(inputs) if index
     )
 
 
-def needed_around(near: Iterable[JoinBand], bounds: Mapping[str, int | None], steps: int) -> dict[str, int]:
+def needed_around(bands: Iterable[JoinBand], bounds: Mapping[str, int | None], steps: int) -> dict[str, int]:
     """From which time on rows can still be so many steps away from a row that is to come, as `needed` says of one.
 
     >>> needed_around([JoinBand("a", "b", -2, 3)], {"a": 100, "b": 50}, 2)
     {'a': 47, 'b': 45}
     """
-    near = list(near)
+    bands = list(bands)
     found: dict[str, int] = {}
     for input in bounds:
-        ranges = [around(near, {other: (bound, None)}, steps).get(input) for other, bound in bounds.items()]
+        ranges = [around(bands, {other: (bound, None)}, steps).get(input) for other, bound in bounds.items()]
         lows = [each[0] for each in ranges if each is not None and each[0] is not None]
         if len(lows) == len(bounds):
             found[input] = min(lows)

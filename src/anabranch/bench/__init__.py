@@ -62,9 +62,9 @@ def main(arguments: list[str]) -> int:
     notes = report.notes_text(figures)
     if notes:
         print(f"\n{notes}")
-    told = report.totals_text([each for outcome in outcomes for each in outcome.totals])
-    if told:
-        print(f"\n{told}")
+    totals = report.totals_text([each for outcome in outcomes for each in outcome.totals])
+    if totals:
+        print(f"\n{totals}")
     for path in report.write(Path(options.out), outcomes, about):
         print(f"wrote {path}", file=sys.stderr)
     return 0 if all(each.exact for outcome in outcomes for each in outcome.totals) else 1

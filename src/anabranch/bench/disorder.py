@@ -108,10 +108,10 @@ class Question:
         steps, numbers = _steps(arrivals)
         fold: Fold[Any] = _average(numbers) if self.average else COUNT
         value: Callable[[Any], float] = _quotient if self.average else float
-        told = [step for _, step in steps if isinstance(step, Row)]
+        steps_of_rows = [step for _, step in steps if isinstance(step, Row)]
         truth = {
             wid: value(found)
-            for (wid, _), found in answers(self.windows, told, fold).items()
+            for (wid, _), found in answers(self.windows, steps_of_rows, fold).items()
             if wid >= 0 and self.windows.bounds(wid)[1] <= judge_until
         }
         return Asked(arrivals, steps, fold, value, truth)
@@ -173,9 +173,9 @@ def judged(question: Question, windows: int, density: float = 1) -> dict[str, li
     given = question.given(windows, density)
     rows_alone = [(at, step) for at, step in given.steps if isinstance(step, Row)]
 
-    def policy(strategy: Strategy[Any], told: Sequence[tuple[float, Row | Punctuation]]) -> Judged:
+    def policy(strategy: Strategy[Any], steps_of_rows: Sequence[tuple[float, Row | Punctuation]]) -> Judged:
         found: dict[int, tuple[float, float]] = {}
-        for at, step in told:
+        for at, step in steps_of_rows:
             closed = strategy.add(step) if isinstance(step, Row) else strategy.punctuate(step)
             for (wid, _), answer in closed.items():
                 found[wid] = (given.value(answer), (at - question.windows.bounds(wid)[1]) / SECOND)

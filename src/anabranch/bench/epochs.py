@@ -166,8 +166,8 @@ def _check(what: str, files: dict[str, list[Path]], taken: int, found: Any) -> N
     with duckdb.connect(":memory:") as duck:
         duck.execute("SET TimeZone = 'UTC'")
         duck.register("found", found)
-        for text, against, said in ((truth, shown, "missing"), (shown, truth, "wrong")):
+        for text, against, verdict in ((truth, shown, "missing"), (shown, truth, "wrong")):
             row = duck.execute(f"SELECT count(*) FROM (({text}) EXCEPT ALL ({against}))").fetchone()
             assert row is not None
             if row[0]:
-                raise AssertionError(f"{row[0]:,} epochs are {said} in {what}")
+                raise AssertionError(f"{row[0]:,} epochs are {verdict} in {what}")

@@ -287,7 +287,7 @@ def _small_runs(setting: Setting, join: Join, stretch: Auctions) -> tuple[float,
         _, missing, wrong = _compared(join, files, shown)
         if missing or wrong:
             raise AssertionError(f"{missing:,} pairs are missing and {wrong:,} are wrong in small runs of {join}")
-        return 1000 * median(seconds[-LAST_RUNS:]), core.warm.rows_of(view.id)
+        return 1000 * median(seconds[-LAST_RUNS:]), core.table_cache.rows_of(view.id)
 
 
 def _length(size: int) -> str:

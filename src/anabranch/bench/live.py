@@ -139,8 +139,8 @@ def _check(what: str, folder: Path, found: Any) -> None:
     with duckdb.connect(":memory:") as duck:
         duck.register("found", found)
         shown = "SELECT k, n::HUGEINT AS n, total::HUGEINT AS total FROM found"
-        for one, other, said in ((truth, shown, "missing"), (shown, truth, "wrong")):
+        for one, other, verdict in ((truth, shown, "missing"), (shown, truth, "wrong")):
             row = duck.execute(f"SELECT count(*) FROM (({one}) EXCEPT ALL ({other}))").fetchone()
             assert row is not None
             if row[0]:
-                raise AssertionError(f"{row[0]:,} keys are {said} in {what}")
+                raise AssertionError(f"{row[0]:,} keys are {verdict} in {what}")

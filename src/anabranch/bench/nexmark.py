@@ -262,9 +262,9 @@ def _check(what: str, found: Any, truth: Any, *, whole: bool) -> None:
             for field in truth.schema
         )
         sides = (("found", "truth", "wrong"), ("truth", "found", "missing"))
-        for one, other, said in sides if whole else sides[:1]:
+        for one, other, verdict in sides if whole else sides[:1]:
             text = f"SELECT {columns} FROM {one} EXCEPT ALL SELECT {columns} FROM {other}"
             row = duck.execute(f"SELECT count(*) FROM ({text})").fetchone()
             assert row is not None
             if row[0]:
-                raise AssertionError(f"{row[0]:,} of {truth.num_rows:,} rows are {said} in {what}")
+                raise AssertionError(f"{row[0]:,} of {truth.num_rows:,} rows are {verdict} in {what}")

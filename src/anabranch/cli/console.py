@@ -79,18 +79,18 @@ class Console:
     def message(self, text: str) -> None:
         """What happened, for people; nothing that a program reads."""
         if not self.quiet:
-            self._tell(text)
+            self._print(text)
 
     def warning(self, text: str) -> None:
-        self._tell(f"{self.style('warning:', 'yellow', self.err)} {text}")
+        self._print(f"{self.style('warning:', 'yellow', self.err)} {text}")
 
     def error(self, text: str) -> None:
-        self._tell(f"{self.style('error:', 'red', self.err)} {text}")
+        self._print(f"{self.style('error:', 'red', self.err)} {text}")
 
     def trace(self, error: BaseException) -> None:
         """The stack trace; only for those who asked for it."""
         if self.debug:
-            self._tell("".join(traceback.format_exception(error)).rstrip())
+            self._print("".join(traceback.format_exception(error)).rstrip())
 
     def status(self, text: str) -> None:
         """A line on the terminal that the next one replaces; does nothing elsewhere."""
@@ -113,13 +113,13 @@ class Console:
         self.err.flush()
         terminal, over = os.dup(self.err.fileno()), threading.Event()
 
-        def tell() -> None:
+        def print_waiting() -> None:
             if not over.wait(SECONDS_UNNOTICED):
                 os.write(terminal, text.encode())
                 over.wait()
                 os.write(terminal, f"\r{' ' * len(text)}\r".encode())
 
-        teller = threading.Thread(target=tell, daemon=True)
+        teller = threading.Thread(target=print_waiting, daemon=True)
         teller.start()
         try:
             yield
@@ -133,7 +133,7 @@ class Console:
             self.err.write("\n")
             self._status_width = 0
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         # Results and messages share a terminal: keep them in the order in which they were written.
         if self.out_is_terminal:
             self.flush()

@@ -249,9 +249,9 @@ def check_spark(master: str | None, conf: dict[str, str], home: Path) -> Iterato
         *[f"{key}={value}" for key, value in settings.items()],
     ]
     started = time.monotonic()
-    said, problems, code = _within(SPARK_SECONDS, command)
+    output, problems, code = _within(SPARK_SECONDS, command)
     seconds = time.monotonic() - started
-    session, _, answers = said.partition("\n")
+    session, _, answers = output.partition("\n")
     count, counted, kernels = answers.partition("\n")
     if code is None and not counted:  # it has no more time than this, however far it came
         waited = f"no answer in {SPARK_SECONDS:.0f} s"
@@ -263,8 +263,8 @@ def check_spark(master: str | None, conf: dict[str, str], home: Path) -> Iterato
         return
     if count.strip() != "10":
         lines = [line.strip() for line in problems.splitlines() if line.strip()]
-        told = next((line for line in reversed(lines) if "Exception" in line or "Error" in line), None)
-        yield Finding("Spark session", FAIL, told or (lines[-1] if lines else "no result"), "see the message")
+        reason = next((line for line in reversed(lines) if "Exception" in line or "Error" in line), None)
+        yield Finding("Spark session", FAIL, reason or (lines[-1] if lines else "no result"), "see the message")
         return
     yield Finding("Spark session", OK, f"started and counted in {seconds:.1f} s with {settings['spark.master']}")
     if "\n" not in kernels:

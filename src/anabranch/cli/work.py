@@ -221,7 +221,7 @@ class Reporter:
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._clock = clock
-        self._told_at: dict[str, float] = {}
+        self._reported_at: dict[str, float] = {}
         self._untold: dict[str, RunReport] = {}
         self._runs = 0
         self._rows = 0
@@ -237,9 +237,9 @@ class Reporter:
         pause = SECONDS_BETWEEN_STATUSES if terminal else SECONDS_BETWEEN_REPORTS
         now = self._clock()
         self._untold[run.stream] = run
-        if run.stream in self._told_at and now - self._told_at[run.stream] < pause:
+        if run.stream in self._reported_at and now - self._reported_at[run.stream] < pause:
             return
-        self._told_at[run.stream] = now
+        self._reported_at[run.stream] = now
         del self._untold[run.stream]
         (self._console.status if terminal else self._console.message)(run_line(run))
 
@@ -296,15 +296,15 @@ def describe(console: Console, text: str, form: str, target: Target, settings: S
         raise UsageError("there is nothing to describe", hint='give a query: anabranch describe "SELECT ..."')
     at = statements[-1][0].start
     before = text[:at]
-    asked = f"{before}EXPLAIN ({_EXPLAIN.get(form, f'GRAPH {form}')}) {text[at:]}"
-    reads = only_reads(parse_all(asked))
+    statement = f"{before}EXPLAIN ({_EXPLAIN.get(form, f'GRAPH {form}')}) {text[at:]}"
+    reads = only_reads(parse_all(statement))
     named = target.to if target.to != STDOUT else None
     path = place(named, target.overwrite) if named is not None else None
     with (
         open_session(settings, console, reads=reads) as session,
         Interrupts(console, session.stop, session.cancel, graceful=False) as interrupts,
     ):
-        for result in session.execute(asked, live=False):
+        for result in session.execute(statement, live=False):
             interrupts.install()
             if result.message:
                 console.message(result.message)

@@ -32,8 +32,8 @@ class Lines:
         self._console = console
         self._clock = clock
         self._phase = ""
-        self._told_at = 0.0
-        self._told_rows = -1
+        self._printed_at = 0.0
+        self._printed_rows = -1
 
     def __enter__(self) -> Lines:
         return self
@@ -41,26 +41,26 @@ class Lines:
     def __exit__(self, *_: object) -> None: ...
 
     def opening(self, title: str, sentence: str, script: str) -> None:
-        self._tell(title, sentence, "", script.strip(), "")
+        self._print(title, sentence, "", script.strip(), "")
 
     def paint(self, flow: Flow) -> None:
         if flow.phase != self._phase:
             self._phase = flow.phase
-            self._tell(f"{flow.phase} ...")
+            self._print(f"{flow.phase} ...")
         now = self._clock()
-        if flow.rows not in (0, self._told_rows) and now - self._told_at >= SECONDS_BETWEEN_LINES:
+        if flow.rows not in (0, self._printed_rows) and now - self._printed_at >= SECONDS_BETWEEN_LINES:
             self._status(flow, now)
 
     def last(self, flow: Flow) -> None:
         """The final status, if it was not the last one told."""
-        if flow.rows != self._told_rows:
+        if flow.rows != self._printed_rows:
             self._status(flow, self._clock())
 
     def _status(self, flow: Flow, now: float) -> None:
-        self._told_at, self._told_rows = now, flow.rows
-        self._tell(status(flow).text())
+        self._printed_at, self._printed_rows = now, flow.rows
+        self._print(status(flow).text())
 
-    def _tell(self, *lines: str) -> None:
+    def _print(self, *lines: str) -> None:
         for line in lines:
             self._console.line(line)
         self._console.flush()

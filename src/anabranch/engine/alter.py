@@ -15,7 +15,7 @@ from anabranch.algebra.progress import ProgressState
 from anabranch.engine import backfill, numbering, queries, read
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.define import Definer, all_begins, check_names, refuse_stars, same_text, stream_locks, unneeded
-from anabranch.engine.moves import Outcome, bounds_after
+from anabranch.engine.progress_bounds import Outcome, bounds_after
 from anabranch.engine.run import Runner, emit_changes
 from anabranch.engine.tables import AT, DIFF, VERSION, change_fields
 from anabranch.engine.trigger import pending_fields
@@ -27,11 +27,11 @@ from anabranch.plan.alter import Comparison, Lists, beginnings, compare, lists, 
 from anabranch.plan.bind import Binder
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream
-from anabranch.plan.nodes import said
 from anabranch.plan.planner import plan
 from anabranch.plan.states import Panes, Rows
 from anabranch.plan.stored import to_json
 from anabranch.plan.view import View
+from anabranch.plan.view_checks import emission_of
 from anabranch.sql.lexer import quote_name
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import AlterView, CreateView, SelectStatement
@@ -76,10 +76,10 @@ class Alterer:
         if statement.dry_run:
             return NOTHING if attempt.compared.same else "\n".join([*attempt.lists.lines(), "dry run: nothing is done"])
         attempt.check(statement)
-        told = None
-        if core.tell is not None and not attempt.compared.same:
-            told = attempt.lists.lines()
-            core.tell("\n".join([f"view {view.name} is altered", *told]))
+        notice = None
+        if core.notify is not None and not attempt.compared.same:
+            notice = attempt.lists.lines()
+            core.notify("\n".join([f"view {view.name} is altered", *notice]))
         nodes = (*attempt.compared.kept, *attempt.compared.made, attempt.compared.view)
         if any(each.emission.mode != "read" for each in nodes):
             self.definer.keep_below(statement.text, statement.query)
@@ -105,7 +105,7 @@ class Alterer:
                     core.hot.forget(each.id)
                     core.timers.forget(each.id)
         lines = attempt.lists.lines()
-        return "\n".join([f"view {view.name} altered", *(lines if lines != told else ())])
+        return "\n".join([f"view {view.name} altered", *(lines if lines != notice else ())])
 
     def _attempt(self, statement: AlterView, view: View, sql: str, snapshot: Snapshot) -> _Attempt:
         """The new plan beside the old one."""
@@ -127,12 +127,12 @@ class Alterer:
         planned = plan(
             id=view.id, name=view.name, text=statement.text, sql=sql, query=statement.query, start=view.beginning.start,
             fields=fields, catalog=catalog,
-            world=replace(
-                self.definer.world(snapshot, view.beginning.start, begins.begins),
+            planning=replace(
+                self.definer.planning(snapshot, view.beginning.start, begins.begins),
                 first_run=begins.first_run,
                 settles=True,
             ),
-            feed=view.emission.mode != "read" and said(statement.query) is None,
+            feed=view.emission.mode != "read" and emission_of(statement.query) is None,
         )  # fmt: skip
         compared = compare(catalog, view, planned)
         found = lists(catalog, compared, begins.lacks)

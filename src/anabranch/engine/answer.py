@@ -12,14 +12,14 @@ from typing import Any
 
 from anabranch.duck import counting_all, grouped, places_for, quoted
 from anabranch.engine import remote
-from anabranch.engine.above import local_relation
 from anabranch.engine.core import Core
 from anabranch.engine.driver import connection
+from anabranch.engine.driver_changes import alike
 from anabranch.engine.frames import arrow_schema
-from anabranch.engine.local import alike
+from anabranch.engine.joined_partials import local_relation
 from anabranch.engine.pane_sql import pane_source, window_rows, windows_shown
+from anabranch.engine.table_cache import file_rows
 from anabranch.engine.tables import DIFF, net_sql
-from anabranch.engine.warm import file_rows
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound
 from anabranch.plan.catalog import Catalog
@@ -36,17 +36,17 @@ _FEW = "__few_rows"
 
 
 @dataclass(frozen=True)
-class Asked:
+class DriverQuery:
     """What DuckDB is asked, and how many rows that puts together, each as often as it is in some window."""
 
     text: str
     placed: int
 
 
-def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], snapshot: Snapshot) -> Asked | None:
+def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], snapshot: Snapshot) -> DriverQuery | None:
     """A question as DuckDB is asked it, if it means the same there; None if the answer is Spark's to give."""
     catalog = core.catalog(snapshot)
-    view = _asked(query, bound, catalog)
+    view = _plain_view(query, bound, catalog)
     if view is None or not core.place.driver or any(duckdb_type(field.type) is None for field in fields):
         return None
     tables = [catalog.kept_panes(use.panes) for use in view.query.blocks]
@@ -55,10 +55,10 @@ def text_of(core: Core, query: Query, bound: Bound, fields: Sequence[Field], sna
     source = _view(core, catalog, view, snapshot)
     text = driver_sql(bound.text.text, lambda _: source, view.shown_fields) if source is not None else None
     placed = sum(_placed(use, table, snapshot) for use, table in zip(view.query.blocks, tables, strict=True))
-    return Asked(text, placed) if text is not None else None
+    return DriverQuery(text, placed) if text is not None else None
 
 
-def rows(asked: Asked, fields: Sequence[Field]) -> Any:
+def rows(query: DriverQuery, fields: Sequence[Field]) -> Any:
     """The answer as a pyarrow.Table; None if DuckDB gives other columns, or fails, for Spark to say why."""
     import duckdb
     import pyarrow as pa
@@ -66,8 +66,8 @@ def rows(asked: Asked, fields: Sequence[Field]) -> Any:
     duck = connection()
     wanted = [duckdb_type(field.type) or "" for field in fields]
     try:
-        with counting_all(asked.text), places_for(asked.placed):
-            made = duck.sql(asked.text)
+        with counting_all(query.text), places_for(query.placed):
+            made = duck.sql(query.text)
             if len(made.types) != len(wanted) or not all(map(alike, map(str, made.types), wanted)):
                 return None
             found = made.to_arrow_table()
@@ -112,18 +112,23 @@ def _rows_in(snapshot: Snapshot, tables: Iterable[str]) -> int:
     return sum(file.rows for table in tables for file in snapshot.files.get(table, {}).values())
 
 
-def of_few(core: Core, bound: Bound, fields: Sequence[Field], asked: remote.Asked) -> Any:
+def of_few(core: Core, bound: Bound, fields: Sequence[Field], remote_query: remote.RemoteQuery) -> Any:
     """The answer to a question about one table of a database that gives few rows, as a pyarrow.Table; None if it is
     Spark's to give."""
-    if not (core.place.driver and asked.plain) or core.has_settings or asked.parts or len(bound.references) != 1:
+    if (
+        not (core.place.driver and remote_query.plain)
+        or core.has_settings
+        or remote_query.parts
+        or len(bound.references) != 1
+    ):
         return None
-    ((placeholder, source),) = asked.given.items()
+    ((placeholder, source),) = remote_query.given.items()
     own = source.fields()
     if any(duckdb_type(field.type) in (None, "FLOAT") for field in (*own, *fields)):
         return None
     items = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in own)
     text = driver_sql(bound.text.text, lambda _: f"(SELECT {items} FROM {_FEW})", own)
-    found = asked.few(placeholder) if text is not None else None
+    found = remote_query.few(placeholder) if text is not None else None
     if text is None or found is None:
         return None
     duck = connection()
@@ -132,12 +137,12 @@ def of_few(core: Core, bound: Bound, fields: Sequence[Field], asked: remote.Aske
             found = found.append_column(field.name, [[None] * len(found)])
     duck.register(_FEW, found)
     try:
-        return rows(Asked(text, 0), fields)
+        return rows(DriverQuery(text, 0), fields)
     finally:
         duck.unregister(_FEW)
 
 
-def _asked(query: Query, bound: Bound, catalog: Catalog) -> View | None:
+def _plain_view(query: Query, bound: Bound, catalog: Catalog) -> View | None:
     """The view that a question is about, if it is about one and no more."""
     select = query.body
     if not isinstance(select, Select) or query.ctes or select.subqueries or len(select.relations) != 1:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import ProgressState
-from anabranch.engine import above, numbering, read
+from anabranch.engine import joined_partials, numbering, read
 from anabranch.engine.core import ATTEMPTS, Core, Stopwatch
 from anabranch.engine.frames import arrow_schema, named
-from anabranch.engine.moves import bounds_after
-from anabranch.engine.places import place_sql
+from anabranch.engine.group_sizes import sizes_of_history
+from anabranch.engine.partial_windows import window_position_sql
+from anabranch.engine.progress_bounds import bounds_after
 from anabranch.engine.run import emit_changes, list_bad_rows
 from anabranch.engine.set_aside import Checking, Lost, Stopped, placed_anyhow, refuse
-from anabranch.engine.standing import at_once
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import PANE, pane_fields
 from anabranch.engine.writing import write_frame
@@ -84,7 +84,7 @@ def draft(
     finally:
         if rows is not None:
             rows.close()
-    lacks = sum(len(found.places) for found in aside.values())
+    lacks = sum(len(found.indexes) for found in aside.values())
     changed = Lost({planned.view.id: lacks} if lacks else {}).changes(merged)
     definitions = {each.id: to_json(each) for each in (*planned.objects, planned.view, *changed)}
     return Draft(
@@ -160,8 +160,8 @@ def _fill(
                 continue
             rows = history(each) if columns else None
             # Rows that are here for columns made later were counted when they came.
-            standing = at_once(each, counted=len(columns) == len(each.columns)) if each.spanned else None
-            make = partial(stream_part.partials, each, catalog, columns=columns, standing=standing)
+            group_sizes = sizes_of_history(each, counted=len(columns) == len(each.columns)) if each.spanned else None
+            make = partial(stream_part.partials, each, catalog, columns=columns, group_sizes=group_sizes)
         schemas[table] = arrow_schema(fields)
         files[table] = _settled(core, each, staged) if isinstance(each, Panes) else ()
         if rows is None:
@@ -198,12 +198,12 @@ class Sieve:
         checking, found = self._rows_of(state.stream)
         halves = not (isinstance(state, Panes) and state.spanned)
         try:
-            files, alone = checking.written(table, checking.without(found.places), write, halves=halves)
+            files, row_errors = checking.written(table, checking.without(found.indexes), write, halves=halves)
         except Stopped as stopped:
             raise named(self.view, stopped.error) from stopped
-        if alone and len(self.states) > 1:  # what it has of the row in other tables is written
-            raise named(self.view, next(iter(alone.values())))
-        checking.add(self.view, alone, found)
+        if row_errors and len(self.states) > 1:  # what it has of the row in other tables is written
+            raise named(self.view, next(iter(row_errors.values())))
+        checking.add(self.view, row_errors, found)
         refuse(checking.stream, [found])
         return files
 
@@ -220,7 +220,7 @@ class Sieve:
 
     def found(self) -> dict[tuple[str, str], Found]:
         """The rows that the view lacks, by its id and those of streams."""
-        return {(self.view.id, id): found for id, (_, found) in self._checked.items() if found.places}
+        return {(self.view.id, id): found for id, (_, found) in self._checked.items() if found.indexes}
 
     def close(self) -> None:
         for checking, _ in self._checked.values():
@@ -235,7 +235,7 @@ def _from_partials(core: Core, panes: Panes, way: FillFrom) -> DataFrame:
     keys = {quote_name(name): quote_name(key) for name, key in way.keys.items()}
     items, groups = [f"{key} AS {name}" for name, key in keys.items()], list(keys.values())
     if panes.time is not None:
-        start = place_sql(panes, f"unix_micros({PANE})", "spark")[0]
+        start = window_position_sql(panes, f"unix_micros({PANE})", "spark")[0]
         items.append(f"timestamp_micros({start}) AS {PANE}")
         groups.append(start)
     for name, theirs in way.columns.items():
@@ -252,7 +252,7 @@ def _settled(core: Core, panes: Panes, staged: list[Path]) -> tuple[DataFile, ..
     before = core.catalog(snapshot).objects.get(panes.id)
     if not isinstance(before, Panes) or before.above is None:
         return ()
-    return above.settle(core, core.catalog(snapshot), before, snapshot, staged)
+    return joined_partials.write_own_files(core, core.catalog(snapshot), before, snapshot, staged)
 
 
 def _history(

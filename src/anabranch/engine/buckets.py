@@ -18,10 +18,10 @@ from anabranch.algebra.reach import Range
 from anabranch.bucket import Done, Task
 from anabranch.duck import LEFT_TO_SPARK, in_bucket, quoted
 from anabranch.engine.core import Core
+from anabranch.engine.driver_changes import NotApplicable, Query, Touched, since_start
 from anabranch.engine.kernels import Ahead, query_of, task_memory
-from anabranch.engine.local import Query, Touched, Unfit, since_start
+from anabranch.engine.table_cache import CachedRange, file_rows, where_within
 from anabranch.engine.tables import change_fields
-from anabranch.engine.warm import Share, file_rows, where_within
 from anabranch.engine.writing import adopt_files
 from anabranch.kernel import ROWS, Declined
 from anabranch.ledger import DataFile, Snapshot
@@ -45,12 +45,12 @@ _HASHED = ("string", "date", "timestamp", "timestamp_ntz", "boolean", "binary")
 def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     """The changes of a node for a commit; None if they are left to Spark's own engine."""
     core = maintainer.core
-    if not available(core) or not core.local.fits(maintainer, view):
+    if not available(core) or not core.driver_changes.fits(maintainer, view):
         return None
     query = _InBuckets(maintainer, view)
     try:
         text = query.text()
-    except Unfit:
+    except NotApplicable:
         return None
     if text is None:
         return ()
@@ -64,7 +64,7 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     files = write(core, [(table, time, tasks)])[0]
     if isinstance(files, Declined):
         if LEFT_TO_SPARK in files.reason:
-            core.local.leave(view)
+            core.driver_changes.leave(view)
         maintainer.places[view.id] = f"by Spark: {files.reason}"
         return None
     reason = maintainer.places.get(view.id, "").removeprefix("by Spark")
@@ -90,14 +90,14 @@ def look_ahead(maintainer: Maintainer, stream: Stream, rows: InGroups) -> Ahead 
     core, split, read = maintainer.core, "", 0
     queries: list[tuple[kernel.Query, str | None]] = []
     for view in maintainer.catalog.of(View):
-        if not _goes_with(view, stream) or not core.local.fits(maintainer, view):
+        if not _fits_run(view, stream) or not core.driver_changes.fits(maintainer, view):
             continue
         query = _InBuckets(maintainer, view, stream)
         if not query.row_condition or query.row_condition != (split or query.row_condition):
             continue
         if core.place.takes_changes(rows.rows, query.state_rows()):
             continue  # on the driver it is sooner done
-        with suppress(Unfit):
+        with suppress(NotApplicable):
             text = query.text()
             assert text is not None  # there are rows
             split, read = query.row_condition, read + query.files.rows
@@ -105,7 +105,7 @@ def look_ahead(maintainer: Maintainer, stream: Stream, rows: InGroups) -> Ahead 
     return Ahead(split, read, tuple(queries)) if queries else None
 
 
-def _goes_with(view: View, stream: Stream) -> bool:
+def _fits_run(view: View, stream: Stream) -> bool:
     """Whether the changes of a node follow from the rows of a stream and tables that no other node changes."""
     if (
         not view.kept
@@ -155,7 +155,7 @@ class _Files:
     def relation(self, table: str, snapshot: Snapshot, fields: Sequence[Field]) -> str:
         return self._relation(table, snapshot, fields, None, None)
 
-    def within(self, share: Share, table: str, snapshot: Snapshot, fields: Sequence[Field], times: Range) -> str:
+    def within(self, share: CachedRange, table: str, snapshot: Snapshot, fields: Sequence[Field], times: Range) -> str:
         low, high = times
         found = self._relation(table, snapshot, fields, low, None if high is None else high + 1)
         return f"(SELECT * FROM {found}{where_within(share.time, low, high)})"
@@ -179,7 +179,7 @@ class _InBuckets(Query):
         super().__init__(maintainer, view)
         self._run = run  # the stream whose new rows are in no file yet, but at hand in each task
         self.files = _Files(maintainer)
-        self.warm = self.files  # type: ignore[assignment]
+        self.table_cache = self.files  # type: ignore[assignment]
         #: What tasks do before they ask.
         self.statements: list[str] = []
         self._columns = self._join_columns() if view.row_by_row else {}
@@ -244,7 +244,7 @@ class _InBuckets(Query):
     def touch_sessions(self) -> bool | None:
         ends = self.view.progress.ends
         if ends is not None and ends.gap:
-            raise Unfit  # they are followed from row to row
+            raise NotApplicable  # they are followed from row to row
         return None
 
     def touch_keys(self, text: str) -> bool:

@@ -84,10 +84,10 @@ class Capture:
 
     def _check_columns(self, stream: Stream, source: Source, stretch: Stretch) -> None:
         """Do what the stream says about columns that are not its own; before anything of the stretch is read."""
-        told = getattr(source, "schema_changes", None)
-        if told is None or stream.on_schema_change == "ignore":
+        schema_changes = getattr(source, "schema_changes", None)
+        if schema_changes is None or stream.on_schema_change == "ignore":
             return
-        changes: list[SchemaChange] = told(stretch.captured)
+        changes: list[SchemaChange] = schema_changes(stretch.captured)
         adds = stream.on_schema_change == "add"
         unfit = next((each for each in changes if not adds or each.other), None)
         if unfit is not None:
@@ -131,8 +131,8 @@ class Capture:
             source.cheap,
             lambda: source.verify([stretch.captured]),
             stretch.files,
-            lambda columns: source.at_hand(stretch.captured, columns),
-            partial(source.lying, stretch.captured) if isinstance(source, FilesSource) else lambda _, __: None,
+            lambda columns: source.arrow_rows(stretch.captured, columns),
+            partial(source.rows_in_files, stretch.captured) if isinstance(source, FilesSource) else lambda _, __: None,
             partial(source.in_groups, stretch.captured) if hasattr(source, "in_groups") else lambda _, __: None,
             getattr(source, "explain", None),
         )

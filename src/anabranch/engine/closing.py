@@ -12,14 +12,14 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END
-from anabranch.engine import left_out, read, sessions
+from anabranch.engine import late_drop, read, sessions
 from anabranch.engine.closing_bounds import EARLIEST, Closing
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
-from anabranch.engine.moves import key_bounds
+from anabranch.engine.progress_bounds import key_bounds
 from anabranch.engine.writing import collected
 from anabranch.ledger import DataFile, Snapshot
-from anabranch.plan.facts.ahead import FINAL
+from anabranch.plan.facts.lookahead import FINAL
 from anabranch.plan.view import Ends, View
 from anabranch.plan.windows import micros_sql
 from anabranch.sql.lexer import quote_name
@@ -272,7 +272,7 @@ class _Wait:
         else:
             below = maintainer.catalog.view(view.query.views[input])
             rows = read.view_frame(maintainer.core, maintainer.catalog, below, at, emitted=True)
-        rows = left_out.without(maintainer.core, maintainer.catalog, view, input, rows, at)
+        rows = late_drop.without(maintainer.core, maintainer.catalog, view, input, rows, at)
         time = self._time()
         rows = rows.where(f"{time} >= {low}") if low is not None else rows
         return rows.where(f"{time} < {high}") if high is not None else rows.where(f"{time} IS NOT NULL")

@@ -9,7 +9,7 @@ from typing import Any
 from anabranch.algebra.rules import highest
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.engine.core import Core
-from anabranch.engine.moves import KeyBounds
+from anabranch.engine.progress_bounds import KeyBounds
 from anabranch.ledger import DataFile, Snapshot
 
 #: The bounds of keys that are further than their stream, for DuckDB.

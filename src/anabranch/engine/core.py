@@ -35,15 +35,15 @@ from anabranch.types import Field
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from anabranch.engine.ask import Asker
+    from anabranch.engine.driver_changes import DriverChanges
     from anabranch.engine.functions import Functions
     from anabranch.engine.hot import Hot
     from anabranch.engine.kernels import Kernels
-    from anabranch.engine.local import Local
+    from anabranch.engine.lookup_client import LookupClient
     from anabranch.engine.numbering import Arrivals
     from anabranch.engine.sinks import Sinks
+    from anabranch.engine.table_cache import TableCache
     from anabranch.engine.trigger import Timers
-    from anabranch.engine.warm import Warm
 
 #: How long to wait before looking again for new rows.
 PAUSE = 0.2
@@ -86,7 +86,7 @@ class Core(ABC):
         self._frames: Frames | None = None
         self._frames_lock = threading.Lock()
         self._sources: dict[str, Source] = {}
-        self.askers: dict[str, Asker] = {}
+        self.askers: dict[str, LookupClient] = {}
         self._merging: set[str] = set()
         self._merging_lock = threading.Lock()
         self._stream_locks: dict[str, threading.RLock] = {}
@@ -108,7 +108,7 @@ class Core(ABC):
         #: Why the query that is being answered is not answered without Spark.
         self.needs_spark: str | None = None
         #: Told of what a statement is about to do; None: nobody listens.
-        self.tell: Callable[[str], None] | None = None
+        self.notify: Callable[[str], None] | None = None
 
     # ---- Spark
 
@@ -169,7 +169,7 @@ class Core(ABC):
 
     @property
     @abstractmethod
-    def warm(self) -> Warm:
+    def table_cache(self) -> TableCache:
         """Tables of the ledger in memory, for nodes that are computed on the driver."""
 
     @property
@@ -184,7 +184,7 @@ class Core(ABC):
 
     @property
     @abstractmethod
-    def local(self) -> Local:
+    def driver_changes(self) -> DriverChanges:
         """Which nodes DuckDB can compute."""
 
     @property
@@ -266,15 +266,17 @@ class Core(ABC):
         """The source of a stream, if the rows of its past can be read from there."""
         return self.source(stream) if stream.rereadable else None
 
-    def asker(self, table: Table) -> Asker:
+    def lookup_client(self, table: Table) -> LookupClient:
         """What asks a table outside, made once: it remembers answers where the table says so."""
         if table.id not in self.askers:
-            from anabranch.engine.ask import Asker
+            from anabranch.engine.lookup_client import LookupClient
             from anabranch.sources.lookup import Asking, open_source
 
             source = open_source(str(table.source), table.options, table.fields)
             most = lambda: self.place.limits.lookup_keys  # noqa: E731
-            self.askers[table.id] = Asker(table.name, source, Asking.of(table.options), self.now, self.stop.wait, most)
+            self.askers[table.id] = LookupClient(
+                table.name, source, Asking.of(table.options), self.now, self.stop.wait, most
+            )
         return self.askers[table.id]
 
     def source_folder(self, id: str) -> Path:

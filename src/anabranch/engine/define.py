@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.engine import backfill, queries, read, remote
-from anabranch.engine.above import settle
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, fields_of, is_data_error, struct, translate
+from anabranch.engine.joined_partials import write_own_files
 from anabranch.engine.run import Runner
 from anabranch.engine.set_aside import lacking
 from anabranch.engine.sinks import target_of
@@ -38,8 +38,8 @@ from anabranch.plan.definitions import Sink, Stream, Table
 from anabranch.plan.describe import because, waiting
 from anabranch.plan.explain import unbounded_joins
 from anabranch.plan.hints import with_hints
-from anabranch.plan.lookup_nodes import asks
-from anabranch.plan.placer import Planned, Surroundings
+from anabranch.plan.lookup_nodes import needs_lookups
+from anabranch.plan.placer import Planned, PlanningContext
 from anabranch.plan.planner import plan
 from anabranch.plan.states import Panes, Rows, own_signature
 from anabranch.plan.stored import to_json
@@ -382,7 +382,9 @@ class Definer:
                     at = {**each.table_versions, table.id: (version, own)}
                     if own != each.table_versions[table.id][1]:
                         if isinstance(each, Panes) and each.above is not None:  # what is there met the table as it was
-                            tables[each.id] = TableChange(add=settle(self.core, catalog, each, snapshot, staged))
+                            tables[each.id] = TableChange(
+                                add=write_own_files(self.core, catalog, each, snapshot, staged)
+                            )
                             schemas[each.id] = arrow_schema(pane_fields(each))
                             each = replace(each, above=None, settled=True)
                         each = each.after_refresh()
@@ -426,8 +428,11 @@ class Definer:
         )
         snapshot = self.core.snapshot()
         catalog = self.core.catalog(snapshot)
-        told = [*waiting(view, catalog), *unbounded_joins(view, catalog, self.world(snapshot, view.beginning.start))]
-        return "\n".join([f"view {statement.name.last} created", *told])
+        notes = [
+            *waiting(view, catalog),
+            *unbounded_joins(view, catalog, self.planning(snapshot, view.beginning.start)),
+        ]
+        return "\n".join([f"view {statement.name.last} created", *notes])
 
     def make_view(
         self,
@@ -445,7 +450,7 @@ class Definer:
         With `feed`, its changes are kept though its text does not ask for it.
         """
         core = self.core
-        if feed or query.emits or asks(text, with_hints(text, query, core.catalog()), query):
+        if feed or query.emits or needs_lookups(text, with_hints(text, query, core.catalog()), query):
             self.keep_below(text, query)
         snapshot = core.snapshot()
         catalog = core.catalog(snapshot)
@@ -467,28 +472,28 @@ class Definer:
             catalog = core.catalog(snapshot)
             if isinstance(statement, CreateView) and statement.or_replace:
                 catalog = self._without(catalog, statement.name.last)
-            world = self.world(snapshot, start)
+            planning = self.planning(snapshot, start)
 
-            def planned_in(world: Surroundings) -> Planned:
+            def planned_in(planning: PlanningContext) -> Planned:
                 return plan(
                     id=self._new_id(name), name=name, text=text, sql=sql, query=query, start=str(start), fields=fields,
-                    catalog=catalog, world=world, feed=feed,
+                    catalog=catalog, planning=planning, feed=feed,
                 )  # fmt: skip
 
-            planned = planned_in(world)
-            _refuse_gone(planned, catalog, world, text, query)
+            planned = planned_in(planning)
+            _refuse_gone(planned, catalog, planning, text, query)
             try:
-                draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, world.begins)
+                draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, planning.begins)
             except Exception as error:
                 if isinstance(error, WrongType) and error.text is None:
                     error.text, error.start, error.end = text, query.span.start, query.span.start + 6
                 if not is_data_error(error):
                     raise
                 # Rows of the past that it cannot compute are set aside: it shares nothing with views that have them.
-                planned = _apart(planned_in(replace(world, alone=True)))
-                _refuse_gone(planned, catalog, world, text, query)
+                planned = _apart(planned_in(replace(planning, own_panes=True)))
+                _refuse_gone(planned, catalog, planning, text, query)
                 draft = backfill.draft(
-                    core, self.runner.stream_part, planned, catalog, snapshot, world.begins, sieve=True
+                    core, self.runner.stream_part, planned, catalog, snapshot, planning.begins, sieve=True
                 )
             draft = self._tidied(draft, catalog)
             try:
@@ -519,19 +524,19 @@ class Definer:
             snapshot = core.snapshot()
             catalog = core.catalog(snapshot)
             view = catalog.view(view.id)
-            old = self.drop_draft(catalog, view, alone=True)
+            old = self.drop_draft(catalog, view, keep_readers=True)
             begins = all_begins(catalog, view)
-            world = self.world(snapshot, view.beginning.start, begins)
-            world = replace(_as_met(world, catalog, view), own=view.id)
-            for each in (_going_on(world, catalog, view), world):
+            planning = self.planning(snapshot, view.beginning.start, begins)
+            planning = replace(_with_read_versions(planning, catalog, view), own=view.id)
+            for each in (_from_present_runs(planning, catalog, view), planning):
                 planned = plan(
                     id=view.id, name=view.name, text=statement.text, sql=view.sql, query=statement.query,
-                    start=view.beginning.start, fields=view.fields, catalog=catalog, world=each, feed=True,
+                    start=view.beginning.start, fields=view.fields, catalog=catalog, planning=each, feed=True,
                 )  # fmt: skip
                 if not planned.fill_columns and not planned.fill_rows:
                     break  # it goes on with the partials that it has, though their rows may be gone
             read = {id for each in (view, *catalog.nodes_of(view)) for id in each.query.streams.values()}
-            _refuse_gone(planned, catalog, world, statement.text, statement.query, frozenset(read))
+            _refuse_gone(planned, catalog, planning, statement.text, statement.query, frozenset(read))
             _refuse_other_tables(planned, catalog, view)
             planned = replace(
                 planned, view=replace(planned.view, state=replace(planned.view.state, lacks=view.state.lacks))
@@ -541,7 +546,7 @@ class Definer:
                 planned = replace(
                     planned, view=replace(planned.view, state=replace(planned.view.state, refreshed=rows.refreshed))
                 )
-            draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, world.begins)
+            draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, planning.begins)
             catalog_changes = {
                 **{id: each for id, each in old.catalog.items() if id not in draft.catalog},
                 **draft.catalog,
@@ -560,14 +565,14 @@ class Definer:
             if reference.kind == "view" and reference.version is None:
                 self.keep_changes(catalog.view(reference.target))
 
-    def surroundings(self) -> Surroundings:
+    def planning_context(self) -> PlanningContext:
         """The world for a plan that is only looked at: the ids it is given stay free."""
         given = set(self._given)
-        return replace(self.world(self.core.snapshot(), "beginning"), new_id=lambda name: self._new_id(name, given))
+        return replace(self.planning(self.core.snapshot(), "beginning"), new_id=lambda name: self._new_id(name, given))
 
-    def world(
+    def planning(
         self, snapshot: Snapshot, start: str | int, known: Mapping[str, tuple[int, int]] | None = None
-    ) -> Surroundings:
+    ) -> PlanningContext:
         """What planning asks of the world; `known` are the beginnings of a view that has started already."""
 
         def first_run(stream: Stream) -> int:
@@ -591,7 +596,7 @@ class Definer:
             _check_start(stream, snapshot, start, begin[0])
             return begin
 
-        return Surroundings(
+        return PlanningContext(
             lambda text, schemas: self.core.frames.analyze(text, schemas),
             first_run,
             lambda id: bool(snapshot.files.get(id)),
@@ -694,14 +699,14 @@ class Definer:
                 f"stream {stream.name} is dropped, but {error.message}{f'; {error.hint}' if error.hint else ''}"
             )
 
-    def drop_draft(self, catalog: Catalog, found: Stream | Table | View | Sink, *, alone: bool = False) -> Draft:
-        """Take out an object, what reads it (unless `alone`), and the state that nobody needs any more."""
+    def drop_draft(self, catalog: Catalog, found: Stream | Table | View | Sink, *, keep_readers: bool = False) -> Draft:
+        """Take out an object, what reads it (unless `keep_readers`), and the state that nobody needs any more."""
         doomed: dict[str, Any] = {}
 
         def doom(each: Stream | Table | View | Sink) -> None:
             if each.id not in doomed:
                 doomed[each.id] = each
-                for reader in () if alone else catalog.readers_of(each.id):
+                for reader in () if keep_readers else catalog.readers_of(each.id):
                     doom(reader)
                 for node in catalog.nodes_of(each) if isinstance(each, View) else ():
                     doom(node)
@@ -937,13 +942,13 @@ def stream_locks(core: Core, streams: set[str]) -> contextlib.ExitStack:
     return stack
 
 
-def _going_on(world: Surroundings, catalog: Catalog, view: View) -> Surroundings:
+def _from_present_runs(planning: PlanningContext, catalog: Catalog, view: View) -> PlanningContext:
     """The world for a view that goes on with what it has, from the runs on that this begins with."""
     known = beginnings(catalog, view)
-    return replace(world, first_run=lambda stream: known.get(stream.id, world.first_run(stream)))
+    return replace(planning, first_run=lambda stream: known.get(stream.id, planning.first_run(stream)))
 
 
-def _as_met(world: Surroundings, catalog: Catalog, view: View) -> Surroundings:
+def _with_read_versions(planning: PlanningContext, catalog: Catalog, view: View) -> PlanningContext:
     """The world for a view that goes on with static tables as it has read them."""
     nodes = [view, *catalog.nodes_of(view)]
     states = [
@@ -951,21 +956,21 @@ def _as_met(world: Surroundings, catalog: Catalog, view: View) -> Surroundings:
         for each in nodes
         for id in (*(use.panes for use in each.query.blocks), *filter(None, [each.query.rows]))
     ]
-    met = {
+    versions = {
         id: at
         for each in (*nodes, *states)
         if isinstance(each, Panes | Rows | View)
         for id, at in each.table_versions.items()
     }
-    return replace(world, table_at=lambda id: met.get(id) or world.table_at(id))
+    return replace(planning, table_at=lambda id: versions.get(id) or planning.table_at(id))
 
 
 def _refuse_other_tables(planned: Planned, catalog: Catalog, view: View) -> None:
     """Refuse to fill partials anew for a view whose rows have met a table that has changed since."""
     states = [catalog[use.panes] for each in (view, *catalog.nodes_of(view)) for use in each.query.blocks]
-    met = {id for each in states if isinstance(each, Panes) and each.refreshed for id in each.statics.values()}
+    versions = {id for each in states if isinstance(each, Panes) and each.refreshed for id in each.statics.values()}
     filled = [each for each in planned.objects if isinstance(each, Panes) and each.id in planned.fill_columns]
-    for table in (catalog[id] for each in filled for id in each.statics.values() if id in met):
+    for table in (catalog[id] for each in filled for id in each.statics.values() if id in versions):
         assert isinstance(table, Table)
         raise NotSupported(
             f"the changes of view {view.name} cannot be kept: its rows have met table {table.name} as it was before a"
@@ -1008,7 +1013,7 @@ def _check_start(stream: Stream, snapshot: Snapshot, start: str | int, run: int)
 def _refuse_gone(
     planned: Planned,
     catalog: Catalog,
-    world: Surroundings,
+    planning: PlanningContext,
     text: str,
     query: Query,
     known: frozenset[str] = frozenset(),
@@ -1029,7 +1034,7 @@ def _refuse_gone(
             needed.setdefault(panes.stream, partials + (f" by {by}" if by else ""))
     for id, what in needed.items():
         stream = catalog.stream(id)
-        reason = world.gone(stream)
+        reason = planning.gone(stream)
         if reason is not None:
             raise refuse(
                 text,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.algebra.windows.sql import quotient
-from anabranch.engine.places import ends_sql
+from anabranch.engine.partial_windows import ends_sql
 from anabranch.engine.tables import PANE
 from anabranch.plan.states import BlockUse, Panes
 from anabranch.sql.lexer import quote_name

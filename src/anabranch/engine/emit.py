@@ -24,7 +24,6 @@ from anabranch.engine.core import Core
 from anabranch.engine.driver import connection, copy_to_table
 from anabranch.engine.frames import is_data_error
 from anabranch.engine.late import LateRows
-from anabranch.engine.moves import Held, Moves, hold, key_bounds, progress, shown_before
 from anabranch.engine.pane_sql import (
     Columns,
     pane_relation,
@@ -34,7 +33,8 @@ from anabranch.engine.pane_sql import (
     within,
 )
 from anabranch.engine.place import TAKEN
-from anabranch.engine.tables import overlaid, place_fields
+from anabranch.engine.progress_bounds import Held, Moves, hold, key_bounds, progress, shown_before
+from anabranch.engine.tables import overlaid, window_position_fields
 from anabranch.kernel import Declined
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Catalog
@@ -132,8 +132,8 @@ def _within_budget(
         return hold(view, snapshot, after, job.counts(before, after))
     # Only a budget of rows has to know how many keys a window has; without them there is little to put into windows.
     keys = panes.keys if (view.emission.budget or Budget()).rows else ()
-    place = [field.name for field in place_fields(panes)]
-    there = ", ".join([*(f"{quoted(key.name)} AS k{index}" for index, key in enumerate(keys)), *place])
+    position = [field.name for field in window_position_fields(panes)]
+    there = ", ".join([*(f"{quoted(key.name)} AS k{index}" for index, key in enumerate(keys)), *position])
     exploded = ", ".join([*(f"k{index}" for index in range(len(keys))), f"{window_starts(panes, windows)} AS w"])
     size, present = windows.size, f"{quoted(use.presence)} > 0{within(low, after)}"
     text = (

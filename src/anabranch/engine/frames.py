@@ -128,8 +128,8 @@ def moment_sql(name: str, micros: int) -> str:
     "DATE '1970-01-01'"
     """
     time = datetime(1970, 1, 1) + timedelta(microseconds=micros)
-    kind, _, said = name.partition(" ")
-    moment = MOMENT.fullmatch(said.strip("'"))
+    kind, _, offset = name.partition(" ")
+    moment = MOMENT.fullmatch(offset.strip("'"))
     if moment is not None:
         return _moment_sql(kind, moment[1], moment[2], time)
     if name == "unix_timestamp":
@@ -141,13 +141,13 @@ def moment_sql(name: str, micros: int) -> str:
     return f"{'TIMESTAMP_NTZ' if name == 'localtimestamp' else 'TIMESTAMP'} '{time:%Y-%m-%d %H:%M:%S.%f}'"
 
 
-def _moment_sql(kind: str, said: str, zone: str | None, time: datetime) -> str:
+def _moment_sql(kind: str, offset: str, zone: str | None, time: datetime) -> str:
     """What a text such as 'today' is read as at a time: of a day, its beginning."""
     exact = f"TIMESTAMP '{time:%Y-%m-%d %H:%M:%S.%f}'"
-    if said == "now":
+    if offset == "now":
         return exact if kind == "timestamp" else f"CAST({exact} AS {kind.upper()})"
     zone = zone or "UTC"
-    days = {"yesterday": -1, "today": 0, "tomorrow": 1}[said]
+    days = {"yesterday": -1, "today": 0, "tomorrow": 1}[offset]
     date = f"date_add(CAST(from_utc_timestamp({exact}, '{zone}') AS DATE), {days})"
     if kind == "date":
         return date
@@ -277,7 +277,7 @@ def translate(
         return error
     condition = error.getCondition() or "" if hasattr(error, "getCondition") else ""
     message = readable(error)
-    span = _place(error, spliced, final) if isinstance(error, AnalysisException | ParseException) else None
+    span = _span_of(error, spliced, final) if isinstance(error, AnalysisException | ParseException) else None
     if isinstance(error, AnalysisException | ParseException):
         kind: type[SqlError] = SqlError
         if condition.startswith("UNRESOLVED_ROUTINE"):
@@ -346,14 +346,14 @@ def in_text(error: DataError, source: str | None) -> DataError:
         return error
     if not error.expression and error.condition == "ARITHMETIC_OVERFLOW":
         return _at_the_sum(error, source)
-    wanted, said = _bare(error.expression), _bare(source)
+    wanted, text = _bare(error.expression), _bare(source)
     names = [name for name, _ in wanted]
-    places = [
-        at for at in range(len(said) - len(names) + 1) if [name for name, _ in said[at : at + len(names)]] == names
+    positions = [
+        at for at in range(len(text) - len(names) + 1) if [name for name, _ in text[at : at + len(names)]] == names
     ]
-    if not names or len(places) != 1:
+    if not names or len(positions) != 1:
         return error
-    span = said[places[0]][1].to(said[places[0] + len(names) - 1][1])
+    span = text[positions[0]][1].to(text[positions[0] + len(names) - 1][1])
     return error.at(source, span.start, span.end)
 
 
@@ -364,10 +364,10 @@ def _at_the_sum(error: DataError, source: str) -> DataError:
     except AnabranchError:
         return error
     pairs = enumerate(pairwise(tokens))
-    places = [index for index, (word, behind) in pairs if word.upper == "SUM" and behind.text == "("]
-    if len(places) != 1:
+    positions = [index for index, (word, behind) in pairs if word.upper == "SUM" and behind.text == "("]
+    if len(positions) != 1:
         return error
-    error.expression = Span(tokens[places[0]].start, tokens[closing(tokens, places[0] + 1)].end).of(source)
+    error.expression = Span(tokens[positions[0]].start, tokens[closing(tokens, positions[0] + 1)].end).of(source)
     return in_text(error, source)
 
 
@@ -395,7 +395,7 @@ def _bare(text: str) -> list[tuple[str, Span]]:
     return found
 
 
-def _place(error: Any, spliced: Spliced | None, final: Spliced | None) -> Span | None:
+def _span_of(error: Any, spliced: Spliced | None, final: Spliced | None) -> Span | None:
     start = stop = None
     try:
         for context in error.getQueryContext():
@@ -404,7 +404,7 @@ def _place(error: Any, spliced: Spliced | None, final: Spliced | None) -> Span |
     except Exception:  # a context of another kind, or none: the message still says what is wrong
         return None
     if start is None and final is not None:
-        start, stop = _sole_place(error, final.text)
+        start, stop = _sole_mention(error, final.text)
     if start is None or stop is None or start < 0:
         match = re.search(r"\(line (\d+), pos (\d+)\)", str(error))
         if match is None or final is None:
@@ -418,13 +418,15 @@ def _place(error: Any, spliced: Spliced | None, final: Spliced | None) -> Span |
     return spliced.original(middle.start, middle.end)
 
 
-def _sole_place(error: Any, text: str) -> tuple[int | None, int | None]:
+def _sole_mention(error: Any, text: str) -> tuple[int | None, int | None]:
     """Where the column stands that is neither grouped by nor aggregated, if there is one place: Spark does not say."""
     if not (error.getCondition() or "").startswith("MISSING_AGGREGATION"):
         return None, None
     name = _ungrouped(error.getMessageParameters() or {})
-    places = [match.span() for match in re.finditer(rf"(?<![\w`]){re.escape(name)}(?![\w.`(])", text)] if name else []
-    return places[0] if len(places) == 1 else (None, None)
+    positions = (
+        [match.span() for match in re.finditer(rf"(?<![\w`]){re.escape(name)}(?![\w.`(])", text)] if name else []
+    )
+    return positions[0] if len(positions) == 1 else (None, None)
 
 
 def _ungrouped(parameters: Mapping[str, str]) -> str:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from anabranch.engine.core import Core
 
 if TYPE_CHECKING:
+    from anabranch.engine.driver_changes import DriverChanges
     from anabranch.engine.functions import Functions
     from anabranch.engine.hot import Hot
     from anabranch.engine.kernels import Kernels
-    from anabranch.engine.local import Local
     from anabranch.engine.numbering import Arrivals
     from anabranch.engine.sinks import Sinks
+    from anabranch.engine.table_cache import TableCache
     from anabranch.engine.trigger import Timers
-    from anabranch.engine.warm import Warm
 
 
 class Home(Core):
@@ -26,10 +26,10 @@ class Home(Core):
         return Timers(self)
 
     @cached_property
-    def warm(self) -> Warm:
-        from anabranch.engine.warm import Warm
+    def table_cache(self) -> TableCache:
+        from anabranch.engine.table_cache import TableCache
 
-        return Warm(self)
+        return TableCache(self)
 
     @cached_property
     def hot(self) -> Hot:
@@ -44,10 +44,10 @@ class Home(Core):
         return Arrivals(self.ledger)
 
     @cached_property
-    def local(self) -> Local:
-        from anabranch.engine.local import Local
+    def driver_changes(self) -> DriverChanges:
+        from anabranch.engine.driver_changes import DriverChanges
 
-        return Local()
+        return DriverChanges()
 
     @cached_property
     def kernels(self) -> Kernels:
@@ -68,7 +68,7 @@ class Home(Core):
         return Sinks(self)
 
     def close(self) -> None:
-        for name in ("hot", "warm", "timers"):
+        for name in ("hot", "table_cache", "timers"):
             if name in self.__dict__:  # it was asked for
                 getattr(self, name).close()
         super().close()

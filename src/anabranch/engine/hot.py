@@ -18,7 +18,7 @@ from anabranch.algebra.windows import window_time
 from anabranch.duck import connect, path_list, quoted, timestamp
 from anabranch.engine.core import Core
 from anabranch.engine.driver import copy_to_table
-from anabranch.engine.held import BUDGET, estimated
+from anabranch.engine.memory_budget import BUDGET, estimated
 from anabranch.engine.pane_sql import pane_source, window_text, windows_in
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Catalog

@@ -122,12 +122,12 @@ def _cast(source: Field, field: Field) -> str:
     name = quote_name(source.name)
     if source.type == field.type:
         return name
-    said = (
+    message = (
         quote_string(f"column {field.name}: "),
         f"CAST({name} AS STRING)",
         quote_string(f" does not fit {field.type}"),
     )
-    failed = f"CAST(raise_error(concat({', '.join(said)})) AS {field.type})"
+    failed = f"CAST(raise_error(concat({', '.join(message)})) AS {field.type})"
     return f"CASE WHEN {_misfits(source, field)} THEN {failed} ELSE CAST({name} AS {field.type}) END"
 
 

@@ -21,8 +21,8 @@ import anabranch
 from anabranch import kernel
 from anabranch.duck import quoted
 from anabranch.engine.core import Core
+from anabranch.engine.driver_scan import columns_named, means_the_same, numbered, value_text
 from anabranch.engine.frames import arrow_schema
-from anabranch.engine.near import columns_named, means_the_same, numbered, value_text
 from anabranch.engine.place import Limits
 from anabranch.engine.writing import adopt_files
 from anabranch.kernel import Declined, Done, Piece, Query, Share, Work
@@ -132,7 +132,7 @@ class Kernels:
             count = place.buckets(rows.rows, ahead.rows, context.defaultParallelism)
             pieces = tuple(piece for each in cut(rows.files, first, 1) for piece in each)
             shares = [Share(pieces, number) for number in range(count)]
-        figures = _known_figures(stream, rows, bound)
+        statistics = _known_statistics(stream, rows, bound)
         folder = ledger.stage()
         work = Work(
             folder=str(folder),
@@ -140,7 +140,7 @@ class Kernels:
             direct=rows.direct,
             time=None if rows.timed else stream.time,
             numbers=(ROW_NUM, ARRIVAL_TS, at) if any(numbered(texts[each.table]) for each in outputs) else None,
-            figures=_figures_text(stream, bound) if figures is None else None,
+            statistics=_statistics_text(stream, bound) if statistics is None else None,
             queries=tuple(queries),
             memory=task_memory(context, place.limits),
             split=ahead.split if ahead is not None else None,
@@ -167,7 +167,7 @@ class Kernels:
             for query, time in ahead.queries if ahead is not None and files else ():
                 if query.table not in declined:
                     changes[query.table] = adopted(query.table, time)
-            values = figures or _added([each.figures or () for each in done])
+            values = statistics or _added([each.statistics or () for each in done])
             return None if not files else Scanned(files, values, changes)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -196,7 +196,7 @@ class Kernels:
         except (Py4JError, PySparkException) as error:
             if "cancelled" in str(error).lower():
                 raise
-            reason = _said(error)
+            reason = _message_of(error)
             with _lock:
                 _known[context.applicationId] = reason
             self.core.warn(f"kernels are left out from now on, and Spark's own engine computes instead: {reason}")
@@ -215,10 +215,10 @@ def _text(stream: Stream, output: Output) -> str | None:
     if output.table == stream.rows_table:
         names = ", ".join(quoted(field.name) for field in output.fields)
         text = f"SELECT {names} FROM {kernel.ROWS}"
-    elif output.near is None or output.known is not None:
+    elif output.driver_text is None or output.known is not None:
         return None
     else:
-        text = output.near
+        text = output.driver_text
     return text if means_the_same(stream.row_fields, text, output.fields) else None
 
 
@@ -232,7 +232,7 @@ def query_of(table: str, fields: tuple[Field, ...], text: str, statements: tuple
 # ---- figures
 
 
-def _known_figures(stream: Stream, rows: InGroups, bound: int | None) -> dict[str, Any] | None:
+def _known_statistics(stream: Stream, rows: InGroups, bound: int | None) -> dict[str, Any] | None:
     """What files say themselves of their rows; None if tasks have to look."""
     if stream.time is None:
         return {"rows": rows.rows, "bad": 0}
@@ -241,16 +241,16 @@ def _known_figures(stream: Stream, rows: InGroups, bound: int | None) -> dict[st
     return {"rows": rows.rows, "bad": 0, "late": 0, "low": rows.low, "high": rows.high}
 
 
-def _figures_text(stream: Stream, bound: int | None) -> str:
+def _statistics_text(stream: Stream, bound: int | None) -> str:
     time = quoted(stream.time or "")
     micros = f"epoch_us({time})"  # a bound can be beyond every time
     late = f"count(*) FILTER ({micros} < {bound})" if bound is not None else "0"
     return f"SELECT count({time}), count(*) - count({time}), {late}, min({micros}), max({micros}) FROM {kernel.ALL}"
 
 
-def _added(figures: Sequence[Sequence[Any]]) -> dict[str, Any]:
+def _added(statistics: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """The figures of all tasks as those of one."""
-    rows, bad, late, lows, highs = zip(*figures, strict=True)
+    rows, bad, late, lows, highs = zip(*statistics, strict=True)
     low = min((each for each in lows if each is not None), default=None)
     high = max((each for each in highs if each is not None), default=None)
     return dict(zip(_FIGURES, (sum(rows), sum(bad), sum(late), low, high), strict=True))
@@ -339,7 +339,7 @@ def unavailable(spark: SparkSession, home: Path) -> str | None:
             try:
                 _known[application] = _probed(context, home)
             except (Py4JError, PySparkException) as error:
-                _known[application] = f"a job in Python failed: {_said(error)}"
+                _known[application] = f"a job in Python failed: {_message_of(error)}"
         return _known[application]
 
 
@@ -385,7 +385,7 @@ def _probed(context: SparkContext, home: Path) -> str | None:
     return None
 
 
-def _said(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     """The line of an error of Spark's that says what happened."""
     cause = getattr(error, "java_exception", None)
     text = str(cause.getMessage()) if cause is not None else str(error)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.duck import path_list, quoted, timestamp
 from anabranch.engine.core import Core
 from anabranch.engine.frames import table_of
-from anabranch.engine.moves import micros
+from anabranch.engine.progress_bounds import micros
 from anabranch.engine.writing import write_table
 from anabranch.errors import QueryFailed
 from anabranch.ledger import DataFile, Snapshot
@@ -176,7 +176,7 @@ def _kept(
 
 def _read_again(core: Core, stream: Stream, windows: Windows, version: int) -> list[list[str] | None]:
     """The rows that the run of a version brought for windows, read from the source once more."""
-    from anabranch.engine.good_rows import good_rows
+    from anabranch.engine.row_conditions import good_rows
     from anabranch.sources.base import CORRUPT
 
     source, span = core.past_source(stream), _span(windows)

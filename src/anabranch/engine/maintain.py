@@ -24,11 +24,22 @@ from anabranch.algebra.pending import Key
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range, around, hull, reach
 from anabranch.algebra.rules import highest
-from anabranch.engine import buckets, closing, left_out, local, outside, outside_local, read, sessions
+from anabranch.engine import (
+    buckets,
+    closing,
+    driver_changes,
+    driver_lookup_changes,
+    late_drop,
+    lookup_changes,
+    read,
+    sessions,
+)
 from anabranch.engine.core import Core
 from anabranch.engine.frames import hashable, table_of
 from anabranch.engine.late import LateRows, rows_before
-from anabranch.engine.moves import (
+from anabranch.engine.numbering import PLACES, with_arrival_numbers
+from anabranch.engine.place import Verdict
+from anabranch.engine.progress_bounds import (
     Held,
     KeyBounds,
     Moves,
@@ -43,8 +54,6 @@ from anabranch.engine.moves import (
     shown_before,
     state_of,
 )
-from anabranch.engine.numbering import PLACES, with_places
-from anabranch.engine.place import Verdict
 from anabranch.engine.sessions import Spans
 from anabranch.engine.set_aside import Checking, computable, of_one_row, placed_anyhow
 from anabranch.engine.stream_part import STREAM_ROWS, StreamPart
@@ -57,7 +66,7 @@ from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import NUMBERED, ROW_NUM, Stream
 from anabranch.plan.describe import append_only, waits_for_windows
 from anabranch.plan.node import PLACE
-from anabranch.plan.parts import order_sql, parts_of
+from anabranch.plan.record_parts import order_sql, parts_of
 from anabranch.plan.view import Touch, View
 from anabranch.plan.windows import changes_sql
 from anabranch.plan.winners import orderable
@@ -128,7 +137,7 @@ class Maintainer:
         if view.emission.mode == "triggers" or view.query.asks:
             self.filling = True
             try:
-                return self._ask(view) if view.query.asks else self._fire(view)
+                return self._look_up(view) if view.query.asks else self._fire(view)
             finally:
                 self.filling = False
         self.anew = True
@@ -148,7 +157,7 @@ class Maintainer:
             return () if shown is None else self.minus_shown(view, shown, None)
         self.anew = True
         if view.query.asks:
-            return self._ask(view, anew=True)
+            return self._look_up(view, anew=True)
         return self.minus_shown(view, closing.closed(self, view, self.fresh(view)), None)
 
     def _shown_windows(self, view: View) -> DataFrame | None:
@@ -173,12 +182,12 @@ class Maintainer:
         if view.emission.closing:
             self.places[view.id] = str(Verdict(False, "its windows are made by other rows"))
             return closing.changes(self, view)
-        if self.core.warm.keeps(view.id):  # whether or not it has anything to do in this commit
-            self.core.warm.let_go(view.id, self.needed(view))
+        if self.core.table_cache.keeps(view.id):  # whether or not it has anything to do in this commit
+            self.core.table_cache.let_go(view.id, self.needed(view))
         if not self.touches(view):
             return ()
         if view.query.asks:
-            return self._ask(view)
+            return self._look_up(view)
         if view.changes_table in self.ready:
             self.places[view.id] = "in kernels, with the rows of the run"
             self.added[view.changes_table] = self.ready[view.changes_table]
@@ -188,7 +197,7 @@ class Maintainer:
         elif view.leaves_out:
             self._leave_out_late(view)
         if not (view.operator == "keyed" and view.query.direct) and view.id not in self.computable:
-            files = local.changes(self, view)
+            files = driver_changes.changes(self, view)
             files = buckets.changes(self, view) if files is None else files
             if files is not None:
                 self.added[view.changes_table] = files
@@ -219,13 +228,13 @@ class Maintainer:
         columns = ", ".join(self._names(view))
         return self.core.frames.sql(net_sql(columns, "`@changed`"), {"@changed": changed})
 
-    def _ask(self, view: View, *, anew: bool = False) -> tuple[DataFile, ...]:
+    def _look_up(self, view: View, *, anew: bool = False) -> tuple[DataFile, ...]:
         """New rows with the matches that tables outside have for them."""
-        files = None if anew else outside_local.changes(self, view)
+        files = None if anew else driver_lookup_changes.changes(self, view)
         if files is not None:
             self.added[view.changes_table] = files
             return files
-        with outside.changes(self, view, anew=anew) as changed:
+        with lookup_changes.changes(self, view, anew=anew) as changed:
             return () if changed is None else self._write(view, changed)
 
     def _hot(self, view: View) -> tuple[DataFile, ...]:
@@ -523,7 +532,7 @@ class Maintainer:
     def leave_out(self, view: View, input: str, rows: DataFrame) -> int:
         """Leave new rows of an input out of a view for ever; how many came, beside those taken back."""
         table = view.left_out_table(input)
-        fields = left_out.left_out_fields(self.catalog, view, input)
+        fields = late_drop.left_out_fields(self.catalog, view, input)
         rows = rows if DIFF.name in rows.columns else self._signed(rows)
         rows = rows.selectExpr(
             *(f"CAST({quote_name(each.name)} AS {each.type}) AS {quote_name(each.name)}" for each in fields)
@@ -533,7 +542,7 @@ class Maintainer:
         self.added[table] = write_frame(self.core.ledger, table, rows, small=small, time=None, staged=staged)
         for folder in staged:
             shutil.rmtree(folder, ignore_errors=True)
-        return left_out.came(self.core, table, self.added[table])
+        return late_drop.came(self.core, table, self.added[table])
 
     # ---- new rows
 
@@ -579,7 +588,7 @@ class Maintainer:
             found = checking.failing_in(self.catalog, view, rows)
         finally:
             checking.close()
-        if not found.places:
+        if not found.indexes:
             return None
         self.computable[view.id] = computable(rows)
         return stream, found
@@ -597,7 +606,7 @@ class Maintainer:
         parts = parts_of(names)
         if self.filling:
             rows = read.view_frame(self.core, self.catalog, view, self.after, emitted=True)
-            rows = with_places(self.core, rows, parts, self.before)
+            rows = with_arrival_numbers(self.core, rows, parts, self.before)
             places = [PLACES.format(index) for index in range(len(parts))]
         else:
             new = self.delta_of(view)
@@ -682,7 +691,7 @@ class Maintainer:
     def _partners(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None) -> DataFrame:
         """What an input of a join had at a snapshot; where it has event times, the rows with those within bounds."""
         rows = self._rows_within(view, placeholder, snapshot, within)
-        return left_out.without(self.core, self.catalog, view, placeholder, rows, snapshot)
+        return late_drop.without(self.core, self.catalog, view, placeholder, rows, snapshot)
 
     def _rows_within(self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None) -> DataFrame:
         if placeholder in view.query.views:
@@ -692,10 +701,10 @@ class Maintainer:
             if below.kept:
                 return read.shown_frame(self.core, self.catalog, below, snapshot, within=within)
 
-            def nearby(inner: str, frame: DataFrame) -> DataFrame:
+            def band_ranges(inner: str, frame: DataFrame) -> DataFrame:
                 return frame if inner in below.query.tables else self._partners(below, inner, snapshot, within)
 
-            return read.view_query(self.core, self.catalog, below, snapshot, narrow=nearby)
+            return read.view_query(self.core, self.catalog, below, snapshot, narrow=band_ranges)
         stream = self.catalog.stream(view.query.streams[placeholder])
         fields = stream.seen_as(placeholder)
         low, high = within or (None, None)
@@ -728,7 +737,7 @@ class Maintainer:
             found[input] = min(since, found.get(input, LAST))
         return found
 
-    def nearby(self, view: View) -> dict[str, Range]:
+    def band_ranges(self, view: View) -> dict[str, Range]:
         """Between which event times all rows lie that say what an outer join shows of new ones; nothing: anywhere."""
         if not view.join.steps:
             return {}
@@ -822,7 +831,7 @@ class Maintainer:
     def _difference(self, view: View, touched: DataFrame | None) -> tuple[DataFile, ...]:
         touched = touched.persist() if touched is not None else None
         try:
-            within = self.nearby(view)
+            within = self.band_ranges(view)
             if not within:
                 return self.minus_shown(view, self.fresh(view, touched), touched)
             after, before = (self.fresh(view, touched, within=within, at=at) for at in (self.after, self.before))
@@ -866,7 +875,7 @@ class Maintainer:
         now.
         """
         narrows = {each.input: each.columns for each in view.keying.narrows}
-        goes_on = at is None and self.goes_on(view)
+        continues_from_shown = at is None and self.continues_from_shown(view)
         at = at or self.after
         within = spans.within if spans is not None else within
 
@@ -875,7 +884,7 @@ class Maintainer:
                 frame = self._partners(view, placeholder, at, within.get(placeholder))
             if counted is not None and placeholder == view.emission.counted:
                 frame = counted
-            if touched is not None and goes_on:
+            if touched is not None and continues_from_shown:
                 frame = self._retained(view, placeholder)
             if touched is None:
                 return frame
@@ -889,7 +898,7 @@ class Maintainer:
             return whole
         return self._semi(whole, touched, [(key.name, f"k{index}") for index, key in enumerate(view.keying.columns)])
 
-    def goes_on(self, view: View) -> bool:
+    def continues_from_shown(self, view: View) -> bool:
         """Whether what a view shows and the rows of this commit are enough for its changes."""
         return view.follows_from_shown and not self.filling
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.core import Core
 from anabranch.engine.frames import table_of
-from anabranch.engine.good_rows import good_rows
+from anabranch.engine.row_conditions import good_rows
 from anabranch.ledger import Ledger, Snapshot
 from anabranch.plan.definitions import ARRIVAL_TS, ROW_NUM, Stream
 from anabranch.sources.base import CORRUPT, ORIGIN
@@ -48,10 +48,12 @@ def number_frame(rows: DataFrame, files: Sequence[str], first: int, at: int | Ma
     marked = rows.selectExpr(
         "*", "monotonically_increasing_id() AS __id", "spark_partition_id() AS __part", f"{file} AS __file"
     )
-    place = {name: index for index, name in enumerate(files)}
+    positions = {name: index for index, name in enumerate(files)}
     counted = marked.groupBy("__part", "__file").agg(F.count("*").alias("n"), F.min("__id").alias("low")).collect()
     groups: list[tuple[Any, ...]] = []
-    for part, name, count, low in sorted(counted, key=lambda each: (place.get(path_of(each[1]), len(files)), each[0])):
+    for part, name, count, low in sorted(
+        counted, key=lambda each: (positions.get(path_of(each[1]), len(files)), each[0])
+    ):
         when = at if isinstance(at, int) else at[path_of(name)]
         groups.append((part, name, first - low, when))
         first += count
@@ -122,12 +124,12 @@ class Arrivals:
         return [*found, (state.rows if state is not None else 0, snapshot.version + 1)]
 
 
-def place_of_first(version: int) -> int:
+def number_of_first(version: int) -> int:
     """The place, among all rows that ever came, of the first row that a run brings. A run brings rows to one stream."""
     return version << 32
 
 
-def with_places(core: Core, records: DataFrame, parts: Mapping[str, str], snapshot: Snapshot) -> DataFrame:
+def with_arrival_numbers(core: Core, records: DataFrame, parts: Mapping[str, str], snapshot: Snapshot) -> DataFrame:
     """Records with the places of the rows they are made of, `PLACES` for each part: the column with the numbers of
     rows of a stream.
 
@@ -144,12 +146,12 @@ def with_places(core: Core, records: DataFrame, parts: Mapping[str, str], snapsh
     width = max(sum(closed) // max(len(closed), 1), 1)
     # The last run of each stream is the one on its way, or none: whatever is behind its first row is its own.
     rows = [
-        (stream, bucket, first, end, place_of_first(version) - first)
+        (stream, bucket, first, end, number_of_first(version) - first)
         for stream, first, end, version in found
         if end is not None
         for bucket in range(first // width, (end - 1) // width + 1)
     ]
-    last = {stream: place_of_first(version) - first for stream, first, end, version in found if end is None}
+    last = {stream: number_of_first(version) - first for stream, first, end, version in found if end is None}
     small = core.spark.createDataFrame(table_of(_STRETCH, rows))
     joins = "".join(
         f" LEFT JOIN `@runs` AS __t{index} ON __t{index}.stream = '{stream}'"

@@ -179,24 +179,24 @@ def _check_spelling(text: str, context: _Context) -> None:
             decline(f"{token.name} of doubles")
 
 
-def rows(core: Core, asked: Question, snapshot: Snapshot) -> Any:
+def rows(core: Core, question: Question, snapshot: Snapshot) -> Any:
     """The answer at a version of the home, as a pyarrow.Table; None if DuckDB fails, for Spark to say why."""
     import duckdb
     import pyarrow as pa
 
     try:
-        text = asked.text(core, snapshot)
+        text = question.text(core, snapshot)
     except Declined as reason:
         core.needs_spark = str(reason)
         return None
     duck = ducks.connect()
     try:
-        for each in asked.relations.values():
+        for each in question.relations.values():
             if each.table is not None:
                 duck.register(each.name, each.table)
-        with _settings(asked, text):
+        with _settings(question, text):
             found = duck.sql(text).to_arrow_table()
-        made = found.rename_columns([each.name for each in asked.fields]).cast(arrow_schema(asked.fields))
+        made = found.rename_columns([each.name for each in question.fields]).cast(arrow_schema(question.fields))
     except _OF_ROWS(duckdb) as error:
         core.needs_spark = str(error).splitlines()[0]
         return None
@@ -205,17 +205,17 @@ def rows(core: Core, asked: Question, snapshot: Snapshot) -> Any:
         return None
     finally:
         duck.close()
-    if [(name, size, time) for name, size, time in asked.files if _status(name) != (size, time)]:
+    if [(name, size, time) for name, size, time in question.files if _status(name) != (size, time)]:
         core.needs_spark = "a file changed while it was read"
         return None
     return made
 
 
 @contextmanager
-def _settings(asked: Question, text: str) -> Iterator[None]:
+def _settings(question: Question, text: str) -> Iterator[None]:
     """Without an order of their own, rows come as they stand in the file."""
     with ducks.DATABASE.needing("preserve_insertion_order", True), ducks.counting_all(text):
-        if not asked.bounded:
+        if not question.bounded:
             yield
             return
         # NaN is beyond the bounds that Parquet files tell.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_time
 from anabranch.duck import path_list, quoted, timestamp
-from anabranch.engine.places import starts_sql
-from anabranch.engine.tables import PANE, change_fields, hidden_keys, place_fields, standing_fields
+from anabranch.engine.partial_windows import starts_sql
+from anabranch.engine.tables import PANE, change_fields, group_size_fields, hidden_keys, window_position_fields
 from anabranch.engine.writing import least
 from anabranch.plan.states import WINDOW_COLUMNS, BlockUse, Panes
 from anabranch.plan.types import duckdb_type
@@ -171,7 +171,9 @@ def window_text(kind: str, use: BlockUse) -> str:
 def pane_source(panes: Panes, columns: Iterable[str], paths: list[str]) -> str:
     """Files of a pane table as a DuckDB relation. A column that none of them has yet is there all the same, as NULL."""
     shape = [(key.name, duckdb_type(key.type)) for key in panes.keys]
-    shape += [(field.name, duckdb_type(field.type)) for field in (*place_fields(panes), *standing_fields(panes))]
+    shape += [
+        (field.name, duckdb_type(field.type)) for field in (*window_position_fields(panes), *group_size_fields(panes))
+    ]
     shape += [(name, duckdb_type(panes.column(name).type)) for name in columns]
     empty = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in shape)
     files = f"read_parquet({path_list(paths)}, union_by_name = true)"

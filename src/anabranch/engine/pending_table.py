@@ -54,7 +54,7 @@ class PendingTable:
         self._duck.close()
 
     def __len__(self) -> int:
-        return int(self._asked("SELECT count(*) FROM pending")[0][0])
+        return int(self._rows_of("SELECT count(*) FROM pending")[0][0])
 
     def of(self, keys: Iterable[Key]) -> dict[Key, Pending]:
         given = list(keys)
@@ -70,7 +70,7 @@ class PendingTable:
 
     def firing(self, now: int, after: int | None) -> int:
         """How many keys `touched` gives."""
-        return int(self._asked(f"SELECT count(*) FROM {_TABLE} p WHERE {_fires(now, after)}")[0][0])
+        return int(self._rows_of(f"SELECT count(*) FROM {_TABLE} p WHERE {_fires(now, after)}")[0][0])
 
     def everything(self) -> dict[Key, Pending]:
         return self._found("")
@@ -93,14 +93,14 @@ class PendingTable:
     def ends(self, before: int | None, after: int, but: Collection[Key]) -> Counter[int]:
         since = "" if before is None else f" AND ends > {before}"
         counted = f"SELECT ends, count(*) FROM {_TABLE} p WHERE armed AND ends <= {after}{since}"
-        counts = Counter(dict(self._asked(f"{counted} GROUP BY ends")))
+        counts = Counter(dict(self._rows_of(f"{counted} GROUP BY ends")))
         if but:
             with self._given(but):
-                counts.subtract(dict(self._asked(f"{counted} AND {_IS_GIVEN} {self._match()}) GROUP BY ends")))
+                counts.subtract(dict(self._rows_of(f"{counted} AND {_IS_GIVEN} {self._match()}) GROUP BY ends")))
         return +counts
 
     def _first(self, column: str) -> int | None:
-        found: int | None = self._asked(f"SELECT min({column}) FROM {_TABLE}")[0][0]
+        found: int | None = self._rows_of(f"SELECT min({column}) FROM {_TABLE}")[0][0]
         return found
 
     @contextmanager
@@ -125,7 +125,7 @@ class PendingTable:
         rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
         return {hashable(row[:width]): Pending(*row[width:]) for row in rows}
 
-    def _asked(self, text: str) -> list[tuple[Any, ...]]:
+    def _rows_of(self, text: str) -> list[tuple[Any, ...]]:
         return self._duck.execute(text).fetchall()
 
 

@@ -17,7 +17,7 @@ from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Bound, Reference
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream, Table
-from anabranch.plan.settle import settle
+from anabranch.plan.query_ties import break_query_ties
 from anabranch.plan.view import View
 from anabranch.sql.functions import calls
 from anabranch.sql.lexer import tokenize, words
@@ -151,14 +151,14 @@ def located(core: Core, bound: Bound, snapshot: Snapshot, text: str, error: Exce
 
 def frame(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame:
     """A bound query over what its relations hold at a version; tables of databases give what it wants of them."""
-    found = asked(core, bound, snapshot, text)
-    if not isinstance(found, remote.Asked):
+    found = remote_query(core, bound, snapshot, text)
+    if not isinstance(found, remote.RemoteQuery):
         return found
     with placed_outside(bound, text):
         return found.frame(core)
 
 
-def asked(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame | remote.Asked:
+def remote_query(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame | remote.RemoteQuery:
     """A bound query as a frame; where it reads tables of databases, what it asks of them."""
     with placed_outside(bound, text):
         sources = remote.sources(core, bound, snapshot)
@@ -175,10 +175,10 @@ def asked(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> DataFrame 
     # The clock stands still: what a database is asked by a time is computed with the same one.
     moment = core.now()
     with placed_outside(bound, text):
-        return remote.asked(core, sources, lambda found: over(core, bound, {**relations, **found}, text, moment))
+        return remote.remote_query(core, sources, lambda found: over(core, bound, {**relations, **found}, text, moment))
 
 
-def asked_outside(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> list[str]:
+def remote_query_outside(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> list[str]:
     """What a query asks of databases, for people."""
     with placed_outside(bound, text):
         sources = remote.sources(core, bound, snapshot)
@@ -192,7 +192,9 @@ def asked_outside(core: Core, bound: Bound, snapshot: Snapshot, text: str) -> li
             for each, reference in bound.references.items()
             if each not in sources
         }
-        return remote.asked(core, sources, lambda found: over(core, bound, {**empty, **found}, text, moment)).shown()
+        return remote.remote_query(
+            core, sources, lambda found: over(core, bound, {**empty, **found}, text, moment)
+        ).shown()
 
 
 @contextmanager
@@ -211,11 +213,11 @@ def over(
     core: Core, bound: Bound, relations: Mapping[str, DataFrame], text: str, moment: int | None = None
 ) -> DataFrame:
     """A bound query over these relations."""
-    settled = settle(
+    settled = break_query_ties(
         bound,
         lambda name: fields_of(relations[name]),
-        lambda asked, schemas: fields_of(
-            core.frames.sql(asked, {name: core.frames.empty(fields) for name, fields in schemas.items()})
+        lambda query_text, schemas: fields_of(
+            core.frames.sql(query_text, {name: core.frames.empty(fields) for name, fields in schemas.items()})
         ),
     )
     return core.frames.sql(settled, relations, source=text, moment=moment)

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range
 from anabranch.algebra.windows import last_window_sql, window_time
-from anabranch.engine import above, left_out, remote, system, temp_views
+from anabranch.engine import joined_partials, late_drop, remote, system, temp_views
 from anabranch.engine.core import Core
 from anabranch.engine.differences import bins_text, sliding_text
-from anabranch.engine.good_rows import good_rows
-from anabranch.engine.moves import progress
 from anabranch.engine.numbering import past_rows
-from anabranch.engine.places import starts_sql
+from anabranch.engine.partial_windows import starts_sql
+from anabranch.engine.progress_bounds import progress
+from anabranch.engine.row_conditions import good_rows
 from anabranch.engine.tables import PANE, change_fields, net_sql, pane_fields
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.ledger import Snapshot
 from anabranch.plan.bind import Reference
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import ROW_NUM, Stream, Table
-from anabranch.plan.facts.ahead import FINAL
+from anabranch.plan.facts.lookahead import FINAL
 from anabranch.plan.node import PLACE, TAKES
 from anabranch.plan.states import BlockUse, Panes, Rows
 from anabranch.plan.strategy import by_difference
@@ -96,9 +96,9 @@ def named_files(core: Core, reference: Reference) -> tuple[FilesSource, dict[str
     if files.typed:
         part = next((name for name, size, _ in found if files.cheap and not files.has_footer(name, size)), None)
         if part is not None:
-            said = reference.target if files.path == part else part
+            named = reference.target if files.path == part else part
             raise SourceError(
-                f"{said} is not a whole {CALLED[files.format]} file", hint="wait until it is written, or name another"
+                f"{named} is not a whole {CALLED[files.format]} file", hint="wait until it is written, or name another"
             )
     return files, options, found
 
@@ -133,8 +133,8 @@ def good_rows_of_files(core: Core, files: FilesSource, taken: list[Any], key: An
         count = len(bad) + (corrupt.count() if files.skips else 0)
         if not bad and (count or not files.skips):
             rows = [(row[ORIGIN], row[CORRUPT]) for row in corrupt.limit(1).collect()]
-            told = zip(rows, files.explain(rows), strict=True)
-            bad = [BadRow(file_and_start(origin)[0], why.line, why.reason, raw) for (origin, raw), why in told]
+            reasons = zip(rows, files.explain(rows), strict=True)
+            bad = [BadRow(file_and_start(origin)[0], why.line, why.reason, raw) for (origin, raw), why in reasons]
         if bad:
             pipes = {file: path for (path, _), file in core.spools.items()}
             where = pipes.get(bad[0].source, bad[0].source)
@@ -249,7 +249,7 @@ def view_query(
     relations: dict[str, DataFrame] = {}
     for use in view.query.blocks:
         panes, paths = catalog.panes(use.panes), snapshot.table_paths(core.ledger, use.panes)
-        partials = above.frame(core, catalog, panes, snapshot) if panes.above is not None else None
+        partials = joined_partials.frame(core, catalog, panes, snapshot) if panes.above is not None else None
         relations[use.placeholder] = pane_frame(core, panes, use, paths, closed_by, partials)
     for placeholder, id in view.query.streams.items():
         stream = catalog.stream(id)
@@ -266,7 +266,7 @@ def view_query(
         relations[placeholder] = view_frame(core, catalog, below, snapshot, emitted=fired)
     for placeholder in () if late else view.leaves_out:
         there = relations[placeholder]
-        relations[placeholder] = left_out.without(core, catalog, view, placeholder, there, snapshot)
+        relations[placeholder] = late_drop.without(core, catalog, view, placeholder, there, snapshot)
     relations = {placeholder: narrow(placeholder, frame) for placeholder, frame in relations.items()}
     if view.emission.counted is not None:
         counted = relations[view.emission.counted]

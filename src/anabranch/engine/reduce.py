@@ -21,9 +21,9 @@ from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.driver import connection, copy_to_table
 from anabranch.engine.frames import is_data_error
 from anabranch.engine.pane_sql import pane_source
+from anabranch.engine.partial_windows import kept_partials_sql
 from anabranch.engine.place import Limits
-from anabranch.engine.places import settle_sql
-from anabranch.engine.tables import PANE, pane_fields, place_fields
+from anabranch.engine.tables import PANE, pane_fields, window_position_fields
 from anabranch.engine.trigger import pending_fields
 from anabranch.engine.writing import adopt_folder
 from anabranch.kernel import Declined
@@ -126,7 +126,7 @@ def _commit(core: Core, merged_at: Snapshot, changes: dict[str, TableChange], wa
         core.ledger.commit(Draft("reduce", tables=valid, milliseconds=watch.total()))
         reach("after-reduce")
         for table, change in valid.items():
-            for holder in (core.hot, core.warm, core.timers):
+            for holder in (core.hot, core.table_cache, core.timers):
                 holder.merged(table, change.remove, change.add)
         return len(valid)
 
@@ -292,15 +292,15 @@ def _reduce_text(panes: Panes, paths: list[str]) -> str:
 
 def _grouped(panes: Panes, keys: list[str], partials: list[str], source: str, engine: Engine) -> str:
     """The partials of each group and pane as one; of groups that have become large, those of each window."""
-    place = [field.name for field in place_fields(panes)]
+    place = [field.name for field in window_position_fields(panes)]
     group = f" GROUP BY {', '.join([*keys, *place])}" if keys or place else ""
     if not panes.spanned:
         return f"SELECT {', '.join([*keys, *place, *partials])} FROM {source}{group}"
-    standing = [f"coalesce(sum({ENDING}), 0) AS {WEIGHT}", f"max({FORM}) AS {FORM}"]
-    items = ", ".join([*keys, f"unix_micros({PANE}) AS {PANE}", COUNT, *standing, *partials])
+    group_size_items = [f"coalesce(sum({ENDING}), 0) AS {WEIGHT}", f"max({FORM}) AS {FORM}"]
+    items = ", ".join([*keys, f"unix_micros({PANE}) AS {PANE}", COUNT, *group_size_items, *partials])
     # What is grouped by is the column, and not the number that takes its name.
     merged = f"(SELECT {items} FROM {source} AS __merged GROUP BY {', '.join([*keys, f'__merged.{PANE}', COUNT])})"
-    return settle_sql(panes, panes.columns, merged, engine)
+    return kept_partials_sql(panes, panes.columns, merged, engine)
 
 
 def _time_column(core: Core, table_id: str, snapshot: Snapshot) -> str | None:

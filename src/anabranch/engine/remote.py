@@ -18,7 +18,7 @@ from anabranch.engine.core import Core
 from anabranch.ledger import Snapshot
 from anabranch.plan import pushdown
 from anabranch.plan.bind import Bound, Reference
-from anabranch.plan.computed import Replaced, replaced
+from anabranch.plan.database_aggregates import Replaced, replaced
 from anabranch.plan.definitions import Table
 from anabranch.sources.computing import Computing
 from anabranch.sources.database import DatabaseTable, read_pieces, shown
@@ -67,7 +67,7 @@ def sources(core: Core, bound: Bound, snapshot: Snapshot) -> dict[str, DatabaseT
 
 
 @dataclass(frozen=True)
-class Asked:
+class RemoteQuery:
     """What a query asks of tables, by their placeholders, and what it has databases compute."""
 
     given: Mapping[str, DatabaseTable]
@@ -88,9 +88,9 @@ class Asked:
 
     def shown(self) -> list[str]:
         """For people."""
-        told = [(each.source.place, shown(each.asked)) for _, each in self.parts]
-        told += [(self.given[each].place, self.given[each].shown(wanted)) for each, wanted in self.wanted.items()]
-        return [f"asks {place}: {text}" for place, text in told]
+        queries = [(each.source.place, shown(each.query)) for _, each in self.parts]
+        queries += [(self.given[each].place, self.given[each].shown(wanted)) for each, wanted in self.wanted.items()]
+        return [f"asks {place}: {text}" for place, text in queries]
 
     def frame(self, core: Core) -> DataFrame:
         """The query over what the tables gave."""
@@ -108,20 +108,20 @@ class Asked:
         return _frame_of(core, plan).toDF(*self.names)
 
 
-def asked(
+def remote_query(
     core: Core, given: Mapping[str, DatabaseTable], query: Callable[[Mapping[str, DataFrame]], DataFrame]
-) -> Asked:
+) -> RemoteQuery:
     """What a query, as a frame over frames, asks: its plan over stand-ins says it."""
     tables = dict(enumerate(given.values()))
     stand_ins = {each: _stand_in(core, number, source.fields()) for number, (each, source) in enumerate(given.items())}
     with _in_full(core):
         planned = query(stand_ins)
         plan = planned._jdf.queryExecution().optimizedPlan()
-        told, text = json.loads(plan.toJSON()), str(plan.toString())
+        plan_json, text = json.loads(plan.toJSON()), str(plan.toString())
     columns = {number: [field.name for field in source.fields()] for number, source in tables.items()}
     in_utc = core.spark.conf.get("spark.sql.session.timeZone") == "UTC"
     reader = pushdown.Reader(columns, in_utc)
-    root = pushdown.tree(told)
+    root = pushdown.tree(plan_json)
     known: dict[Computed, Computing | None] = {}
 
     def can(computed: Computed) -> bool:
@@ -145,7 +145,7 @@ def asked(
         if number in uses or number not in computed
     }
     plain = ansi and in_utc and core.spark.conf.get("spark.sql.caseSensitive") == "false"
-    return Asked(given, query, wanted, parts, scans, planned.columns, plan, plain)
+    return RemoteQuery(given, query, wanted, parts, scans, planned.columns, plan, plain)
 
 
 def frame(core: Core, source: LookupSource, wanted: Wanted = EVERYTHING, found: pa.Table | None = None) -> DataFrame:
@@ -199,7 +199,7 @@ def _rows(core: Core, computing: Computing) -> DataFrame:
 def _stand_in(core: Core, number: int, fields: Iterable[Field]) -> DataFrame:
     """A table that Spark knows nothing of but its columns."""
     given = list(fields)
-    marked = [Field(pushdown.mark(number, place), field.type) for place, field in enumerate(given)]
+    marked = [Field(pushdown.mark(number, index), field.type) for index, field in enumerate(given)]
     names = (f"{m.name} AS {quote_name(f.name)}" for m, f in zip(marked, given, strict=True))
     return core.frames.unknown(marked).selectExpr(*names)
 
@@ -221,8 +221,8 @@ def _in_full(core: Core) -> Iterator[None]:
 
 
 def _at(node: Any, path: Sequence[int]) -> Any:
-    for place in path:
-        node = node.children().apply(place)
+    for index in path:
+        node = node.children().apply(index)
     return node
 
 
@@ -235,7 +235,7 @@ def _put(node: Any, path: Sequence[int], new: Any) -> Any:
 
 
 def _list(given: Any) -> list[Any]:
-    return [given.apply(place) for place in range(given.size())]
+    return [given.apply(index) for index in range(given.size())]
 
 
 def _computed(core: Core, part: Replaced, rows: DataFrame, node: Any) -> Any:

@@ -17,15 +17,15 @@ from anabranch.algebra import progress as progress_algebra
 from anabranch.algebra.progress import ProgressState, own_bounds
 from anabranch.engine import buckets, emit, functions, late
 from anabranch.engine.core import Core, Stopwatch
+from anabranch.engine.driver_scan import partials_text, selected_text
 from anabranch.engine.frames import arrow_schema, is_data_error, named, translate
+from anabranch.engine.group_sizes import GroupSizes, group_sizes_of
 from anabranch.engine.kernels import Ahead
-from anabranch.engine.left_out import left_out_fields
+from anabranch.engine.late_drop import left_out_fields
 from anabranch.engine.maintain import Maintainer
-from anabranch.engine.moves import Moves, Outcome, anything_waits, bounds_after
-from anabranch.engine.near import partials_text, selected_text
+from anabranch.engine.progress_bounds import Moves, Outcome, anything_waits, bounds_after
 from anabranch.engine.scan import WRITERS, Incoming, Output, Scan, Scanned
-from anabranch.engine.set_aside import Lost, lacking, mend, refuse, told
-from anabranch.engine.standing import Standing, standing_of
+from anabranch.engine.set_aside import Lost, lacking, mend, reason_of, refuse
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
 from anabranch.engine.trigger import pending_fields
@@ -150,7 +150,7 @@ class Runner:
 
     def _progress(self, stream: Stream, state: ProgressState, scanned: Scanned) -> ProgressState:
         try:
-            return progress_algebra.observe(stream.policy, state, scanned.figures.by_partition, self.core.now())
+            return progress_algebra.observe(stream.policy, state, scanned.statistics.by_partition, self.core.now())
         except progress_algebra.TooManyKeys as error:
             scanned.give_up(self.core.ledger)
             raise QueryFailed(
@@ -160,11 +160,11 @@ class Runner:
 
     # ---- what a run adds to
 
-    def _near_text(self, stream: Stream, state: Panes, standing: Standing | None) -> str | None:
+    def _driver_text(self, stream: Stream, state: Panes, group_sizes: GroupSizes | None) -> str | None:
         """The partials of a run for the driver; None where what decides how they are kept is too much for it."""
-        if standing is not None and standing.known is None:
+        if group_sizes is not None and group_sizes.known is None:
             return None
-        return partials_text(stream, state, standing.judging if standing is not None else None)
+        return partials_text(stream, state, group_sizes.judging if group_sizes is not None else None)
 
     def _outputs(self, stream: Stream, catalog: Catalog, snapshot: Snapshot, size: int) -> list[Output]:
         outputs: list[Output] = []
@@ -187,10 +187,10 @@ class Runner:
                 continue
             small = self.core.place.is_small(size) or self._was_small(snapshot, state.id)
             if isinstance(state, Panes):
-                standing = standing_of(self.core, stream, state, snapshot) if state.spanned else None
-                partials = partial(self.stream_part.partials, state, catalog, standing=standing)
-                near = self._near_text(stream, state, standing)
-                later = partials_text(stream, state, since_origin=True) if near is not None else None
+                group_sizes = group_sizes_of(self.core, stream, state, snapshot) if state.spanned else None
+                partials = partial(self.stream_part.partials, state, catalog, group_sizes=group_sizes)
+                driver_text = self._driver_text(stream, state, group_sizes)
+                later = partials_text(stream, state, since_origin=True) if driver_text is not None else None
                 outputs.append(
                     Output(
                         state.id,
@@ -201,9 +201,9 @@ class Runner:
                         state.from_text == STREAM and not state.spanned,
                         state.numbered,
                         state if self.stream_part.carries(state, stream) else None,
-                        near,
+                        driver_text,
                         (state.origin, later) if later is not None else None,
-                        standing.known if standing is not None else None,
+                        group_sizes.known if group_sizes is not None else None,
                     )
                 )
             else:
@@ -215,7 +215,7 @@ class Runner:
                         self.core.place.is_small(size),
                         state.fields,
                         False,
-                        near=selected_text(stream, state),
+                        driver_text=selected_text(stream, state),
                     )
                 )
         return outputs
@@ -240,7 +240,7 @@ class Runner:
         lost: Lost,
         watch: Stopwatch,
     ) -> Record:
-        ledger, files, figures, bad = self.core.ledger, scanned.files, scanned.figures, scanned.bad
+        ledger, files, statistics, bad = self.core.ledger, scanned.files, scanned.statistics, scanned.bad
         snapshot = ledger.snapshot()
         catalog = self.core.catalog(snapshot)
         changed = lost.changes(catalog)
@@ -250,11 +250,11 @@ class Runner:
         schemas = {o.table: arrow_schema(o.fields) for o in outputs if o.table in tables and _widens(o, snapshot)}
         run = StreamRun(
             run=number,
-            rows=figures.rows,
-            late=figures.late,
-            bad=figures.bad + len(incoming.bad),
-            low=figures.low,
-            high=figures.high,
+            rows=statistics.rows,
+            late=statistics.late,
+            bad=statistics.bad + len(incoming.bad),
+            low=statistics.low,
+            high=statistics.high,
             progress=after.to_json(),
             position=incoming.position,
             captured=incoming.captured,
@@ -271,11 +271,11 @@ class Runner:
                 tables,
                 schemas,
                 watch,
-                taken={stream.id: figures.rows},
+                taken={stream.id: statistics.rows},
                 ready=scanned.changes,
             )
             reach("after-changes")
-            lost.rows |= {id: len(found.places) for (id, _), found in outcome.aside.items()}
+            lost.rows |= {id: len(found.indexes) for (id, _), found in outcome.aside.items()}
             lost.stopped |= outcome.stopped
             bad += [row for found in outcome.aside.values() for row in found.rows]
             list_bad_rows(ledger, stream, number, bad, tables, schemas)
@@ -284,7 +284,7 @@ class Runner:
                     kind,
                     streams={stream.id: run},
                     tables=tables,
-                    catalog=self._told(self.core.catalog(snapshot), lost),
+                    catalog=self._catalog_updates(self.core.catalog(snapshot), lost),
                     applied=applied,
                     milliseconds=watch.total(),
                     schemas=schemas,
@@ -300,7 +300,7 @@ class Runner:
             self.core.warn(lacking(catalog.view(id).name, count))
         return record
 
-    def _told(self, catalog: Catalog, lost: Lost) -> dict[str, dict[str, Any]]:
+    def _catalog_updates(self, catalog: Catalog, lost: Lost) -> dict[str, dict[str, Any]]:
         """The definitions that say what views lost in a commit; that one is stopped is told at once."""
         for id, reason in lost.stopped.items():
             self.core.warn(f"view {catalog.view(id).name} is stopped, and cannot be read: {reason}")
@@ -339,7 +339,7 @@ class Runner:
                     kind,
                     streams={stream_id: run},
                     tables=tables,
-                    catalog=self._told(catalog, Lost(stopped=outcome.stopped)),
+                    catalog=self._catalog_updates(catalog, Lost(stopped=outcome.stopped)),
                     schemas=schemas,
                     milliseconds=watch.total(),
                     **bounds_after(core, catalog, snapshot, moves, outcome),
@@ -391,7 +391,7 @@ class Runner:
             Draft(
                 kind,
                 tables=tables,
-                catalog=self._told(catalog, Lost(stopped=outcome.stopped)),
+                catalog=self._catalog_updates(catalog, Lost(stopped=outcome.stopped)),
                 schemas=schemas,
                 milliseconds=watch.total(),
                 **bounds_after(core, catalog, snapshot, moves, outcome),
@@ -548,7 +548,7 @@ def emit_changes(
             found = translate(error)
             if isinstance(found, DataError) and not strict:
                 # A part of its changes is not what the view shows: it shows nothing from here on.
-                stopped[catalog.root(view).id] = told(found)
+                stopped[catalog.root(view).id] = reason_of(found)
                 maintainer.added.pop(view.changes_table, None)
                 core.hot.forget(view.id)
                 continue
@@ -589,12 +589,14 @@ def emit_changes(
 
 def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:
     """Whether what a view has shown depends on a static table as it was. Rows of a stream meet it once, and stay."""
-    return view.kept and bool(view.operator) and not view.enriches_at_ingest and _meets(catalog, view, table)
+    return view.kept and bool(view.operator) and not view.enriches_at_ingest and _joins_table(catalog, view, table)
 
 
-def _meets(catalog: Catalog, view: View, table: str) -> bool:
+def _joins_table(catalog: Catalog, view: View, table: str) -> bool:
     below = [catalog.view(id) for id in view.query.views.values()]
-    return table in view.query.tables.values() or any(not each.kept and _meets(catalog, each, table) for each in below)
+    return table in view.query.tables.values() or any(
+        not each.kept and _joins_table(catalog, each, table) for each in below
+    )
 
 
 def _widens(output: Output, snapshot: Snapshot) -> bool:

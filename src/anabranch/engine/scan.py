@@ -22,12 +22,21 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import END, EVERY_KEY, MOST_KEYS, Computed, ProgressState, Seen, own_bounds
 from anabranch.duck import quoted
 from anabranch.engine.core import Core, Stopwatch
+from anabranch.engine.driver_scan import (
+    DriverScan,
+    FileScan,
+    ReadArrow,
+    ReadInFiles,
+    ReadInGroups,
+    columns_named,
+    means_the_same,
+    value_text,
+)
 from anabranch.engine.frames import is_data_error
-from anabranch.engine.good_rows import good_rows, parsed_rows, punctuation_sql
 from anabranch.engine.kernels import LookAhead
-from anabranch.engine.near import AtHand, Grouped, InPlace, Lying, Near, columns_named, means_the_same, value_text
 from anabranch.engine.numbering import number_frame, number_table
 from anabranch.engine.place import DRIVER, KERNEL, SPARK
+from anabranch.engine.row_conditions import good_rows, parsed_rows, punctuation_sql
 from anabranch.engine.stream_part import STREAM_ROWS, Carried
 from anabranch.engine.writing import write_frame, write_table
 from anabranch.ledger import DataFile, Ledger
@@ -65,9 +74,11 @@ class Incoming:
     cheap: bool = False  # read again for each output rather than kept in memory
     verify: Callable[[], None] = lambda: None  # raises if the rows are not what they were said to be
     files: tuple[str, ...] = ()  # that they are read from, in the order in which they came
-    at_hand: AtHand = lambda _: None  # the rows in their order, if they are to be had without a Spark job
-    lying: Lying = lambda _, __: None  # the rows in their files, if they can be read from there as they are
-    in_groups: Grouped = lambda _, __: None  # the rows by groups of their files, if tasks can read them from there
+    arrow_rows: ReadArrow = lambda _: None  # the rows in their order, if they are to be had without a Spark job
+    rows_in_files: ReadInFiles = lambda _, __: (
+        None
+    )  # the rows in their files, if they can be read from there as they are
+    in_groups: ReadInGroups = lambda _, __: None  # the rows by groups of their files, if tasks can read them from there
     explain: Explain | None = None  # the lines of texts that are no rows, and why they are none
 
 
@@ -83,7 +94,9 @@ class Output:
     observable: bool  # made without a temporary view, through which Spark's observations do not come back
     numbered: bool = False  # its rows carry their numbers
     carrier: Panes | None = None  # sees every row: the figures of the run can be added up from its groups
-    near: str | None = None  # what to write of rows at hand, as DuckDB is asked for it; None if that is Spark's to say
+    driver_text: str | None = (
+        None  # what to write of rows at hand, as DuckDB is asked for it; None if that is Spark's to say
+    )
     later: tuple[int, str] | None = None  # the same for rows none of which is before a time; quicker
     known: Any = None  # what is known of its groups, where that decides how they are kept
 
@@ -98,7 +111,7 @@ class Scanned:
     changes: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
     bad: list[BadRow] = field(default_factory=list)
     failed: dict[str, Exception] = field(default_factory=dict)  # tables that a row kept from being written
-    figures: Figures = field(default_factory=lambda: Figures(0, 0, 0, None, None, {}))
+    statistics: RunStatistics = field(default_factory=lambda: RunStatistics(0, 0, 0, None, None, {}))
 
     def give_up(self, ledger: Ledger) -> None:
         """Delete all that was written: there will be no commit."""
@@ -111,7 +124,7 @@ class Scanned:
 
 
 @dataclass(frozen=True)
-class Figures:
+class RunStatistics:
     """What the scan of a run saw."""
 
     rows: int
@@ -122,7 +135,7 @@ class Figures:
     by_partition: Mapping[str, Seen]
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], parts: list[str], times: Mapping[str, list[int]]) -> Figures:
+    def of(cls, values: Mapping[str, Any], parts: list[str], times: Mapping[str, list[int]]) -> RunStatistics:
         """The figures from the values of the metrics; what is not among them follows from those that are."""
         rows, high = values["rows"] or 0, values.get("high")
         seen = {}
@@ -189,15 +202,24 @@ class Scan:
         source = self.core.source(self.stream)
         parts = source.partitions() if source is not None else [""]
         limit = _limit(self.stream, self.core.now())
-        near: Near | InPlace | None = None
-        if self.core.place.takes_little(self.incoming.bytes) or self._all_near:
-            near = self._in_place() if len(parts) == 1 and limit is None else None
-            near = near or Near.of(
-                self.stream, self.incoming.at_hand, self.first, self.at, parts, limit, self.state.bound, self._columns
+        driver_scan: DriverScan | FileScan | None = None
+        if self.core.place.takes_little(self.incoming.bytes) or self._all_on_driver:
+            driver_scan = self._file_scan() if len(parts) == 1 and limit is None else None
+            driver_scan = driver_scan or DriverScan.of(
+                self.stream,
+                self.incoming.arrow_rows,
+                self.first,
+                self.at,
+                parts,
+                limit,
+                self.state.bound,
+                self._columns,
             )
-        kernels = self._in_kernels(scanned, parts) if near is None and len(parts) == 1 and limit is None else None
-        if near is not None:
-            tasks, where = self._by_hand(near, scanned, parts[0]), DRIVER
+        kernels = (
+            self._in_kernels(scanned, parts) if driver_scan is None and len(parts) == 1 and limit is None else None
+        )
+        if driver_scan is not None:
+            tasks, where = self._tasks_on_driver(driver_scan, scanned, parts[0]), DRIVER
         else:
             tasks, where = (self._tasks(scanned, parts), SPARK) if kernels is None else (kernels, KERNEL)
         kept = len(tasks) > 1 and not self.incoming.cheap
@@ -211,13 +233,13 @@ class Scan:
                 with ThreadPoolExecutor(max_workers=WRITERS) as pool:
                     list(pool.map(lambda task: task(), tasks))
             watch.lap("partials", where)
-            scanned.figures = Figures.of(self.values, parts, self.times)
+            scanned.statistics = RunStatistics.of(self.values, parts, self.times)
             if self.keys is not None:
                 seen = {key: _seen(values, self.times.get(key, ())) for key, values in self.keys.items()}
                 late = sum(values["late"] for values in self.keys.values())
-                scanned.figures = replace(scanned.figures, late=late, by_partition=seen)
+                scanned.statistics = replace(scanned.statistics, late=late, by_partition=seen)
             scanned.bad += self.incoming.bad
-            if scanned.figures.bad:
+            if scanned.statistics.bad:
                 scanned.bad += self._bad_rows()
                 watch.lap("bad rows")
         finally:
@@ -229,13 +251,13 @@ class Scan:
         return self.core.place.is_small(self.incoming.bytes)
 
     @property
-    def _all_near(self) -> bool:
+    def _all_on_driver(self) -> bool:
         """Whether the driver takes the run, and Spark has nothing to do for it."""
         if not self.outputs or not self.core.place.takes_run(self.incoming.bytes):
             return False
         return all(
             output.table == self.stream.rows_table
-            or (output.near is not None and self._means_the_same(output, output.near))
+            or (output.driver_text is not None and self._means_the_same(output, output.driver_text))
             for output in self.outputs
         )
 
@@ -246,43 +268,45 @@ class Scan:
     @property
     def _columns(self) -> list[str] | None:
         """The columns that are needed of rows at hand; None if that is all of them."""
-        texts = [output.near for output in self.outputs if output.near is not None]
+        texts = [output.driver_text for output in self.outputs if output.driver_text is not None]
         if self._small or len(texts) < len(self.outputs):
             return None
         key = "" if self.stream.key is None else quoted(self.stream.key)
         return columns_named(self.stream, [*texts, value_text(self.stream) or "", key])
 
-    def _in_place(self) -> InPlace | None:
+    def _file_scan(self) -> FileScan | None:
         """The rows where they lie, if there is one thing to do with them: for more, they are better read once."""
-        text, columns = self.outputs[0].near if len(self.outputs) == 1 else None, self._columns
+        text, columns = self.outputs[0].driver_text if len(self.outputs) == 1 else None, self._columns
         if text is None or columns is None:
             return None
-        return InPlace.of(self.stream, self.incoming.lying, columns, text, self.state.bound)
+        return FileScan.of(self.stream, self.incoming.rows_in_files, columns, text, self.state.bound)
 
-    def _by_hand(self, near: Near | InPlace, scanned: Scanned, part: str) -> list[Callable[[], None]]:
+    def _tasks_on_driver(
+        self, driver_scan: DriverScan | FileScan, scanned: Scanned, part: str
+    ) -> list[Callable[[], None]]:
         """Write what needs no Spark; what is left to do."""
-        self.values = near.figures(self.state.bound)
-        if isinstance(near, Near) and self.stream.rule is not None and self.stream.rule.in_order:
-            self.times = near.times(part)
-        if isinstance(near, Near) and self.stream.key is not None:
+        self.values = driver_scan.statistics(self.state.bound)
+        if isinstance(driver_scan, DriverScan) and self.stream.rule is not None and self.stream.rule.in_order:
+            self.times = driver_scan.times(part)
+        if isinstance(driver_scan, DriverScan) and self.stream.key is not None:
             own = own_bounds(self.stream.policy, self.state)
-            self.keys = near.keys(-END if self.state.bound is None else self.state.bound, own)
+            self.keys = driver_scan.keys(-END if self.state.bound is None else self.state.bound, own)
         left: list[Output] = []
         for output in self.outputs:
-            text, table = output.near, None
-            if isinstance(near, Near) and output.table == self.stream.rows_table:
-                table = near.rows
+            text, table = output.driver_text, None
+            if isinstance(driver_scan, DriverScan) and output.table == self.stream.rows_table:
+                table = driver_scan.rows
             if output.later is not None and self.values.get("low") is not None:
                 text = output.later[1] if self.values["low"] >= output.later[0] else text
             if text is not None:
-                table = near.query(text, output.fields, output.known)
+                table = driver_scan.query(text, output.fields, output.known)
             if table is None:
                 left.append(output)
                 continue
             scanned.files[output.table] = write_table(self.core.ledger, output.table, table, output.time)
             reach("between-files")
-        if left and self._small and isinstance(near, Near):
-            self.rows = marked(self.core.spark.createDataFrame(near.rows))
+        if left and self._small and isinstance(driver_scan, DriverScan):
+            self.rows = marked(self.core.spark.createDataFrame(driver_scan.rows))
         return [partial(self._write, output, self.rows, scanned) for output in left]
 
     def _in_kernels(self, scanned: Scanned, parts: list[str]) -> list[Callable[[], None]] | None:
@@ -358,9 +382,11 @@ class Scan:
             bounds = pa.table({"key": pa.array(own, pa.string()), "own": pa.array(own.values(), pa.int64())})
             rows = rows.join(F.broadcast(self.core.spark.createDataFrame(bounds)), "key", "left")
             bound = f"coalesce(own, {bound})"
-        figures = _of_part("true", "time", "value" if value is not None else None, _limit(self.stream, self.core.now()))
-        figures["late"] = f"count_if(data AND time < {bound})"
-        found = rows.groupBy("key").agg(*(F.expr(text).alias(name) for name, text in figures.items()))
+        statistics = _of_part(
+            "true", "time", "value" if value is not None else None, _limit(self.stream, self.core.now())
+        )
+        statistics["late"] = f"count_if(data AND time < {bound})"
+        found = rows.groupBy("key").agg(*(F.expr(text).alias(name) for name, text in statistics.items()))
         # One more than can be kept, and the one for all keys: that there are too many is for the policy to say.
         groups = found.limit(MOST_KEYS + 2).toArrow().to_pylist()
         self.keys = {group.pop("key"): group for group in groups}
@@ -385,7 +411,7 @@ class Scan:
             for output in outputs:
                 self._write(output, self.rows, scanned)
             return
-        partials, self.values = carried.apart(groups)
+        partials, self.values = carried.split(groups)
         for output in outputs:
             added = write_table(self.core.ledger, output.table, partials[output.table], output.time)
             scanned.files[output.table] = added
@@ -435,9 +461,9 @@ class Scan:
         )
         corrupt = [(row[ORIGIN], row[CORRUPT]) for row in listed if row[CORRUPT] is not None]
         explain = self.incoming.explain or (lambda rows: [Why()] * len(rows))
-        told = iter(explain(corrupt))
+        reasons = iter(explain(corrupt))
         no_time = Why(f"it has no event time ({self.stream.time} is NULL)", self.stream.time)
-        found = [(row, next(told) if row[CORRUPT] is not None else no_time) for row in listed]
+        found = [(row, next(reasons) if row[CORRUPT] is not None else no_time) for row in listed]
         return [
             BadRow(
                 file_and_start(row[ORIGIN])[0] if row[ORIGIN] else "insert",
@@ -463,10 +489,10 @@ def _metrics(stream: Stream, good: str, parsed: str, state: ProgressState, parts
         return items
     for index, part in enumerate(parts):
         here = parsed if len(parts) == 1 else f"{parsed} AND {PARTITION} = '{part}'"
-        figures = _of_part(here, time, value, limit)
+        statistics = _of_part(here, time, value, limit)
         if state.bound is not None and len(parts) > 1:
-            figures["late"] = f"count_if({good} AND {PARTITION} = '{part}' AND {time} < {state.bound})"
-        items += [f"{text} AS {name}_{index}" for name, text in figures.items()]
+            statistics["late"] = f"count_if({good} AND {PARTITION} = '{part}' AND {time} < {state.bound})"
+        items += [f"{text} AS {name}_{index}" for name, text in statistics.items()]
     return items
 
 

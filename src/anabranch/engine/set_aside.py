@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema, in_text, is_data_error, translate
-from anabranch.engine.good_rows import good_rows
 from anabranch.engine.numbering import number_frame
+from anabranch.engine.row_conditions import good_rows
 from anabranch.engine.scan import LISTED_BAD_ROWS, Output, Scan, Scanned, marked
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import PANE, pane_fields
@@ -177,22 +177,22 @@ class Checking:
         failed: dict[str, dict[int, tuple[Panes | Rows, Check]]] = {}
         for state, checks in work:
             every = list(dict.fromkeys(check for each in checks.values() for check in each))
-            for place, fails in self._flagged(catalog, state, every):
+            for index, fails in self._flagged(catalog, state, every):
                 wrong = {check for check, failing in zip(every, fails, strict=True) if failing}
                 for id, own in checks.items():
                     first = next((check for check in own if check in wrong), None)
                     if first is not None:
-                        failed.setdefault(id, {}).setdefault(place, (state, first))
+                        failed.setdefault(id, {}).setdefault(index, (state, first))
         found: dict[str, Found] = {}
-        asked: dict[Check, dict[int, DataError]] = {}
-        listed = {id: sorted(places)[:LISTED_BAD_ROWS] for id, places in failed.items()}
-        self._look_at({place for places in listed.values() for place in places})
+        found_errors: dict[Check, dict[int, DataError]] = {}
+        listed = {id: sorted(indexes)[:LISTED_BAD_ROWS] for id, indexes in failed.items()}
+        self._look_at({index for indexes in listed.values() for index in indexes})
         for view in views:
             if view.id in failed:
                 errors: dict[int, DataError] = {}
-                for place in listed[view.id]:
-                    state, check = failed[view.id][place]
-                    errors[place] = self._error(catalog, state, check, place, asked.setdefault(check, {}))
+                for index in listed[view.id]:
+                    state, check = failed[view.id][index]
+                    errors[index] = self._error(catalog, state, check, index, found_errors.setdefault(check, {}))
                 found[view.id] = Found(set(failed[view.id]))
                 self._list(view, errors, found[view.id])
         return found
@@ -213,26 +213,26 @@ class Checking:
         return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
     def _error(
-        self, catalog: Catalog, state: Panes | Rows, check: Check, place: int, known: dict[int, DataError]
+        self, catalog: Catalog, state: Panes | Rows, check: Check, index: int, known: dict[int, DataError]
     ) -> DataError:
         """What Spark says of an expression and a row for which it fails."""
         first = next(iter(known.values()), None)
         if first is not None and first.condition in _ALIKE:
             return first
-        if place not in known and len(known) < _ASKED:
-            known[place] = self._ask(catalog, state, check, place)
-        return known.get(place) or DataError("it cannot be computed", expression=check.expression)
+        if index not in known and len(known) < _ASKED:
+            known[index] = self._find_error(catalog, state, check, index)
+        return known.get(index) or DataError("it cannot be computed", expression=check.expression)
 
-    def _ask(self, catalog: Catalog, state: Panes | Rows, check: Check, place: int) -> DataError:
-        row = self.rows.where(f"{PLACE} = {place}")
+    def _find_error(self, catalog: Catalog, state: Panes | Rows, check: Check, index: int) -> DataError:
+        row = self.rows.where(f"{PLACE} = {index}")
         text = f"SELECT CAST(({check.value}) AS STRING) AS x FROM {_from_text(state)}"
         try:
             self.core.frames.sql(text, self._relations(catalog, state, row)).collect()
         except Exception as error:
-            told = translate(error)
-            if isinstance(told, DataError):
-                told.expression = told.expression or check.expression
-                return told
+            translated = translate(error)
+            if isinstance(translated, DataError):
+                translated.expression = translated.expression or check.expression
+                return translated
             raise
         return DataError("it cannot be computed", expression=check.expression)
 
@@ -242,20 +242,20 @@ class Checking:
 
     # ---- what is left of a table
 
-    def without(self, places: set[int]) -> DataFrame:
+    def without(self, indexes: set[int]) -> DataFrame:
         """The rows without some of them.
 
         They are kept: else Spark would ask first what a query asks of the rest, and put that to all of them.
         """
-        if not places:
+        if not indexes:
             return self.rows
-        key = frozenset(places)
+        key = frozenset(indexes)
         if key in self._without:
             return self._without[key]
         import pyarrow as pa
         from pyspark.sql import functions as F
 
-        gone = self.core.spark.createDataFrame(pa.table({PLACE: pa.array(sorted(places), pa.int64())}))
+        gone = self.core.spark.createDataFrame(pa.table({PLACE: pa.array(sorted(indexes), pa.int64())}))
         self._without[key] = self.rows.join(F.broadcast(gone), PLACE, "left_anti").persist()
         return self._without[key]
 
@@ -269,22 +269,22 @@ class Checking:
     ) -> tuple[tuple[DataFile, ...], dict[int, DataError]]:
         """Write what a table is given of rows, and find rows that fail though no check does."""
         files: list[DataFile] = []
-        alone: dict[int, DataError] = {}
+        row_errors: dict[int, DataError] = {}
 
         def part(ends: tuple[int, int] | None) -> None:
             some = rows if ends is None else rows.where(f"{PLACE} >= {ends[0]} AND {PLACE} < {ends[1]}")
             try:
                 files.extend(write(some))
             except Exception as error:
-                told = translate(error)
-                if not isinstance(told, DataError):
+                translated = translate(error)
+                if not isinstance(translated, DataError):
                     raise
                 low, high = ends or self._ends()
                 if high - low <= 1:
-                    alone[low] = told
+                    row_errors[low] = translated
                     return
                 if not halves or self._left == 0:
-                    raise Stopped(told) from error
+                    raise Stopped(translated) from error
                 self._left -= 1
                 middle = (low + high) // 2
                 part((low, middle))
@@ -295,7 +295,7 @@ class Checking:
         except BaseException:
             self.core.ledger.give_up({table: files})
             raise
-        return tuple(files), alone
+        return tuple(files), row_errors
 
     def _ends(self) -> tuple[int, int]:
         low, high = self.rows.selectExpr(f"coalesce(min({PLACE}), 0)", f"coalesce(max({PLACE}) + 1, 0)").collect()[0]
@@ -303,26 +303,26 @@ class Checking:
 
     # ---- what is told of rows
 
-    def add(self, view: View, alone: dict[int, DataError], found: Found) -> None:
+    def add(self, view: View, row_errors: dict[int, DataError], found: Found) -> None:
         """Rows that were found by halves are set aside like all others."""
-        found.places |= alone.keys()
-        self._list(view, dict(sorted(alone.items())[: LISTED_BAD_ROWS - len(found.rows)]), found)
+        found.indexes |= row_errors.keys()
+        self._list(view, dict(sorted(row_errors.items())[: LISTED_BAD_ROWS - len(found.rows)]), found)
 
     def _list(self, view: View, errors: dict[int, DataError], found: Found) -> None:
         self._look_at(errors)
-        for place, told in sorted(errors.items()):
-            origin, number, raw = self._rows_seen[place]
-            error = in_text(told, view.sql)
-            source, offset = self._where(place, origin, number)
-            expression = told.expression or None
+        for index, failure in sorted(errors.items()):
+            origin, number, raw = self._rows_seen[index]
+            error = in_text(failure, view.sql)
+            source, offset = self._where(index, origin, number)
+            expression = failure.expression or None
             if error.start is not None and error.end is not None and error.text is not None:
                 expression = error.text[error.start : error.end]
             found.rows.append(BadRow(source, offset, error.message, raw, None, view.name, expression))
             found.errors.append(error)
 
-    def _look_at(self, places: Iterable[int]) -> None:
+    def _look_at(self, indexes: Iterable[int]) -> None:
         """Have rows at hand that are to be listed: where they are from, their numbers, and all of each as text."""
-        wanted = [str(place) for place in places if place not in self._rows_seen]
+        wanted = [str(index) for index in indexes if index not in self._rows_seen]
         if not wanted:
             return
         columns = ", ".join(quote_name(each.name) for each in self.stream.fields)
@@ -332,16 +332,16 @@ class Checking:
         for row in here.selectExpr(PLACE, origin, number, f"to_json(struct({columns}))").collect():
             self._rows_seen[row[0]] = tuple(row[1:])
 
-    def _where(self, place: int, origin: str | None, number: int | None) -> tuple[str, int | None]:
+    def _where(self, index: int, origin: str | None, number: int | None) -> tuple[str, int | None]:
         """Where a row is from: its number in a file or a statement, from 1; or in its stream."""
         if origin is None:
             return f"the rows of {self.stream.name}", None if number is None else number + 1
         if not origin:
-            return "insert", place + 1
+            return "insert", index + 1
         if self._firsts is None:
             firsts = self._whole.groupBy(ORIGIN).agg({PLACE: "min"}).collect()
             self._firsts = {path_of(file): least for file, least in firsts if file}
-        return path_of(origin), place - self._firsts[path_of(origin)] + 1
+        return path_of(origin), index - self._firsts[path_of(origin)] + 1
 
 
 def placed(rows: DataFrame, files: Sequence[str], first: int) -> DataFrame:
@@ -503,7 +503,7 @@ def mend(
         refuse(stream, found.values())
         for id, each in found.items():
             if id not in lost.stopped:
-                lost.rows[id] = len(each.places)
+                lost.rows[id] = len(each.indexes)
                 scanned.bad += each.rows
         if lost.stopped and stream.fail_on_bad:
             id, reason = next(iter(lost.stopped.items()))
@@ -524,7 +524,7 @@ def _write_again(
 ) -> None:
     """Write an output that failed, or that has rows which its view lacks; others are as they should be."""
     users = [view for view in catalog.users_of(state) if not view.state.stopped]
-    gone = set().union(*(found[view.id].places for view in users if view.id in found))
+    gone = set().union(*(found[view.id].indexes for view in users if view.id in found))
     if not users or (output.table in scanned.files and not gone):
         return
     core = checking.core
@@ -538,17 +538,19 @@ def _write_again(
 
     try:
         spanned = isinstance(state, Panes) and bool(state.spanned)
-        files, alone = checking.written(output.table, checking.without(gone), write, halves=not spanned)
+        files, row_errors = checking.written(output.table, checking.without(gone), write, halves=not spanned)
         tables = [each for each in catalog.states_of(state.stream) if users[0] in catalog.users_of(each)]
-        if alone and (len(users) > 1 or len(tables) > 1):  # it is not one view's row, or is in another of its tables
+        if row_errors and (
+            len(users) > 1 or len(tables) > 1
+        ):  # it is not one view's row, or is in another of its tables
             core.ledger.give_up({output.table: files})
-            raise Stopped(next(iter(alone.values())))
+            raise Stopped(next(iter(row_errors.values())))
     except Stopped as stopped:
-        lost.stopped |= {view.id: told(stopped.error) for view in users}
+        lost.stopped |= {view.id: reason_of(stopped.error) for view in users}
         return
     scanned.files[output.table] = files
-    for view in users if alone else ():
-        checking.add(view, alone, found.setdefault(view.id, Found()))
+    for view in users if row_errors else ():
+        checking.add(view, row_errors, found.setdefault(view.id, Found()))
 
 
 _STRICT = "the stream was made with ON ERROR FAIL; mend the row, or make it again with ON ERROR SKIP"
@@ -576,7 +578,7 @@ def where(row: BadRow) -> str:
     return row.source if row.offset is None else f"{row.source}, row {row.offset}"
 
 
-def told(error: DataError) -> str:
+def reason_of(error: DataError) -> str:
     """What is wrong, and with which expression."""
     return f"{error.expression}: {error.message}" if error.expression else error.message
 

@@ -81,10 +81,12 @@ class Sinks:
     def _failed(self, sink: Sink, error: Exception) -> None:
         # What was written may be more than is known here: look again before the next write.
         self._targets.pop(sink.id, None)
-        told = str(translate(error))
-        if self.errors.get(sink.id) != told:
-            self.errors[sink.id] = told
-            self.core.warn(f"sink {sink.name} could not be written, and is tried again after the next run: {told}")
+        translated = str(translate(error))
+        if self.errors.get(sink.id) != translated:
+            self.errors[sink.id] = translated
+            self.core.warn(
+                f"sink {sink.name} could not be written, and is tried again after the next run: {translated}"
+            )
 
     def _move(self, sink: Sink, view: View) -> None:
         core = self.core

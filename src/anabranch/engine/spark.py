@@ -96,10 +96,10 @@ def start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
         try:
             spark = builder.getOrCreate()
         except Exception as error:
-            said = [line for line in log() if line.strip()][-3:]
+            last_lines = [line for line in log() if line.strip()][-3:]
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise EnvironmentProblem(
-                "\n  ".join([f"Spark did not start: {reason}", *said]),
+                "\n  ".join([f"Spark did not start: {reason}", *last_lines]),
                 hint="run `anabranch doctor` to see what is missing",
             ) from error
         finally:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.windows.spans import VOLUME, WAS_LARGE, WEIGHT
 from anabranch.engine.core import Core
-from anabranch.engine.places import place_sql, settle_sql
-from anabranch.engine.standing import Standing
-from anabranch.engine.tables import PANE, place_fields
+from anabranch.engine.group_sizes import GroupSizes
+from anabranch.engine.partial_windows import kept_partials_sql, window_position_sql
+from anabranch.engine.tables import PANE, window_position_fields
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.panes import STREAM
@@ -38,18 +38,18 @@ class StreamPart:
         catalog: Catalog,
         good: DataFrame,
         columns: tuple[str, ...] | None = None,
-        standing: Standing | None = None,
+        group_sizes: GroupSizes | None = None,
     ) -> DataFrame:
-        """The stream part of the views on a pane table: one row a pane and key. `standing` is that of its groups before
-        these rows, where it decides how they are kept."""
+        """The stream part of the views on a pane table: one row a pane and key. `group_sizes` are those before these
+        rows, where they decide how rows are kept."""
         wanted = [column for column in panes.columns if columns is None or column.name in columns]
         keys = list(zip(_keys(panes), _key_names(panes), strict=True))
-        if standing is not None:
+        if group_sizes is not None:
             relations = {"@entries": self._entries(panes, catalog, good, keys, wanted)}
             known = None
-            if standing.known is None or standing.known.num_rows:
-                known, relations["@known"] = "`@known`", self._known(panes, standing)
-            text = settle_sql(panes, wanted, "`@entries`", "spark", standing.judging, known)
+            if group_sizes.known is None or group_sizes.known.num_rows:
+                known, relations["@known"] = "`@known`", self._known(panes, group_sizes)
+            text = kept_partials_sql(panes, wanted, "`@entries`", "spark", group_sizes.judging, known)
             return self.core.frames.sql(text, relations)
         outer = [quote_name(key.name) for key in panes.keys]
         if panes.time is not None:
@@ -57,13 +57,15 @@ class StreamPart:
         outer += [quote_name(column.name) for column in wanted]
         return self._entries(panes, catalog, good, keys, wanted).selectExpr(*outer)
 
-    def _known(self, panes: Panes, standing: Standing) -> DataFrame:
+    def _known(self, panes: Panes, group_sizes: GroupSizes) -> DataFrame:
         """What is known of groups, one row for all keys that are equal here: zeros of either sign, texts by their
         collation. More than one would double the rows of a run that they meet."""
         from pyspark.sql import functions as F
 
         keys = [F.expr(f"CAST({quote_name(key.name)} AS {key.type})").alias(key.name) for key in panes.keys]
-        frame = standing.frame if standing.frame is not None else self.core.spark.createDataFrame(standing.known)
+        frame = (
+            group_sizes.frame if group_sizes.frame is not None else self.core.spark.createDataFrame(group_sizes.known)
+        )
         groups = frame.groupBy(*keys)
         return groups.agg(F.sum(VOLUME).alias(VOLUME), F.bool_or(WAS_LARGE).alias(WAS_LARGE))
 
@@ -155,7 +157,7 @@ class Carried:
         self._sets = set(map(self._set, tables))
         time = f"unix_micros({quote_name(stream.time)})" if stream.time is not None else "CAST(NULL AS BIGINT)"
         late = "CAST(0 AS BIGINT)" if bound is None or stream.time is None else f"count_if({time} < {bound})"
-        self._figures = [
+        self._aggregates = [
             "count(*) AS _n",
             f"{late} AS _late",
             f"min(CASE WHEN _good THEN {time} END) AS _low",
@@ -180,11 +182,11 @@ class Carried:
             sets = (f"({', '.join(['_good', *names])})" for names in self._sets)
             group, number = f"{group} GROUPING SETS ({', '.join(sets)})", "grouping_id()"
         return (
-            f"SELECT {number} AS _set, {', '.join([*grouped, *items, *self._figures])} FROM"
+            f"SELECT {number} AS _set, {', '.join([*grouped, *items, *self._aggregates])} FROM"
             f" (SELECT {', '.join(['*', *inner])} FROM (SELECT *, {self.good} AS _good FROM {STREAM})) GROUP BY {group}"
         )
 
-    def apart(self, groups: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def split(self, groups: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """The partials of each table on the one side, the figures of the run on the other."""
         import pyarrow as pa
         import pyarrow.compute as compute
@@ -225,9 +227,9 @@ class Carried:
 
 
 def _key_names(panes: Panes) -> list[str]:
-    return [key.name for key in panes.keys] + [field.name for field in place_fields(panes)]
+    return [key.name for key in panes.keys] + [field.name for field in window_position_fields(panes)]
 
 
 def _keys(panes: Panes) -> list[str]:
     """The expressions that rows of a pane table are grouped by, the place of a partial last."""
-    return [*(key.expression for key in panes.keys), *place_sql(panes, panes.time or "", "spark")]
+    return [*(key.expression for key in panes.keys), *window_position_sql(panes, panes.time or "", "spark")]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anabranch.algebra.progress import END, reached
-from anabranch.engine import figures, late
-from anabranch.engine.ask import Tally
+from anabranch.engine import late, node_statistics
 from anabranch.engine.core import POST_CUT, Core
 from anabranch.engine.frames import arrow_schema
+from anabranch.engine.lookup_client import LookupCounts
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS
 from anabranch.errors import AnabranchError
 from anabranch.ledger import Snapshot
@@ -178,11 +178,11 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         for name, part in sorted(state.partitions.items()) if len(state.partitions) > 1 or kind == "key" else ():
             own = reached(stream.policy, part)
             shown = name if kind == "partition" else (name[1:] if name else None)
-            told = (None, part.late_rows, None, kind, None, _disorder(part.high, own), part.ahead_rows, None, None)
-            rows.append((stream.name, shown, own, ended, part.high, *told))
+            row = (None, part.late_rows, None, kind, None, _disorder(part.high, own), part.ahead_rows, None, None)
+            rows.append((stream.name, shown, own, ended, part.high, *row))
     late = _late_by_view(core, snapshot)
     for view in sorted((each for each in catalog.of(View) if each.owner is None), key=lambda each: each.name):
-        bound = figures.view_progress(core, snapshot, view)
+        bound = node_statistics.view_progress(core, snapshot, view)
         highs = [core.progress(snapshot, id).high for id in catalog.sources_of(view)]
         high = max((each for each in highs if each is not None), default=None)
         shown_bound = _shown(bound)
@@ -248,7 +248,7 @@ def _nodes(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for view in catalog.in_order():
         owner = catalog.view(view.owner).name if view.owner is not None else view.name
-        kept = figures.held(snapshot, tables_of(view, catalog))
+        kept = node_statistics.state_size(snapshot, tables_of(view, catalog))
         keys = list(keys_of(view, catalog))
         rows.append((owner, view.name, kind_of(view), keys, append_only(view, catalog), reason_of(view) or None, *kept))
     return sorted(rows, key=lambda row: row[0])
@@ -272,11 +272,11 @@ def _lookups(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
     """What it took to ask the tables outside, since the home was opened."""
     rows: list[tuple[Any, ...]] = []
     catalog = core.catalog(snapshot)
-    hinted = {ask.table for view in catalog.of(View) for ask in view.query.asks}
+    hinted = {lookup.table for view in catalog.of(View) for lookup in view.query.asks}
     tables = [each for each in catalog.of(Table) if each.asked or each.id in hinted]
     for table in sorted(tables, key=lambda each: each.name):
         asker = core.askers.get(table.id)
-        tally = asker.tally if asker is not None else Tally()
+        tally = asker.tally if asker is not None else LookupCounts()
         rows.append((table.name, tally.requests, tally.keys, tally.rows, tally.retries, tally.remembered))
     return rows
 

@@ -35,17 +35,17 @@ def pane_fields(panes: Panes) -> tuple[Field, ...]:
     """Keys, the start of the pane where there are panes, and the partials."""
     keys = tuple(Field(key.name, key.type) for key in panes.keys)
     columns = (Field(column.name, column.type) for column in panes.columns)
-    return (*keys, *place_fields(panes), *standing_fields(panes), *columns)
+    return (*keys, *window_position_fields(panes), *group_size_fields(panes), *columns)
 
 
-def place_fields(panes: Panes) -> tuple[Field, ...]:
+def window_position_fields(panes: Panes) -> tuple[Field, ...]:
     """What says which windows a partial counts in: where its pane starts, or the last window of its span and how many
     windows that is."""
     pane = (Field(PANE, "timestamp"),) if panes.time is not None else ()
     return (*pane, Field(COUNT, "bigint")) if panes.spanned else pane
 
 
-def standing_fields(panes: Panes) -> tuple[Field, ...]:
+def group_size_fields(panes: Panes) -> tuple[Field, ...]:
     """What says how large the group of a partial was, where that decides how it is kept."""
     return (Field(ENDING, "bigint"), Field(FORM, "bigint")) if panes.spanned else ()
 

@@ -17,8 +17,8 @@ from anabranch.algebra.rules import highest
 from anabranch.algebra.triggers import IDLE, Decision, Pending, Triggers, decide
 from anabranch.engine.core import Core
 from anabranch.engine.frames import hashable, table_of
-from anabranch.engine.moves import KeyBounds, PairBounds, micros
 from anabranch.engine.pending_table import STATE, PendingTable
+from anabranch.engine.progress_bounds import KeyBounds, PairBounds, micros
 from anabranch.engine.writing import write_table
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.types import duckdb_type

@@ -37,16 +37,16 @@ class _Tree:
     def lines(self, rel: Rel, depth: int) -> Iterator[str]:
         below = [line for each in rel.inputs for line in self.lines(each, depth + 1)]
         self.queries: list[Subquery] = []
-        said = self._said(rel)
+        text = self._text_of(rel)
         queries = self.queries
         indent = "  " * depth
-        yield f"{indent}{type(rel).__name__}{' ' if said else ''}{said}"
+        yield f"{indent}{type(rel).__name__}{' ' if text else ''}{text}"
         for number, query in enumerate(queries, 1):
             yield f"{indent}  {query.kind} {number}:"
             yield from self.lines(query.rel, depth + 2)
         yield from below
 
-    def _said(self, rel: Rel) -> str:
+    def _text_of(self, rel: Rel) -> str:
         if isinstance(rel, Scan):
             return f"{rel.source.kind} {rel.source.name} ({self._columns(rel.columns)})"
         if isinstance(rel, Values):

@@ -192,7 +192,7 @@ def _renamed(view: View, ids: Mapping[str, str]) -> View:
         first = placeholder.partition("#")[0]
         return names.get(placeholder) or names.get(first, first) + _again(placeholder)
 
-    meets, ends = view.progress.joint, view.progress.ends
+    joint, ends = view.progress.joint, view.progress.ends
     return replace(
         view,
         query=replace(
@@ -207,7 +207,7 @@ def _renamed(view: View, ids: Mapping[str, str]) -> View:
         progress=replace(
             view.progress,
             final=_swapped(view.progress.final, names),
-            joint=replace(meets, inputs=tuple(map(named, meets.inputs))) if meets is not None else None,
+            joint=replace(joint, inputs=tuple(map(named, joint.inputs))) if joint is not None else None,
             ends=replace(ends, input=named(ends.input)) if ends is not None else None,
         ),
         join=replace(

@@ -11,9 +11,9 @@ from anabranch.algebra.windows import MILLISECOND, SlidingWindows
 from anabranch.ir.expr import Column, Expr
 from anabranch.ir.rel import Project, Scan
 from anabranch.ir.select import FromItem, SelectBlock
-from anabranch.plan.context import placeholder
 from anabranch.plan.definitions import Stream
 from anabranch.plan.facts.keys import Keying
+from anabranch.plan.name_resolution import placeholder
 from anabranch.plan.plane import bounded
 from anabranch.plan.view import Ends, View
 from anabranch.plan.windows import closing_shift, type_of
@@ -119,11 +119,11 @@ class BlockInputs:
             return {}
         own = self.columns_named(item, self.bounded_times(item))
         found: dict[int, tuple[str, int]] = {}
-        for place, shown in enumerate(self.block.items):
+        for index, shown in enumerate(self.block.items):
             column = shown.expr.column
             shift = self.shift(column) if column is not None and column in own else None
             if column is not None and shift is not None:
-                found[place] = column.name.lower(), shift
+                found[index] = column.name.lower(), shift
         return found
 
     def shift(self, column: Column) -> int | None:

@@ -12,7 +12,7 @@ from anabranch.plan.definitions import Stream
 from anabranch.plan.facts.bands import find_bands
 from anabranch.plan.facts.following import find_following
 from anabranch.plan.facts.keys import Keying
-from anabranch.plan.facts.progress import Join, find_meets, time_call
+from anabranch.plan.facts.progress import Join, find_joint_progress, time_call
 from anabranch.plan.view import JoinInput, NodeJoin, View
 from anabranch.sql.versions import UNTIL
 
@@ -27,7 +27,7 @@ class BlockJoins:
         bands, steps = self.bands()
         return NodeJoin(bands, steps, self.changing(), self.passing(Stream), self.passing(View))
 
-    def apart(self) -> list[str]:
+    def distinct_names(self) -> list[str]:
         """The placeholders of inputs, each one of its own though some read the same; none for static tables."""
         names: list[str] = []
         for item in self.inputs.block.sources:
@@ -42,8 +42,8 @@ class BlockJoins:
         One that comes from n inputs is at most n - 1 steps from each row that says whether it does.
         """
         block = self.inputs.block
-        names = self.apart()
-        near: list[JoinBand] = []
+        names = self.distinct_names()
+        found: list[JoinBand] = []
         times = [self.inputs.columns_named(item, self.inputs.row_times(item)) for item in block.sources]
         for band in find_bands(block, times):
             one, other = (block.owner[column] for column in (band.one, band.other))
@@ -53,14 +53,14 @@ class BlockJoins:
                 wider = MILLISECOND * sum(isinstance(each, View) and not each.kept for each in known)
                 least = None if band.least is None else band.least - wider
                 most = None if band.most is None else band.most + wider
-                near.append(JoinBand(names[one], names[other], least, most))
+                found.append(JoinBand(names[one], names[other], least, most))
         live = [name for name in names if name]
-        return tuple(near), 2 * (len(live) - 1) if chained(near, live) else 0
+        return tuple(found), 2 * (len(live) - 1) if chained(found, live) else 0
 
     def changing(self) -> tuple[JoinInput, ...]:
         """The inputs of a join that change; none where it is no join."""
         found = []
-        for name, item in zip(self.apart(), self.inputs.block.sources, strict=True):
+        for name, item in zip(self.distinct_names(), self.inputs.block.sources, strict=True):
             if not name:
                 continue
             known = self.inputs.known(item)
@@ -77,7 +77,7 @@ class BlockJoins:
         """The inputs that are queries which only filter and project the rows of a stream, and that stream; or, if the
         `kind` asked for are views, the rows of one whose changes are kept, and those that are such a view."""
         found: dict[str, str] = {}
-        for name, item in zip(self.apart(), self.inputs.block.sources, strict=True):
+        for name, item in zip(self.distinct_names(), self.inputs.block.sources, strict=True):
             known = self.inputs.known(item) if name else None
             below = self.passes(known)
             if below is not None and isinstance(below, kind) and isinstance(known, View):
@@ -124,8 +124,8 @@ class BlockJoins:
         # What reads no stream never brings a row that is late.
         static = [each.static or self.reads_no_stream(each) for each in block.sources]
         live = [each for each, never in zip(block.sources, static, strict=True) if not never]
-        meets = [known.progress.joint for each in live if isinstance(known := self.inputs.known(each), View)]
-        if block.limited or (len(live) < 2 and not any(meets)) or any(each.scan is None for each in live):
+        joints = [known.progress.joint for each in live if isinstance(known := self.inputs.known(each), View)]
+        if block.limited or (len(live) < 2 and not any(joints)) or any(each.scan is None for each in live):
             return view
         calls = {
             name: 1
@@ -142,9 +142,9 @@ class BlockJoins:
             for each, never in pairs
         ]
         placeholders = ["" if never else self.inputs.input_of(each) for each, never in pairs]
-        inner = all(each is None or each.inner for each in meets)
+        inner = all(each is None or each.inner for each in joints)
         join = Join(replace(block, sources=sources), placeholders, times, inner)
-        found = find_meets(
+        found = find_joint_progress(
             join, replace(view, progress=replace(view.progress, times={**view.progress.times, **calls})), keys
         )
         known = found.behind if found is not None else {}

@@ -15,11 +15,11 @@ from anabranch.algebra.windows import SlidingWindows
 from anabranch.algebra.windows.costs import Thresholds
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import ROW_NUM, Stream, Table
-from anabranch.plan.memory import in_memory, unbounded, words
+from anabranch.plan.join_state import in_memory, unbounded, words
 from anabranch.plan.plane import key_of_progress
 from anabranch.plan.states import BlockUse, Panes, Rows
 from anabranch.plan.strategy import BY_DIFFERENCE, PANES, by_difference, cost_words
-from anabranch.plan.view import Ask, View
+from anabranch.plan.view import TableLookup, View
 from anabranch.plan.windows import partitioned, type_of
 from anabranch.sources.lookup import Asking
 from anabranch.sql.durations import duration_text
@@ -78,7 +78,7 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class Figures:
+class NodeStatistics:
     """What a node did in the last commit that changed it, and what is kept for it now."""
 
     version: int | None = None
@@ -353,7 +353,7 @@ class _Describer:
             )
         elif kind == "lookup":
             lines.append(f"each row of {words(read)} is asked for once, and kept with what was found")
-            lines += [self._ask_line(ask) for ask in view.query.asks]
+            lines += [self._lookup_line(lookup) for lookup in view.query.asks]
         elif not view.operator:
             if view.emission.mode == "close":
                 how = "on the driver, beside the files of the ledger" if view.query.direct else "by Spark"
@@ -366,15 +366,15 @@ class _Describer:
                 lines.append("what the new pairs of a run add up to is kept, and added up for what reads it")
         elif view.operator == "keyed" or by_session(view):
             where = "in memory, on the driver" if view.query.direct and view.emission.mode == "feed" else "by Spark"
-            nearby = ", from the rows near them in time" if view.join.steps else ""
-            nearby = ", from the rows of the sessions they are in" if by_session(view) else nearby
+            within_band = ", from the rows near them in time" if view.join.steps else ""
+            within_band = ", from the rows of the sessions they are in" if by_session(view) else within_band
             touched = (
                 "have late rows or windows that close"
                 if view.emission.closing and view.progress.ends
                 else "its rows touch"
             )
             touched = "have windows that close" if view.emission.closing and view.leaves_out else touched
-            lines.append(f"after a run, the keys that {touched} are computed anew{nearby}, {where}")
+            lines.append(f"after a run, the keys that {touched} are computed anew{within_band}, {where}")
         elif view.join.steps:
             lines.append("after a run, the rows near its own in time are joined anew, with it and without it")
         else:
@@ -392,12 +392,12 @@ class _Describer:
             lines.append(f"windows of a {by_key[0].key} close by its own progress")
         return lines
 
-    def _ask_line(self, ask: Ask) -> str:
-        table = self.catalog[ask.table]
+    def _lookup_line(self, lookup: TableLookup) -> str:
+        table = self.catalog[lookup.table]
         assert isinstance(table, Table)
-        by = ", ".join(ask.by)
-        if ask.signs:
-            by = " and ".join(map(_comparison, ask.by, ask.signs, ask.expressions))
+        by = ", ".join(lookup.by)
+        if lookup.signs:
+            by = " and ".join(map(_comparison, lookup.by, lookup.signs, lookup.expressions))
         return f"lookup {table.name} by ({by}), {Asking.of(table.options).words()}"
 
     def _static_lines(self, view: View) -> list[str]:
@@ -599,8 +599,8 @@ def _emits(view: View, catalog: Catalog) -> str:
     key = "a key" if view.keying.columns else "the answer"
     if triggers.watermark and len(fires) == 1:
         return f"{closing_words(view)}; {_late(view)}"
-    said = f"emits {key} {', '.join(fires[:-1])}{' and ' if len(fires) > 1 else ''}{fires[-1]}" if fires else ""
-    return f"{said}; {_late(view)}" if triggers.watermark else said
+    words = f"emits {key} {', '.join(fires[:-1])}{' and ' if len(fires) > 1 else ''}{fires[-1]}" if fires else ""
+    return f"{words}; {_late(view)}" if triggers.watermark else words
 
 
 def _ordinal(number: int) -> str:
@@ -635,15 +635,15 @@ def _no_order(view: View, catalog: Catalog) -> str:
 
 def closing_words(view: View) -> str:
     """When a view emits that waits for its windows alone, and how much at a time."""
-    said = "emits when a window closes"
+    words = "emits when a window closes"
     budget = view.emission.budget
     if budget is None:
-        return said
+        return words
     count, unit = (budget.windows, "window") if budget.windows is not None else (budget.rows, "row")
-    said += f", at most {count:,} {unit}{'' if count == 1 else 's'} a run"
+    words += f", at most {count:,} {unit}{'' if count == 1 else 's'} a run"
     if budget.delay is not None:
-        said += f" and within {budget.delay} run{'' if budget.delay == 1 else 's'}"
-    return said
+        words += f" and within {budget.delay} run{'' if budget.delay == 1 else 's'}"
+    return words
 
 
 _LATE = {

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 
 from anabranch.errors import AnabranchError, Rewritten
 from anabranch.plan.bind import Binder
-from anabranch.plan.building import steps
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.describe import PlanNode, describe, kind_of
-from anabranch.plan.memory import unbounded
-from anabranch.plan.nodes import rules_for
-from anabranch.plan.placer import Planned, Surroundings
+from anabranch.plan.join_state import unbounded
+from anabranch.plan.placer import Planned, PlanningContext
 from anabranch.plan.planner import plan
+from anabranch.plan.relation_builder import steps
 from anabranch.plan.view import View
+from anabranch.plan.view_checks import rules_for
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import CreateView, Query, SelectStatement
 from anabranch.types import Field
@@ -39,15 +39,15 @@ class Explanation:
 
 
 def explain_query(
-    text: str, query: Query, catalog: Catalog, world: Surroundings, fields: tuple[Field, ...]
+    text: str, query: Query, catalog: Catalog, planning: PlanningContext, fields: tuple[Field, ...]
 ) -> Explanation:
     """What a query would do as a view."""
-    told = _explained(text, query, catalog, world, fields)
-    return replace(told, canonical=query.span.of(text)) if isinstance(text, Rewritten) else told
+    explanation = _explained(text, query, catalog, planning, fields)
+    return replace(explanation, canonical=query.span.of(text)) if isinstance(text, Rewritten) else explanation
 
 
 def _explained(
-    text: str, query: Query, catalog: Catalog, world: Surroundings, fields: tuple[Field, ...]
+    text: str, query: Query, catalog: Catalog, planning: PlanningContext, fields: tuple[Field, ...]
 ) -> Explanation:
     references = Binder(text, catalog, query).bind().references.values()
     kinds = {reference.kind for reference in references}
@@ -55,9 +55,9 @@ def _explained(
         return Explanation("batch query: it reads no stream", fields)
     only_views = kinds <= {"view", "table", "system", "file", "outside"}
     heading = "query over views: computed when read, from their state" if only_views and not query.emits else ""
-    subject = _Subject(world.new_id(NAME), NAME, text, query.span.of(text), query, "beginning", fields)
+    subject = _Subject(planning.new_id(NAME), NAME, text, query.span.of(text), query, "beginning", fields)
     try:
-        planned = subject.plan(catalog, world)
+        planned = subject.plan(catalog, planning)
     except AnabranchError:
         if not heading:
             raise
@@ -65,35 +65,35 @@ def _explained(
         views = [catalog.view(each.target) for each in references if each.kind == "view"]
         return Explanation(heading, fields, tuple(describe(catalog, views)))
     nodes = _nodes(planned, catalog)
-    kept, refused = _kept(subject, planned.view, catalog, world)
+    kept, refused = _kept(subject, planned.view, catalog, planning)
     return Explanation(heading, fields, nodes, kept, refused)
 
 
-def explain_rules(text: str, query: Query, catalog: Catalog, world: Surroundings) -> list[str]:
+def explain_rules(text: str, query: Query, catalog: Catalog, planning: PlanningContext) -> list[str]:
     """The typed plan of a query, as it is built and after each rule that changes it."""
     lines: list[str] = []
-    done = steps(text, query, catalog, world.analyze, rules_for(query, query.emits))
+    done = steps(text, query, catalog, planning.analyze, rules_for(query, query.emits))
     for what, shown in done:
         lines += [f"{what}:", *(f"  {line}" for line in shown.splitlines())]
     return lines if len(done) > 1 else [*lines, "no rule changes it"]
 
 
-def explain_view(view: View, catalog: Catalog, world: Surroundings) -> Explanation:
+def explain_view(view: View, catalog: Catalog, planning: PlanningContext) -> Explanation:
     """What a view does."""
     reasons: dict[str, str] = {}
     subject = _subject(view)
     if view.emission.mode == "read" and kind_of(view) == "recomputed" and view.query.streams:
-        reasons[view.id] = "; ".join(dict.fromkeys(subject.plan(catalog, world).reasons))
-    kept, refused = _kept(subject, view, catalog, world)
+        reasons[view.id] = "; ".join(dict.fromkeys(subject.plan(catalog, planning).reasons))
+    kept, refused = _kept(subject, view, catalog, planning)
     return Explanation("", view.shown_fields, tuple(describe(catalog, [view], reasons)), kept, refused)
 
 
-def unbounded_joins(view: View, catalog: Catalog, world: Surroundings) -> list[str]:
+def unbounded_joins(view: View, catalog: Catalog, planning: PlanningContext) -> list[str]:
     """What is to be said of the joins of a view that nothing bounds; of one computed when read, as it would be kept."""
     nodes = [*catalog.nodes_of(view), view]
     if view.emission.mode == "read" and len(view.inputs) > 1:
         try:
-            planned = _subject(view).plan(catalog, world, feed=True)
+            planned = _subject(view).plan(catalog, planning, feed=True)
         except AnabranchError:
             return []
         nodes = [each for each in (*planned.objects, planned.view) if isinstance(each, View)]
@@ -112,10 +112,10 @@ class _Subject:
     start: str
     fields: tuple[Field, ...]
 
-    def plan(self, catalog: Catalog, world: Surroundings, *, feed: bool = False) -> Planned:
+    def plan(self, catalog: Catalog, planning: PlanningContext, *, feed: bool = False) -> Planned:
         return plan(
             id=self.id, name=self.name, text=self.text, sql=self.sql, query=self.query, start=self.start,
-            fields=self.fields, catalog=catalog, world=world, feed=feed,
+            fields=self.fields, catalog=catalog, planning=planning, feed=feed,
         )  # fmt: skip
 
 
@@ -131,25 +131,27 @@ def _nodes(planned: Planned, catalog: Catalog) -> tuple[PlanNode, ...]:
     return tuple(describe(catalog.with_objects((*planned.objects, view)), [view], reasons))
 
 
-def _kept(subject: _Subject, view: View, catalog: Catalog, world: Surroundings) -> tuple[tuple[PlanNode, ...], str]:
+def _kept(
+    subject: _Subject, view: View, catalog: Catalog, planning: PlanningContext
+) -> tuple[tuple[PlanNode, ...], str]:
     """The nodes of a query that is computed when read, if its changes were kept; or why they cannot be."""
     if view.emission.mode != "read":
         return (), ""
     try:
-        below = _with_kept_below(subject, catalog, world)
-        return _nodes(subject.plan(below, world, feed=True), below), ""
+        below = _with_kept_below(subject, catalog, planning)
+        return _nodes(subject.plan(below, planning, feed=True), below), ""
     except AnabranchError as error:
         return (), error.message
 
 
-def _with_kept_below(subject: _Subject, catalog: Catalog, world: Surroundings) -> Catalog:
+def _with_kept_below(subject: _Subject, catalog: Catalog, planning: PlanningContext) -> Catalog:
     """A catalog in which the changes of the views that a query reads are kept."""
     for reference in Binder(subject.text, catalog, subject.query).bind().references.values():
         if reference.kind == "view" and reference.plain:
             view = catalog.view(reference.target)
             if view.emission.mode == "read":
                 inner = _subject(view)
-                catalog = _with_kept_below(inner, catalog, world)
-                planned = inner.plan(catalog, world, feed=True)
+                catalog = _with_kept_below(inner, catalog, planning)
+                planned = inner.plan(catalog, planning, feed=True)
                 catalog = catalog.with_objects((*planned.objects, planned.view))
     return catalog

@@ -220,9 +220,13 @@ def _place(layers: list[list[_Item]]) -> None:
                 item.x = x
 
 
-def _wanted(item: _Item, near: list[_Item]) -> float:
-    weights = [SLOT_WEIGHT if item.id is None and each.id is None else 1 for each in near]
-    return sum(each.x * weight for each, weight in zip(near, weights, strict=True)) / sum(weights) if near else item.x
+def _wanted(item: _Item, neighbours: list[_Item]) -> float:
+    weights = [SLOT_WEIGHT if item.id is None and each.id is None else 1 for each in neighbours]
+    return (
+        sum(each.x * weight for each, weight in zip(neighbours, weights, strict=True)) / sum(weights)
+        if neighbours
+        else item.x
+    )
 
 
 def _offsets(layer: list[_Item]) -> list[float]:

@@ -26,10 +26,10 @@ from anabranch.ir.select import FromItem, SelectBlock
 from anabranch.ir.text import Shown
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.catalog import Catalog
-from anabranch.plan.context import placeholder
 from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.lookup_keys import LookupKey, find_lookup_key
-from anabranch.plan.view import ASKED, Ask, Beginning, NodeEmission, NodeProgress, NodeQuery, View, leading_time
+from anabranch.plan.name_resolution import placeholder
+from anabranch.plan.view import ASKED, Beginning, NodeEmission, NodeProgress, NodeQuery, TableLookup, View, leading_time
 from anabranch.plan.windows import partitioned
 from anabranch.render.blocks import plain_name
 from anabranch.sql.durations import is_unit
@@ -45,19 +45,19 @@ HALF = "__half"
 _MATCH = "__match"
 
 
-def asked_table(binder: Binder, relation: Relation) -> Table | None:
+def lookup_table(binder: Binder, relation: Relation) -> Table | None:
     """The table that a relation is, if it is asked by key."""
     reference = binder.resolve(relation)
     found = binder.catalog.objects.get(reference.target) if reference is not None else None
     return found if isinstance(found, Table) and found.asked else None
 
 
-def asks(text: str, catalog: Catalog, query: Query) -> bool:
+def needs_lookups(text: str, catalog: Catalog, query: Query) -> bool:
     """Whether a query reads a table that is asked by key: its answer then depends on when it was asked."""
     if not any(table.asked for table in catalog.of(Table)):
         return False
     binder = Binder(text, catalog, query)
-    return any(asked_table(binder, relation) is not None for relation in query.relations())
+    return any(lookup_table(binder, relation) is not None for relation in query.relations())
 
 
 def refuse_refreshable(text: str, catalog: Catalog, query: Query) -> None:
@@ -74,7 +74,7 @@ def refuse_refreshable(text: str, catalog: Catalog, query: Query) -> None:
     for relation in query.relations():
         if relation.refreshable is None:
             continue
-        table = asked_table(Binder(text, catalog, query), relation)
+        table = lookup_table(Binder(text, catalog, query), relation)
         if table is not None:
             what = f"{table.name} is asked by key: what a row found stays, and nothing is refreshed"
             raise refuse(text, relation.refreshable, what, "leave REFRESHABLE out")
@@ -86,7 +86,7 @@ def only_joined(planner: Planner, scan: Scan, table: Table) -> SqlError:
     return planner.refuse(scan, f"{table.name} is asked by key: it can only be joined", how)
 
 
-def reads_asked(block: SelectBlock) -> bool:
+def reads_lookup_table(block: SelectBlock) -> bool:
     """Whether a relation of a SELECT is a table that is asked by key."""
     return any(each.scan is not None and each.scan.source.asked for each in block.sources)
 
@@ -94,7 +94,7 @@ def reads_asked(block: SelectBlock) -> bool:
 def place_lookups(planner: Planner, block: SelectBlock) -> SelectBlock:
     """A SELECT with a node in the place of each relation whose rows ask tables, and lists of matches in that of the
     tables."""
-    return _Placing(planner, block).placed() if reads_asked(block) else block
+    return _Placing(planner, block).placed() if reads_lookup_table(block) else block
 
 
 class _Placing:
@@ -115,8 +115,8 @@ class _Placing:
                 self._check(index, item.scan, table)
                 key = find_lookup_key(self.planner.text, self.block, index, table, self.planner.types)
                 by_live.setdefault(key.live, {})[index] = table, key
-        for live, asked in by_live.items():
-            self._replace(live, asked)
+        for live, tables_by_index in by_live.items():
+            self._replace(live, tables_by_index)
         return replace(self.block, sources=tuple(self.sources))
 
     def _check(self, index: int, scan: Scan | None, table: Table) -> None:
@@ -131,7 +131,7 @@ class _Placing:
         if item.window is not None:
             raise self.planner.refuse(item.window, f"{table.name} is asked as it is now", "leave out what is around it")
 
-    def _replace(self, live: int, asked: Mapping[int, tuple[Table, LookupKey]]) -> None:
+    def _replace(self, live: int, tables_by_index: Mapping[int, tuple[Table, LookupKey]]) -> None:
         """Have the rows of a relation ask tables."""
         item = self.block.sources[live]
         scan = item.scan
@@ -143,11 +143,11 @@ class _Placing:
                 "number them in a query: FROM (SELECT ...) t JOIN ...",
             )
         exposed = item.label or "__rows"
-        asks: list[Ask] = []
+        needs_lookups: list[TableLookup] = []
         lists: list[Column] = []
-        for number, (index, (table, key)) in enumerate(asked.items()):
+        for number, (index, (table, key)) in enumerate(tables_by_index.items()):
             kept = {each.name: self._fields(table)[each.name] for each in self._kept(index).values()}
-            ask = Ask(
+            lookup = TableLookup(
                 table.id,
                 exposed,
                 tuple(_over_row(item, exposed, pair.value) for pair in key.pairs),
@@ -158,10 +158,10 @@ class _Placing:
                 key.types,
             )
             struct = ",".join(f"{quote_name(name)}:{type}" for name, type in kept.items())
-            asks.append(ask)
-            lists.append(self.planner.new(ask.into, f"array<struct<{struct}>>"))
+            needs_lookups.append(lookup)
+            lists.append(self.planner.new(lookup.into, f"array<struct<{struct}>>"))
             self.sources[index] = self._matches(index, lists[-1])
-        node = self._node(item, scan, asks, lists, [table for table, _ in asked.values()])
+        node = self._node(item, scan, needs_lookups, lists, [table for table, _ in tables_by_index.values()])
         source = Source("view", node.id, scan.source.name)
         made = replace(scan, source=source, given=(*scan.given, *lists))
         self.sources[live] = replace(item, rel=_with_lists(item.rel, made, lists))
@@ -197,7 +197,12 @@ class _Placing:
         return FromItem(rows, f"{HALF}_{index}", lateral=True, static=True)
 
     def _node(
-        self, item: FromItem, scan: Scan, asks: Sequence[Ask], lists: Sequence[Column], tables: Sequence[Table]
+        self,
+        item: FromItem,
+        scan: Scan,
+        needs_lookups: Sequence[TableLookup],
+        lists: Sequence[Column],
+        tables: Sequence[Table],
     ) -> View:
         planner, name = self.planner, placeholder(scan, numbered=False)[1:-1]
         known = planner.object(scan.source.target)
@@ -212,7 +217,7 @@ class _Placing:
             streams={name: known.id} if isinstance(known, Stream) else {},
             tables={f"@t:{table.id}": table.id for table in tables},
             views={name: known.id} if isinstance(known, View) else {},
-            asks=tuple(asks),
+            asks=tuple(needs_lookups),
         )
         progress = NodeProgress(times, leading_time(known.fields, times), clock=clock)
         view = View(

@@ -14,24 +14,24 @@ from anabranch.ir.fold import fold
 from anabranch.ir.logic import conjunction
 from anabranch.ir.rel import Rel, Scan, is_live
 from anabranch.ir.select import Derived, FromItem, SelectBlock, SetBlock, ShownItem
+from anabranch.plan.band_join import SAME, join_by_time_buckets
 from anabranch.plan.bind import refuse
 from anabranch.plan.block_inputs import BlockInputs, closing_column, leading_column, name_in, row_name
 from anabranch.plan.block_joins import BlockJoins
-from anabranch.plan.buckets import SAME, spread
-from anabranch.plan.context import placeholder
 from anabranch.plan.definitions import Stream, Table
-from anabranch.plan.facts.ahead import FINAL, NextRow, looks_ahead
+from anabranch.plan.eager_aggregation import choose
 from anabranch.plan.facts.append_only import first_of, first_ranked, is_distinct
 from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals
+from anabranch.plan.facts.lookahead import FINAL, NextRow, looks_ahead
 from anabranch.plan.facts.progress import of_union, through, union_times
 from anabranch.plan.filled import filled
-from anabranch.plan.joins_above import choose
-from anabranch.plan.lookup_nodes import only_joined, reads_asked
-from anabranch.plan.pairs import Split, added_up, worth_it
+from anabranch.plan.lookup_nodes import only_joined, reads_lookup_table
+from anabranch.plan.name_resolution import placeholder
+from anabranch.plan.pair_aggregates import Split, added_up, worth_it
 from anabranch.plan.panes import PaneBlock, PaneContext, direct_outputs, find_panes, over_partials, partial_scan
-from anabranch.plan.parts import parts_of
 from anabranch.plan.placer import Placed
 from anabranch.plan.plane import bounded
+from anabranch.plan.record_parts import parts_of
 from anabranch.plan.tie_breaking import break_ties, break_ties_of_set, tied_window
 from anabranch.plan.view import (
     Beginning,
@@ -148,7 +148,7 @@ class NodeMaker:
     def panes(self, block: SelectBlock) -> tuple[SelectBlock, Sequence[Column]] | None:
         """A SELECT over partials, and what tells its groups apart; None where it cannot be."""
         planner = self.planner
-        context = PaneContext(planner.catalog, planner.world.analyze, planner.world.loads)
+        context = PaneContext(planner.catalog, planner.planning.analyze, planner.planning.loads)
         found = find_panes(block, context)
         if isinstance(found, str):
             self.reasons.append(found)
@@ -182,7 +182,7 @@ class NodeMaker:
             schemas[self.counted] = (*schemas[self.counted], Field(PLACE, "bigint"))
             # Their types are known once this is analysed; a column without one can be compared with any.
             schemas[TAKES] = (*(Field(f"__k{index}", "void") for index in range(self.parts)), Field("__upto", "bigint"))
-        return self.planner.world.analyze(written, schemas)
+        return self.planner.planning.analyze(written, schemas)
 
     # ---- a set operation
 
@@ -236,7 +236,9 @@ class NodeMaker:
         block = fold(rel)
         if isinstance(block, SelectBlock):
             block = self.planner.with_nodes(block, names_only=True)
-            plain = all(each.scan is not None or each.static for each in block.sources) and not reads_asked(block)
+            plain = all(each.scan is not None or each.static for each in block.sources) and not reads_lookup_table(
+                block
+            )
             keys = find_keys(replace(block, limited=False)) if plain and block.live else None
             if not block.live or (keys is not None and keys.kind == "stateless" and not block.limited):
                 return block
@@ -447,7 +449,7 @@ class NodeMaker:
             views=dict(self.views),
             ordered=bool(self.block.order) or self.block.limited,
         )
-        versions = {table: self.planner.world.table_at(table) for table in self.tables.values()}
+        versions = {table: self.planner.planning.table_at(table) for table in self.tables.values()}
         return View(
             "?", "?", self.planner.query.span.of(self.planner.text), None, fields, keying.kind if kept else "", query,
             NodeKeys(keys, touches, narrows, reason=keying.reason) if kept else NodeKeys(),
@@ -456,7 +458,7 @@ class NodeMaker:
 
     def _tell_apart(self) -> None:
         """Give each relation of a join a placeholder of its own, though some read the same."""
-        for name, item in zip(self.joins.apart(), self.block.sources, strict=True):
+        for name, item in zip(self.joins.distinct_names(), self.block.sources, strict=True):
             scan = item.scan
             if name and scan is not None:
                 self.renamed[id(scan)] = name
@@ -547,7 +549,7 @@ class NodeMaker:
             return ""
         asked = [*([self.plain.where] if self.plain.where is not None else []), Expr((SAME,))]
         text = self.sql(replace(self.plain, where=conjunction(asked)))
-        return spread(text, known[0], (streams[0].time or "", streams[1].time or ""), names)
+        return join_by_time_buckets(text, known[0], (streams[0].time or "", streams[1].time or ""), names)
 
     # ---- window functions that look ahead
 

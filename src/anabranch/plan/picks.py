@@ -39,17 +39,17 @@ def nulls(call: Call) -> str:
 
 def picked(call: Call) -> Pick | None:
     """What a call picks a row by; None if it is no such call."""
-    said = nulls(call)
-    if call.distinct or call.order or said not in ("", "ignore"):
+    null_rule = nulls(call)
+    if call.distinct or call.order or null_rule not in ("", "ignore"):
         return None
-    if call.name in _BY and len(call.args) == 2 and not said:
+    if call.name in _BY and len(call.args) == 2 and not null_rule:
         return Pick(call.name, call.args[0], call.args[1], call.args[1])
     if call.name not in _ANY or len(call.args) not in (1, 2):
         return None
     second = [word(part) for part in call.args[1].parts] if len(call.args) == 2 else ["FALSE"]
     if second not in (["TRUE"], ["FALSE"]):
         return None
-    skips = said == "ignore" or second == ["TRUE"]
+    skips = null_rule == "ignore" or second == ["TRUE"]
     return Pick(_ANY[call.name], call.args[0], None, call.args[0] if skips else None)
 
 

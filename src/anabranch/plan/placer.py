@@ -10,7 +10,7 @@ from math import gcd
 from anabranch.plan.bind import refuse
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import ROW_NUM, Stream, Table
-from anabranch.plan.joins_above import Choice
+from anabranch.plan.eager_aggregation import Choice
 from anabranch.plan.panes import Analyze, PaneBlock, PaneCall
 from anabranch.plan.states import WINDOW_COLUMNS, Above, BlockUse, Key, Panes, PartialColumn, Rows, own_signature
 from anabranch.plan.strategy import Loads, fits
@@ -24,7 +24,7 @@ from anabranch.sql.syntax import Query
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class PlanningContext:
     """What planning asks of the world: types from Spark's analyser, and the present state of the ledger."""
 
     analyze: Analyze
@@ -38,7 +38,7 @@ class Surroundings:
     #: Why rows that a new view needs of a stream cannot be had any more; None if they can.
     gone: Callable[[Stream], str | None] = lambda _: None
     settles: bool = False  # whether partials that are had from others become a view's own where it needs that
-    alone: bool = False  # whether a view shares no pane table with others
+    own_panes: bool = False  # whether a view shares no pane table with others
     own: str = ""  # the id of a view that is there already, and may have pane tables that it shares with no other
 
     def kept_since(self, stream: Stream) -> int:
@@ -119,9 +119,9 @@ class Placer:
     """Places blocks on pane tables, old or new. With `settles`, one that has its partials from another gets files
     of its own where that is needed."""
 
-    def __init__(self, catalog: Catalog, world: Surroundings, settles: bool = True) -> None:
+    def __init__(self, catalog: Catalog, planning: PlanningContext, settles: bool = True) -> None:
         self.catalog = catalog
-        self.world = world
+        self.planning = planning
         self.settles = settles
         self.panes: dict[str, Panes] = {}
         self._new_columns: dict[str, list[str]] = {}
@@ -135,7 +135,7 @@ class Placer:
         found: dict[str, FillFrom] = {}
         for id, names in self.filled().items():
             panes = self.panes[id]
-            if self.world.gone(self.catalog.stream(panes.stream)) is None:
+            if self.planning.gone(self.catalog.stream(panes.stream)) is None:
                 continue
             ways = (self._way(base, panes, names) for base in self.catalog.of(Panes) if base.id != id)
             way = next((each for each in ways if each is not None), None)
@@ -169,7 +169,7 @@ class Placer:
     def place(self, block: PaneBlock, placeholder: str, choice: Choice | None = None) -> Placed:
         """Place a block; `choice` says whether a join with static tables may stand above partials of its stream."""
         choice = choice or Choice()
-        table_versions = {id: self.world.table_at(id) for id in block.statics.values()}
+        table_versions = {id: self.planning.table_at(id) for id in block.statics.values()}
         there = self._shared(block, table_versions, forced=choice.forced)
         base, words = self._base(choice) if there is None else (None, "")
         above = None
@@ -209,7 +209,7 @@ class Placer:
 
     def _placed(self, block: PaneBlock, placeholder: str, panes: Panes) -> Placed:
         """A block on a pane table, with the columns that it needs."""
-        since = self.world.first_run(block.stream)
+        since = self.planning.first_run(block.stream)
         # Where windows end is for all rows to say, those among them that do not count too.
         wanted = block.condition if block.bins is None else None
         conditions = tuple(dict.fromkeys((*panes.conditions, wanted)))
@@ -252,25 +252,25 @@ class Placer:
         windows = block.windows
         columns_used = tuple(dict.fromkeys(used))
         chosen = block.strategy
-        told = (chosen.name, chosen.costs) if chosen is not None else ("panes", {})
+        strategy = (chosen.name, chosen.costs) if chosen is not None else ("panes", {})
         numbers = block.spec is not None and block.spec.rows
         if bins is not None:
             ending = (bins.size, bins.every, bins.order, ends)
-            use = BlockUse(placeholder, panes.id, None, presence, columns_used, None, numbers, *told, ending)
+            use = BlockUse(placeholder, panes.id, None, presence, columns_used, None, numbers, *strategy, ending)
         elif windows is None:
-            use = BlockUse(placeholder, panes.id, None, presence, columns_used, None, False, *told)
+            use = BlockUse(placeholder, panes.id, None, presence, columns_used, None, False, *strategy)
         else:
             # From the start of window 0 on, both alignments are the same.
             first = windows.first_start
             sizes = (windows.size, windows.slide, first % windows.slide)
-            use = BlockUse(placeholder, panes.id, sizes, presence, columns_used, first, numbers, *told)
+            use = BlockUse(placeholder, panes.id, sizes, presence, columns_used, first, numbers, *strategy)
         return Placed(use, finals, columns)
 
     def _candidates(self) -> list[Panes]:
-        known = {} if self.world.alone else {panes.id: panes for panes in self.catalog.of(Panes)}
+        known = {} if self.planning.own_panes else {panes.id: panes for panes in self.catalog.of(Panes)}
         found = list({**known, **self.panes}.values())
-        if self.world.own:  # before those that have rows which the view lacks
-            found.sort(key=lambda panes: panes.signature != own_signature(panes.signature, self.world.own))
+        if self.planning.own:  # before those that have rows which the view lacks
+            found.sort(key=lambda panes: panes.signature != own_signature(panes.signature, self.planning.own))
         return found
 
     def _shared(
@@ -290,7 +290,7 @@ class Placer:
         are."""
         if not self.settles:
             return False
-        trial = Placer(self.catalog, self.world)
+        trial = Placer(self.catalog, self.planning)
         trial._placed(block, "", panes)
         return not trial.filled()
 
@@ -311,7 +311,7 @@ class Placer:
 
     def _fitting(self, panes: Panes, block: PaneBlock, table_versions: Mapping[str, tuple[int, int]]) -> Panes | None:
         """A pane table as a block can live on it, if it can."""
-        own = own_signature(block.signature, self.world.own) if self.world.own else block.signature
+        own = own_signature(block.signature, self.planning.own) if self.planning.own else block.signature
         same = panes.signature in (block.signature, own) and (panes.time is None) == (block.time is None)
         # A table that did not change since is the same table, whatever the version.
         contents = {id: own for id, (_, own) in panes.table_versions.items()}
@@ -320,7 +320,7 @@ class Placer:
         if block.windows is None or block.spans or fits(block.windows, panes.grain, panes.origin):
             return panes
         files = panes.above.panes if panes.above is not None else panes.id
-        if panes.id not in self.panes and self.world.has_files(files):
+        if panes.id not in self.panes and self.planning.has_files(files):
             return None
         grain = gcd(panes.grain, block.windows.grain, block.windows.origin - panes.origin)
         return replace(panes, grain=grain, origin=panes.origin % grain)
@@ -335,7 +335,7 @@ class Placer:
         if block.bins is not None:
             grain = 1
         return Panes(
-            self.world.new_id(f"{block.stream.name}_by_{by}"),
+            self.planning.new_id(f"{block.stream.name}_by_{by}"),
             block.stream.id,
             block.signature,
             block.from_text,
@@ -381,7 +381,7 @@ class Placer:
             table = self.catalog[id]
             assert isinstance(table, Table)
             schemas[placeholder] = table.fields
-        type = self.world.analyze(f"SELECT {partial} AS `x` FROM {panes.from_text}", schemas)[0].type
+        type = self.planning.analyze(f"SELECT {partial} AS `x` FROM {panes.from_text}", schemas)[0].type
         type = _with_quotes(type) if duckdb else type
         duckdb = duckdb and duckdb_type(type) is not None
         column = PartialColumn(name, partial, reduce, duckdb, duckdb_reduce, type, since)

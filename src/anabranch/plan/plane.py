@@ -57,16 +57,16 @@ def inputs_plane(catalog: Catalog, view: View) -> Node:
 
 def _closing(view: View) -> Distances | None:
     """How far what closes the groups of a view is behind the times of what it reads."""
-    meets = view.progress.joint
-    if meets is None:
+    joint = view.progress.joint
+    if joint is None:
         return None
-    if meets.ends and not view.emission.closing:
-        found = latest(meets.closes[name] for name in meets.ends)
+    if joint.ends and not view.emission.closing:
+        found = latest(joint.closes[name] for name in joint.ends)
         return tuple((*side, Behind(TOGETHER, 0)) for side in found)
     timed = view.emission.closing or next(
         (key.name for key in view.keying.columns if key.name in view.progress.times), ""
     )
-    return meets.closes.get(timed)
+    return joint.closes.get(timed)
 
 
 def view_plane(catalog: Catalog, view: View) -> Node:
@@ -97,10 +97,10 @@ def bounded(view: View) -> list[str]:
     return [column for column in view.progress.times if _keeps_to(view, column)]
 
 
-def _sides(catalog: Catalog, view: View, meets: JointProgress) -> tuple[Node, ...]:
+def _sides(catalog: Catalog, view: View, joint: JointProgress) -> tuple[Node, ...]:
     """What a join reads, with the bounds of its event times under their names in lower case."""
     sides: list[Node] = []
-    for placeholder in meets.inputs:
+    for placeholder in joint.inputs:
         if placeholder in view.query.streams:
             stream = catalog.stream(view.query.streams[placeholder])
             time = (stream.time or "").lower()
@@ -109,7 +109,7 @@ def _sides(catalog: Catalog, view: View, meets: JointProgress) -> tuple[Node, ..
             below = catalog.view(view.query.views[placeholder])
             columns = {column.lower(): (column, 0) for column in bounded(below)}
             bounds = view_plane(catalog, below)
-            together = _together(view, meets, len(sides), below)
+            together = _together(view, joint, len(sides), below)
             if isinstance(bounds, Meet) and together is not None:
                 bounds = replace(bounds, columns={**bounds.columns, TOGETHER: together})
                 columns[TOGETHER] = (TOGETHER, 0)
@@ -117,14 +117,14 @@ def _sides(catalog: Catalog, view: View, meets: JointProgress) -> tuple[Node, ..
     return tuple(sides)
 
 
-def _together(view: View, meets: JointProgress, side: int, below: View) -> Distances | None:
+def _together(view: View, joint: JointProgress, side: int, below: View) -> Distances | None:
     """How far the last of the times by which a view closes is behind what the join below it reads, all in one.
 
     Each of them alone may be far behind; of no later pair are all.
     """
-    if not meets.ends or below.progress.joint is None or not below.progress.joint.inner:
+    if not joint.ends or below.progress.joint is None or not below.progress.joint.inner:
         return None
-    times = [{each.column for each in meets.closes[name][side] if each.by == 0} for name in meets.ends]
+    times = [{each.column for each in joint.closes[name][side] if each.by == 0} for name in joint.ends]
     found = {name.lower(): distances for name, distances in below.progress.joint.behind.items()}
     known = [found[name] for name in set().union(*times) if name in found]
     return latest(known) if all(times) and known else None
@@ -189,10 +189,10 @@ def joint_bounds(catalog: Catalog, view: View, bound: Callable[[str], int | None
     group gets no more pairs when each input has passed one of its times: earlier than when all have passed the last
     of them. None where a view does not group so, and where one bound has to say what it has shown.
     """
-    meets = view.progress.joint
+    joint = view.progress.joint
     if (
-        meets is None
-        or not meets.ends
+        joint is None
+        or not joint.ends
         or view.emission.closing
         or view.emission.late == "archive"
         or view.emission.budget is not None
@@ -200,14 +200,14 @@ def joint_bounds(catalog: Catalog, view: View, bound: Callable[[str], int | None
         return None
     if view.query.tables or view.query.blocks:
         return None
-    if len(meets.inputs) == 1 and meets.inputs[0] in view.query.views:
-        below = catalog.view(view.query.views[meets.inputs[0]])
+    if len(joint.inputs) == 1 and joint.inputs[0] in view.query.views:
+        below = catalog.view(view.query.views[joint.inputs[0]])
         if below.progress.joint is None or not below.progress.joint.inner or below.emission.mode != "feed":
             return None
         sides = _stream_sides(catalog, below, below.progress.joint, bound)
         known = {name.lower(): distances for name, distances in below.progress.joint.behind.items()}
     else:
-        sides = _stream_sides(catalog, view, meets, bound)
+        sides = _stream_sides(catalog, view, joint, bound)
         known = {}
     if sides is None:
         return None
@@ -215,23 +215,23 @@ def joint_bounds(catalog: Catalog, view: View, bound: Callable[[str], int | None
     def least(name: str, index: int) -> int | None:
         found: list[int | None] = []
         if not known:
-            return furthest(meets.closes[name][index], sides[index])
-        for outer in meets.closes[name][0]:
+            return furthest(joint.closes[name][index], sides[index])
+        for outer in joint.closes[name][0]:
             inner = furthest(known[outer.column][index], sides[index]) if outer.column in known else None
             found.append(None if inner is None else outer.bound(inner))
         return max((each for each in found if each is not None), default=None)
 
-    return tuple(tuple(least(name, index) for index in range(len(sides))) for name in meets.ends)
+    return tuple(tuple(least(name, index) for index in range(len(sides))) for name in joint.ends)
 
 
 def _stream_sides(
-    catalog: Catalog, view: View, meets: JointProgress, bound: Callable[[str], int | None]
+    catalog: Catalog, view: View, joint: JointProgress, bound: Callable[[str], int | None]
 ) -> list[dict[str, int]] | None:
     """The bounds of the event times of streams that a join reads; None if it reads something else."""
-    if not all(placeholder in view.query.streams for placeholder in meets.inputs):
+    if not all(placeholder in view.query.streams for placeholder in joint.inputs):
         return None
     given = {id: bound(id) for id in view.query.streams.values()}
-    return [plane.evaluate(side, given) for side in _sides(catalog, view, meets)]
+    return [plane.evaluate(side, given) for side in _sides(catalog, view, joint)]
 
 
 # ---- progress by key

@@ -19,15 +19,15 @@ from anabranch.ir.expr import Column, Expr, Part, Subquery
 from anabranch.ir.fold import fold
 from anabranch.ir.rel import Emit, Project, Rel, Scan, Source, TableFunction, TopN, Values, Windowed, is_live
 from anabranch.ir.select import FromItem, SelectBlock, SetBlock, ShownItem
-from anabranch.plan import building, nodes
+from anabranch.plan import relation_builder, view_checks
 from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.block_inputs import closing_column
 from anabranch.plan.catalog import Catalog
-from anabranch.plan.lookup_nodes import asks, place_lookups
-from anabranch.plan.memory import bounded
+from anabranch.plan.join_state import bounded
+from anabranch.plan.lookup_nodes import needs_lookups, place_lookups
 from anabranch.plan.node import NodeMaker
 from anabranch.plan.panes import STREAM, direct_outputs
-from anabranch.plan.placer import Placer, Planned, Surroundings
+from anabranch.plan.placer import Placer, Planned, PlanningContext
 from anabranch.plan.rules import normalize
 from anabranch.plan.states import Rows
 from anabranch.plan.view import Beginning, Ends, NodeEmission, NodeKeys, NodeQuery, Output, View
@@ -53,58 +53,58 @@ class _Untyped(Exception):
 
 def plan(
     *, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
-    catalog: Catalog, world: Surroundings, feed: bool = False,
+    catalog: Catalog, planning: PlanningContext, feed: bool = False,
 ) -> Planned:  # fmt: skip
     """Plan a continuous query. With `feed`, its changes are kept though its text does not ask for it."""
-    catalog = nodes.check(text, query, catalog, feed)
-    feed = feed or asks(text, catalog, query)
+    catalog = view_checks.check(text, query, catalog, feed)
+    feed = feed or needs_lookups(text, catalog, query)
     try:
-        rel, builder, included, reasons = _normalized(text, query, catalog, world, feed)
+        rel, builder, included, reasons = _normalized(text, query, catalog, planning, feed)
         planner = Planner(
-            id=id, name=name, text=text, query=query, start=start, catalog=catalog, world=world, rel=rel,
+            id=id, name=name, text=text, query=query, start=start, catalog=catalog, planning=planning, rel=rel,
             builder=builder,
         )  # fmt: skip
         planned = planner.plan(rel, sql, fields, feed)
     except _Untyped as untyped:
-        view = _as_written(untyped.error, id, name, text, sql, query, start, fields, catalog, world, feed)
-        planned = nodes.planned([], view, catalog, world, Placer(catalog, world))
-        return nodes.begun(planned, catalog, world)
+        view = _as_written(untyped.error, id, name, text, sql, query, start, fields, catalog, planning, feed)
+        planned = view_checks.planned([], view, catalog, planning, Placer(catalog, planning))
+        return view_checks.begun(planned, catalog, planning)
     if reasons:
         planned = replace(planned, reasons=reasons)
     if included:
         planned = replace(planned, view=replace(planned.view, query=replace(planned.view.query, included=included)))
-    return nodes.begun(planned, catalog, world)
+    return view_checks.begun(planned, catalog, planning)
 
 
 def _normalized(
-    text: str, query: Query, catalog: Catalog, world: Surroundings, feed: bool
+    text: str, query: Query, catalog: Catalog, planning: PlanningContext, feed: bool
 ) -> tuple[Rel, Builder, tuple[str, ...], tuple[str, ...]]:
     """A query as a relation after all rules, the ids of the views whose queries have become part of it, and why rows
     are kept for it."""
     _refuse_others(text, query, catalog)
-    builder = building.builder(text, query, catalog, world.analyze)
+    builder = relation_builder.builder(text, query, catalog, planning.analyze)
     try:
         rel = builder.query(query, None, {})
     except SqlError as error:
         raise _Untyped(error) from error
-    context = building.context(builder, catalog, world.analyze)
-    made = normalize(rel, nodes.rules_for(query, feed or query.emits), context)
+    context = relation_builder.context(builder, catalog, planning.analyze)
+    made = normalize(rel, view_checks.rules_for(query, feed or query.emits), context)
     for each in made.walk():
         if isinstance(each, Windowed) and each.written is not None and each.written.text is text:
             check_window(text, each.window, {column.name: column.type for column in each.input.columns})
-    left = building.views(made)
-    included = tuple(each for each in dict.fromkeys(building.views(rel)) if each not in left)
+    left = relation_builder.views(made)
+    included = tuple(each for each in dict.fromkeys(relation_builder.views(rel)) if each not in left)
     return made, builder, included, tuple(context.reasons)
 
 
 def _as_written(
     error: SqlError, id: str, name: str, text: str, sql: str, query: Query, start: str, fields: tuple[Field, ...],
-    catalog: Catalog, world: Surroundings, feed: bool,
+    catalog: Catalog, planning: PlanningContext, feed: bool,
 ) -> View:  # fmt: skip
     """A query that Spark takes and that has no typed form: it is computed as a whole, as it is written."""
-    emission = nodes.said(query)
+    emission = view_checks.emission_of(query)
     waits = (emission is not None and emission.mode != "feed") or any(each.emits for each in query.nested())
-    if waits or asks(text, catalog, query):
+    if waits or needs_lookups(text, catalog, query):
         raise error
     bound = Binder(text, catalog, query).bind()
     streams, tables, views = (
@@ -112,8 +112,8 @@ def _as_written(
         for kind in ("stream", "table", "view")
     )
     emit = "feed" if feed or emission is not None else "read"
-    nodes.refuse_own_names(text, query, fields, emit)
-    versions = {table: world.table_at(table) for table in tables.values()}
+    view_checks.refuse_own_names(text, query, fields, emit)
+    versions = {table: planning.table_at(table) for table in tables.values()}
     return View(
         id, name, sql, None, fields, "whole" if emit == "feed" else "",
         NodeQuery(bound.text.text, streams=streams, tables=tables, views=views, ordered=query.order is not None),
@@ -140,7 +140,7 @@ class Planner:
     """The nodes of one view, made from the innermost query out."""
 
     def __init__(
-        self, *, id: str, name: str, text: str, query: Query, start: str, catalog: Catalog, world: Surroundings,
+        self, *, id: str, name: str, text: str, query: Query, start: str, catalog: Catalog, planning: PlanningContext,
         rel: Rel, builder: Builder,
     ) -> None:  # fmt: skip
         self.id = id
@@ -149,12 +149,12 @@ class Planner:
         self.query = query
         self.start = start
         self.catalog = catalog
-        self.world = world
+        self.planning = planning
         self.new = builder.new
         self.types = builder.types
         self.root_rel = rel
         self.reads = Counter(reads(rel))
-        self.placer = Placer(catalog, world)
+        self.placer = Placer(catalog, planning)
         self.nodes: list[View] = []
         self.typed: dict[str, SelectBlock] = {}
         self.by_key = False  # whether what is being made shows its answers key by key
@@ -189,7 +189,7 @@ class Planner:
     # ---- the whole view
 
     def plan(self, rel: Rel, sql: str, fields: tuple[Field, ...], feed: bool) -> Planned:
-        emission = nodes.said(self.query)
+        emission = view_checks.emission_of(self.query)
         inner = any(each.emits for each in self.query.nested())
         if not inner and not feed and (emission is None or (emission.mode == "close" and not emission.stream)):
             planned = self._at_read(rel, sql, fields)
@@ -199,10 +199,10 @@ class Planner:
             if (
                 view.query.direct
                 and view.query.blocks[0].windows is not None
-                and nodes.on_event_time(planned, self.catalog)
+                and view_checks.on_event_time(planned, self.catalog)
             ):
-                return replace(planned, view=nodes.closing_by_panes(view, emission))
-            self.placer = Placer(self.catalog, self.world)
+                return replace(planned, view=view_checks.closing_by_panes(view, emission))
+            self.placer = Placer(self.catalog, self.planning)
             self._placeholders = count()
         emit = "feed" if feed or emission is not None else "read"
         plain = emission is None or (emission.mode == "feed" and not emission.by_key)
@@ -212,14 +212,14 @@ class Planner:
         if len(names) != len(fields):
             what = "two columns of it have the same name"
             raise refuse(self.text, self.query.span, what, "give one of them another name")
-        nodes.refuse_own_names(self.text, self.query, fields, emit)
-        root = replace(nodes.renamed(view, fields), id=self.id, name=self.name, sql=sql, owner=None)
-        return nodes.planned(self.nodes, root, self.catalog, self.world, self.placer)
+        view_checks.refuse_own_names(self.text, self.query, fields, emit)
+        root = replace(view_checks.renamed(view, fields), id=self.id, name=self.name, sql=sql, owner=None)
+        return view_checks.planned(self.nodes, root, self.catalog, self.planning, self.placer)
 
     def _at_read(self, rel: Rel, sql: str, fields: tuple[Field, ...]) -> Planned:
         """A view that is computed when it is read, or that shows windows as they close: one query over state tables."""
         emit = "close" if self.query.emission is not None else "read"
-        self.placer = Placer(self.catalog, self.world, self.world.settles or emit != "read")
+        self.placer = Placer(self.catalog, self.planning, self.planning.settles or emit != "read")
         block = fold(rel)
         if isinstance(block, SelectBlock) and self._is_stateless(block):
             rows = self._rows_table(block, fields)
@@ -244,7 +244,7 @@ class Planner:
             emission=replace(made.emission, mode=emit),
             query=replace(made.query, direct=direct, ordered=self.query.order is not None),
         )
-        made_planned = nodes.planned([], view, self.catalog, self.world, self.placer)
+        made_planned = view_checks.planned([], view, self.catalog, self.planning, self.placer)
         return replace(made_planned, reasons=tuple(maker.reasons))
 
     def _is_stateless(self, block: SelectBlock) -> bool:
@@ -282,9 +282,9 @@ class Planner:
 
         named = replace(block, items=tuple(replace(i, name=f.name) for i, f in zip(block.items, fields, strict=True)))
         text = select_sql(named, PlaceholderWriter(leaf, text=self.text)).text
-        at = {table: self.world.table_at(table) for table in statics.values()}
+        at = {table: self.planning.table_at(table) for table in statics.values()}
         name = self.catalog.stream(stream.source.target).name
-        return Rows(self.world.new_id(f"{name}_rows"), stream.source.target, text, statics, fields, at)
+        return Rows(self.planning.new_id(f"{name}_rows"), stream.source.target, text, statics, fields, at)
 
     # ---- one query
 
@@ -329,7 +329,7 @@ class Planner:
         """Add a node to those of the view."""
         number = len(self.nodes) + 1
         view = replace(
-            view, id=self.world.new_id(f"{self.id}_{number}"), name=f"{self.name}/{number}", owner="?",
+            view, id=self.planning.new_id(f"{self.id}_{number}"), name=f"{self.name}/{number}", owner="?",
             sql=sql,
         )  # fmt: skip
         self.typed[view.id] = block
@@ -453,7 +453,7 @@ class Planner:
         view = replace(view, emission=replace(view.emission, late=emission.late, as_changes=emission.stream))
         timed = tuple(key for key in view.keying.columns if key.name in view.progress.times)
         if emission.first and timed:
-            view = nodes.coarser(view, timed)
+            view = view_checks.coarser(view, timed)
         if emission.mode == "feed":
             if emission.late == "drop" and not (view.of_streams and bounded(view)):
                 raise refuse(
@@ -465,7 +465,9 @@ class Planner:
             return view
         windows = [each.window for each in rel.walk() if isinstance(each, Windowed)]
         if emission.mode == "close" and any(map(partitioned, windows)):
-            nodes.refuse_budget(self.text, emission, "these windows close with a row of their own, and not by progress")
+            view_checks.refuse_budget(
+                self.text, emission, "these windows close with a row of their own, and not by progress"
+            )
             return view  # its query gives the windows that are full, and no others
         if emission.watermark and not timed:
             return self._closing(view, emission, rel, block)
@@ -477,9 +479,9 @@ class Planner:
                 "a trigger stands behind GROUP BY",
             )
         if view.progress.clock != "event":
-            nodes.refuse_budget(self.text, emission, "these windows do not close by event time")
+            view_checks.refuse_budget(self.text, emission, "these windows do not close by event time")
         if emission.watermark and emission.counting is None and emission.delay is None:
-            view = nodes.by_live_keys(view)
+            view = view_checks.by_live_keys(view)
         triggers = Triggers(emission.counting, emission.delay, emission.first, emission.watermark, emission.end)
         return replace(
             view, emission=replace(view.emission, mode="triggers", triggers=triggers, budget=emission.budget)
@@ -514,8 +516,8 @@ class Planner:
                 view.progress.ends if view.progress.ends is not None and closing in view.progress.ends.columns else None
             )
             ends = None if view.progress.ahead or view.progress.final else ends
-            nodes.refuse_late(self.text, view, emission, ends)
-            nodes.refuse_budget(
+            view_checks.refuse_late(self.text, view, emission, ends)
+            view_checks.refuse_budget(
                 self.text, emission, "what closes is looked for in the whole answer of this query, or of a key"
             )
             return replace(

@@ -29,7 +29,7 @@ class Node:
     """A node of a plan or an expression."""
 
     kind: str
-    told: Mapping[str, Any]
+    fields: Mapping[str, Any]
     children: list[Node] = field(default_factory=list)
 
 
@@ -78,23 +78,23 @@ class Reader:
         if reference is not None:
             yield Scan(reference, above, path)
             return
-        yield from self._inside(list(node.told.values()))
+        yield from self._inside(list(node.fields.values()))
         for place, child in enumerate(node.children):
             yield from self.scans(child, None if path is None else (*path, place), (node, *above), without)
 
-    def _inside(self, told: Any) -> Iterator[Scan]:
+    def _inside(self, value: Any) -> Iterator[Scan]:
         """Those in the plans of subqueries, which stand in expressions."""
-        if isinstance(told, list) and told and isinstance(told[0], dict) and "num-children" in told[0]:
-            yield from self.scans(tree(told), None)
-        elif isinstance(told, list | dict):
-            for each in told if isinstance(told, list) else told.values():
+        if isinstance(value, list) and value and isinstance(value[0], dict) and "num-children" in value[0]:
+            yield from self.scans(tree(value), None)
+        elif isinstance(value, list | dict):
+            for each in value if isinstance(value, list) else value.values():
                 yield from self._inside(each)
 
     def reference(self, node: Node) -> int | None:
         """The number of a stand-in; None of all other nodes."""
         if node.kind != "LogicalRDD":
             return None
-        names = [each[0].get("name") for each in node.told["output"]]
+        names = [each[0].get("name") for each in node.fields["output"]]
         return self.numbers[names[0]][0] if names and names[0] in self.numbers else None
 
     def wanted(self, scan: Scan) -> Wanted:
@@ -103,13 +103,13 @@ class Reader:
         whole, read = True, list(scan.above)
         used: set[str] = set()
         while read and read[0].kind == "Filter":
-            used |= self._names(read[0].told)
-            said, exactly = self.conditions(read[0])
-            conditions, whole, read = conditions + said, whole and exactly, read[1:]
+            used |= self._names(read[0].fields)
+            pushed, exactly = self.conditions(read[0])
+            conditions, whole, read = conditions + pushed, whole and exactly, read[1:]
         condition = both(conditions)
         if not read or read[0].kind not in ("Project", "Aggregate"):
             return Wanted(None, condition)
-        used |= self._names(read[0].told)
+        used |= self._names(read[0].fields)
         columns = tuple(name for name in names if name in used) or tuple(names[:1])
         order, limit = self._limit(read) if whole else ((), None)
         return Wanted(columns, condition, order, limit)
@@ -121,36 +121,36 @@ class Reader:
         for node in above:
             if node.kind == "Project":
                 known = dict(_passed(node, known))
-            elif node.kind == "Sort" and node.told.get("global") and not order:
-                found = [_order(tree(each), known) for each in node.told["order"]]
+            elif node.kind == "Sort" and node.fields.get("global") and not order:
+                found = [_order(tree(each), known) for each in node.fields["order"]]
                 if None in found:
                     return (), None
                 order = tuple(each for each in found if each is not None)
             elif node.kind == "LocalLimit":
-                number = tree(node.told["limitExpr"])
-                return (order, int(number.told["value"])) if number.kind == "Literal" else ((), None)
+                number = tree(node.fields["limitExpr"])
+                return (order, int(number.fields["value"])) if number.kind == "Literal" else ((), None)
             else:
                 break
         return (), None
 
-    def _names(self, told: Any) -> set[str]:
+    def _names(self, value: Any) -> set[str]:
         """The columns of stand-ins that something reads."""
-        if isinstance(told, list):
-            return {name for each in told for name in self._names(each)}
-        if not isinstance(told, dict):
+        if isinstance(value, list):
+            return {name for each in value for name in self._names(each)}
+        if not isinstance(value, dict):
             return set()
         own = (
-            {self.numbers[told["name"]][1]}
-            if kind(told) == "AttributeReference" and told["name"] in self.numbers
+            {self.numbers[value["name"]][1]}
+            if kind(value) == "AttributeReference" and value["name"] in self.numbers
             else set()
         )
-        return own | {name for each in told.values() for name in self._names(each)}
+        return own | {name for each in value.values() for name in self._names(each)}
 
     # ---- conditions
 
     def conditions(self, filter: Node) -> tuple[list[Condition], bool]:
         """What a filter says that can be said in other words, and whether that is all of it."""
-        found = [self._condition(each) for each in conjuncts(tree(filter.told["condition"]))]
+        found = [self._condition(each) for each in conjuncts(tree(filter.fields["condition"]))]
         return [each for each in found if each is not None], None not in found
 
     def _condition(self, node: Node) -> Condition | None:
@@ -158,9 +158,9 @@ class Reader:
         if node.kind in ("And", "Or"):
             parts = [self._condition(child) for child in node.children]
             if node.kind == "And" or None not in parts:
-                said = tuple(part for part in parts if part is not None)
-                if len(said) == len(parts):
-                    return All(said) if node.kind == "And" else Some(said)
+                known = tuple(part for part in parts if part is not None)
+                if len(known) == len(parts):
+                    return All(known) if node.kind == "And" else Some(known)
             return None
         if node.kind == "Not":
             part = self._condition(node.children[0])
@@ -188,15 +188,15 @@ class Reader:
 
     def _column(self, node: Node) -> tuple[str, str] | None:
         """The name and type of a column of a stand-in."""
-        if node.kind != "AttributeReference" or node.told["name"] not in self.numbers:
+        if node.kind != "AttributeReference" or node.fields["name"] not in self.numbers:
             return None
-        return self.numbers[node.told["name"]][1], str(node.told["dataType"])
+        return self.numbers[node.fields["name"]][1], str(node.fields["dataType"])
 
     def _value(self, node: Node, type: str) -> Any:
         """A constant of the same type as the column that it is compared with; None for any other."""
-        if node.kind != "Literal" or node.told["dataType"] != type or node.told["value"] is None:
+        if node.kind != "Literal" or node.fields["dataType"] != type or node.fields["value"] is None:
             return None
-        text = str(node.told["value"])
+        text = str(node.fields["value"])
         try:
             if type in _WHOLE:
                 return int(text)
@@ -223,13 +223,13 @@ def _six_places(text: str) -> str:
     return f"{whole}.{fraction:0<6}" if dot else text
 
 
-def kind(told: Mapping[str, Any]) -> str:
-    return str(told.get("class", "")).rpartition(".")[2]
+def kind(fields: Mapping[str, Any]) -> str:
+    return str(fields.get("class", "")).rpartition(".")[2]
 
 
-def tree(told: Sequence[Mapping[str, Any]]) -> Node:
+def tree(nodes: Sequence[Mapping[str, Any]]) -> Node:
     """The first node of a list that has parents before their children."""
-    at = iter(told)
+    at = iter(nodes)
 
     def take() -> Node:
         each = next(at)
@@ -254,18 +254,18 @@ def both(conditions: Sequence[Condition]) -> Condition | None:
 
 def _passed(project: Node, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The columns that go through a projection under ids of their own."""
-    for item in project.told["projectList"]:
+    for item in project.fields["projectList"]:
         node = tree(item)
         inner = node.children[0] if node.kind == "Alias" else node
         if inner.kind == "AttributeReference":
-            name = known.get(id_of(inner)) or known.get(str(inner.told["name"]))
+            name = known.get(id_of(inner)) or known.get(str(inner.fields["name"]))
             if name is not None:
                 yield id_of(node), name
 
 
 def id_of(node: Node) -> str:
     """What a column is known by in a plan."""
-    return f"#{node.told['exprId']['id']}"
+    return f"#{node.fields['exprId']['id']}"
 
 
 def _order(node: Node, known: Mapping[str, str]) -> Order | None:
@@ -275,5 +275,5 @@ def _order(node: Node, known: Mapping[str, str]) -> Order | None:
     name = known.get(id_of(inner))
     if name is None:
         return None
-    down = "Descending" in node.told["direction"]["object"]
-    return Order(name, down, "NullsFirst" in node.told["nullOrdering"]["object"])
+    down = "Descending" in node.fields["direction"]["object"]
+    return Order(name, down, "NullsFirst" in node.fields["nullOrdering"]["object"])

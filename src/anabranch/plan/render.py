@@ -8,67 +8,67 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from anabranch.plan import graph
-from anabranch.plan.describe import WHEN_READ, Figures, PlanNode
+from anabranch.plan.describe import WHEN_READ, NodeStatistics, PlanNode
 from anabranch.plan.explain import Explanation
 
-AllFigures = Mapping[str, Figures]
+AllStatistics = Mapping[str, NodeStatistics]
 SUBSCRIBED = "if somebody subscribes, its changes are kept:"
 
 
-def rendered(explanation: Explanation, format: str, figures: AllFigures | None = None) -> list[str]:
+def rendered(explanation: Explanation, format: str, statistics: AllStatistics | None = None) -> list[str]:
     """An explanation as lines of text, a JSON document, or a picture in dot, Mermaid or SVG."""
-    figures = figures or {}
+    statistics = statistics or {}
     if format == "json":
-        return [json.dumps(document(explanation, figures), ensure_ascii=False)]
+        return [json.dumps(document(explanation, statistics), ensure_ascii=False)]
     if format == "text":
-        return lines(explanation, figures)
+        return lines(explanation, statistics)
     draw = {"dot": graph.dot, "mermaid": graph.mermaid, "svg": graph.svg}[format]
-    return draw(boxes(explanation.nodes, figures)).rstrip("\n").split("\n")
+    return draw(boxes(explanation.nodes, statistics)).rstrip("\n").split("\n")
 
 
 # ---- words
 
 
-def lines(explanation: Explanation, figures: AllFigures) -> list[str]:
+def lines(explanation: Explanation, statistics: AllStatistics) -> list[str]:
     """What EXPLAIN says."""
-    told = [f"read as: {' '.join(explanation.canonical.split())}"] if explanation.canonical else []
-    told += [explanation.heading] if explanation.heading else []
-    told += explanation.outside
+    found = [f"read as: {' '.join(explanation.canonical.split())}"] if explanation.canonical else []
+    found += [explanation.heading] if explanation.heading else []
+    found += explanation.outside
     names = {node.id: node.name for node in (*explanation.nodes, *explanation.kept)}
     for node in explanation.nodes:
-        told += _node_lines(node, names, figures.get(node.id))
+        found += _node_lines(node, names, statistics.get(node.id))
     if explanation.kept:
-        told.append(SUBSCRIBED)
+        found.append(SUBSCRIBED)
         for node in explanation.kept:
             if node not in explanation.nodes:
-                told += [f"  {line}" for line in _node_lines(node, names, None)]
+                found += [f"  {line}" for line in _node_lines(node, names, None)]
     elif explanation.refused:
-        told.append(f"nobody can subscribe: {explanation.refused}")
-    return [*told, "output: " + ", ".join(f"{field.name} {field.type}" for field in explanation.fields)]
+        found.append(f"nobody can subscribe: {explanation.refused}")
+    return [*found, "output: " + ", ".join(f"{field.name} {field.type}" for field in explanation.fields)]
 
 
-def _node_lines(node: PlanNode, names: Mapping[str, str], figures: Figures | None) -> list[str]:
+def _node_lines(node: PlanNode, names: Mapping[str, str], statistics: NodeStatistics | None) -> list[str]:
     if node.kind in ("stream", "table"):
-        told = [f"{node.kind} {node.name}" + (": append-only" if node.kind == "stream" else "")]
+        found = [f"{node.kind} {node.name}" + (": append-only" if node.kind == "stream" else "")]
     else:
-        told = [f"{node.kind}: {node.name}{_keyed(node)}; {_appends(node)}"]
-        told.append(f"  reads {', '.join(names[id] for id in node.inputs)}")
-    told += [f"  {line}" for line in node.how]
+        found = [f"{node.kind}: {node.name}{_keyed(node)}; {_appends(node)}"]
+        found.append(f"  reads {', '.join(names[id] for id in node.inputs)}")
+    found += [f"  {line}" for line in node.how]
     at_reads = node.kind == "recomputed" and node.emits == WHEN_READ
     if at_reads and node.state:
-        told.append("  computed over rows at each read" + (f", because {node.reason}" if node.reason else ""))
+        found.append("  computed over rows at each read" + (f", because {node.reason}" if node.reason else ""))
     elif node.reason:
-        told.append(f"  {node.reason}, so that no key tells what a run changes")
+        found.append(f"  {node.reason}, so that no key tells what a run changes")
     if node.event_time:
-        told.append(f"  event time: {', '.join(node.event_time)}")
+        found.append(f"  event time: {', '.join(node.event_time)}")
     if node.progress:
-        told.append(f"  progress: {node.progress}")
+        found.append(f"  progress: {node.progress}")
     if node.emits and not at_reads:
-        told.append(f"  {node.emits}")
-    told += [f"  state: {each.what}" for each in node.state]
+        found.append(f"  {node.emits}")
+    found += [f"  state: {each.what}" for each in node.state]
     if not node.state and node.kind not in ("stream", "table"):
-        told.append("  state: none of its own")
-    return told + ([f"  {line}" for line in _figure_lines(figures)] if figures is not None else [])
+        found.append("  state: none of its own")
+    return found + ([f"  {line}" for line in _statistics_lines(statistics)] if statistics is not None else [])
 
 
 def _keyed(node: PlanNode) -> str:
@@ -81,27 +81,27 @@ def _appends(node: PlanNode) -> str:
     return "append-only" if node.append_only else "its rows can change"
 
 
-def _figure_lines(figures: Figures) -> list[str]:
-    told = []
-    if figures.bound is not None:
-        told.append(f"has come to {_moment(figures.bound)}{_least(figures)}")
-    if figures.version is not None:
-        took = f", {figures.milliseconds:,.1f} ms" if figures.milliseconds is not None else ""
-        where = f", {figures.where}" if figures.where else ""
-        told.append(f"last changed by version {figures.version}: {_rows(figures.rows)}{took}{where}")
-    told.append(f"kept now: {_rows(figures.state_rows)}, {figures.state_bytes:,} bytes")
-    if figures.groups is not None:
-        large, small, limits = figures.groups.large, figures.groups.small, figures.groups.thresholds
-        told.append(
+def _statistics_lines(statistics: NodeStatistics) -> list[str]:
+    found = []
+    if statistics.bound is not None:
+        found.append(f"has come to {_moment(statistics.bound)}{_least(statistics)}")
+    if statistics.version is not None:
+        took = f", {statistics.milliseconds:,.1f} ms" if statistics.milliseconds is not None else ""
+        where = f", {statistics.where}" if statistics.where else ""
+        found.append(f"last changed by version {statistics.version}: {_rows(statistics.rows)}{took}{where}")
+    found.append(f"kept now: {_rows(statistics.state_rows)}, {statistics.state_bytes:,} bytes")
+    if statistics.groups is not None:
+        large, small, limits = statistics.groups.large, statistics.groups.small, statistics.groups.thresholds
+        found.append(
             f"groups with open windows: {large:,} by window, {small:,} by span;"
             f" large above {limits.up:g} rows, small below {limits.down:g}"
         )
-    return told
+    return found
 
 
-def _least(figures: Figures) -> str:
+def _least(statistics: NodeStatistics) -> str:
     """The bounds of columns, where they are another time than that of the node."""
-    others = {name: bound for name, bound in figures.bounds.items() if bound != figures.bound}
+    others = {name: bound for name, bound in statistics.bounds.items() if bound != statistics.bound}
     least = ", ".join(f"{name} from {_moment(bound)} on" for name, bound in others.items())
     return f"; later rows have {least}" if least else ""
 
@@ -121,7 +121,7 @@ def _rows(count: int) -> str:
 # ---- JSON
 
 
-def document(explanation: Explanation, figures: AllFigures) -> dict[str, Any]:
+def document(explanation: Explanation, statistics: AllStatistics) -> dict[str, Any]:
     """An explanation as JSON values. Nodes name those whose rows they take by id, and come behind them."""
     found: dict[str, Any] = {}
     if explanation.canonical:
@@ -130,7 +130,7 @@ def document(explanation: Explanation, figures: AllFigures) -> dict[str, Any]:
         found["note"] = explanation.heading
     if explanation.outside:
         found["outside"] = list(explanation.outside)
-    found["nodes"] = [_node_document(node, figures.get(node.id)) for node in explanation.nodes]
+    found["nodes"] = [_node_document(node, statistics.get(node.id)) for node in explanation.nodes]
     if explanation.kept:
         found["if_subscribed"] = [_node_document(node, None) for node in explanation.kept]
     if explanation.refused:
@@ -139,7 +139,7 @@ def document(explanation: Explanation, figures: AllFigures) -> dict[str, Any]:
     return found
 
 
-def _node_document(node: PlanNode, figures: Figures | None) -> dict[str, Any]:
+def _node_document(node: PlanNode, statistics: NodeStatistics | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "id": node.id,
         "name": node.name,
@@ -155,20 +155,20 @@ def _node_document(node: PlanNode, figures: Figures | None) -> dict[str, Any]:
         "bounded": node.bounded,
         "how": list(node.how),
     }
-    if figures is not None:
+    if statistics is not None:
         found["figures"] = {
-            "version": figures.version,
-            "rows": figures.rows,
-            "milliseconds": figures.milliseconds,
-            "state_rows": figures.state_rows,
-            "state_bytes": figures.state_bytes,
-            "bound": None if figures.bound is None else _moment(figures.bound),
-            "bounds": {name: _moment(bound) for name, bound in figures.bounds.items()},
+            "version": statistics.version,
+            "rows": statistics.rows,
+            "milliseconds": statistics.milliseconds,
+            "state_rows": statistics.state_rows,
+            "state_bytes": statistics.state_bytes,
+            "bound": None if statistics.bound is None else _moment(statistics.bound),
+            "bounds": {name: _moment(bound) for name, bound in statistics.bounds.items()},
         }
-        if figures.where:
-            found["figures"]["where"] = figures.where
-        if figures.groups is not None:
-            groups = figures.groups
+        if statistics.where:
+            found["figures"]["where"] = statistics.where
+        if statistics.groups is not None:
+            groups = statistics.groups
             limits = {"large_above": groups.thresholds.up, "small_below": groups.thresholds.down}
             found["figures"]["groups"] = {"by_window": groups.large, "by_span": groups.small, **limits}
     return found
@@ -177,12 +177,12 @@ def _node_document(node: PlanNode, figures: Figures | None) -> dict[str, Any]:
 # ---- pictures
 
 
-def boxes(nodes: Sequence[PlanNode], figures: AllFigures) -> list[graph.GraphNode]:
+def boxes(nodes: Sequence[PlanNode], statistics: AllStatistics) -> list[graph.GraphNode]:
     """Nodes as boxes: the little that fits."""
-    return [graph.GraphNode(n.id, n.kind, n.name, tuple(_box_lines(n, figures.get(n.id))), n.inputs) for n in nodes]
+    return [graph.GraphNode(n.id, n.kind, n.name, tuple(_box_lines(n, statistics.get(n.id))), n.inputs) for n in nodes]
 
 
-def _box_lines(node: PlanNode, figures: Figures | None) -> list[str]:
+def _box_lines(node: PlanNode, statistics: NodeStatistics | None) -> list[str]:
     found: list[str] = []
     if node.kind == "table":
         return found
@@ -200,4 +200,4 @@ def _box_lines(node: PlanNode, figures: Figures | None) -> list[str]:
     for each in node.state:
         what = each.what.removeprefix("what is shown: ").split(";")[0].split(", reduced")[0]
         found.append(f"state: {what}")
-    return found + (_figure_lines(figures) if figures is not None else [])
+    return found + (_statistics_lines(statistics) if statistics is not None else [])

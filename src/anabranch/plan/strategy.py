@@ -58,7 +58,7 @@ Loads = Callable[[str], Load | None]
 
 
 def strategy_of(
-    asked: str,
+    requested: str,
     windows: SlidingWindows,
     stream: Stream,
     keys: Sequence[str],
@@ -82,8 +82,8 @@ def strategy_of(
     costs: dict[str, float] = {}
     if rows is not None and groups is not None:
         costs = _costs(windows, rows.every(windows.size), groups, differential)
-    if asked != "auto":
-        return Strategy(asked, costs)
+    if requested != "auto":
+        return Strategy(requested, costs)
     if any(fits(windows, panes.grain, panes.origin) for panes in tables):
         return Strategy(PANES, costs)  # they are there already
     least = min((costs[name] for name in (PANES, BY_DIFFERENCE) if name in costs), default=0.0)
@@ -111,8 +111,8 @@ def strategy_of_ends(windows: SlideByTuple, stream: Stream, loads: Loads) -> Str
 def cost_words(strategy: str, costs: Mapping[str, float]) -> str:
     """What there is to say of the costs that were predicted."""
     if costs:
-        told = ", ".join(f"{name} {cost:,.0f}" for name, cost in costs.items())
-        return f"predicted cost of a window, in steps: {told}"
+        listed = ", ".join(f"{name} {cost:,.0f}" for name, cost in costs.items())
+        return f"predicted cost of a window, in steps: {listed}"
     assumed = ", and many rows of a group in each pane are assumed" if strategy in (PANES, BY_DIFFERENCE) else ""
     return f"too little is known of the stream to predict costs{assumed}"
 

@@ -37,7 +37,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Ask:
+class TableLookup:
     """A table outside that each row asks for its matches: by which columns, and by what of a row named `of`."""
 
     table: str
@@ -60,7 +60,7 @@ class NodeQuery:
     streams: Mapping[str, str] = field(default_factory=dict)  # placeholder -> stream, where rows of a stream are read
     tables: Mapping[str, str] = field(default_factory=dict)  # placeholder -> table
     views: Mapping[str, str] = field(default_factory=dict)  # placeholder -> view
-    asks: tuple[Ask, ...] = ()  # the tables outside that a node of kind "lookup" asks
+    asks: tuple[TableLookup, ...] = ()  # the tables outside that a node of kind "lookup" asks
     direct: tuple[Output, ...] = ()  # set when the changes can be computed on the driver
     ordered: bool = False
     spark_text: str = ""  # the query as Spark is to run it, where that is not `text`

@@ -113,12 +113,12 @@ class Folder:
                 hint="move it away, or drop the sink",
             ) from None
         except OSError as error:
-            raise _told(self.path, error) from error
+            raise _unreadable(self.path, error) from error
         try:
-            said = json.loads(text)
+            marker = json.loads(text)
         except ValueError:
-            said = None
-        if said != self.owner.to_json():
+            marker = None
+        if marker != self.owner.to_json():
             raise SinkError(
                 f"the folder {self.path} belongs to another sink: so says {MARKER} in it",
                 hint="give each sink a folder of its own",
@@ -176,10 +176,10 @@ def explained(folder: Path) -> Iterator[None]:
         # delta-rs has panics that are no Exception; Ctrl-C is not one of them.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise _told(folder, error) from error
+        raise _unreadable(folder, error) from error
 
 
-def _told(folder: Path, error: BaseException) -> SinkError:
+def _unreadable(folder: Path, error: BaseException) -> SinkError:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     if files.is_disk_full(error):
         return SinkError(f"the disk of {folder} is full", hint="make space; what is missing is written then")

@@ -184,7 +184,7 @@ class DatabaseSink(ABC):
     def place(self) -> str:
         return where(self.options, self.default_port)
 
-    def told(self, error: object) -> str:
+    def error_text(self, error: object) -> str:
         """What went wrong, without the password."""
         text, password = " ".join(str(error).split()), str(self.options.get("password", ""))
         return f"{self.place}: {text.replace(password, '***') if password else text}"
@@ -205,8 +205,8 @@ def digest(row: Sequence[Any]) -> str:
     >>> digest([1, "a"]) == digest([1, "a"]), digest([1, None]) == digest([1, "None"])
     (True, False)
     """
-    told = [None if value is None else f"{type(value).__name__} {_text(value)}" for value in row]
-    return blake2b(json.dumps(told).encode(), digest_size=16).hexdigest()
+    error_text = [None if value is None else f"{type(value).__name__} {_text(value)}" for value in row]
+    return blake2b(json.dumps(error_text).encode(), digest_size=16).hexdigest()
 
 
 def _text(value: Any) -> str:
@@ -232,7 +232,7 @@ class PostgresSink(DatabaseSink):
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        with postgres.connected(self.options, self.told) as database, database.transaction():
+        with postgres.connected(self.options, self.error_text) as database, database.transaction():
             yield database.cursor()
 
     def exists(self, cursor: Any, parts: Sequence[str]) -> bool:
@@ -272,7 +272,7 @@ class MysqlSink(DatabaseSink):
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        with mysql.connected(self.options, self.told) as database, database.cursor() as cursor:
+        with mysql.connected(self.options, self.error_text) as database, database.cursor() as cursor:
             cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES'")
             database.begin()
             yield cursor

@@ -71,16 +71,16 @@ class _Delta:
 
     def _written(self, table: DeltaTable) -> int:
         """The version that the table says it is at: by its transaction, and by its last commits where it has none."""
-        said = table.transaction_version(self.owner.application)
-        if said is None:
+        recorded = table.transaction_version(self.owner.application)
+        if recorded is None:
             found = [each for each in table.history() if each.get("anabranch.sink") == self.owner.sink]
-            said = max((int(each["anabranch.version"]) for each in found), default=None)
-        if said is None:
+            recorded = max((int(each["anabranch.version"]) for each in found), default=None)
+        if recorded is None:
             raise SinkError(
                 f"the Delta table {self.folder.path} has no commit of this sink",
                 hint="move it away, and the whole answer is written anew; or drop the sink",
             )
-        return int(said)
+        return int(recorded)
 
     def _properties(self, version: int) -> CommitProperties:
         from deltalake import CommitProperties, Transaction

@@ -85,10 +85,10 @@ class TableFile:
             if self.format == "parquet":
                 from pyarrow import parquet
 
-                said = json.loads(parquet.read_metadata(self.table).metadata[METADATA])
+                recorded = json.loads(parquet.read_metadata(self.table).metadata[METADATA])
             else:
-                said = json.loads(self.version.read_bytes())
-            return int(said["version"])
+                recorded = json.loads(self.version.read_bytes())
+            return int(recorded["version"])
         except FileNotFoundError:
             return None  # killed before the version was noted: the table is written again
         except Exception as error:
@@ -100,12 +100,12 @@ class TableFile:
         self.folder.tidy()
 
     def start(self, version: int, rows: Any) -> None:
-        said = {"version": version}
+        recorded = {"version": version}
         with explained(self.folder.path):
             self.folder.mark()
-            files.replace(self.table, encode(repeated(rows), self.format, said))
+            files.replace(self.table, encode(repeated(rows), self.format, recorded))
             reach("after-sink-file")
-            files.replace(self.version, json.dumps(said).encode() + b"\n")
+            files.replace(self.version, json.dumps(recorded).encode() + b"\n")
 
     def apply(self, version: int, changes: Any) -> None:
         raise AssertionError("a table is written as a whole")

@@ -30,15 +30,15 @@ def refuse_types(format: str, fields: Sequence[Field]) -> None:
 
 
 def encode(
-    table: Any, format: str, said: Mapping[str, Any] | None = None, *, header: bool = True, separator: str = ","
+    table: Any, format: str, metadata: Mapping[str, Any] | None = None, *, header: bool = True, separator: str = ","
 ) -> bytes:
-    """The contents of a file. `said` goes into the metadata of a Parquet file; other formats have no room for it."""
+    """The contents of a file. `metadata` goes into a Parquet file; other formats have no room for it."""
     out = io.BytesIO()
     if format == "parquet":
         from pyarrow import parquet
 
-        if said is not None:
-            table = table.replace_schema_metadata({METADATA: json.dumps(dict(said)).encode()})
+        if metadata is not None:
+            table = table.replace_schema_metadata({METADATA: json.dumps(dict(metadata)).encode()})
         parquet.write_table(table, out, write_statistics=with_statistics(table.schema))
     elif format == "csv":
         from pyarrow import csv

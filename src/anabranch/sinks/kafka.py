@@ -83,8 +83,8 @@ class KafkaTopic:
         ]
         if tails:
             version = max(version for version, _, _ in tails)
-            said = {word for number, _, words in tails if number == version for word in words}
-            return version if LAST in said else None if WHOLE in said else version - 1
+            recorded = {word for number, _, words in tails if number == version for word in words}
+            return version if LAST in recorded else None if WHOLE in recorded else version - 1
         # One that was never written to is empty from the start; aborted messages leave offsets behind, and no others.
         if any(each.low for each in partitions):
             raise SinkError(
@@ -102,15 +102,15 @@ class KafkaTopic:
 
     def _tail(self, whole: Range) -> tuple[int, int, list[str]] | None:
         """Version, ordinal and what is said by the last message of this sink in a partition; None if there is none."""
-        told = {**settings(self.options), "isolation.level": "read_committed"}
+        consumer_settings = {**settings(self.options), "isolation.level": "read_committed"}
         end, width = whole.end, _TAIL
         while end > whole.start:
             part = whole._replace(start=max(whole.start, end - width), end=end)
-            for batch in reversed(list(fetch(told, part, ("headers",)))):
+            for batch in reversed(list(fetch(consumer_settings, part, ("headers",)))):
                 for headers in reversed(batch.column(0).to_pylist()):
-                    said = {each["key"]: (each["value"] or b"").decode(errors="replace") for each in headers}
-                    if said.get(SINK) == self.owner.application:
-                        return int(said[VERSION]), int(said[ORDINAL]), said.get(SAID, "").split()
+                    marks = {each["key"]: (each["value"] or b"").decode(errors="replace") for each in headers}
+                    if marks.get(SINK) == self.owner.application:
+                        return int(marks[VERSION]), int(marks[ORDINAL]), marks.get(SAID, "").split()
             end, width = part.start, width * 8
         return None
 
@@ -123,7 +123,7 @@ class KafkaTopic:
     def _producer(self) -> Producer:
         from confluent_kafka import KafkaException, Producer
 
-        told = {
+        settings_of_producer = {
             **settings(self.options),
             "enable.idempotence": True,
             "linger.ms": 20,
@@ -131,12 +131,14 @@ class KafkaTopic:
             "partitioner": "murmur2_random",  # the same partitions for the same keys as of producers in Java
         }
         if not self.transactional:
-            return Producer(told)
-        made = Producer({**told, "transactional.id": self.owner.application, "transaction.timeout.ms": _TRANSACTION})
+            return Producer(settings_of_producer)
+        made = Producer(
+            {**settings_of_producer, "transactional.id": self.owner.application, "transaction.timeout.ms": _TRANSACTION}
+        )
         try:
             made.init_transactions(RETURN)
         except KafkaException as error:
-            raise self._told(error) from None
+            raise self._sink_error(error) from None
         return made
 
     def start(self, version: int, rows: Any) -> None:
@@ -145,7 +147,7 @@ class KafkaTopic:
     def apply(self, version: int, changes: Any) -> None:
         self._write(version, self._messages(version, changes, start=False), ())
 
-    def _write(self, version: int, messages: Iterator[Message], said: tuple[str, ...]) -> None:
+    def _write(self, version: int, messages: Iterator[Message], marks: tuple[str, ...]) -> None:
         """One version; its last message only after all others have arrived.
 
         What an error leaves unfinished is given up by the brokers when the next one who writes begins (`tidy`).
@@ -162,22 +164,22 @@ class KafkaTopic:
             self._failed: list[str] = []
             ordinal = 0
             for message in messages:
-                self._send(producer, last, version, ordinal, said)
+                self._send(producer, last, version, ordinal, marks)
                 last, ordinal = message, ordinal + 1
             self._flush(producer)
-            self._send(producer, last, version, ordinal, (*said, LAST))
+            self._send(producer, last, version, ordinal, (*marks, LAST))
             self._flush(producer)
             reach("before-sink-commit")
             if self.transactional:
                 producer.commit_transaction(RETURN)
         except KafkaException as error:
-            raise self._told(error) from None
+            raise self._sink_error(error) from None
         reach("after-sink-commit")
 
-    def _send(self, producer: Producer, message: Message, version: int, ordinal: int, said: tuple[str, ...]) -> None:
+    def _send(self, producer: Producer, message: Message, version: int, ordinal: int, marks: tuple[str, ...]) -> None:
         headers = [(SINK, self.owner.application), (VERSION, str(version)), (ORDINAL, str(ordinal))]
-        if said:
-            headers.append((SAID, " ".join(said)))
+        if marks:
+            headers.append((SAID, " ".join(marks)))
         while True:
             try:
                 producer.produce(self.topic, message[1], message[0], headers=headers, on_delivery=self._delivered)
@@ -195,9 +197,9 @@ class KafkaTopic:
         while producer.flush(1.0) and time.monotonic() < until:
             pass
         if self._failed or len(producer):
-            raise self._told(self._failed[0] if self._failed else "messages did not arrive")
+            raise self._sink_error(self._failed[0] if self._failed else "messages did not arrive")
 
-    def _told(self, error: Any) -> SinkError:
+    def _sink_error(self, error: Any) -> SinkError:
         found = error.args[0].str() if isinstance(error, Exception) and hasattr(error.args[0], "str") else str(error)
         hint = "check the brokers and the user's rights; it is tried again"
         return SinkError(f"the topic {self.topic} at {self.cluster.name} could not be written: {found}", hint=hint)

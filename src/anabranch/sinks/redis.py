@@ -55,15 +55,15 @@ class RedisHashes:
 
     def position(self) -> int | None:
         with self.server.open() as client:
-            said = client.hgetall(self.marker)
-            if not said and next(self._keys(client), None) is None:
+            recorded = client.hgetall(self.marker)
+            if not recorded and next(self._keys(client), None) is None:
                 return None
-        if {name: said.get(name.encode()) for name in self._owner} != self._owner:
+        if {name: recorded.get(name.encode()) for name in self._owner} != self._owner:
             raise SinkError(
                 f"the keys {self.prefix}* of Redis at {self.server.name} are not those of this sink",
                 hint="delete them, and the whole answer is written anew; or drop the sink",
             )
-        return int(said[b"version"]) if b"version" in said else None
+        return int(recorded[b"version"]) if b"version" in recorded else None
 
     def tidy(self) -> None:
         """Nothing is left unfinished but an answer without a version, which is written anew."""

@@ -102,12 +102,12 @@ class Webhook:
                 return
             except urllib.error.HTTPError as error:
                 error.close()
-                told, lasting = f"it answered {error.code}", error.code < 500 and error.code not in (408, 429)
+                reason, lasting = f"it answered {error.code}", error.code < 500 and error.code not in (408, 429)
             except (OSError, ValueError) as error:
-                told, lasting = str(getattr(error, "reason", error)), False
+                reason, lasting = str(getattr(error, "reason", error)), False
             if lasting or again == self.retries:
                 hint = "what was not posted is posted after the next run"
-                raise SinkError(f"{place(self.url)} did not take the changes: {told}", hint=hint)
+                raise SinkError(f"{place(self.url)} did not take the changes: {reason}", hint=hint)
             time.sleep(FIRST_WAIT * 2**again)
 
 

@@ -72,7 +72,7 @@ class Decoding:
         if self.schema is not None:
             return fields_of(_parsed(self.schema))
         subject = urllib.parse.quote(f"{topic}-value", safe="")
-        found = self._ask(f"/subjects/{subject}/versions/latest")
+        found = self._fetch(f"/subjects/{subject}/versions/latest")
         if found is None:
             raise SourceError(f"the registry at {self.registry} has no schema {topic}-value", hint="name the columns")
         return fields_of(_parsed(_text_of(found)))
@@ -81,18 +81,18 @@ class Decoding:
         """The schema of a number; None if the registry has none."""
         key = self.registry, id
         if key not in _KNOWN:
-            found = self._ask(f"/schemas/ids/{id}")
+            found = self._fetch(f"/schemas/ids/{id}")
             if found is None:
                 return None
             _KNOWN[key] = _parsed(_text_of(found))
         return _KNOWN[key]
 
-    def _ask(self, path: str) -> Any:
+    def _fetch(self, path: str) -> Any:
         """An answer of the registry; None if what was asked for is not there."""
         request = urllib.request.Request(f"{str(self.registry).rstrip('/')}{path}")
         if self.credentials is not None:
             request.add_header("Authorization", f"Basic {base64.b64encode(self.credentials.encode()).decode()}")
-        said = ""
+        detail = ""
         for attempt in range(TRIES):
             try:
                 with _OPENER.open(request, timeout=PATIENCE) as answer:
@@ -100,14 +100,14 @@ class Decoding:
             except urllib.error.HTTPError as error:
                 if error.code == 404:
                     return None
-                said = f"HTTP {error.code}"
+                detail = f"HTTP {error.code}"
                 if error.code < 500:
                     break
             except (OSError, ValueError) as error:
-                said = type(error).__name__
+                detail = type(error).__name__
             time.sleep(0.2 * attempt)
         hint = "check registry, registry_user and registry_password"
-        raise SourceError(f"the registry at {self.registry} does not answer: {said}", hint=hint)
+        raise SourceError(f"the registry at {self.registry} does not answer: {detail}", hint=hint)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -206,7 +206,7 @@ def record_of(value: bytes, decoding: Decoding, fixed: Any, where: str) -> dict[
             raise Undecodable(f"the registry has no schema {id}")
         if decoding.strict:
             written = f"{where}, written with schema {id},"
-            change = compare(written, told(schema), decoding.fields, inferred=decoding.inferred)
+            change = compare(written, readable_fields(schema), decoding.fields, inferred=decoding.inferred)
             if change is not None:
                 raise change.error()
     rest = io.BytesIO(value)
@@ -219,7 +219,7 @@ def record_of(value: bytes, decoding: Decoding, fixed: Any, where: str) -> dict[
     return {name.lower(): each for name, each in record.items()}
 
 
-def told(schema: Any) -> tuple[Field, ...]:
+def readable_fields(schema: Any) -> tuple[Field, ...]:
     """The columns of a schema; one that no column has the type of has none."""
     found = []
     for each in schema["fields"]:

@@ -38,7 +38,7 @@ class BadRow:
 class Found:
     """The rows that a view cannot compute: the places of all, and what is known of the first."""
 
-    places: set[int] = field(default_factory=set)
+    indexes: set[int] = field(default_factory=set)
     rows: list[BadRow] = field(default_factory=list)
     errors: list[DataError] = field(default_factory=list)  # one for each row that is listed
 
@@ -82,7 +82,7 @@ class Source(Protocol):
         """The files that a stretch is read from, in the order in which they came; none where rows are in no files."""
         ...
 
-    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
+    def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         """Columns of the rows of a stretch that is not large, in their order; None for columns asks for all.
 
         Without a Spark job, and only where that gives the same rows.

@@ -146,7 +146,7 @@ class CaptureSource:
     def files_of(self, captured: Any) -> tuple[str, ...]:
         return ()
 
-    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
+    def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         if self._rows is None or columns is None:
             return self._rows
         return self._rows.select([name for name in self._rows.column_names if name in columns])

@@ -41,9 +41,9 @@ class _Column:
 class Computing:
     """A question that a database can answer as a whole; `of` is None where it cannot."""
 
-    def __init__(self, source: DatabaseTable, asked: Sql, columns: Sequence[_Column]) -> None:
+    def __init__(self, source: DatabaseTable, query: Sql, columns: Sequence[_Column]) -> None:
         self.source = source
-        self.asked = asked
+        self.query = query
         self._columns = columns
         self.fields = tuple(column.field for column in columns)
 
@@ -66,7 +66,7 @@ class Computing:
     def batches(self) -> Iterator[pa.Table]:
         """The rows, some at a time; at least one table, if only an empty one."""
         with self.source.open(streaming=True) as cursor:
-            cursor.execute(*self.asked)
+            cursor.execute(*self.query)
             first = True
             while (rows := cursor.fetchmany(BATCH_ROWS)) or first:
                 yield self._arrow(rows)
@@ -103,24 +103,24 @@ def _tables(computed: Computed, tables: Sequence[DatabaseTable]) -> Sql | None:
     text, values = tables[0].relation, list[Any]()
     for table, part in zip(tables[1:], computed.parts[1:], strict=True):
         tests = []
-        for meets in part.on:
-            ends = [tables[place.table].columns()[place.column] for place in (meets.left, meets.right)]
+        for comparison in part.on:
+            ends = [tables[place.table].columns()[place.column] for place in (comparison.left, comparison.right)]
             left, right = (tables[0].exact_sql(column) for column in ends)
             if left is None or right is None or ends[0].type != ends[1].type:
                 return None
-            tests.append(f"{left} {meets.sign} {right}")
+            tests.append(f"{left} {comparison.sign} {right}")
         if part.condition is not None:
-            said = table.said(part.condition, exact=True)
-            if said is None:
+            condition_sql = table.condition_sql(part.condition, exact=True)
+            if condition_sql is None:
                 return None
-            tests.append(said[0])
-            values += said[1]
+            tests.append(condition_sql[0])
+            values += condition_sql[1]
         on = " AND ".join(f"({test})" if len(tests) > 1 else test for test in tests)
         text += f" {'LEFT ' if part.outer else ''}JOIN {table.relation} ON {on}"
     first = computed.parts[0].condition
     if first is None:
         return text, values
-    where = tables[0].said(first, exact=True)
+    where = tables[0].condition_sql(first, exact=True)
     return None if where is None else (f"{text} WHERE {where[0]}", [*values, *where[1]])
 
 

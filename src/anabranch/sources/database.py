@@ -350,7 +350,7 @@ class DatabaseTable(RowsAsArrow, ABC):
         order, limit = "", ""
         if wanted.limit is not None:
             found = [self.order_sql(self.columns()[each.column], each) for each in wanted.order]
-            exact = None if wanted.condition is None else self.said(wanted.condition, exact=True)
+            exact = None if wanted.condition is None else self.condition_sql(wanted.condition, exact=True)
             if None not in found and (exact is not None or wanted.condition is None):
                 where, values = exact or ("", [])
                 order = f" ORDER BY {', '.join(map(str, found))}" if found else ""
@@ -392,10 +392,10 @@ class DatabaseTable(RowsAsArrow, ABC):
             found.append(self.question(wanted, own))
         return found
 
-    def batches(self, asked: Sql, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, query: Sql, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of a statement, some at a time."""
         with self.open(streaming=True) as cursor:
-            cursor.execute(*asked)
+            cursor.execute(*query)
             while rows := cursor.fetchmany(BATCH_ROWS):
                 yield from self.arrow(columns, rows).to_batches()
 
@@ -412,21 +412,21 @@ class DatabaseTable(RowsAsArrow, ABC):
         return f"SELECT {', '.join(known[name].read for name in columns) or '1'} FROM {self.relation}"
 
     def _where(self, condition: Condition | None) -> Sql | None:
-        return None if condition is None else self.said(condition, exact=False)
+        return None if condition is None else self.condition_sql(condition, exact=False)
 
-    def said(self, condition: Condition, *, exact: bool) -> Sql | None:
+    def condition_sql(self, condition: Condition, *, exact: bool) -> Sql | None:
         """A condition in the words of the database; `exact`, or true of rows too many. None if it cannot be said."""
         if isinstance(condition, Not):
-            inner = self.said(condition.part, exact=True)
+            inner = self.condition_sql(condition.part, exact=True)
             return None if inner is None else (f"NOT ({inner[0]})", inner[1])
         if isinstance(condition, All | Some):
-            parts = [self.said(part, exact=exact) for part in condition.parts]
+            parts = [self.condition_sql(part, exact=exact) for part in condition.parts]
             if None in parts and (exact or isinstance(condition, Some)):
                 return None
-            said = [part for part in parts if part is not None]
+            known = [part for part in parts if part is not None]
             word = " AND " if isinstance(condition, All) else " OR "
-            text = word.join(f"({text})" if len(said) > 1 else text for text, _ in said)
-            return (text, [value for _, values in said for value in values]) if said else None
+            text = word.join(f"({text})" if len(known) > 1 else text for text, _ in known)
+            return (text, [value for _, values in known for value in values]) if known else None
         column = self.columns()[condition.column]
         if condition.sign in ("IS NULL", "IS NOT NULL"):
             return f"{column.read} {condition.sign}", []
@@ -440,7 +440,7 @@ class DatabaseTable(RowsAsArrow, ABC):
 
     # ---- messages
 
-    def told(self, error: object) -> str:
+    def error_text(self, error: object) -> str:
         """What went wrong, without the password."""
         text = " ".join(str(error).split())
         return f"{self.place}: {text.replace(self.password, '***') if self.password else text}"
@@ -552,8 +552,8 @@ def _day(value: Any) -> str:
     return value
 
 
-def shown(asked: Sql) -> str:
+def shown(query: Sql) -> str:
     """A statement and its values, for people."""
-    text, values = asked
-    told = ", ".join(repr(value) if isinstance(value, str | bytes) else str(value) for value in values)
-    return f"{text.replace('%%', '%')}{f' with {told}' if told else ''}"
+    text, values = query
+    listed = ", ".join(repr(value) if isinstance(value, str | bytes) else str(value) for value in values)
+    return f"{text.replace('%%', '%')}{f' with {listed}' if listed else ''}"

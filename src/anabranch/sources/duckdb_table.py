@@ -47,18 +47,18 @@ class DuckDbTable:
                 raise WrongOption("path", f"there is no file {self.path}", hint="a relative path starts here")
             with self._open() as database:
                 own = "database_name = current_database() AND schema_name = ?"
-                told = database.execute(
+                found = database.execute(
                     f"SELECT column_name, data_type FROM duckdb_columns() WHERE {own} AND table_name = ?"
                     " ORDER BY column_index",
                     [self.schema, self.table],
                 ).fetchall()
-                if not told:
+                if not found:
                     text = f"SELECT DISTINCT table_name FROM duckdb_columns() WHERE {own}"
                     tables = [row[0] for row in database.execute(text, [self.schema]).fetchall()]
                     hint = did_you_mean(self.table, tables)
                     raise WrongOption("table", f"{self.path} has no table {self.table}", hint=hint)
-            self._outside = dict(told)
-            self._fields = chosen([Field(name, spark_type(type)) for name, type in told], self._declared)
+            self._outside = dict(found)
+            self._fields = chosen([Field(name, spark_type(type)) for name, type in found], self._declared)
         return self._fields
 
     def size(self) -> int | None:
@@ -125,10 +125,10 @@ class DuckDbTable:
             finally:
                 database.close()
         except (duckdb.IOException, duckdb.ConnectionException) as error:
-            told = f"{self.path}: {str(error).splitlines()[0]}"
-            if "not a valid DuckDB" in told:
-                raise SourceError(told, hint="name a file that DuckDB wrote") from error
-            raise Unreachable(told, hint="whoever writes to it has to close it first") from error
+            reason = f"{self.path}: {str(error).splitlines()[0]}"
+            if "not a valid DuckDB" in reason:
+                raise SourceError(reason, hint="name a file that DuckDB wrote") from error
+            raise Unreachable(reason, hint="whoever writes to it has to close it first") from error
         except duckdb.Error as error:
             raise self._wrong(error) from error
 

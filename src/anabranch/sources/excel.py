@@ -81,9 +81,9 @@ class ExcelTable:
         command = [sys.executable, "-m", "anabranch.sources.excel_cells", self.path, self.sheet]
         done = subprocess.run(command, cwd=_HERE, capture_output=True, stdin=subprocess.DEVNULL, check=False)
         if done.returncode:
-            told = done.stderr.decode(errors="replace").strip().splitlines() or ["the reader gave up"]
-            said = told[0] if done.returncode == 1 else "it claims more cells than there is memory for"
-            raise SourceError(f"{self.path} is not a readable workbook: {said}", hint="open it and save it again")
+            output = done.stderr.decode(errors="replace").strip().splitlines() or ["the reader gave up"]
+            reason = output[0] if done.returncode == 1 else "it claims more cells than there is memory for"
+            raise SourceError(f"{self.path} is not a readable workbook: {reason}", hint="open it and save it again")
         lines = done.stdout.splitlines()
         sheets = json.loads(lines[0])
         if self.sheet not in sheets and (self.sheet or not sheets):

@@ -329,7 +329,7 @@ class FilesSource:
 
         if shape not in self._shapes:
             if self.format == "avro":  # fields that are no columns are not read
-                found = struct([field for field in avro_values.told(json.loads(shape)) if field.type])
+                found = struct([field for field in avro_values.readable_fields(json.loads(shape)) if field.type])
             else:
                 found = self._reader(infer=False).load([name]).schema
             self._shapes[shape] = found
@@ -538,7 +538,7 @@ class FilesSource:
         purpose = "past" if taken else str(self._copies)
         return parts.copy_of(part, self._scratch(), purpose, unclosed, groups=self.format == "parquet")
 
-    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
+    def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         """Parquet files of not too many rows that hold the columns of the stream, each with its type."""
         import pyarrow as pa
         import pyarrow.parquet as parquet
@@ -565,7 +565,7 @@ class FilesSource:
             return None  # Spark says what is wrong with it
         return pa.concat_tables(tables)
 
-    def lying(self, captured: Any, columns: Collection[str], time: str | None) -> InFiles | None:
+    def rows_in_files(self, captured: Any, columns: Collection[str], time: str | None) -> InFiles | None:
         """Parquet files that DuckDB can read columns of as they are; all rows have the time, within known bounds.
 
         Only where they have groups of rows for all cores: each is read by one.

@@ -141,14 +141,14 @@ class FollowSource(FilesSource):
         cut = [(line.start, line.start + len(line.content)) for line in lines]
         path = parts.copy_of(taken, self._scratch(), self._copies, cut)
         self._layouts.clear()
-        told = Path(path.removesuffix(name)) / self.path.lstrip("/")  # by the name that is followed
+        target = Path(path.removesuffix(name)) / self.path.lstrip("/")  # by the name that is followed
         if start and self.format in ("csv", "tsv") and self._header(name) is not None:
             with open(name, "rb") as file:
                 header = file.read(parts.line_end(name, 0, start, 1, self._quote))
-        told.parent.mkdir(parents=True, exist_ok=True)
-        told.write_bytes(header + Path(path).read_bytes())
-        status = os.stat(told)
-        return Part(str(told), status.st_size, status.st_mtime_ns, 0, parts.mark_of(str(told), status.st_size))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(header + Path(path).read_bytes())
+        status = os.stat(target)
+        return Part(str(target), status.st_size, status.st_mtime_ns, 0, parts.mark_of(str(target), status.st_size))
 
     def _path(self, part: Part) -> str:
         return part.name
@@ -166,7 +166,7 @@ class FollowSource(FilesSource):
         path, _, start, _ = captured
         return (path if start == 0 else f"{path}#byte={start}",)
 
-    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
+    def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         return None
 
     def read(self, captured: list[Any], *, checked: bool = False) -> DataFrame:

@@ -54,8 +54,8 @@ class Store:
                 return []
             # In one call: asking for each file by itself takes longer than the store does. A name may look like the
             # beginning of another file: then there are too many.
-            told = str(jvm.org.apache.commons.lang3.ArrayUtils.toString(found))
-            each = _BEGIN.split(told)[1:]
+            listing = str(jvm.org.apache.commons.lang3.ArrayUtils.toString(found))
+            each = _BEGIN.split(listing)[1:]
             return each if len(each) == len(found) else [str(status.toString()) for status in found]
 
         return sorted(filter(None, map(_file, self._do(listed))), key=lambda file: (file.time, file.name))
@@ -63,14 +63,14 @@ class Store:
     def status(self, name: str) -> tuple[int, int] | None:
         """Size and time of change of a file; None if it is gone."""
 
-        def asked(system: Any, jvm: Any) -> tuple[int, int] | None:
+        def status_of(system: Any, jvm: Any) -> tuple[int, int] | None:
             path = jvm.org.apache.hadoop.fs.Path(name)
             if not system.exists(path):
                 return None
             found = system.getFileStatus(path)
             return int(found.getLen()), int(found.getModificationTime()) * 1_000_000
 
-        return self._do(asked)
+        return self._do(status_of)
 
     def open(self, name: str) -> IO[bytes]:
         size = (self.status(name) or (0, 0))[0]
@@ -98,9 +98,9 @@ class Store:
                 self._opened = jvm.org.apache.hadoop.fs.Path(self.path).getFileSystem(conf), jvm
             return work(*self._opened)
         except Py4JError as error:
-            raise self._told(error, jvm) from error
+            raise self._source_error(error, jvm) from error
 
-    def _told(self, error: Any, jvm: Any) -> SourceError:
+    def _source_error(self, error: Any, jvm: Any) -> SourceError:
         """What went wrong, without a stack of Java's and without settings."""
         scheme = self.path.partition("://")[0].lower()
         thrown = getattr(error, "java_exception", None)

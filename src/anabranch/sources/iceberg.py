@@ -67,8 +67,8 @@ class IcebergTable:
             if "equality deletes" in str(error):
                 hint = "pyiceberg does not read them: compact it, as CALL system.rewrite_data_files(...) does in Spark"
                 raise SourceError(f"the Iceberg table {self.called} has equality deletes", hint=hint) from error
-            told = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise SourceError(f"the Iceberg table {self.called} cannot be read: {told}") from error
+            message = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise SourceError(f"the Iceberg table {self.called} cannot be read: {message}") from error
 
     def fields(self) -> tuple[Field, ...]:
         found = chosen([Field(each.name, str(each.field_type)) for each in self.load().schema().fields], None)
@@ -261,8 +261,8 @@ def newest_metadata(folder: Path) -> Path:
         raise WrongOption("path", f"{folder} is no folder of an Iceberg table", hint="it has a folder metadata")
     newest = numbered[max(numbered)]
     if len(newest) > 1:
-        told = f"{folder} has two metadata files of number {max(numbered)}, and only its catalog knows which counts"
-        raise SourceError(told, hint="iceberg(catalog => '...', table => '...') asks the catalog")
+        message = f"{folder} has two metadata files of number {max(numbered)}, and only its catalog knows which counts"
+        raise SourceError(message, hint="iceberg(catalog => '...', table => '...') asks the catalog")
     return newest[0]
 
 

@@ -103,7 +103,7 @@ class KafkaSource:
         self.waits = False
         self._names: list[str] | None = None
         self._declined = 0
-        self._messages_at_hand: dict[Range, pa.Table] = {}
+        self._fetched_messages: dict[Range, pa.Table] = {}
         if self.declared is not None:
             self._check_columns(self.declared)
 
@@ -183,7 +183,7 @@ class KafkaSource:
         # Where a stream starts that does not start with the first message is said by its first run, if it is empty too.
         if not new and not bad and (position is not None or self._start == "earliest"):
             return None
-        after = {topic: dict(said) for topic, said in known.items()}
+        after = {topic: dict(partitions) for topic, partitions in known.items()}
         for topic, id in ids.items():
             offsets = {str(each.partition): each.end for each in taken if each.topic == topic}
             after[topic] = {"id": id, "offsets": offsets}
@@ -218,12 +218,12 @@ class KafkaSource:
     def _checked(self, each: Partition, at: int, id: str | None, now: str, bad: list[BadRow]) -> int:
         """Where to go on in a partition; what is gone is an error, or is reported and skipped."""
         if id != now:
-            gone, goes_on = f"the topic was made anew: offset {at} is of another one of this name", each.low
+            gone, continues_at = f"the topic was made anew: offset {at} is of another one of this name", each.low
         elif at < each.low:
             last = f" to {each.low - 1:,}" if each.low - at > 1 else ""
-            gone, goes_on = f"offset {at:,}{last} is gone before it was read", each.low
+            gone, continues_at = f"offset {at:,}{last} is gone before it was read", each.low
         elif at > each.high:
-            gone, goes_on = f"offset {at:,} is gone: the partition ends at {each.high:,}", each.high
+            gone, continues_at = f"offset {at:,} is gone: the partition ends at {each.high:,}", each.high
         else:
             return at
         if not self.skips_gaps:
@@ -232,18 +232,18 @@ class KafkaSource:
                 hint="keep messages for longer (retention.ms); ON GAP SKIP goes on without them, and reports it",
             )
         bad.append(BadRow(f"{each.topic}/{each.number}", at, gone, None))
-        return goes_on
+        return continues_at
 
     def verify(self, captured: list[Any]) -> None:
         """Offsets that are there do not change."""
 
     def committed(self, stretch: Stretch) -> None:
-        self._messages_at_hand.clear()
+        self._fetched_messages.clear()
 
     def files_of(self, captured: Any) -> tuple[str, ...]:
         return ()
 
-    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
+    def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         """Messages of flat JSON, read by the driver; once a few runs had others, Spark is asked at once."""
         if self.format != "json" or "timestamp_format" in self.options or self._declined >= DECLINED_IN_A_ROW:
             return None
@@ -254,13 +254,13 @@ class KafkaSource:
             values = list(pool.map(partial(self._decoded, most=BYTES_BY_DRIVER // max(1, len(ranges))), ranges))
         found = None
         if ranges and None not in values:
-            messages = pa.concat_tables([self._messages_at_hand[each] for each in ranges])
+            messages = pa.concat_tables([self._fetched_messages[each] for each in ranges])
             if messages.num_rows:
-                found = self._columns_at_hand(messages, pa.concat_tables(values), columns)
+                found = self._columns_of_messages(messages, pa.concat_tables(values), columns)
         self._declined = 0 if found is not None else self._declined + 1
         return found
 
-    def _columns_at_hand(
+    def _columns_of_messages(
         self, messages: pa.Table, values: pa.Table, columns: Collection[str] | None
     ) -> pa.Table | None:
         import pyarrow as pa
@@ -276,7 +276,7 @@ class KafkaSource:
                 if not name.startswith("_"):
                     made[field.name] = values.column(field.name)
                 elif name != PARTITION:
-                    made[field.name] = _at_hand(messages.column(_MADE[name][0]), name, each.type)
+                    made[field.name] = _arrow_column(messages.column(_MADE[name][0]), name, each.type)
         except pa.ArrowException:
             return None  # a key that is no text
         if columns is not None and PARTITION in columns:
@@ -294,17 +294,17 @@ class KafkaSource:
         """The messages of ranges: read by the driver if there are few, else by Spark's tasks."""
         import pyarrow as pa
 
-        spark, told = self.spark(), self._told
+        spark, consumer_settings = self.spark(), self._consumer_settings
         columns = [name for name in COLUMNS if name in self._needed]
         if self.format == "avro":
             return self._avro_messages(ranges, columns)
-        known = all(each in self._messages_at_hand for each in ranges)
+        known = all(each in self._fetched_messages for each in ranges)
         if known or sum(each.end - each.start for each in ranges) <= BY_DRIVER:
             few = [self._fetched(each, BYTES_BY_DRIVER) for each in ranges]
             if few and None not in few:
                 return spark.createDataFrame(pa.concat_tables(few).select(columns))
         slices = [part for each in ranges for part in sliced(each, MOST_OF_A_TASK)]
-        work = partial(fetch_ranges, told, slices, columns)
+        work = partial(fetch_ranges, consumer_settings, slices, columns)
         schema = ", ".join(f"{name} {COLUMNS[name]}" for name in columns)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the version of pandas, which has nothing to do here
@@ -319,7 +319,9 @@ class KafkaSource:
         from anabranch.engine.frames import arrow_schema
 
         slices = [part for each in ranges for part in sliced(each, MOST_OF_A_TASK)]
-        work = partial(_decoded_ranges, self._told, slices, columns, self._avro, arrow_schema(self._values))
+        work = partial(
+            _decoded_ranges, self._consumer_settings, slices, columns, self._avro, arrow_schema(self._values)
+        )
         types = [(name, COLUMNS[name]) for name in columns if name != "value"]
         types += [*((f"v{at}", field.type) for at, field in enumerate(self._values)), ("wrong", "string")]
         schema = ", ".join(f"{name} {type}" for name, type in types)
@@ -338,7 +340,7 @@ class KafkaSource:
         return self.format not in ("text", "raw")
 
     @property
-    def _told(self) -> dict[str, Any]:
+    def _consumer_settings(self) -> dict[str, Any]:
         level = "read_committed" if self.committed_only else "read_uncommitted"
         return {**settings(self.options), "isolation.level": level}
 
@@ -346,17 +348,17 @@ class KafkaSource:
         """The messages of a range, read by the driver and kept until they are committed; None for more bytes."""
         import pyarrow as pa
 
-        if wanted not in self._messages_at_hand:
+        if wanted not in self._fetched_messages:
             batches, size = [], 0
-            for batch in fetch(self._told, wanted, self._needed):
+            for batch in fetch(self._consumer_settings, wanted, self._needed):
                 batches.append(batch)
                 size += batch.nbytes
                 if size > most:
                     return None
             # Not an empty batch among others: Spark would read no further.
             schema = batch_of([], wanted, self._needed).schema
-            self._messages_at_hand[wanted] = pa.Table.from_batches(batches, schema)
-        return self._messages_at_hand[wanted]
+            self._fetched_messages[wanted] = pa.Table.from_batches(batches, schema)
+        return self._fetched_messages[wanted]
 
     def _decoded(self, wanted: Range, most: int) -> pa.Table | None:
         """The values of a range as columns; None if that is Spark's to do."""
@@ -424,22 +426,22 @@ class KafkaSource:
             from anabranch.engine.frames import arrow_schema
 
             schema = arrow_schema(self._values)
-            told = [avro_values.why(bytes.fromhex(raw), self._avro, schema) for _, raw in rows]
-            return [why.Why(*each, offset) for each, offset in zip(told, offsets, strict=True)]
+            explained = [avro_values.why(bytes.fromhex(raw), self._avro, schema) for _, raw in rows]
+            return [why.Why(*each, offset) for each, offset in zip(explained, offsets, strict=True)]
         format = "csv" if self.format == "csv" else "json"
         dialect = Dialect.of(format, {"sep": self.options["sep"]} if "sep" in self.options else {})
         names = {origin: tuple(field.name for field in self._values) for origin, _ in rows}
         reasons = why.reasons(self.spark(), rows, format, dialect, names, self._values)
         if format == "json":
             reasons = [
-                why.Why("there is more in it than one JSON document", None, None) if _goes_on(text) else reason
+                why.Why("there is more in it than one JSON document", None, None) if _has_more_json(text) else reason
                 for (_, text), reason in zip(rows, reasons, strict=True)
             ]
         return [reason._replace(line=offset) for reason, offset in zip(reasons, offsets, strict=True)]
 
 
 def _decoded_ranges(
-    told: Mapping[str, Any],
+    consumer_settings: Mapping[str, Any],
     ranges: Sequence[Range],
     columns: Sequence[str],
     decoding: avro_values.Decoding,
@@ -447,10 +449,10 @@ def _decoded_ranges(
     places: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """What a task of Spark does for Avro."""
-    return avro_values.decode_all(fetch_ranges(told, ranges, columns, places), decoding, schema)
+    return avro_values.decode_all(fetch_ranges(consumer_settings, ranges, columns, places), decoding, schema)
 
 
-def _goes_on(text: str) -> bool:
+def _has_more_json(text: str) -> bool:
     """Whether something stands behind the first document of JSON in a text."""
     try:
         start = len(text) - len(text.lstrip())
@@ -459,7 +461,7 @@ def _goes_on(text: str) -> bool:
         return False
 
 
-def _at_hand(column: Any, name: str, type: Any) -> Any:
+def _arrow_column(column: Any, name: str, type: Any) -> Any:
     """What a stream has of a message besides its value."""
     import pyarrow as pa
     import pyarrow.compute as compute

@@ -123,7 +123,7 @@ class Cluster:
     def matching(self, pattern: str) -> list[str]:
         """The topics whose whole names match a pattern; those of Kafka itself do not count."""
         wanted = re.compile(pattern)
-        names = self._asked(lambda: list(self.admin.list_topics(timeout=ANSWER).topics))
+        names = self._retried(lambda: list(self.admin.list_topics(timeout=ANSWER).topics))
         return sorted(
             name for name in names if not name.startswith("__") and TOPIC.fullmatch(name) and wanted.fullmatch(name)
         )
@@ -135,12 +135,12 @@ class Cluster:
         if not topics:
             return {}
 
-        def ask() -> dict[str, tuple[str, int]]:
+        def request() -> dict[str, tuple[str, int]]:
             futures = self.admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER)
             found = {topic: future.result() for topic, future in futures.items()}
             return {topic: (str(each.topic_id), len(each.partitions)) for topic, each in found.items()}
 
-        return self._asked(ask)
+        return self._retried(request)
 
     def look(self, counts: Mapping[str, int], *, committed: bool) -> list[Partition]:
         """Every partition as it is now; with `committed` it ends where transactions are decided."""
@@ -161,21 +161,21 @@ class Cluster:
 
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
-        def ask() -> dict[tuple[str, int], int]:
+        def request() -> dict[tuple[str, int], int]:
             asked = {TopicPartition(topic, n): wanted for topic, count in counts.items() for n in range(count)}
             futures = self.admin.list_offsets(asked, isolation_level=level, request_timeout=ANSWER) if asked else {}
             return {(each.topic, each.partition): int(future.result().offset) for each, future in futures.items()}
 
-        return self._asked(ask)
+        return self._retried(request)
 
-    def _asked(self, ask: Callable[[], T]) -> T:
+    def _retried(self, request: Callable[[], T]) -> T:
         """An answer of the cluster; one that was there and went away is waited for."""
         from confluent_kafka import KafkaException
 
         until = time.monotonic() + (RETURN if self.known else ANSWER)
         while True:
             try:
-                found = ask()
+                found = request()
                 self.known = True
                 return found
             except KafkaException as error:
@@ -190,7 +190,7 @@ class Cluster:
 
         found = error.args[0] if error.args else None
         code = found.code() if isinstance(found, KafkaError) else None
-        told = secrets.hide(found.str() if isinstance(found, KafkaError) else str(error), self.options)
+        message = secrets.hide(found.str() if isinstance(found, KafkaError) else str(error), self.options)
         if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
             topic = str(self.options.get("topic", ""))
             hint = None
@@ -198,10 +198,12 @@ class Cluster:
                 hint = did_you_mean(topic, list(self.admin.list_topics(timeout=ANSWER).topics))
             return SourceError(f"there is no topic {topic} at {self.name}", hint=hint or "make it, or check its name")
         if self._denied is not None:
-            told, self._denied = secrets.hide(self._denied, self.options), None
+            message, self._denied = secrets.hide(self._denied, self.options), None
         elif code is not None and _passes(error):
-            return SourceError(f"Kafka at {self.name} does not answer: {told}", hint="check brokers and security")
-        return SourceError(f"Kafka at {self.name} refused: {told}", hint="check the user, its password and its rights")
+            return SourceError(f"Kafka at {self.name} does not answer: {message}", hint="check brokers and security")
+        return SourceError(
+            f"Kafka at {self.name} refused: {message}", hint="check the user, its password and its rights"
+        )
 
 
 def _passes(error: Exception) -> bool:
@@ -239,11 +241,11 @@ _LOCK = threading.Lock()
 
 
 @contextlib.contextmanager
-def _consumer(told: Mapping[str, Any]) -> Iterator[Consumer]:
+def _consumer(consumer_settings: Mapping[str, Any]) -> Iterator[Consumer]:
     """A consumer of its own for as long as it is needed; connections are kept for the next one of this process."""
     from confluent_kafka import Consumer
 
-    key = os.getpid(), tuple(sorted(told.items()))
+    key = os.getpid(), tuple(sorted(consumer_settings.items()))
     with _LOCK:
         idle = _CONSUMERS.setdefault(key, [])
         consumer = idle.pop() if idle else None
@@ -257,7 +259,7 @@ def _consumer(told: Mapping[str, Any]) -> Iterator[Consumer]:
             "fetch.queue.backoff.ms": 5,  # else a second passes once as many wait as the client likes to keep
             "error_cb": _silent,
         }
-        consumer = Consumer({**told, **own})
+        consumer = Consumer({**consumer_settings, **own})
     try:
         yield consumer
     except BaseException:
@@ -268,7 +270,7 @@ def _consumer(told: Mapping[str, Any]) -> Iterator[Consumer]:
         idle.append(consumer)
 
 
-def fetch(told: Mapping[str, Any], wanted: Range, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
+def fetch(consumer_settings: Mapping[str, Any], wanted: Range, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
     """The messages of a range in their order, as often as there are; exactly those, or an error.
 
     It ends by offset, not by number: a compacted topic lacks some, and markers of transactions are none.
@@ -277,7 +279,7 @@ def fetch(told: Mapping[str, Any], wanted: Range, columns: Collection[str]) -> I
 
     where = f"topic {wanted.topic}, partition {wanted.partition}"
     at = wanted.start
-    with _consumer(told) as consumer:
+    with _consumer(consumer_settings) as consumer:
         consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
         until = time.monotonic() + RETURN
         while at < wanted.end:
@@ -352,12 +354,15 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def fetch_ranges(
-    told: Mapping[str, Any], ranges: Sequence[Range], columns: Collection[str], places: Iterable[pa.RecordBatch]
+    consumer_settings: Mapping[str, Any],
+    ranges: Sequence[Range],
+    columns: Collection[str],
+    places: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """What a task of Spark does: the messages of the ranges whose places it is given."""
     for batch in places:
         for place in batch.column(0).to_pylist():
             try:
-                yield from fetch(told, ranges[place], columns)
+                yield from fetch(consumer_settings, ranges[place], columns)
             except AnabranchError as error:  # says all; a traceback of this file adds nothing
                 raise RuntimeError(str(error)) from None

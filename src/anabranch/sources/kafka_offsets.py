@@ -58,8 +58,8 @@ def offsets_of(start: str, topic: str | None) -> dict[tuple[str, int], int] | No
     if not start.lstrip().startswith("{"):
         return None
     try:
-        said = json.loads(start)
-        by_topic = {topic: said} if topic is not None and topic not in said else said
+        given = json.loads(start)
+        by_topic = {topic: given} if topic is not None and topic not in given else given
         return {(str(name), int(n)): int(at) for name, each in by_topic.items() for n, at in each.items()}
     except (ValueError, TypeError, AttributeError):
         hint = """offsets by partition: '{"0": 5, "1": 7}'; with a pattern by topic: '{"t": {"0": 5}}'"""

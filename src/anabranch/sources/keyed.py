@@ -171,7 +171,7 @@ class KeyedSource:
     def files_of(self, captured: Any) -> tuple[str, ...]:
         return ()
 
-    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
+    def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         if captured[2] > NEAR_ROWS:
             return None
         rows = self._rows(captured)

@@ -63,7 +63,7 @@ class MysqlTable(DatabaseTable):
     def open(self, *, streaming: bool = False) -> Iterator[Cursor]:
         from pymysql.cursors import SSCursor
 
-        with connected(self.options, self.told) as database:
+        with connected(self.options, self.error_text) as database:
             for statement in _START:
                 database.query(statement)
             with database.cursor(SSCursor if streaming else None) as cursor:
@@ -259,11 +259,11 @@ def settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def connected(options: Mapping[str, Any], told: Any) -> Iterator[pymysql.connections.Connection[Any]]:
+def connected(options: Mapping[str, Any], error_text: Any) -> Iterator[pymysql.connections.Connection[Any]]:
     """A connection by the options of a source or sink; what goes wrong is told without the password."""
     import pymysql
 
-    with told_errors(told):
+    with translated_errors(error_text):
         database = pymysql.connect(database=options["database"], autocommit=True, **settings(options))
         try:
             yield database
@@ -273,7 +273,7 @@ def connected(options: Mapping[str, Any], told: Any) -> Iterator[pymysql.connect
 
 
 @contextmanager
-def told_errors(told: Any) -> Iterator[None]:
+def translated_errors(error_text: Any) -> Iterator[None]:
     """Errors of the driver are told as ours."""
     import pymysql
 
@@ -282,15 +282,15 @@ def told_errors(told: Any) -> Iterator[None]:
     except pymysql.Error as error:
         code = error.args[0] if error.args else None
         if code in _REFUSED:
-            raise SourceError(told(_words(error)), hint="check host, database, user and password") from None
+            raise SourceError(error_text(_words(error)), hint="check host, database, user and password") from None
         if code == _NO_PRIVILEGE:
-            raise SourceError(told(_words(error)), hint="GRANT it to the user, ON *.*") from None
+            raise SourceError(error_text(_words(error)), hint="GRANT it to the user, ON *.*") from None
         if code in (_NO_TABLE, _NO_COLUMN):
             hint = "the table was changed outside; put it back, or make the table and its views anew"
-            raise SourceError(told(_words(error)), hint=hint) from None
+            raise SourceError(error_text(_words(error)), hint=hint) from None
         if isinstance(error, pymysql.OperationalError | pymysql.InterfaceError):
-            raise Unreachable(told(_words(error))) from None
-        raise SourceError(told(_words(error))) from None
+            raise Unreachable(error_text(_words(error))) from None
+        raise SourceError(error_text(_words(error))) from None
 
 
 def _words(error: BaseException) -> str:

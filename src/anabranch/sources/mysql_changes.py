@@ -18,7 +18,7 @@ from anabranch.sources.base import Stretch
 from anabranch.sources.binlog import LoggedColumn, rewritten
 from anabranch.sources.changes import TableChanges
 from anabranch.sources.database import BATCH_ROWS, SERVER_OPTIONS, Cursor, Row, name_parts
-from anabranch.sources.mysql import PORT_OPTION, MysqlTable, connected, settings, told_errors
+from anabranch.sources.mysql import PORT_OPTION, MysqlTable, connected, settings, translated_errors
 from anabranch.sources.once import COUNT_OPTION
 from anabranch.sources.registry import Kind, Opening, Option
 
@@ -80,10 +80,10 @@ class MysqlChanges(TableChanges):
         if cursor.fetchall():
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
             cursor.execute("SHOW STATUS LIKE %s", [f"{_SNAPSHOT}_%"])
-            told = {str(name).lower(): value for name, value in cursor.fetchall()}
-            file, at = str(told["binlog_snapshot_file"]), int(told["binlog_snapshot_position"])
+            variables = {str(name).lower(): value for name, value in cursor.fetchall()}
+            file, at = str(variables["binlog_snapshot_file"]), int(variables["binlog_snapshot_position"])
         else:
-            with connected(self.table.options, self.table.told) as other, other.cursor() as locking:
+            with connected(self.table.options, self.table.error_text) as other, other.cursor() as locking:
                 locking.execute(f"LOCK TABLES {self.table.relation} READ", ())
                 cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
                 file, at = self._log_files(locking)[-1]
@@ -139,8 +139,8 @@ class MysqlChanges(TableChanges):
                     yield rows
                     rows = []
         if within:
-            told = f"{self.table.place}: the log ended within a transaction, after {reached['file']}:{reached['at']}"
-            raise SourceError(told, hint="try again; the position is that of the transaction before")
+            reason = f"{self.table.place}: the log ended within a transaction, after {reached['file']}:{reached['at']}"
+            raise SourceError(reason, hint="try again; the position is that of the transaction before")
         if rows:
             yield rows
 
@@ -180,10 +180,10 @@ class MysqlChanges(TableChanges):
                 hint = "make the stream and its views anew, and change tables without transactions by themselves"
                 raise SourceError(f"{self.table.called} was changed and rolled back, told too late", hint=hint)
             return second == "TO"
-        told = rewritten(statement, schema, self._schema, self._name)
-        if told is not None:
+        reason = rewritten(statement, schema, self._schema, self._name)
+        if reason is not None:
             hint = "make the stream and its views anew; DELETE FROM tells which rows go"
-            raise SourceError(f"{self.table.called} {told}", hint=hint)
+            raise SourceError(f"{self.table.called} {reason}", hint=hint)
         return False
 
     def _changed(self, event: Any) -> Iterator[Row]:
@@ -198,16 +198,16 @@ class MysqlChanges(TableChanges):
         except AnabranchError:
             raise
         except Exception as error:  # whatever the library says about bytes that it cannot read
-            told = f"{self.table.place}: a change of {self.table.called} cannot be read: {error}"
-            raise SourceError(told, hint="make the stream and its views anew, without this column") from error
+            reason = f"{self.table.place}: a change of {self.table.called} cannot be read: {error}"
+            raise SourceError(reason, hint="make the stream and its views anew, without this column") from error
 
     def _row(self, values: Mapping[str, Any], absent: Mapping[str, str]) -> list[Any]:
         missing = [name for name in self._columns if name not in values]
         if missing:
             named = not any(str(name).startswith("UNKNOWN_COL") for name in values)
             hint = "bring it back; or make the stream and its views anew"
-            told = f"the table {self.table.called} has no column {missing[0]} any more"
-            raise SourceError(told if named else f"{self.table.place} logs rows without names", hint=hint)
+            reason = f"the table {self.table.called} has no column {missing[0]} any more"
+            raise SourceError(reason if named else f"{self.table.place} logs rows without names", hint=hint)
         return [column.value(values, absent) for column in self._columns.values()]
 
     @contextmanager
@@ -221,7 +221,7 @@ class MysqlChanges(TableChanges):
             log_pos=at, only_tables=[self._name], only_schemas=[self._schema], filter_non_implemented_events=False,
             enable_logging=False,
         )  # fmt: skip
-        with told_errors(self.table.told):
+        with translated_errors(self.table.error_text):
             try:
                 yield reader
             except pymysql.Error as error:
@@ -261,8 +261,8 @@ class MysqlChanges(TableChanges):
         wanted = {**_WANTED, **{name: "OFF" for name in _UNWANTED if name in found}}
         for name, value in wanted.items():
             if found.get(name) != value:
-                told = f"{self.table.place} does not tell changes: its {name} is {found.get(name, 'unknown')}"
-                raise SourceError(told, hint=f"{name} = {value} in the configuration of the server, and a restart")
+                reason = f"{self.table.place} does not tell changes: its {name} is {found.get(name, 'unknown')}"
+                raise SourceError(reason, hint=f"{name} = {value} in the configuration of the server, and a restart")
 
     def _check_table(self, cursor: Cursor) -> None:
         *schema, table = name_parts(self.table.called)
@@ -286,8 +286,8 @@ class MysqlChanges(TableChanges):
             [self._schema, self._name],
         )
         if cascading := cursor.fetchall():
-            told = f"the log does not tell what the foreign key {_text(cascading[0][0])} does to {self.table.called}"
-            raise SourceError(told, hint="have it RESTRICT, and change the rows by statements of their own")
+            reason = f"the log does not tell what the foreign key {_text(cascading[0][0])} does to {self.table.called}"
+            raise SourceError(reason, hint="have it RESTRICT, and change the rows by statements of their own")
         self._columns = self._logged(cursor)
 
     def _logged(self, cursor: Cursor) -> dict[str, LoggedColumn]:

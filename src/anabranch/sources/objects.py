@@ -106,11 +106,11 @@ class ObjectsSource(FilesSource):
     def has_long_number(self, name: str, digits: int) -> bool:
         return True
 
-    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
+    def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         return None
 
     def in_groups(self, captured: Any, columns: Collection[str], time: str | None) -> None:
         return None
 
-    def lying(self, captured: Any, columns: Collection[str], time: str | None) -> None:
+    def rows_in_files(self, captured: Any, columns: Collection[str], time: str | None) -> None:
         return None

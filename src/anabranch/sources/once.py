@@ -55,7 +55,7 @@ class ReadOnce(ABC):
     def files_of(self, captured: Any) -> tuple[str, ...]:
         return ()
 
-    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
+    def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         import pyarrow as pa
         import pyarrow.parquet as parquet
 

@@ -146,8 +146,8 @@ def check_scheme(path: str) -> None:
     """Only files of this machine and of some stores can be read: of others it must not look as if there were none."""
     scheme = scheme_of(path)
     if scheme is not None and scheme.lower() not in STORES:
-        told = ", ".join(f"{each}://" for each in STORES)
-        raise SourceError(f"files of {scheme}:// cannot be read", hint=f"local files can, and {told}")
+        listed = ", ".join(f"{each}://" for each in STORES)
+        raise SourceError(f"files of {scheme}:// cannot be read", hint=f"local files can, and {listed}")
     if (
         scheme is not None
         and "@" in path.partition("://")[2].partition("/")[0]

@@ -61,7 +61,7 @@ class PostgresTable(DatabaseTable):
 
     @contextmanager
     def open(self, *, streaming: bool = False) -> Iterator[Cursor]:
-        with connected(self.options, self.told) as database:
+        with connected(self.options, self.error_text) as database:
             database.execute("SET default_transaction_read_only TO on")
             if not streaming:
                 yield database.cursor()
@@ -261,7 +261,7 @@ def _is_uuid(value: str) -> bool:
 
 
 @contextmanager
-def connected(options: Mapping[str, Any], told: Any) -> Iterator[psycopg.Connection[Any]]:
+def connected(options: Mapping[str, Any], error_text: Any) -> Iterator[psycopg.Connection[Any]]:
     """A connection by the options of a source or sink; what goes wrong is told without the password."""
     import psycopg
 
@@ -278,15 +278,15 @@ def connected(options: Mapping[str, Any], told: Any) -> Iterator[psycopg.Connect
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         refused = (error.sqlstate or "").startswith("28") or "authentication failed" in str(error)
         if refused or "does not exist" in str(error):
-            raise SourceError(told(error), hint="check host, database, user and password") from None
-        raise Unreachable(told(error)) from None
+            raise SourceError(error_text(error), hint="check host, database, user and password") from None
+        raise Unreachable(error_text(error)) from None
     except psycopg.errors.UndefinedTable as error:
         hint = "the table was changed outside; put it back, or make the table and its views anew"
-        raise SourceError(told(error), hint=hint) from None
+        raise SourceError(error_text(error), hint=hint) from None
     except psycopg.DataError as error:
-        raise SourceError(told(error), hint="CREATE TABLE t (c STRING, ...) reads a column as its text") from None
+        raise SourceError(error_text(error), hint="CREATE TABLE t (c STRING, ...) reads a column as its text") from None
     except psycopg.Error as error:
-        raise SourceError(told(error)) from None
+        raise SourceError(error_text(error)) from None
 
 
 PORT_OPTION = port_option(PORT)

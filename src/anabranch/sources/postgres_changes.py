@@ -106,14 +106,14 @@ class PostgresChanges(TableChanges):
         self, database: psycopg.Connection[Any], position: Any, most: int
     ) -> tuple[list[tuple[Any, ...]], int | None]:
         """The next changes, and where they end; None if there are no transactions at all."""
-        told = database.execute(
+        peeked = database.execute(
             "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, NULL, %s, 'proto_version', '1',"
             " 'publication_names', %s)",
             [self.slot, int(most), '"' + self.publication.replace('"', '""') + '"'],
         ).fetchall()
         rows: list[tuple[Any, ...]] = []
         end: int | None = None
-        for messages, xid, over in _transactions(bytes(data) for (data,) in told):
+        for messages, xid, over in _transactions(bytes(data) for (data,) in peeked):
             new = over > lsn_number(position["lsn"]) and not visible(xid, position["snapshot"])
             rows += self._rows_of(database, messages, skip=not new)
             end = over
@@ -133,7 +133,7 @@ class PostgresChanges(TableChanges):
     def left(self) -> None:
         """The slot is ours alone; a publication may be somebody else's, which its comment tells."""
         try:
-            with connected(self.table.options, self.table.told) as database:
+            with connected(self.table.options, self.table.error_text) as database:
                 text = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
                 database.execute(text, [self.slot])
                 ours = "SELECT obj_description(oid, 'pg_publication') FROM pg_publication WHERE pubname = %s"
@@ -141,8 +141,8 @@ class PostgresChanges(TableChanges):
                     database.execute(f"DROP PUBLICATION {self._publication_name}".encode())
         except SourceError as error:
             hint = f"in Postgres: SELECT pg_drop_replication_slot('{self.slot}')"
-            told = f"the slot {self.slot} could not be dropped, and holds back the log of the server: {error.message}"
-            raise SourceError(told, hint=hint) from error
+            reason = f"the slot {self.slot} could not be dropped, and holds back the log of the server: {error.message}"
+            raise SourceError(reason, hint=hint) from error
 
     # ---- rows
 
@@ -173,13 +173,13 @@ class PostgresChanges(TableChanges):
     def _row(self, loaders: Any, relation: Relation, values: Tuple) -> list[Any]:
         from psycopg.pq import Format
 
-        told = {name: (type, value) for (name, type), value in zip(relation.columns, values, strict=True)}
+        by_name = {name: (type, value) for (name, type), value in zip(relation.columns, values, strict=True)}
         row: list[Any] = []
         for field in self.table.fields():
-            if field.name not in told:
+            if field.name not in by_name:
                 hint = "bring it back; or make the stream and its views anew"
                 raise SourceError(f"the table {self.table.called} has no column {field.name} any more", hint=hint)
-            type, value = told[field.name]
+            type, value = by_name[field.name]
             if not isinstance(value, bytes):
                 row.append(None)
             elif field.type == "string":
@@ -230,8 +230,8 @@ class PostgresChanges(TableChanges):
         ).fetchall()
         if not found or found[0][1] == "lost":
             hint = "changes are missing from here on: make the stream and its views anew"
-            told = f"the slot {self.slot} of {self.table.place} is gone, with all after {lsn_text(lsn)}"
-            raise SourceError(told, hint=hint)
+            reason = f"the slot {self.slot} of {self.table.place} is gone, with all after {lsn_text(lsn)}"
+            raise SourceError(reason, hint=hint)
         if lsn_number(found[0][0]) < lsn:
             database.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [self.slot, lsn_text(lsn)])
 
@@ -240,7 +240,7 @@ class PostgresChanges(TableChanges):
         """A connection that stays: a slot is asked again and again."""
         if self._session is None:
             stack = ExitStack()
-            self._session = stack, stack.enter_context(connected(self.table.options, self.table.told))
+            self._session = stack, stack.enter_context(connected(self.table.options, self.table.error_text))
         stack, database = self._session
         try:
             if not self._schema:

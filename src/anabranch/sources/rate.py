@@ -57,7 +57,7 @@ class RateSource:
     def files_of(self, captured: Any) -> tuple[str, ...]:
         return ()
 
-    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
+    def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         return None
 
     def read(self, captured: list[Any]) -> DataFrame:

@@ -59,9 +59,9 @@ class RedisTable:
             place, own = by.index(self.key), matcher(self.pattern)
             wanted = dict.fromkeys(str(key[place]).encode() for key in keys)
             return self._table(columns, self._hashes([key for key in wanted if own.fullmatch(key)]))
-        whole, asked = self._table((*columns, *by), self._all()), set(keys)
+        whole, wanted_keys = self._table((*columns, *by), self._all()), set(keys)
         found = zip(*(whole.column(len(columns) + index).to_pylist() for index in range(len(by))), strict=True)
-        rows = [row for row, key in enumerate(found) if key in asked]
+        rows = [row for row, key in enumerate(found) if key in wanted_keys]
         return whole.select(list(range(len(columns)))).take(rows)
 
     def read(self) -> pa.Table:

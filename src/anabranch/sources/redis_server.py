@@ -64,15 +64,15 @@ class Server:
             yield self._client
         except (wrong.AuthenticationError, wrong.NoPermissionError) as error:
             raise SourceError(
-                f"Redis at {self.name} does not let us in: {self._said(error)}",
+                f"Redis at {self.name} does not let us in: {self._message_of(error)}",
                 hint="username => '...', password => env('REDIS_PASSWORD')",
             ) from error
         except (wrong.ConnectionError, wrong.TimeoutError) as error:
-            raise Unreachable(f"Redis at {self.name}: {self._said(error)}", hint="is it running?") from error
+            raise Unreachable(f"Redis at {self.name}: {self._message_of(error)}", hint="is it running?") from error
         except wrong.RedisError as error:
-            raise SourceError(f"Redis at {self.name}: {self._said(error)}") from error
+            raise SourceError(f"Redis at {self.name}: {self._message_of(error)}") from error
 
-    def _said(self, error: Exception) -> str:
+    def _message_of(self, error: Exception) -> str:
         text, password = (str(error).splitlines() or [type(error).__name__])[0], self._options.get("password")
         return text.replace(str(password), HIDDEN) if password else text
 

@@ -26,7 +26,7 @@ class SchemaChange:
     missing: tuple[Field, ...] = ()
     other: tuple[tuple[Field, str], ...] = ()  # columns of the stream, and the types that they have there
 
-    def told(self) -> str:
+    def message(self) -> str:
         new = [f"{each.name} {each.type.upper()}".rstrip() for each in self.new]
         missing = [f"{each.name} {each.type.upper()}" for each in self.missing]
         other = [f"{each.name} is {type.upper()}, not {each.type.upper()}" for each, type in self.other]
@@ -38,7 +38,7 @@ class SchemaChange:
         return f"{self.where} has other columns than the stream; {'; '.join(parts)}"
 
     def error(self, *, can_add: bool = False) -> SourceError:
-        return SourceError(self.told(), hint=HINT + (ADD if can_add else ""))
+        return SourceError(self.message(), hint=HINT + (ADD if can_add else ""))
 
 
 def compare(where: str, have: Sequence[Field], stream: Sequence[Field], *, inferred: bool) -> SchemaChange | None:

@@ -46,7 +46,7 @@ class SparkSource:
         self.spark: Callable[[], SparkSession] = opening.spark
         self.waits = False
         self._folder = opening.folder
-        self._asked = 0.0
+        self._looked_at = 0.0
 
     def fields(self) -> tuple[Field, ...]:
         from anabranch.engine.frames import fields_of
@@ -61,9 +61,9 @@ class SparkSource:
         done = -1 if position is None else int(position["batch"])
         self._check_checkpoint(position)
         staged = self._staged(done)
-        if not staged and time.monotonic() - self._asked >= POLL:
+        if not staged and time.monotonic() - self._looked_at >= POLL:
             self._stage(done)
-            self._asked = time.monotonic()
+            self._looked_at = time.monotonic()
             staged = self._staged(done)
         self.waits = len(staged) > 1
         if not staged:
@@ -77,7 +77,7 @@ class SparkSource:
     def files_of(self, captured: Any) -> tuple[str, ...]:
         return ()
 
-    def at_hand(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
+    def arrow_rows(self, captured: Any, columns: Collection[str] | None) -> pa.Table | None:
         return None
 
     def read(self, captured: list[Any]) -> DataFrame:
@@ -180,9 +180,11 @@ class SparkSource:
             return error
         java = getattr(error, "java_exception", None)
         text = str(java.getMessage()) if java is not None else str(translate(error))
-        told = secrets.hide(text.splitlines()[0], self.given)
-        hint = "declare the columns: CREATE STREAM s (a INT, ...) FROM spark(...)" if "schema" in told.lower() else None
-        return SourceError(f"Spark cannot stream {self.format}: {told}", hint=hint)
+        message = secrets.hide(text.splitlines()[0], self.given)
+        hint = (
+            "declare the columns: CREATE STREAM s (a INT, ...) FROM spark(...)" if "schema" in message.lower() else None
+        )
+        return SourceError(f"Spark cannot stream {self.format}: {message}", hint=hint)
 
 
 def _check(options: Mapping[str, Any]) -> None:

@@ -48,9 +48,9 @@ class SqliteTable(RowsAsArrow):
             if not os.path.exists(self.path):
                 raise WrongOption("path", f"there is no file {self.path}", hint="a relative path starts here")
             with self._open() as database:
-                told = database.execute("SELECT name, type FROM pragma_table_info(?)", (self.table,)).fetchall()
-                found = [Field(name, spark_type(type)) for name, type in told]
-                self._outside = dict(told)
+                described = database.execute("SELECT name, type FROM pragma_table_info(?)", (self.table,)).fetchall()
+                found = [Field(name, spark_type(type)) for name, type in described]
+                self._outside = dict(described)
                 if not found:
                     tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master")]
                     hint = did_you_mean(self.table, tables)

@@ -48,12 +48,12 @@ def reasons(
         for name, text in values.items()
         if name.lower() in types and types[name.lower()].type != "string"
     ]
-    told = {place: Why(values) for place, values in enumerate(found) if isinstance(values, str)}
+    known = {place: Why(values) for place, values in enumerate(found) if isinstance(values, str)}
     for (place, field, text), fits in zip(asked, _fit(spark, [(each[1].type, each[2]) for each in asked]), strict=True):
-        if not fits and place not in told:
+        if not fits and place not in known:
             shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-            told[place] = Why(f"{field.name} is no {field.type.upper()}: {shown!r}", field.name)
-    return [told.get(place, Why()) for place in range(len(rows))]
+            known[place] = Why(f"{field.name} is no {field.type.upper()}: {shown!r}", field.name)
+    return [known.get(place, Why()) for place in range(len(rows))]
 
 
 def _csv_values(raw: str, dialect: Dialect, names: Sequence[str]) -> str | dict[str, str]:
@@ -70,8 +70,8 @@ def _json_values(raw: str) -> str | dict[str, str]:
     try:
         value = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        told = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
-        return f"it is not JSON: {told}"
+        message = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
+        return f"it is not JSON: {message}"
     if not isinstance(value, dict):
         return "it is not a JSON object"
     return {name: str(each) for name, each in value.items() if each is not None and not isinstance(each, dict | list)}

@@ -12,7 +12,7 @@ from anabranch.ir.expr import Column
 from anabranch.ir.logic import conjuncts
 from anabranch.ir.select import SelectBlock
 from anabranch.plan.facts.bands import find_bands
-from anabranch.plan.facts.distances import Apart, differences
+from anabranch.plan.facts.time_differences import TimeDifference, differences
 from ir.plan_help import block
 
 SECOND = 1_000_000
@@ -22,7 +22,7 @@ def names(column: Column, of: SelectBlock) -> str:
     return of.qualified(column).replace("`", "")
 
 
-def said(condition: str) -> list[tuple[str, str, Apart]]:
+def said(condition: str) -> list[tuple[str, str, TimeDifference]]:
     """The differences that a condition of a join tells, with the names of their columns."""
     joined = block(f"SELECT 1 AS x FROM s JOIN r ON {condition}")
     on = joined.sources[1].on

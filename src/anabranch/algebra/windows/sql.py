@@ -67,10 +67,10 @@ def all_between_sql(value: str, step: int) -> str:
 
     One row with a wrong year is enough for that, and the memory of the machine is not.
     """
-    told = (
+    judged = (
         f"there would be more than {MOST_BETWEEN:,} windows between the first row and the last: one of the two is far"
         " from all others. Leave it out with WHERE in a query around the stream, or make the windows larger"
     )
     far = f"max({value}) / {step} - min({value}) / {step} > {MOST_BETWEEN}"
     every = f"sequence(min({value}), max({value}), CAST({step} AS BIGINT))"
-    return f"CASE WHEN {far} THEN raise_error('{told}') ELSE {every} END"
+    return f"CASE WHEN {far} THEN raise_error('{judged}') ELSE {every} END"

@@ -18,7 +18,7 @@ from anabranch.algebra.windows import time_before_end
 from anabranch.ir.expr import Column, Expr
 from anabranch.ir.rel import Windowed
 from anabranch.ir.select import FromItem, SelectBlock
-from anabranch.plan.facts.distances import differences, follow
+from anabranch.plan.facts.time_differences import differences, follow
 from anabranch.plan.windows import shortest
 
 #: The event times of each relation of a FROM clause.
@@ -97,17 +97,17 @@ class _Known:
 
 def _known(block: SelectBlock) -> Iterator[_Known]:
     if block.where is not None:
-        yield from (_Known(*each, where=True) for each in _said(block.where, block))
+        yield from (_Known(*each, where=True) for each in _differences(block.where, block))
     for index, each in enumerate(block.sources):
         if each.on is not None:
-            for one, other, most in _said(each.on, block):
+            for one, other, most in _differences(each.on, block):
                 # The ON of an outer join is about its own rows: others come out whether it holds or not.
                 if each.inner or index in (block.owner[one], block.owner[other]):
                     yield _Known(one, other, most)
         yield from _of_windows(each)
 
 
-def _said(condition: Expr, block: SelectBlock) -> Iterator[tuple[Column, Column, int]]:
+def _differences(condition: Expr, block: SelectBlock) -> Iterator[tuple[Column, Column, int]]:
     for each in differences(condition):
         if each.most is not None and each.one in block.owner and each.other in block.owner:
             yield each.one, each.other, each.most

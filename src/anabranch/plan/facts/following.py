@@ -12,7 +12,7 @@ from __future__ import annotations
 from anabranch.ir.expr import Call, Column, Expr
 from anabranch.ir.logic import depths, piece, word
 from anabranch.ir.select import SelectBlock
-from anabranch.plan.facts.distances import sum_of
+from anabranch.plan.facts.time_differences import sum_of
 
 
 def find_following(block: SelectBlock) -> tuple[Column, int] | None:

@@ -29,7 +29,7 @@ class Join:
     inner: bool  # whether what it reads has all rows with their partners
 
 
-def find_meets(join: Join, view: View, keys: Mapping[str, Expr]) -> JointProgress | None:
+def find_joint_progress(join: Join, view: View, keys: Mapping[str, Expr]) -> JointProgress | None:
     """How the columns of a view progress; `keys` are the expressions of its key, by name."""
     block = join.block
     if block.over or block.qualify is not None or block.generates:
@@ -86,8 +86,8 @@ Operand = tuple[str, Mapping[int, tuple[str, int]]]
 def of_union(operands: Sequence[Operand], fields: Sequence[Field]) -> JointProgress | None:
     """How the columns of a union progress: as the last of its operands."""
     columns = union_times(operands, fields)
-    places = {field.name: place for place, field in enumerate(fields)}
-    behind = {name: tuple((Behind(times[places[name]][0], 0),) for _, times in operands) for name in columns}
+    indexes = {field.name: index for index, field in enumerate(fields)}
+    behind = {name: tuple((Behind(times[indexes[name]][0], 0),) for _, times in operands) for name in columns}
     return JointProgress(tuple(placeholder for placeholder, _ in operands), behind, behind) if behind else None
 
 
@@ -95,8 +95,8 @@ def union_times(operands: Sequence[Operand], fields: Sequence[Field]) -> dict[st
     """The columns of a union that are event times in all of its operands; windows close in each on its own."""
     return {
         field.name: 1
-        for place, field in enumerate(fields)
-        if operands and all(place in times and times[place][1] == 1 for _, times in operands)
+        for index, field in enumerate(fields)
+        if operands and all(index in times and times[index][1] == 1 for _, times in operands)
     }
 
 

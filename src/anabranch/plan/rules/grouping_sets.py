@@ -35,7 +35,11 @@ def expand_grouping_sets(rel: Rel, context: RuleContext) -> Rel | None:
     for positions in groups.sets:
         constants = {
             **{column: _null(column) for at, (column, _) in enumerate(groups.keys) if at not in positions},
-            **{column: told for column, call in groups.calls if (told := _told(call, groups, positions)) is not None},
+            **{
+                column: value
+                for column, call in groups.calls
+                if (value := _grouping_value(call, groups, positions)) is not None
+            },
         }
         keys = tuple(groups.keys[at] for at in positions) or ((context.new("all", "boolean"), _ALL),)
         calls = tuple((column, call) for column, call in groups.calls if column not in constants)
@@ -62,11 +66,11 @@ def _null(column: Column) -> Expr:
     return Expr(("CAST", "(", "NULL", "AS", column.type.upper(), ")"), column.type)
 
 
-def _told(call: Call, groups: Aggregate, positions: tuple[int, ...]) -> Expr | None:
+def _grouping_value(call: Call, groups: Aggregate, positions: tuple[int, ...]) -> Expr | None:
     """What grouping(k) and grouping_id() are in a set: a 1 for each key that is not grouped by."""
     if call.name not in ("grouping", "grouping_id"):
         return None
     keys = [expr.normal for _, expr in groups.keys]
-    asked = [keys.index(each.normal) for each in call.args if each.normal in keys] or range(len(keys))
-    bits = "".join(str(int(at not in positions)) for at in asked)
+    positions_asked = [keys.index(each.normal) for each in call.args if each.normal in keys] or range(len(keys))
+    bits = "".join(str(int(at not in positions)) for at in positions_asked)
     return Expr(("CAST", "(", str(int(bits, 2)), "AS", "TINYINT" if call.name == "grouping" else "BIGINT", ")"))

@@ -30,7 +30,7 @@ from anabranch.ir.logic import called, comparison, conjunction, conjuncts, depth
 from anabranch.ir.read import composed
 from anabranch.ir.rel import Aggregate, Filter, Generate, Join, OverRows, Project, Rel, Scan, Windowed, is_live
 from anabranch.ir.text import Shown
-from anabranch.plan.context import NotApplicable
+from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.picks import nulls
 from anabranch.plan.rules import RuleContext
 from anabranch.plan.windows import needs_numbers
@@ -114,7 +114,7 @@ def _select(rel: Rel) -> _Select | None:
     if len(live) != 1 or not _of_stream(live[0]):
         return None  # a query of several streams, or of a view, meets its tables anew as it is
     found = _Select(tuple(above), aggregate, tuple(conditions), below, leaves, live[0])
-    if not any(leaf.refreshable for leaf in leaves) and not any(map(asks_clock, found.exprs_of_rows())):
+    if not any(leaf.refreshable for leaf in leaves) and not any(map(reads_clock, found.exprs_of_rows())):
         return None
     if isinstance(live[0], Windowed) and live[0].window.filled:
         written = live[0].written
@@ -152,10 +152,10 @@ def _of_stream(rel: Rel) -> bool:
     return isinstance(rows, Scan) and rows.source.kind == "stream"
 
 
-def asks_clock(expr: Expr) -> bool:
+def reads_clock(expr: Expr) -> bool:
     """Whether an expression asks what time it is; a subquery in it may do so too."""
     for subquery in expr.subqueries():
-        if any(asks_clock(inner) for each in subquery.rel.walk() for inner in each.exprs()):
+        if any(reads_clock(inner) for each in subquery.rel.walk() for inner in each.exprs()):
             return True
     if not any(isinstance(each, str) and _may_ask(each) for each in _parts(expr)):
         return False
@@ -292,7 +292,7 @@ class _Raising:
 
     def _is_below(self, expr: Expr) -> bool:
         """Whether an expression reads nothing but the stream."""
-        return expr.columns() <= self.own and not asks_clock(expr)
+        return expr.columns() <= self.own and not reads_clock(expr)
 
     def _need(self, *exprs: Expr) -> None:
         """Have the columns of the stream in expressions among those that key the partials."""

@@ -41,7 +41,7 @@ from anabranch.ir.rel import (
     Windowed,
     is_live,
 )
-from anabranch.plan.parts import MET, PART, RECORDS
+from anabranch.plan.record_parts import MET, PART, RECORDS
 from anabranch.plan.rules import RuleContext
 from anabranch.plan.rules.merge_projections import joined_kinds, merge_projections, names_fields
 from anabranch.sql.calls import clock_calls
@@ -62,7 +62,7 @@ def number_records(rel: Rel, context: RuleContext) -> Rel | None:
     found = _counted(rel)
     if found is None or found.source.label in (RECORDS, MET) or _reads_one_stream(found.node, found.source):
         return None
-    if _has_subqueries(found.node, *found.above) or _asks_clock(rel):
+    if _has_subqueries(found.node, *found.above) or _reads_clock(rel):
         return None
     numbering = _Numbering(context)
     try:
@@ -151,7 +151,7 @@ def _has_subqueries(*nodes: Rel) -> bool:
     return any(True for node in nodes for expr in node.exprs() for _ in expr.subqueries())
 
 
-def _asks_clock(rel: Rel) -> bool:
+def _reads_clock(rel: Rel) -> bool:
     texts = (" ".join(part for part in expr.parts if isinstance(part, str)) for expr in _exprs(rel))
     return any(any(clock_calls(tokenize(text))) for text in texts)
 
@@ -181,7 +181,7 @@ def _with_records(found: _Counted, source: Rel, parts: Sequence[Computed], conte
     twice = {column: of_column(column) for column in read if names.count(column.name.lower()) > 1}
     if any(names_fields(expr, twice) for expr in node.exprs()):
         return None
-    label = MET if _meets_once(node, found.source, context) else RECORDS
+    label = MET if _enriches_at_ingest(node, found.source, context) else RECORDS
     items = (*((column, of_column(column)) for column in read if column.name not in NUMBERS), *parts)
     return found.put(found.over(Project(source, items, label=label)))
 
@@ -204,7 +204,7 @@ def _in_order(expr: Expr) -> Iterator[Column]:
                 yield from _in_order(inner)
 
 
-def _meets_once(node: Rel, source: Rel, context: RuleContext) -> bool:
+def _enriches_at_ingest(node: Rel, source: Rel, context: RuleContext) -> bool:
     """Whether an aggregate would live on partials of one stream with static tables: its rows meet these once."""
     while isinstance(source, Filter):
         source = source.input

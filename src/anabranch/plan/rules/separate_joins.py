@@ -20,7 +20,7 @@ from anabranch.ir.build import event_times
 from anabranch.ir.expr import Column, Expr, of_column
 from anabranch.ir.logic import conjuncts, equation
 from anabranch.ir.rel import Aggregate, Emit, Filter, Join, Project, Rel, Windowed, is_live
-from anabranch.plan.parts import JOINED
+from anabranch.plan.record_parts import JOINED
 from anabranch.plan.rules import RuleContext
 
 

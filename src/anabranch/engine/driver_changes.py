@@ -14,11 +14,11 @@ from anabranch.algebra.reach import Range
 from anabranch.duck import LEFT_TO_SPARK, WHOLE, counting_all, quoted, timestamp
 from anabranch.engine import sessions
 from anabranch.engine.driver import copy_to_table
-from anabranch.engine.left_out import input_fields, without_sql
+from anabranch.engine.late_drop import input_fields, without_sql
 from anabranch.engine.pane_sql import pane_source, window_rows
 from anabranch.engine.place import Verdict
+from anabranch.engine.table_cache import CachedRange, file_rows
 from anabranch.engine.tables import net_sql
-from anabranch.engine.warm import Share, file_rows
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import ROW_NUM, Stream, Table
@@ -37,7 +37,7 @@ CHANGES = "__changes"
 Within = Mapping[str, Range]
 
 
-class Local:
+class DriverChanges:
     """What DuckDB can compute of the nodes of one catalog; asked once a node."""
 
     def __init__(self) -> None:
@@ -46,11 +46,11 @@ class Local:
     def fits(self, maintainer: Maintainer, view: View) -> bool:
         return self.known(view, lambda: Query(maintainer, view).fits())
 
-    def known(self, view: View, ask: Callable[[], bool]) -> bool:
+    def known(self, view: View, decide: Callable[[], bool]) -> bool:
         """Whether a node is one that DuckDB can compute; asked as long as it is not known."""
         known = self._fits.get(view.id)
         if known is None or known[0] != view:
-            known = (view, ask())
+            known = (view, decide())
             self._fits[view.id] = known
         return known[1]
 
@@ -65,23 +65,23 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
 
     query, rows = Query(maintainer, view), maintainer.new_rows(view)
     verdict = maintainer.core.place.takes_changes(rows, query.state_rows())
-    if verdict and not maintainer.core.local.fits(maintainer, view):
+    if verdict and not maintainer.core.driver_changes.fits(maintainer, view):
         verdict = Verdict(False, query.declined())
     maintainer.places[view.id] = str(verdict)
     if not verdict:
         return None
     try:
-        warm = maintainer.core.warm
-        warm.settle(maintainer.after)
+        table_cache = maintainer.core.table_cache
+        table_cache.settle(maintainer.after)
         text = query.text()
         if text is None:
             return ()
         if view.row_by_row or view.join.steps or rows > maintainer.core.place.limits.held_rows:
-            return copy_to_table(maintainer.core, warm.duck, text, view.changes_table, view.time or None)
+            return copy_to_table(maintainer.core, table_cache.duck, text, view.changes_table, view.time or None)
         return kept(maintainer, view, text)
-    except (Unfit, duckdb.Error) as error:
+    except (NotApplicable, duckdb.Error) as error:
         if LEFT_TO_SPARK in str(error):
-            maintainer.core.local.leave(view)
+            maintainer.core.driver_changes.leave(view)
         reason = (str(error).splitlines() or ["something that it reads is not to be had on the driver"])[0]
         maintainer.places[view.id] = str(Verdict(False, reason))
         return None  # an overflow, say: Spark tells of it in its own words
@@ -89,22 +89,22 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
 
 def kept(maintainer: Maintainer, view: View, text: str) -> tuple[DataFile, ...]:
     """Write changes that the next run compares with, and keep them at hand for it."""
-    warm = maintainer.core.warm
+    table_cache = maintainer.core.table_cache
     try:
         with counting_all(text):
-            warm.duck.execute(f"CREATE OR REPLACE TEMP TABLE {CHANGES} AS {text}")
+            table_cache.duck.execute(f"CREATE OR REPLACE TEMP TABLE {CHANGES} AS {text}")
         rows = f"SELECT * FROM {CHANGES}"
-        files = copy_to_table(maintainer.core, warm.duck, rows, view.changes_table, view.time or None)
+        files = copy_to_table(maintainer.core, table_cache.duck, rows, view.changes_table, view.time or None)
         if files:
             stored = _stored(view)
             rows = f"(SELECT {_columns(stored)} FROM {CHANGES})"
-            warm.add(view.changes_table, maintainer.before, stored, files, rows)
+            table_cache.add(view.changes_table, maintainer.before, stored, files, rows)
         return files
     finally:
-        warm.duck.execute(f"DROP TABLE IF EXISTS {CHANGES}")
+        table_cache.duck.execute(f"DROP TABLE IF EXISTS {CHANGES}")
 
 
-class Unfit(Exception):
+class NotApplicable(Exception):
     """Something that a node reads is not to be had in DuckDB."""
 
 
@@ -144,7 +144,7 @@ class Query:
     def __init__(self, maintainer: Maintainer, view: View) -> None:
         self.maintainer = maintainer
         self.catalog: Catalog = maintainer.catalog
-        self.warm = maintainer.core.warm
+        self.table_cache = maintainer.core.table_cache
         self.view = view
         self.touched: tuple[Touched, ...] = ()
         #: Where keys are touched in some of their sessions only: the times that these lie between.
@@ -169,7 +169,7 @@ class Query:
         if empty is None or any(touch is None for touch in touches):
             return False
         try:
-            duck = self.warm.duck
+            duck = self.table_cache.duck
             made = duck.sql(empty)
             kinds = [str(kind) for kind in made.types]
             for touch in touches:
@@ -252,7 +252,7 @@ class Query:
         if not snapshot.files.get(table):
             return rows
         fields = input_fields(self.catalog, view, placeholder)
-        return without_sql(rows, self.warm.relation(table, snapshot, fields), [field.name for field in fields])
+        return without_sql(rows, self.table_cache.relation(table, snapshot, fields), [field.name for field in fields])
 
     def _all_rows(
         self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None, kept_by: tuple[View, str] | None
@@ -262,11 +262,11 @@ class Query:
             stream = self.catalog.stream(view.query.streams[placeholder])
             fields = stream.row_fields if stream.id in view.beginning.rows else stream.seen_as(placeholder)
             if within is None or stream.time is None:
-                found = self.warm.relation(stream.rows_table, snapshot, fields)
+                found = self.table_cache.relation(stream.rows_table, snapshot, fields)
             else:
                 keeper, input = kept_by or (view, placeholder)
-                share = Share(keeper.id, input, stream.time, self.maintainer.needed(keeper).get(input))
-                found = self.warm.within(share, stream.rows_table, snapshot, fields, within)
+                share = CachedRange(keeper.id, input, stream.time, self.maintainer.needed(keeper).get(input))
+                found = self.table_cache.within(share, stream.rows_table, snapshot, fields, within)
             return since_start(view, stream, placeholder, found)
         for use in view.query.blocks:
             if use.placeholder == placeholder:
@@ -294,10 +294,10 @@ class Query:
         columns, stored = _columns(below.fields), (*below.fields, Field("_diff", "bigint"))
         keeper, input = kept_by or (view, placeholder)
         if within is None or placeholder not in view.join.views or not below.time or not keeper.lets_go(input):
-            changed = self.warm.relation(below.changes_table, snapshot, stored)
+            changed = self.table_cache.relation(below.changes_table, snapshot, stored)
         else:  # a row that is taken back has the time that it was given with: what lies within adds up on its own
-            share = Share(keeper.id, input, below.time, self.maintainer.needed(keeper).get(input))
-            changed = self.warm.within(share, below.changes_table, snapshot, stored, within)
+            share = CachedRange(keeper.id, input, below.time, self.maintainer.needed(keeper).get(input))
+            changed = self.table_cache.within(share, below.changes_table, snapshot, stored, within)
         net = f"SELECT {columns}, sum(_diff) AS _n FROM {changed} GROUP BY {columns} HAVING sum(_diff) > 0"
         return f"(SELECT {columns} FROM (SELECT *, unnest(range(CAST(_n AS BIGINT))) FROM ({net})))"
 
@@ -346,7 +346,7 @@ class Query:
 
             part = driver_sql(view.query.text, relation, self.fields_read(view))
             if part is None:
-                raise Unfit
+                raise NotApplicable
             parts.append(part)
         if not parts:
             return None
@@ -355,7 +355,7 @@ class Query:
 
     def state_rows(self) -> int:
         tables = [self.view.changes_table]
-        tables += [] if self.maintainer.goes_on(self.view) else self.catalog.tables_read(self.view)
+        tables += [] if self.maintainer.continues_from_shown(self.view) else self.catalog.tables_read(self.view)
         return sum(file.rows for table in tables for file in self.maintainer.after.files.get(table, {}).values())
 
     # ---- the statement
@@ -380,7 +380,7 @@ class Query:
             touched = self.touch()
         if touched is False:
             return None
-        within = self.maintainer.nearby(view)
+        within = self.maintainer.band_ranges(view)
         if self.within is not None and view.progress.ends is not None:
             within = {view.progress.ends.input: self.within}
 
@@ -400,7 +400,7 @@ class Query:
         if before is not None:
             shown = f"(SELECT {given}, 1 AS _diff FROM ({before}) AS __f({columns}))"
         else:
-            shown = self.warm.relation(view.changes_table, self.maintainer.before, _stored(view))
+            shown = self.table_cache.relation(view.changes_table, self.maintainer.before, _stored(view))
         keyed = ""
         if view.operator == "keyed" or self.within is not None:
             during = self._during() if self.within is not None else None
@@ -439,18 +439,18 @@ class Query:
         items = ", ".join([*keys, f"1 AS {sessions.ALL}", f"min({time}) AS low", f"max({time}) AS high"])
         most = self.maintainer.core.place.limits.session_keys
         text = f"SELECT {items} FROM {new} WHERE {time} IS NOT NULL GROUP BY ALL LIMIT {most + 1}"
-        seeds = self.warm.duck.sql(text).to_arrow_table()
+        seeds = self.table_cache.duck.sql(text).to_arrow_table()
         if not 0 < seeds.num_rows <= most:
             return False if not seeds.num_rows else None
         found = sessions.followed(self.maintainer, view, ends, stream, seeds)
         if found is None:
             return None
         self.within = sessions.hull_of(found)
-        self.warm.duck.register("__spans", found)
+        self.table_cache.duck.register("__spans", found)
         try:
             return self.touch_keys("SELECT * FROM __spans")
         finally:
-            self.warm.duck.unregister("__spans")
+            self.table_cache.duck.unregister("__spans")
 
     def _during(self) -> str:
         """When the first or the last row of the session was that a row of the answer is from."""
@@ -462,13 +462,13 @@ class Query:
 
     def touch_keys(self, text: str) -> bool:
         """Put the keys that a query gives into a table of their own; whether there are any."""
-        duck, keys = self.warm.duck, self.view.keying.columns
+        duck, keys = self.table_cache.duck, self.view.keying.columns
         duck.execute(f"CREATE OR REPLACE TEMP TABLE __touched AS {text}")
-        figures = ["count(*)"]
+        statistics = ["count(*)"]
         for index, key in enumerate(keys):
             along = {"timestamp": f"epoch_us(k{index})"}.get(key.type, f"k{index}" if key.type in INTEGERS else "NULL")
-            figures += [f"count(*) - count(k{index})", f"min({along})", f"max({along})"]
-        (found,) = duck.execute(f"SELECT {', '.join(figures)} FROM __touched").fetchall()
+            statistics += [f"count(*) - count(k{index})", f"min({along})", f"max({along})"]
+        (found,) = duck.execute(f"SELECT {', '.join(statistics)} FROM __touched").fetchall()
         self.touched = tuple(Touched(key.type, *found[3 * index + 1 : 3 * index + 4]) for index, key in enumerate(keys))
         return bool(found[0])
 
@@ -497,7 +497,7 @@ class Query:
         new = self.delta(view, placeholder, 1)
         if not view.keying.retained or new is None:
             return new
-        shown = self.warm.relation(view.changes_table, self.maintainer.before, _stored(view))
+        shown = self.table_cache.relation(view.changes_table, self.maintainer.before, _stored(view))
         again = ", ".join(f"{quoted(name)} AS {quoted(column)}" for column, name in view.keying.retained.items())
         columns = ", ".join(map(quoted, view.keying.retained))
         keyed = self.is_touched([key.name for key in view.keying.columns])
@@ -509,7 +509,7 @@ class Query:
     def narrowed(self, placeholder: str, at: Snapshot, within: Range | None) -> str | None:
         whole = (
             self.retained(placeholder)
-            if self.maintainer.goes_on(self.view)
+            if self.maintainer.continues_from_shown(self.view)
             else self.relation(self.view, placeholder, at, within)
         )
         narrow = next((each for each in self.view.keying.narrows if each.input == placeholder), None)

@@ -28,7 +28,7 @@ from anabranch.ir.block import Rewrite
 from anabranch.ir.expr import Call, Column, Expr, Part, of_column
 from anabranch.ir.rel import Rel
 from anabranch.ir.select import FromItem, SelectBlock, ShownItem
-from anabranch.plan.memory import bounded, unbounded
+from anabranch.plan.join_state import bounded, unbounded
 from anabranch.plan.picks import nulls
 from anabranch.plan.view import View
 from anabranch.sql.lexer import quote_name

@@ -12,9 +12,9 @@ from anabranch.plan.bind import Binder, refuse
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream
 from anabranch.plan.hints import with_hints
-from anabranch.plan.lookup_nodes import asks, refuse_refreshable
+from anabranch.plan.lookup_nodes import needs_lookups, refuse_refreshable
 from anabranch.plan.node import items
-from anabranch.plan.placer import Placer, Planned, Surroundings, refuse_volatile
+from anabranch.plan.placer import Placer, Planned, PlanningContext, refuse_volatile
 from anabranch.plan.rules import Rule
 from anabranch.plan.rules.decorrelate import decorrelate
 from anabranch.plan.rules.grouping_sets import expand_grouping_sets
@@ -43,10 +43,10 @@ _OWN = re.compile(r"_(diff|version|at|k[0-9]+)", re.IGNORECASE)
 def check(text: str, query: Query, catalog: Catalog, feed: bool) -> Catalog:
     """Refuse what no view can be; the catalog as the hints of the query have it."""
     catalog = with_hints(text, query, catalog)
-    refuse_volatile(text, query, kept=feed or asks(text, catalog, query))
+    refuse_volatile(text, query, kept=feed or needs_lookups(text, catalog, query))
     refuse_refreshable(text, catalog, query)
     _refuse_without_stream(text, catalog, query)
-    if feed or asks(text, catalog, query) or query.emits:
+    if feed or needs_lookups(text, catalog, query) or query.emits:
         _refuse_recursive(text, query)
     return catalog
 
@@ -65,7 +65,7 @@ def _refuse_without_stream(text: str, catalog: Catalog, query: Query) -> None:
     """Refuse to wait where nothing ever comes: for windows or records of a query that reads no stream."""
     binder = Binder(text, catalog, query)
     for each in query.queries():
-        emission = said(each)
+        emission = emission_of(each)
         if emission is None or emission.mode == "feed" or any(map(binder.reads_stream, each.relations())):
             continue
         raise refuse(
@@ -76,14 +76,14 @@ def _refuse_without_stream(text: str, catalog: Catalog, query: Query) -> None:
         )
 
 
-def begun(planned: Planned, catalog: Catalog, world: Surroundings) -> Planned:
+def begun(planned: Planned, catalog: Catalog, planning: PlanningContext) -> Planned:
     """A plan whose views know with which row of each stream they start, where that is not the first."""
     states = {**catalog.objects, **{each.id: each for each in planned.objects}}
 
     def from_row(view: View) -> View:
         tables = [states[id] for id in (*(use.panes for use in view.query.blocks), *filter(None, (view.query.rows,)))]
         ids = {*view.query.streams.values()} | {each.stream for each in tables if isinstance(each, Panes | Rows)}
-        found = {id: world.begins(catalog.stream(id)) for id in sorted(ids)}
+        found = {id: planning.begins(catalog.stream(id)) for id in sorted(ids)}
         return replace(
             view,
             beginning=replace(view.beginning, rows={id: begin for id, begin in found.items() if begin is not None}),
@@ -120,7 +120,7 @@ def on_event_time(planned: Planned, catalog: Catalog) -> bool:
     return all(along.lower() == time.lower() for along, time in known) and not any(each.numbered for each in panes)
 
 
-def said(query: Query) -> Emission | None:
+def emission_of(query: Query) -> Emission | None:
     """The emission clause of a query that says something."""
     return query.emission if query.emission is not None and query.emission.mode != "read" else None
 
@@ -142,7 +142,7 @@ def refuse_own_names(text: str, query: Query, fields: Sequence[Field], emit: str
         raise refuse(text, query.span, what, "give the column another name with AS")
 
 
-def planned(made: Sequence[View], root: View, catalog: Catalog, world: Surroundings, placer: Placer) -> Planned:
+def planned(made: Sequence[View], root: View, catalog: Catalog, planning: PlanningContext, placer: Placer) -> Planned:
     """A view with its nodes and all that has to be made with them."""
     nodes = [replace(node, owner=root.id) for node in made]
     kept: dict[str, Stream] = {}
@@ -150,7 +150,7 @@ def planned(made: Sequence[View], root: View, catalog: Catalog, world: Surroundi
         for id in view.query.streams.values():
             stream = catalog.stream(id)
             if stream.kept_since is None:
-                kept[id] = replace(stream, kept_since=world.kept_since(stream))
+                kept[id] = replace(stream, kept_since=planning.kept_since(stream))
     reasons = tuple(view.keying.reason for view in (*nodes, root) if view.keying.reason)
     rows = tuple(stream.rows_table for stream in kept.values())
     fill_from = placer.filled_from()
@@ -173,12 +173,12 @@ def refuse_late(text: str, view: View, emission: Emission, ends: Ends | None) ->
     counted = view.progress.clock != "event" and len({*view.query.streams.values(), *view.query.views.values()}) == 1
     if emission.late == "correct" or ends is not None or counted:  # nothing that is counted comes late
         return
-    said = f"LATE {emission.late.upper()}"
+    emission_of = f"LATE {emission.late.upper()}"
     raise refuse(
         text,
         emission.span,
-        f"{said} has to know which rows are late, and the windows of this query do not tell",
-        f"leave {said} out: late rows then correct what was shown",
+        f"{emission_of} has to know which rows are late, and the windows of this query do not tell",
+        f"leave {emission_of} out: late rows then correct what was shown",
     )
 
 
@@ -188,12 +188,12 @@ def renamed(view: View, fields: tuple[Field, ...]) -> View:
     keys = tuple(Field(names.get(key.name, key.name), key.type) for key in view.keying.columns)
     times = {names.get(name, name): shift for name, shift in view.progress.times.items()}
     direct = tuple(replace(each, name=names[each.name]) for each in view.query.direct)
-    meets = view.progress.joint
-    if meets is not None:
+    joint = view.progress.joint
+    if joint is not None:
         behind, closes = (
-            {names.get(name, name): each for name, each in known.items()} for known in (meets.behind, meets.closes)
+            {names.get(name, name): each for name, each in known.items()} for known in (joint.behind, joint.closes)
         )
-        meets = replace(meets, behind=behind, closes=closes, ends=tuple(names.get(name, name) for name in meets.ends))
+        joint = replace(joint, behind=behind, closes=closes, ends=tuple(names.get(name, name) for name in joint.ends))
     ends = view.progress.ends.renamed(lambda name: names.get(name, name)) if view.progress.ends is not None else None
     time = names.get(view.time, view.time)
     retained = view.keying.retained and {column: names.get(name, name) for column, name in view.keying.retained.items()}
@@ -201,7 +201,7 @@ def renamed(view: View, fields: tuple[Field, ...]) -> View:
         view,
         fields=fields,
         keying=replace(view.keying, columns=keys, retained=retained),
-        progress=replace(view.progress, times=times, joint=meets, ends=ends, time=time),
+        progress=replace(view.progress, times=times, joint=joint, ends=ends, time=time),
         query=replace(view.query, direct=direct),
     )
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra import progress as progress_algebra
 from anabranch.engine import insertion, queries, read, temp_views
 from anabranch.engine.core import Core
+from anabranch.engine.driver_scan import ReadArrow
 from anabranch.engine.frames import arrow_schema, in_text, translate
-from anabranch.engine.near import AtHand
 from anabranch.engine.run import Runner
 from anabranch.engine.scan import Incoming
 from anabranch.engine.set_aside import Check, where
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 MOST_TOLD, MOST_ASKED = 5, 500
 
 
-class Changer:
+class DmlExecutor:
     """Changes rows of one home."""
 
     def __init__(self, core: Core, runner: Runner) -> None:
@@ -79,15 +79,15 @@ class Changer:
         # A query may give other rows when asked again; values do not.
         try:
             if isinstance(statement.query.body, Opaque):
-                return self._take(target, fitted, statement.sql, applied, at_hand=lambda _: fitted.toArrow())
+                return self._take(target, fitted, statement.sql, applied, arrow_rows=lambda _: fitted.toArrow())
             with _kept(fitted):
                 return self._take(target, fitted, statement.sql, applied)
         except Exception as error:
-            told = translate(error)
-            if isinstance(told, DataError) and told.hint is None:  # not one of a view that stops the stream
+            translated = translate(error)
+            if isinstance(translated, DataError) and translated.hint is None:  # not one of a view that stops the stream
                 span = statement.query.span
-                located = in_text(told, statement.text)
-                located = located if located.text else told.at(statement.text, span.start, span.end)
+                located = in_text(translated, statement.text)
+                located = located if located.text else translated.at(statement.text, span.start, span.end)
                 raise self._misfit(statement, columns) or located from error
             raise
 
@@ -96,14 +96,14 @@ class Changer:
         target = self._target(None, Name((name,), Span(0, 0)))
         given = insertion.given_rows(self.core, data, target.name, target.fields)
         frame = insertion.fitted(given, target.fields)
-        said = f"insert({target.name})"
+        statement = f"insert({target.name})"
         try:
             if given.table is None:
                 with _kept(frame):
-                    return self._take(target, frame, said, ())
+                    return self._take(target, frame, statement, ())
             ready = insertion.as_given(given, target.fields)
-            at_hand: AtHand = lambda _: ready if ready is not None else frame.toArrow()  # noqa: E731
-            return self._take(target, frame, said, (), at_hand=at_hand, size=given.bytes)
+            arrow_rows: ReadArrow = lambda _: ready if ready is not None else frame.toArrow()  # noqa: E731
+            return self._take(target, frame, statement, (), arrow_rows=arrow_rows, size=given.bytes)
         except Exception as error:
             failed = translate(error)
             if not isinstance(failed, QueryFailed):
@@ -112,14 +112,14 @@ class Changer:
 
     def _take(
         self, target: Stream | Table, frame: DataFrame, statement: str, applied: tuple[str, ...], *,
-        at_hand: AtHand | None = None, size: int = 0,
+        arrow_rows: ReadArrow | None = None, size: int = 0,
     ) -> tuple[str, Record]:  # fmt: skip
         """Rows with the columns of the target into it."""
         with self.core.ledger.intent(statement):
             if isinstance(target, Stream):
                 incoming = self._incoming(target, frame, size)
-                if at_hand is not None:
-                    incoming = replace(incoming, at_hand=at_hand)
+                if arrow_rows is not None:
+                    incoming = replace(incoming, arrow_rows=arrow_rows)
                 record = self.runner.run(target.id, incoming, kind="insert", applied=applied)
                 rows = record.streams[target.id].rows
             else:
@@ -156,8 +156,8 @@ class Changer:
                     bad=tuple(unclosed),
                     verify=lambda: source.verify(taken),
                     explain=source.explain,
-                    at_hand=partial(source.at_hand, whole),
-                    lying=partial(source.lying, whole),
+                    arrow_rows=partial(source.arrow_rows, whole),
+                    rows_in_files=partial(source.rows_in_files, whole),
                     in_groups=partial(source.in_groups, whole),
                 )
                 record = self.runner.run(target.id, incoming, kind="copy", applied=applied)
@@ -179,9 +179,9 @@ class Changer:
         lines = []
         for row in rows[:MOST_TOLD]:
             bad = BadRow(row["source"], row["offset"], row["reason"], row["raw"])
-            told = f"left out of view {row['view']}" if row["view"] is not None else "left out"
+            reason = f"left out of view {row['view']}" if row["view"] is not None else "left out"
             failed = f"{row['expression']}: " if row["expression"] else ""
-            lines.append(f"{told} ({where(bad)}): {failed}{row['reason']}")
+            lines.append(f"{reason} ({where(bad)}): {failed}{row['reason']}")
         if len(rows) > MOST_TOLD:
             lines.append(f"and {len(rows) - MOST_TOLD:,} more, which sys.bad_rows lists")
         return lines
@@ -212,9 +212,9 @@ class Changer:
         try:
             self.core.frames.sql(f"SELECT {text} AS x", {}).collect()
         except Exception as error:
-            told = translate(error)
-            if isinstance(told, DataError):
-                return told
+            translated = translate(error)
+            if isinstance(translated, DataError):
+                return translated
         return DataError("it cannot be computed")
 
     def _incoming(self, stream: Stream, frame: DataFrame, size: int = 0, files: tuple[str, ...] = ()) -> Incoming:
@@ -352,7 +352,7 @@ class Changer:
         if found is None:
             raise UnknownName(
                 f"there is no stream or table {name}",
-                **_place(statement, name),
+                **_span_of(statement, name),
                 hint=did_you_mean(str(name), catalog.names()),
             )
         if isinstance(found, View):
@@ -360,13 +360,13 @@ class Changer:
         if isinstance(found, Table) and found.asked:
             raise NotSupported(
                 f"{found.name} lives in {found.source}(...), and is only asked from here",
-                **_place(statement, name),
+                **_span_of(statement, name),
                 hint="change it where it lives",
             )
         if isinstance(found, Stream) and found.source is not None and not isinstance(statement, Advance):
             raise NotSupported(
                 f"the rows of {found.name} come from {found.source}(...)",
-                **_place(statement, name),
+                **_span_of(statement, name),
                 hint="a stream without FROM takes INSERT and COPY",
             )
         return found
@@ -386,11 +386,11 @@ class Changer:
     def _wrong_kind(self, statement: Statement | None, name: Name, found: Any, wanted: str) -> SqlError:
         return SqlError(
             f"{found.name} is a {found.kind}, not a {wanted}",
-            **_place(statement, name),
+            **_span_of(statement, name),
         )
 
 
-def _place(statement: Statement | None, name: Name) -> dict[str, Any]:
+def _span_of(statement: Statement | None, name: Name) -> dict[str, Any]:
     """Where a name stands, for an error; nowhere if it is not from SQL."""
     return {} if statement is None else {"text": statement.text, "start": name.span.start, "end": name.span.end}
 

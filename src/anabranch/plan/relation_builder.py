@@ -11,7 +11,7 @@ from anabranch.ir.rel import Emit, Project, Rel, Scan, TopN
 from anabranch.ir.show import show
 from anabranch.plan.bind import Reference
 from anabranch.plan.catalog import Catalog
-from anabranch.plan.context import PlanningContext
+from anabranch.plan.name_resolution import NameResolver
 from anabranch.plan.panes import Analyze
 from anabranch.plan.rules import Rule, RuleContext, normalize
 from anabranch.plan.states import Rows
@@ -29,8 +29,8 @@ def steps(text: str, query: Query, catalog: Catalog, analyze: Analyze, rules: Se
     made_by = builder(text, query, catalog, analyze)
     rel = made_by.query(query, None, {})
     found = [("as written", show(rel))]
-    asked = context(made_by, catalog, analyze)
-    normalize(rel, rules, asked, lambda rule, made: found.append((rule, show(made))))
+    rules_context = context(made_by, catalog, analyze)
+    normalize(rel, rules, rules_context, lambda rule, made: found.append((rule, show(made))))
     return found
 
 
@@ -38,7 +38,7 @@ def builder(text: str, query: Query, catalog: Catalog, analyze: Analyze, around:
     def analysis(asked: Spliced, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
         return analyze(asked.text, {name: tuple(fields) for name, fields in schemas.items()})
 
-    return Builder(text, PlanningContext(text, catalog, query, analysis, _files), around=around)
+    return Builder(text, NameResolver(text, catalog, query, analysis, _files), around=around)
 
 
 def _files(reference: Reference) -> Sequence[Field]:
@@ -74,12 +74,12 @@ def _shows_all(view: View, catalog: Catalog) -> bool:
     they were in the run that took them in."""
     nodes = [view, *catalog.nodes_of(view)]
     rows = [catalog[each.query.rows] for each in nodes if each.query.rows is not None]
-    meets = any(each.query.tables for each in nodes) or any(isinstance(each, Rows) and each.statics for each in rows)
+    enriched = any(each.query.tables for each in nodes) or any(isinstance(each, Rows) and each.statics for each in rows)
     kept = all(catalog.stream(id).kept_since == 0 for id in catalog.sources_of(view))
     return (
         view.emission.mode in ("read", "feed")
         and not view.emission.as_changes
         and view.beginning.start == "beginning"
         and kept
-        and not meets
+        and not enriched
     )

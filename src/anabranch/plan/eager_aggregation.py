@@ -28,7 +28,7 @@ from anabranch.ir.logic import conjunction, conjuncts
 from anabranch.ir.rel import Scan
 from anabranch.ir.select import SelectBlock, ShownItem
 from anabranch.plan.bind import refuse
-from anabranch.plan.context import NotApplicable
+from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.panes import PaneBlock, PaneCall, PaneContext, find_panes, stream_and_tables, text_over_rows
 from anabranch.plan.states import Above
 from anabranch.plan.windows import needs_numbers
@@ -67,7 +67,7 @@ def choose(block: SelectBlock, panes: PaneBlock, context: PaneContext, text: str
     user's, which has the hints."""
     if not panes.statics:
         return Choice()
-    asked, span = _asked(block, text)
+    asked, span = _hint(block, text)
     if asked == "below":
         return Choice(asked, costs="the query says JOIN_BELOW")
     try:
@@ -79,7 +79,7 @@ def choose(block: SelectBlock, panes: PaneBlock, context: PaneContext, text: str
         return Choice(asked, costs=str(why))
 
 
-def _asked(block: SelectBlock, text: str) -> tuple[str, Span | None]:
+def _hint(block: SelectBlock, text: str) -> tuple[str, Span | None]:
     """What a hint asks for, and where it says so."""
     found: tuple[str, Span | None] = ("", None)
     tables = {(each.label or "").lower() for each in block.sources if _table(each.rel) is not None}
@@ -201,7 +201,7 @@ class _Raising:
         keys += list(dict.fromkeys(key.expr for key in self.panes.keys if key.window))
         calls = tuple(each.call for each in self.panes.calls)
         items = [*keys, *(Expr((call,), call.type) for call in calls)]
-        alone = SelectBlock(
+        stream_only = SelectBlock(
             (replace(self.item, kind="cross", on=None),),
             tuple(ShownItem(expr, None, expr.type) for expr in items),
             conjunction(self.below),
@@ -209,7 +209,7 @@ class _Raising:
             calls=calls,
         )
         try:
-            found = find_panes(alone, self.context)
+            found = find_panes(stream_only, self.context)
         except AnabranchError:
             raise NotApplicable("its stream cannot be aggregated on its own") from None
         if isinstance(found, str):

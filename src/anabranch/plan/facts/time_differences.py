@@ -33,7 +33,7 @@ _UNITS = {"MICROSECOND": 1, "MILLISECOND": MILLISECOND, "SECOND": SECOND, "MINUT
 
 
 @dataclass(frozen=True)
-class Apart:
+class TimeDifference:
     """`other` less `one` is at least `least`, or at most `most`."""
 
     one: Column
@@ -42,7 +42,7 @@ class Apart:
     most: int | None = None
 
 
-def differences(condition: Expr) -> Iterator[Apart]:
+def differences(condition: Expr) -> Iterator[TimeDifference]:
     """What a condition says about the distance between columns, in microseconds."""
     for each in conjuncts(condition):
         for one, sign, other in compared(each):
@@ -50,7 +50,7 @@ def differences(condition: Expr) -> Iterator[Apart]:
                 yield from _compared(one, sign, other)
 
 
-def _compared(first: Expr, sign: str, second: Expr) -> Iterator[Apart]:
+def _compared(first: Expr, sign: str, second: Expr) -> Iterator[TimeDifference]:
     if _absolute(second) is not None:
         first, sign, second = second, _SIGNS[sign], first
     inner = _absolute(first)
@@ -72,7 +72,7 @@ def _absolute(expr: Expr) -> Expr | None:
     return call[1][0] if call is not None and call[0] == "ABS" and len(call[1]) == 1 else None
 
 
-def _difference(found: Sum | None, sign: str) -> Iterator[Apart]:
+def _difference(found: Sum | None, sign: str) -> Iterator[TimeDifference]:
     """What `sum sign 0` says, where the sum is the difference of two columns and a figure."""
     columns = [] if found is None else [each for each in found.columns.items() if each[1]]
     if found is None or len(columns) != 2 or columns[0][1] != -columns[1][1]:
@@ -85,12 +85,12 @@ def _difference(found: Sum | None, sign: str) -> Iterator[Apart]:
     strict = len(sign) == 1 and sign != "="
     if sign[0] in ">=":
         least = floor(-high) + 1 if strict else ceil(-high)
-        yield Apart(one, other, least=least)
-        yield Apart(other, one, most=-least)
+        yield TimeDifference(one, other, least=least)
+        yield TimeDifference(other, one, most=-least)
     if sign[0] in "<=":
         most = ceil(-low) - 1 if strict else floor(-low)
-        yield Apart(one, other, most=most)
-        yield Apart(other, one, least=-most)
+        yield TimeDifference(one, other, most=most)
+        yield TimeDifference(other, one, least=-most)
 
 
 # ---- sums

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from anabranch.algebra.progress import FOREVER
 from anabranch.ir.expr import Call, Expr
 from anabranch.ir.select import SelectBlock
-from anabranch.plan.facts.distances import sum_of
+from anabranch.plan.facts.time_differences import sum_of
 from anabranch.sql.lexer import NUMBER, tokenize
 
 #: The column that says at which progress a row is final, in microseconds.

@@ -10,8 +10,8 @@ from anabranch.ir.build import Builder
 from anabranch.ir.rel import Scan
 from anabranch.ir.select import SelectBlock, SetBlock, ShownItem
 from anabranch.plan.bind import Bound, Reference
-from anabranch.plan.context import PlanningContext, placeholder
 from anabranch.plan.filled import filled
+from anabranch.plan.name_resolution import NameResolver, placeholder
 from anabranch.plan.picks import depends_on_order
 from anabranch.plan.tie_breaking import break_ties
 from anabranch.plan.winners import LISTS, TEXTS, event_times
@@ -27,7 +27,7 @@ _ORDERED = words("first first_value any_value last last_value min_by max_by coll
 Analyze = Callable[[Spliced, Mapping[str, Sequence[Field]]], list[Field]]
 
 
-def settle(bound: Bound, columns: Callable[[str], Sequence[Field]], analyze: Analyze) -> Spliced:
+def break_query_ties(bound: Bound, columns: Callable[[str], Sequence[Field]], analyze: Analyze) -> Spliced:
     """A bound query as it is to run. `columns` tells those behind a placeholder."""
     binder = bound.binder
     if binder is None:
@@ -71,7 +71,7 @@ def settle(bound: Bound, columns: Callable[[str], Sequence[Field]], analyze: Ana
         return break_ties(block, times, types)
 
     try:
-        context = PlanningContext(binder.text, binder.catalog, binder.query, analyze, fields)
+        context = NameResolver(binder.text, binder.catalog, binder.query, analyze, fields)
         rel = Builder(binder.text, context).query(binder.query, None, {})
         made = writer()
         made.nested(rel, [column.name for column in rel.columns])

@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.duck import quoted
-from anabranch.engine import local
-from anabranch.engine.ask import Key
+from anabranch.engine import driver_changes
 from anabranch.engine.driver import copy_to_table
-from anabranch.engine.outside import KEY, asked_for, inputs_of, key_sql, key_types, taken_back_sql
+from anabranch.engine.lookup_changes import KEY, fetch_matches, inputs_of, key_sql, key_types, taken_back_sql
+from anabranch.engine.lookup_client import Key
 from anabranch.engine.tables import net_sql
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
 from anabranch.plan.types import duckdb_type
-from anabranch.plan.view import ASKED, Ask, View
+from anabranch.plan.view import ASKED, TableLookup, View
 from anabranch.render.duckdb import driver_sql
 from anabranch.sql.lexer import quote_name
 from anabranch.types import Field
@@ -38,16 +38,16 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     rows = sum(file.rows for table in tables for file in read.get(table, {}).values()) or maintainer.new_rows(view)
     if not maintainer.core.place.takes_changes(rows, 0):
         return None
-    query = local.Query(maintainer, view)
+    query = driver_changes.Query(maintainer, view)
     if any(duckdb_type(field.type) is None for field in query.all_fields(view)):
         return None
-    warm = maintainer.core.warm
+    table_cache = maintainer.core.table_cache
     try:
         text = _new_text(maintainer, view)
         if not text:
             return () if text is not None else None
-        warm.settle(maintainer.after)
-        duck = warm.duck
+        table_cache.settle(maintainer.after)
+        duck = table_cache.duck
         duck.execute(f"CREATE OR REPLACE TEMP TABLE {NEW} AS {text}")
         duck.register(
             FOUND, _found(maintainer, view, duck.sql(f"SELECT * FROM {NEW} WHERE _diff > 0").to_arrow_table())
@@ -55,17 +55,17 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
         changed = f"SELECT {_columns(view.fields)}, _diff FROM {FOUND}"
         if duck.execute(f"SELECT 1 FROM {NEW} WHERE _diff < 0 LIMIT 1").fetchone() is not None:
             stored = (*view.fields, Field("_diff", "bigint"))
-            shown = warm.relation(view.changes_table, maintainer.before, stored)
+            shown = table_cache.relation(view.changes_table, maintainer.before, stored)
             gone = f"(SELECT * FROM {NEW} WHERE _diff < 0)"
             taken = taken_back_sql(view, shown, gone, quoted, "IS NOT DISTINCT FROM")
             changed += f" UNION ALL SELECT {_columns(view.fields)}, _diff FROM ({taken})"
         stamped = query.stamped(changed, view.fields)
         return copy_to_table(maintainer.core, duck, stamped, view.changes_table, view.time or None)
-    except (local.Unfit, duckdb.Error):
+    except (driver_changes.NotApplicable, duckdb.Error):
         return None
     finally:
-        warm.duck.unregister(FOUND)
-        warm.duck.execute(f"DROP TABLE IF EXISTS {NEW}")
+        table_cache.duck.unregister(FOUND)
+        table_cache.duck.execute(f"DROP TABLE IF EXISTS {NEW}")
 
 
 def _columns(fields: tuple[Field, ...]) -> str:
@@ -74,7 +74,7 @@ def _columns(fields: tuple[Field, ...]) -> str:
 
 def _new_text(maintainer: Maintainer, view: View) -> str | None:
     """The rows that come and go, net, with the keys they ask by. Nothing if there are none; None if Spark has to."""
-    query = local.Query(maintainer, view)
+    query = driver_changes.Query(maintainer, view)
     columns = _columns(inputs_of(view))
     parts = []
     for sign in (1, -1):
@@ -87,12 +87,12 @@ def _new_text(maintainer: Maintainer, view: View) -> str | None:
     if view.inputs[0] in view.query.views:
         both = net_sql(columns, f"({both})")
     wanted, keys = [], []
-    for number, ask in enumerate(view.query.asks):
-        for index, (expression, type) in enumerate(zip(ask.expressions, key_types(maintainer, ask), strict=True)):
+    for number, lookup in enumerate(view.query.asks):
+        for index, (expression, type) in enumerate(zip(lookup.expressions, key_types(maintainer, lookup), strict=True)):
             name, own = KEY.format(number, index), duckdb_type(type)
             assert own is not None
             wanted.append(f"{expression} AS {quote_name(name)}")
-            keys.append(f"{key_sql(ask, quoted(name), type, own)} AS {quoted(name)}")
+            keys.append(f"{key_sql(lookup, quoted(name), type, own)} AS {quoted(name)}")
     given = ", ".join(quote_name(field.name) for field in inputs_of(view))
     asking = f"SELECT {given}, `_diff`, {', '.join(wanted)} FROM `@rows` AS {quote_name(view.query.asks[0].of)}"
     text = driver_sql(asking, lambda _: f"({both})", inputs_of(view))
@@ -106,17 +106,17 @@ def _found(maintainer: Maintainer, view: View, rows: pa.Table) -> pa.Table:
     version = maintainer.before.version + 1
     names = [field.name for field in inputs_of(view)]
     found = rows.select([*names, "_diff"]).append_column(ASKED, pa.array([version] * rows.num_rows, pa.int64()))
-    for number, ask in enumerate(view.query.asks):
-        columns = [rows.column(KEY.format(number, index)).to_pylist() for index in range(len(ask.by))]
-        found = found.append_column(ask.into, _lists(maintainer, ask, list(zip(*columns, strict=True))))
+    for number, lookup in enumerate(view.query.asks):
+        columns = [rows.column(KEY.format(number, index)).to_pylist() for index in range(len(lookup.by))]
+        found = found.append_column(lookup.into, _lists(maintainer, lookup, list(zip(*columns, strict=True))))
     reach("after-lookup")
     return found
 
 
-def _lists(maintainer: Maintainer, ask: Ask, keys: list[Key]) -> pa.Array:
+def _lists(maintainer: Maintainer, lookup: TableLookup, keys: list[Key]) -> pa.Array:
     """The matches of each key in turn, as a list; NULL for none."""
     import pyarrow as pa
 
-    matched, lists = asked_for(maintainer, ask, keys)
-    places = {key: place for place, key in enumerate(matched)}
-    return lists.take(pa.array([places.get(key) for key in keys], pa.int64()))
+    matched, lists = fetch_matches(maintainer, lookup, keys)
+    indexes = {key: place for place, key in enumerate(matched)}
+    return lists.take(pa.array([indexes.get(key) for key in keys], pa.int64()))

@@ -14,7 +14,7 @@ from anabranch.algebra.reach import Range
 from anabranch.algebra.rules import highest
 from anabranch.duck import connect, path_list, quoted, timestamp
 from anabranch.engine.core import Core
-from anabranch.engine.held import BUDGET, estimated
+from anabranch.engine.memory_budget import BUDGET, estimated
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.types import duckdb_type
 from anabranch.types import Field
@@ -30,7 +30,7 @@ PART = "__part"
 
 
 @dataclass(frozen=True)
-class Share:
+class CachedRange:
     """What a join keeps of an input in memory: rows whose event time is `since` or later. None: all of them."""
 
     view: str
@@ -40,7 +40,7 @@ class Share:
 
 
 @dataclass
-class _Warm:
+class _CachedTable:
     name: str
     files: dict[str, DataFile]
     parts: dict[str, frozenset[int]]  # of each file, the loads that its rows came with
@@ -56,13 +56,13 @@ class _Warm:
 _Key = tuple[str, tuple[Field, ...], str, str]
 
 
-class Warm:
+class TableCache:
     """The warm tables of one home, and the DuckDB they are in. Used by whoever holds the commit lock."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
         self._duck: duckdb.DuckDBPyConnection | None = None
-        self._tables: dict[_Key, _Warm] = {}
+        self._tables: dict[_Key, _CachedTable] = {}
         self._made = 0
 
     @property
@@ -83,17 +83,17 @@ class Warm:
         """Files of a table were merged into others. These hold the same rows, or what changes add up to: either way
         nothing has to be loaded, until most of what is here is gone from the files, and it is much."""
         gone, new = set(removed), {file.path: file for file in added}
-        for key, warm in list(self._tables.items()):
-            if key[0] != table or not gone <= warm.files.keys():
+        for key, cached in list(self._tables.items()):
+            if key[0] != table or not gone <= cached.files.keys():
                 continue
-            warm.surplus += sum(warm.files[path].rows for path in gone) - sum(file.rows for file in new.values())
-            if warm.surplus > max(SURPLUS, sum(file.rows for file in warm.files.values())):
+            cached.surplus += sum(cached.files[path].rows for path in gone) - sum(file.rows for file in new.values())
+            if cached.surplus > max(SURPLUS, sum(file.rows for file in cached.files.values())):
                 continue
-            parts = frozenset().union(*(warm.parts[path] for path in gone))
+            parts = frozenset().union(*(cached.parts[path] for path in gone))
             for path in gone:
-                warm.forget(path)
-            warm.files.update(new)
-            warm.parts.update(dict.fromkeys(new, parts))
+                cached.forget(path)
+            cached.files.update(new)
+            cached.parts.update(dict.fromkeys(new, parts))
 
     def add(
         self, table: str, snapshot: Snapshot, fields: Sequence[Field], files: Iterable[DataFile], rows: str
@@ -105,22 +105,22 @@ class Warm:
         import duckdb
 
         key = (table, tuple(fields), "", "")
-        warm = self._tables.get(key)
-        if warm is None and not snapshot.files.get(table):
-            warm = self._make(key, None)
-        if warm is None or warm.files.keys() != snapshot.files.get(table, {}).keys():
+        cached = self._tables.get(key)
+        if cached is None and not snapshot.files.get(table):
+            cached = self._make(key, None)
+        if cached is None or cached.files.keys() != snapshot.files.get(table, {}).keys():
             return
         new = {file.path: file for file in files}
-        if self._fits(key, {**warm.files, **new}):
+        if self._fits(key, {**cached.files, **new}):
             try:
-                self._load(warm, new, rows)
+                self._load(cached, new, rows)
             except duckdb.Error:  # the files are there: this is only quicker
                 self._forget(key)
 
     def settle(self, snapshot: Snapshot) -> None:
         """Forget what has files that are not in the ledger: a commit that failed, or merges that left little."""
-        for key, warm in list(self._tables.items()):
-            if not warm.files.keys() <= snapshot.files.get(key[0], {}).keys():
+        for key, cached in list(self._tables.items()):
+            if not cached.files.keys() <= snapshot.files.get(key[0], {}).keys():
                 self._forget(key)
 
     def relation(self, table: str, snapshot: Snapshot, fields: Sequence[Field]) -> str:
@@ -131,7 +131,7 @@ class Warm:
         held = self._held((table, tuple(fields), "", ""), files, None)
         return held or file_rows(snapshot.table_paths(self.core.ledger, table), fields)
 
-    def within(self, share: Share, table: str, snapshot: Snapshot, fields: Sequence[Field], times: Range) -> str:
+    def within(self, share: CachedRange, table: str, snapshot: Snapshot, fields: Sequence[Field], times: Range) -> str:
         """The rows of a table whose event time is within bounds: those a join keeps, and from the files what it let go.
 
         What it keeps is what rows that come in time can meet; so the files are read for late rows only.
@@ -166,70 +166,70 @@ class Warm:
         """Drop from memory what no row that comes in time can meet any more of the inputs of a join."""
         import duckdb
 
-        for key, warm in list(self._tables.items()):
+        for key, cached in list(self._tables.items()):
             since = needed.get(key[3]) if key[2] == view else None
-            if since is not None and warm.time and (warm.since is None or warm.since < since):
+            if since is not None and cached.time and (cached.since is None or cached.since < since):
                 try:
-                    self._let_go(warm, since)
+                    self._let_go(cached, since)
                 except duckdb.Error:  # it is all in the ledger
                     self._forget(key)
 
     def rows_of(self, view: str) -> int:
         """How many rows are in memory for the join of a view."""
-        names = [warm.name for key, warm in self._tables.items() if key[2] == view]
+        names = [cached.name for key, cached in self._tables.items() if key[2] == view]
         counts = [self.duck.execute(f"SELECT count(*) FROM {name}").fetchone() for name in names]
         return sum(count[0] for count in counts if count is not None)
 
     def _held(self, key: _Key, files: dict[str, DataFile], since: tuple[str, int] | None) -> str | None:
         """Files of a table from memory, whatever is loaded behind this; None if they have to be read."""
         table, fields, *_ = key
-        warm = self._tables.get(key)
-        new = [path for path in files if warm is None or path not in warm.files]
-        beyond = [path for path in warm.files if path not in files] if warm is not None else []
+        cached = self._tables.get(key)
+        new = [path for path in files if cached is None or path not in cached.files]
+        beyond = [path for path in cached.files if path not in files] if cached is not None else []
         if new and beyond:
             return None
-        if (new or warm is None) and not self._fits(key, files if warm is None else {**files, **warm.files}):
-            if warm is not None:
+        if (new or cached is None) and not self._fits(key, files if cached is None else {**files, **cached.files}):
+            if cached is not None:
                 self._forget(key)
             return None
-        if warm is None:
-            warm = self._make(key, since)
+        if cached is None:
+            cached = self._make(key, since)
         if new:
             folder = self.core.ledger.table_folder(table)
             found = file_rows([str(folder / path) for path in new], fields)
             where = where_within(since[0], since[1], None) if since is not None else ""
-            self._load(warm, {path: files[path] for path in new}, f"{found}{where}")
-        later = frozenset().union(*(warm.parts[path] for path in beyond))
-        if any(later & warm.parts[path] for path in files):
+            self._load(cached, {path: files[path] for path in new}, f"{found}{where}")
+        later = frozenset().union(*(cached.parts[path] for path in beyond))
+        if any(later & cached.parts[path] for path in files):
             return None
         columns = ", ".join(quoted(field.name) for field in fields)
         without = f" AND {PART} NOT IN ({', '.join(map(str, sorted(later)))})" if later else ""
-        return f"(SELECT {columns} FROM {warm.name} WHERE {PART} <= {warm.loads}{without})"
+        return f"(SELECT {columns} FROM {cached.name} WHERE {PART} <= {cached.loads}{without})"
 
     def _forget(self, key: _Key) -> None:
         self.duck.execute(f"DROP TABLE IF EXISTS {self._tables.pop(key).name}")
         BUDGET.release((id(self), key))
 
-    def _make(self, key: _Key, since: tuple[str, int] | None) -> _Warm:
+    def _make(self, key: _Key, since: tuple[str, int] | None) -> _CachedTable:
         self._made += 1
         time, first = since if since is not None else ("", None)
-        warm = self._tables[key] = _Warm(f"warm_{self._made}", {}, {}, first, time)
+        cached = self._tables[key] = _CachedTable(f"warm_{self._made}", {}, {}, first, time)
         empty = file_rows([], key[1])
-        self.duck.execute(f"CREATE TEMP TABLE {warm.name} AS SELECT *, CAST(0 AS INTEGER) AS {PART} FROM {empty}")
-        return warm
+        self.duck.execute(f"CREATE TEMP TABLE {cached.name} AS SELECT *, CAST(0 AS INTEGER) AS {PART} FROM {empty}")
+        return cached
 
-    def _load(self, warm: _Warm, files: dict[str, DataFile], rows: str) -> None:
-        warm.loads += 1
-        self.duck.execute(f"INSERT INTO {warm.name} SELECT *, {warm.loads} FROM {rows}")
-        warm.files.update(files)
-        warm.parts.update(dict.fromkeys(files, frozenset([warm.loads])))
+    def _load(self, cached: _CachedTable, files: dict[str, DataFile], rows: str) -> None:
+        cached.loads += 1
+        self.duck.execute(f"INSERT INTO {cached.name} SELECT *, {cached.loads} FROM {rows}")
+        cached.files.update(files)
+        cached.parts.update(dict.fromkeys(files, frozenset([cached.loads])))
 
-    def _let_go(self, warm: _Warm, since: int) -> None:
+    def _let_go(self, cached: _CachedTable, since: int) -> None:
         """Drop the rows from memory that no row that comes in time can meet any more."""
-        self.duck.execute(f"DELETE FROM {warm.name}{where_within(warm.time, None, since - 1)}")
-        warm.since = since
-        for path in [path for path, file in warm.files.items() if not file.may_hold(since, None)]:
-            warm.forget(path)
+        self.duck.execute(f"DELETE FROM {cached.name}{where_within(cached.time, None, since - 1)}")
+        cached.since = since
+        for path in [path for path, file in cached.files.items() if not file.may_hold(since, None)]:
+            cached.forget(path)
 
     def _fits(self, key: _Key, files: Mapping[str, DataFile]) -> bool:
         """Whether the rows of files may be in memory, as far as the ledger tells before they are loaded."""

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from anabranch.algebra.progress import END, FOREVER
 from anabranch.engine.core import Core
-from anabranch.engine.moves import progress
 from anabranch.engine.place import IN_WORDS
+from anabranch.engine.progress_bounds import progress
 from anabranch.ledger import Record, Snapshot
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream
-from anabranch.plan.describe import Figures, Groups, PlanNode, tables_of
+from anabranch.plan.describe import Groups, NodeStatistics, PlanNode, tables_of
 from anabranch.plan.plane import bounds_of
 from anabranch.plan.view import View
 
@@ -22,18 +22,18 @@ _AT_A_TIME = 64
 _SAME_ANSWER = ("reduce", "separate")
 
 
-def of_nodes(core: Core, nodes: Iterable[PlanNode], snapshot: Snapshot) -> dict[str, Figures]:
+def of_nodes(core: Core, nodes: Iterable[PlanNode], snapshot: Snapshot) -> dict[str, NodeStatistics]:
     """The figures of streams and views, by id."""
     catalog = core.catalog(snapshot)
-    found: dict[str, Figures] = {}
+    found: dict[str, NodeStatistics] = {}
     waiting: dict[str, Stream | View] = {}
     for node in nodes:
         known = catalog[node.id]
         if isinstance(known, Stream | View):
             waiting[node.id] = known
             tables = [known.rows_table] if isinstance(known, Stream) else tables_of(known, catalog)
-            figures = Figures(None, 0, None, *held(snapshot, tables), *_bounds(core, snapshot, known))
-            found[node.id] = replace(figures, groups=_groups(core, snapshot, known))
+            statistics = NodeStatistics(None, 0, None, *state_size(snapshot, tables), *_bounds(core, snapshot, known))
+            found[node.id] = replace(statistics, groups=_groups(core, snapshot, known))
     for record in _newest_first(core, snapshot.version):
         for id, each in list(waiting.items()):
             last = _in_stream(each, record) if isinstance(each, Stream) else _in_view(each, catalog, record)
@@ -61,9 +61,9 @@ def _bounds(core: Core, snapshot: Snapshot, each: Stream | View) -> tuple[int | 
         columns = {each.time: bound} if each.time is not None and bound is not None else {}
     else:
         bound = view_progress(core, snapshot, each)
-        meets = each.progress.joint is not None  # its columns go by each of its streams, not by the last of them alone
+        joint = each.progress.joint is not None  # its columns go by each of its streams, not by the last of them alone
         columns = bounds_of(
-            core.catalog(snapshot), each, lambda id: core.progress(snapshot, id).bound if meets else bound
+            core.catalog(snapshot), each, lambda id: core.progress(snapshot, id).bound if joint else bound
         )
         columns = {name: at for name, at in columns.items() if at > -FOREVER // 2}  # others wait for the end
     ended = bound == END
@@ -72,17 +72,17 @@ def _bounds(core: Core, snapshot: Snapshot, each: Stream | View) -> tuple[int | 
 
 def _groups(core: Core, snapshot: Snapshot, each: Stream | View) -> Groups | None:
     """The groups of a view that keeps them by their size."""
-    from anabranch.engine.standing import groups_now  # which stands above what reads figures
+    from anabranch.engine.group_sizes import count_groups  # which stands above what reads figures
 
     catalog = core.catalog(snapshot)
     for use in each.query.blocks if isinstance(each, View) else ():
         panes = catalog.panes(use.panes)
         if panes.spanned:
-            return groups_now(core, catalog.stream(panes.stream), panes, snapshot)
+            return count_groups(core, catalog.stream(panes.stream), panes, snapshot)
     return None
 
 
-def held(snapshot: Snapshot, tables: Iterable[str]) -> tuple[int, int]:
+def state_size(snapshot: Snapshot, tables: Iterable[str]) -> tuple[int, int]:
     """The rows and bytes of tables."""
     files = [file for table in tables for file in snapshot.files.get(table, {}).values()]
     return sum(file.rows for file in files), sum(file.bytes for file in files)

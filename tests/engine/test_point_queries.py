@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.plan.lookups import find_lookup
+from anabranch.plan.point_queries import find_point_query
 from anabranch.sql.parser import parse
 from anabranch.testing import Harness, cuts, shuffled, sorted_rows
 
@@ -76,7 +76,7 @@ def test_a_look_gives_what_spark_gives(home: Harness) -> None:
     catalog = home.session._core.catalog()
     for query in LOOKS:
         (statement,) = parse(query)
-        assert find_lookup(statement.text, statement.query, catalog) is not None, query  # type: ignore[attr-defined]
+        assert find_point_query(statement.text, statement.query, catalog) is not None, query  # type: ignore[attr-defined]
         result = home.session.sql(query)
         table = result.toArrow()
         by_spark = result.df.toArrow()
@@ -86,7 +86,7 @@ def test_a_look_gives_what_spark_gives(home: Harness) -> None:
     assert len(home.query("SELECT * FROM v")) > 10
     for query in NO_LOOKS:
         (statement,) = parse(query)
-        assert find_lookup(statement.text, statement.query, catalog) is None, query  # type: ignore[attr-defined]
+        assert find_point_query(statement.text, statement.query, catalog) is None, query  # type: ignore[attr-defined]
 
 
 def _rows(table: object) -> list[tuple[object, ...]]:

@@ -18,14 +18,14 @@ _BUCKET = "__bucket_{}"
 SAME = f"{_BUCKET.format(0)} = {_BUCKET.format(1)}"
 
 
-def spread(text: str, near: JoinBand, times: tuple[str, str], columns: Sequence[str]) -> str:
+def join_by_time_buckets(text: str, band: JoinBand, times: tuple[str, str], columns: Sequence[str]) -> str:
     """A query that asks for SAME, over inputs that have the buckets. `times` are the event times of both sides."""
-    assert near.least is not None and near.most is not None
-    width = max(near.most - near.least, 1)
+    assert band.least is not None and band.most is not None
+    width = max(band.most - band.least, 1)
     one, other = (f"unix_micros({quote_name(time)})" for time in times)
-    first, last = (quotient(f"{one} + {shift}", width) for shift in (near.least, near.most))
+    first, last = (quotient(f"{one} + {shift}", width) for shift in (band.least, band.most))
     buckets = (f"explode(sequence({first}, {last}))", quotient(other, width))
-    for index, (input, bucket) in enumerate(zip((near.one, near.other), buckets, strict=True)):
+    for index, (input, bucket) in enumerate(zip((band.one, band.other), buckets, strict=True)):
         rows = f"(SELECT *, {bucket} AS {_BUCKET.format(index)} FROM {quote_name(input)})"
         text = text.replace(quote_name(input), rows)
     return f"SELECT {', '.join(quote_name(name) for name in columns)} FROM ({text})"

@@ -19,9 +19,9 @@ from anabranch.algebra.windows.spans import COUNT, WEIGHT, Judging
 from anabranch.duck import path_list, places_for, quoted, timestamp
 from anabranch.engine.driver import connection
 from anabranch.engine.frames import arrow_schema
-from anabranch.engine.good_rows import punctuation_sql
 from anabranch.engine.numbering import number_table
-from anabranch.engine.places import place_sql, settle_sql
+from anabranch.engine.partial_windows import kept_partials_sql, window_position_sql
+from anabranch.engine.row_conditions import punctuation_sql
 from anabranch.engine.tables import PANE
 from anabranch.kernel import ROWS
 from anabranch.plan.definitions import ARRIVAL_TS, ROW_NUM, Stream
@@ -49,35 +49,35 @@ _SAME_AS_TEXT = ("string", "boolean", *INTEGERS)
 KNOWN = "__known"
 
 #: Columns of the rows of a run (None: all) that are at hand without a Spark job; None where they are not.
-AtHand = Callable[[Collection[str] | None], "pa.Table | None"]
+ReadArrow = Callable[[Collection[str] | None], "pa.Table | None"]
 #: Columns of the rows of a run that DuckDB can read where they lie, and an event time of which all is known.
-Lying = Callable[[Collection[str], str | None], InFiles | None]
+ReadInFiles = Callable[[Collection[str], str | None], InFiles | None]
 #: Columns of the rows of a run by the groups of rows of their files, and an event time.
-Grouped = Callable[[Collection[str], str | None], InGroups | None]
+ReadInGroups = Callable[[Collection[str], str | None], InGroups | None]
 
 
-class Near:
+class DriverScan:
     """The rows of one run, all of them good; and what is to be known for progress besides."""
 
-    def __init__(self, stream: Stream, came: Any, plain: Any, first: int, at: int, told: dict[str, Any]) -> None:
+    def __init__(self, stream: Stream, came: Any, plain: Any, first: int, at: int, counted: dict[str, Any]) -> None:
         self.stream = stream
         self.came = came  # with those that mark progress
         self.plain = plain
         self._first, self._at = first, at
-        self._told = told
+        self._counted = counted
 
     @classmethod
     def of(
         cls,
         stream: Stream,
-        at_hand: AtHand,
+        arrow_rows: ReadArrow,
         first: int,
         at: int,
         parts: Sequence[str],
         limit: int | None,
         bound: int | None,
         columns: Collection[str] | None,
-    ) -> Near | None:
+    ) -> DriverScan | None:
         """Columns of the rows of a run, if they are at hand and no figure is needed that only Spark gives.
 
         With several `parts`, or a `limit` to how far ahead times may be, rows are counted part by part.
@@ -90,15 +90,15 @@ class Near:
         if apart and (value or stream.key is not None or (stream.rule is not None and stream.rule.in_order)):
             return None
         every = columns if columns is not None else [field.name for field in stream.fields]
-        rows = at_hand([*every, PARTITION] if apart else columns)
+        rows = arrow_rows([*every, PARTITION] if apart else columns)
         if rows is None or (stream.time is not None and rows.column(stream.time).null_count):
             return None
         if apart and PARTITION not in rows.column_names:
             rows = rows.append_column(PARTITION, pa.repeat(pa.scalar(parts[0], pa.string()), rows.num_rows))
         if apart:
             plain = rows.drop_columns([PARTITION])
-            told = {} if stream.time is None else _by_part(rows, stream.time, parts, limit, bound)
-            return cls(stream, plain, plain, first, at, told)
+            counted = {} if stream.time is None else _by_part(rows, stream.time, parts, limit, bound)
+            return cls(stream, plain, plain, first, at, counted)
         if not value:
             return cls(stream, rows, rows, first, at, {})
         data = _apart(stream, rows, value)
@@ -109,7 +109,7 @@ class Near:
         """The rows with their numbers."""
         return number_table(self.plain, self._first, self._at)
 
-    def figures(self, bound: int | None) -> dict[str, Any]:
+    def statistics(self, bound: int | None) -> dict[str, Any]:
         """What a scan by Spark would have counted."""
         import pyarrow.compute as compute
 
@@ -119,7 +119,7 @@ class Near:
             ends = compute.min_max(times)
             late = compute.sum(compute.less(times, bound)).as_py() if bound is not None else 0
             values |= {"low": ends["min"].as_py(), "high": ends["max"].as_py(), "late": late or 0}
-        return values | self._told
+        return values | self._counted
 
     def times(self, part: str) -> dict[str, list[int]]:
         """The event times of the rows as they came: of the one part that there is, or of each key."""
@@ -171,24 +171,26 @@ class Near:
             return None  # an overflow, say: Spark tells of it in its own words
 
 
-class InPlace:
+class FileScan:
     """The rows of one run in files that say themselves what is to be known of them: one query reads them on its way.
 
     So they are in memory never all at once, and not copied; and DuckDB knows from the files between which values they
-    are. For the rows of a run that more than one query is about, or the order of rows, there is `Near`.
+    are. For the rows of a run that more than one query is about, or the order of rows, there is `DriverScan`.
     """
 
-    def __init__(self, stream: Stream, lying: InFiles, columns: Collection[str], late: int) -> None:
+    def __init__(self, stream: Stream, rows_in_files: InFiles, columns: Collection[str], late: int) -> None:
         self.stream = stream
-        self._lying, self._columns, self._late = lying, columns, late
+        self._files, self._columns, self._late = rows_in_files, columns, late
 
     @classmethod
-    def of(cls, stream: Stream, lying: Lying, columns: Collection[str], text: str, bound: int | None) -> InPlace | None:
+    def of(
+        cls, stream: Stream, rows_in_files: ReadInFiles, columns: Collection[str], text: str, bound: int | None
+    ) -> FileScan | None:
         """The rows of a run for one text of this module, if what else is to be known of them is told by their files."""
         in_order = stream.rule is not None and stream.rule.in_order
         if stream.live or in_order or stream.key is not None or value_text(stream) != "" or numbered(text):
             return None
-        found = lying(columns, stream.time)
+        found = rows_in_files(columns, stream.time)
         if found is None:
             return None
         rows = cls(stream, found, columns, 0)
@@ -208,15 +210,15 @@ class InPlace:
             return None
 
     def _over(self, text: str) -> str:
-        files = f"read_parquet({path_list(list(self._lying.paths))}, hive_partitioning = false)"
+        files = f"read_parquet({path_list(list(self._files.paths))}, hive_partitioning = false)"
         rows = f"SELECT {', '.join(map(quoted, self._columns))} FROM {files}"
         return f"WITH {ROWS} AS NOT MATERIALIZED ({rows}) SELECT * FROM ({text})"
 
-    def figures(self, _: int | None) -> dict[str, Any]:
+    def statistics(self, _: int | None) -> dict[str, Any]:
         """What a scan by Spark would have counted."""
-        values: dict[str, Any] = {"rows": self._lying.rows, "bad": 0}
+        values: dict[str, Any] = {"rows": self._files.rows, "bad": 0}
         if self.stream.time is not None:
-            values |= {"low": self._lying.low, "high": self._lying.high, "late": self._late}
+            values |= {"low": self._files.low, "high": self._files.high, "late": self._late}
         return values
 
     def query(self, text: str, fields: tuple[Field, ...], known: Any = None) -> Any:
@@ -225,7 +227,7 @@ class InPlace:
         import pyarrow as pa
 
         try:
-            with places_for(self._lying.rows), _bound({KNOWN: known}, self._over(text), fields) as made:
+            with places_for(self._files.rows), _bound({KNOWN: known}, self._over(text), fields) as made:
                 return _found(made, fields)
         except (duckdb.Error, pa.ArrowInvalid):
             return None
@@ -273,13 +275,13 @@ def _apart(stream: Stream, rows: Any, value: str) -> tuple[Any, dict[str, Any]] 
         return None
     finally:
         duck.unregister(ROWS)
-    told = {"highest_0": highest, "rows_0": rows.num_rows, "highest_value_0": reached}
+    counted = {"highest_0": highest, "rows_0": rows.num_rows, "highest_value_0": reached}
     if marks and marks[0]:
         data = [True] * rows.num_rows
         for place in marks[0]:
             data[place] = False
         rows = rows.filter(pa.array(data))
-    return rows, told
+    return rows, counted
 
 
 _OF_PART = ("highest", "rows", "high", "ahead", "late")
@@ -299,12 +301,12 @@ def _by_part(rows: Any, time: str, parts: Sequence[str], limit: int | None, boun
         ).fetchall()
     finally:
         duck.unregister(ROWS)
-    found = {part: figures for part, *figures in groups}
-    told: dict[str, Any] = {}
+    found = {part: statistics for part, *statistics in groups}
+    counted: dict[str, Any] = {}
     for index, part in enumerate(parts):
-        figures = found.get(part, (None, 0, None, 0, 0))
-        told |= {f"{name}_{index}": value for name, value in zip(_OF_PART, figures, strict=True)}
-    return told
+        statistics = found.get(part, (None, 0, None, 0, 0))
+        counted |= {f"{name}_{index}": value for name, value in zip(_OF_PART, statistics, strict=True)}
+    return counted
 
 
 @lru_cache(maxsize=256)
@@ -340,8 +342,8 @@ def _bound(given: Mapping[str, Any], text: str, fields: tuple[Field, ...]) -> It
 
 def columns_named(stream: Stream, texts: Sequence[str]) -> list[str]:
     """The columns of a stream that texts of this module may name, and its event time; one at least."""
-    said = " ".join(texts).lower()
-    named = [f.name for f in stream.fields if f.name == stream.time or quoted(f.name).lower() in said]
+    words = " ".join(texts).lower()
+    named = [f.name for f in stream.fields if f.name == stream.time or quoted(f.name).lower() in words]
     return named or [stream.fields[0].name]
 
 
@@ -353,10 +355,10 @@ def partials_text(
     With `since_origin` it is for rows none of which is before the origin of panes, and None where that says nothing.
     """
 
-    def said(text: str) -> str | None:
+    def written(text: str) -> str | None:
         return driver_sql(text, _nothing, stream.row_fields, before="SELECT ", behind=f" FROM {panes.from_text}")
 
-    keys = [said(key.expression) for key in panes.keys]
+    keys = [written(key.expression) for key in panes.keys]
     along = _along(stream, panes)
     if any(key is None for key in keys) or (panes.time is not None and along is None):
         return None
@@ -366,18 +368,18 @@ def partials_text(
     own = stream.time is not None and along == f"epoch_us({quoted(stream.time)})"  # every row at hand has one
     if since_origin and (not own or panes.spanned):
         return None
-    place, start = place_sql(panes, along or "", "duckdb"), PANE
+    place, start = window_position_sql(panes, along or "", "duckdb"), PANE
     if panes.spanned:
         items += [f"{text} AS {name}" for text, name in zip(place, (PANE, COUNT), strict=True)]
     elif place:
         number, start = pane_number_sql(along or "", panes.grain, panes.origin, since_origin=since_origin)
         items.append(f"{number} AS {PANE}")
     for column in panes.columns:
-        text, kind = said(column.partial), duckdb_type(column.type)
+        text, kind = written(column.partial), duckdb_type(column.type)
         if text is None or kind is None or not column.duckdb:
             return None
         items.append(f"CAST({text} AS {kind}) AS {quoted(column.name)}")
-    wanted = [] if None in panes.conditions else [said(each or "") for each in panes.conditions]
+    wanted = [] if None in panes.conditions else [written(each or "") for each in panes.conditions]
     if None in wanted:
         return None
     where = "true" if along is None or own else f"{along} IS NOT NULL"
@@ -397,7 +399,7 @@ def partials_text(
         return None
     text = f"SELECT {', '.join(items)} FROM {source} WHERE {where}{having}"
     if panes.spanned:
-        return settle_sql(panes, panes.columns, f"({text})", "duckdb", judging, KNOWN)
+        return kept_partials_sql(panes, panes.columns, f"({text})", "duckdb", judging, KNOWN)
     # A number for each row, and a time for each pane: there are fewer of them.
     return f"SELECT * REPLACE ({timestamp(start.format(PANE))} AS {PANE}) FROM ({text})" if place else text
 

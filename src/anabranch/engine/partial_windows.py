@@ -22,7 +22,7 @@ from anabranch.sql.lexer import quote_name
 _MICROS = {"spark": f"unix_micros({PANE})", "duckdb": f"epoch_us({PANE})"}
 
 
-def place_sql(panes: Panes, along: str, engine: Engine) -> list[str]:
+def window_position_sql(panes: Panes, along: str, engine: Engine) -> list[str]:
     """What says where the partial of a row goes, from the value that windows lie along; none without windows."""
     if panes.time is None:
         return []
@@ -48,7 +48,7 @@ def ends_sql(panes: Panes, windows: SlidingWindows, engine: Engine) -> tuple[str
     return first, last_window_sql(pane, windows, panes.grain, engine)
 
 
-def settle_sql(
+def kept_partials_sql(
     panes: Panes,
     columns: Iterable[PartialColumn],
     source: str,

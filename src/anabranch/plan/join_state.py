@@ -70,21 +70,21 @@ def unbounded(view: View) -> list[str]:
 
 def _what_bounds(one: JoinInput, other: JoinInput) -> str:
     """What two sides do that nothing binds to each other, and what to do about it."""
-    met = f"a row of {one.name} can meet any row of {other.name}, however old, so all of them are looked at; "
+    text = f"a row of {one.name} can meet any row of {other.name}, however old, so all of them are looked at; "
     timeless = [each.name for each in (one, other) if not each.time]
     if timeless:
         have = "has" if len(timeless) == 1 else "have"
         return (
-            f"{met}{words(timeless)} {have} no event time that could bound that: declare one first, WATERMARK FOR a"
+            f"{text}{words(timeless)} {have} no event time that could bound that: declare one first, WATERMARK FOR a"
             " column of times, and then say how far apart these times may be"
         )
     if one.versions or other.versions:
         return (
-            f"{met}TOLERANCE INTERVAL 1 HOUR bounds that, where the times that it compares are the event times of both"
+            f"{text}TOLERANCE INTERVAL 1 HOUR bounds that, where the times that it compares are the event times of both"
         )
     first, second = (f"{each.name}.{each.time}" for each in (one, other))
     return (
-        f"{met}a condition on their times bounds that: {second} BETWEEN {first} - INTERVAL 1 HOUR AND {first} + "
+        f"{text}a condition on their times bounds that: {second} BETWEEN {first} - INTERVAL 1 HOUR AND {first} + "
         "INTERVAL 1 HOUR"
     )
 

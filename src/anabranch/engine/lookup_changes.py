@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from anabranch.engine import read
-from anabranch.engine.ask import Key, Question
+from anabranch.engine.lookup_client import Key, LookupRequest
 from anabranch.engine.tables import net_sql
 from anabranch.ledger.crash import reach
 from anabranch.plan.definitions import Table
 from anabranch.plan.describe import append_only
-from anabranch.plan.view import ASKED, Ask, View
+from anabranch.plan.view import ASKED, TableLookup, View
 from anabranch.sources.lookup import arrow_schema
 from anabranch.sql.lexer import quote_name
 from anabranch.types import Field
@@ -52,7 +52,7 @@ def changes(maintainer: Maintainer, view: View, *, anew: bool = False) -> Iterat
         return
     rows = _keyed(maintainer, view, new).persist()
     try:
-        found = _asked(maintainer, view, rows.where("_diff > 0"))
+        found = _with_matches(maintainer, view, rows.where("_diff > 0"))
         if _only_grows(maintainer, view) and not anew:
             yield found
         else:
@@ -74,9 +74,9 @@ def _keyed(maintainer: Maintainer, view: View, new: DataFrame) -> DataFrame:
     came = f"SELECT {columns}, 1 AS _diff FROM `@new`"
     net = came if view.inputs[0] in view.query.streams else net_sql(columns, "`@new`")
     keys = []
-    for number, ask in enumerate(view.query.asks):
-        for index, (expression, type) in enumerate(zip(ask.expressions, key_types(maintainer, ask), strict=True)):
-            keys.append(f"{key_sql(ask, expression, type, type)} AS `{KEY.format(number, index)}`")
+    for number, lookup in enumerate(view.query.asks):
+        for index, (expression, type) in enumerate(zip(lookup.expressions, key_types(maintainer, lookup), strict=True)):
+            keys.append(f"{key_sql(lookup, expression, type, type)} AS `{KEY.format(number, index)}`")
     text = f"SELECT *, {', '.join(keys)} FROM ({net}) AS {quote_name(view.query.asks[0].of)}"
     return maintainer.core.frames.sql(text, {"@new": new})
 
@@ -100,53 +100,57 @@ def _columns(view: View) -> str:
 
 def inputs_of(view: View) -> tuple[Field, ...]:
     """The columns of the rows that ask."""
-    own = {ASKED, *(ask.into for ask in view.query.asks)}
+    own = {ASKED, *(lookup.into for lookup in view.query.asks)}
     return tuple(field for field in view.fields if field.name not in own)
 
 
 # ---- new rows
 
 
-def _asked(maintainer: Maintainer, view: View, rows: DataFrame) -> DataFrame:
+def _with_matches(maintainer: Maintainer, view: View, rows: DataFrame) -> DataFrame:
     """New rows with what is found for them."""
     core = maintainer.core
     relations = {"@rows": rows}
     joins, shown = [], []
-    for number, ask in enumerate(view.query.asks):
-        names = [f"`{KEY.format(number, index)}`" for index in range(len(ask.by))]
-        relations[f"@found{number}"] = _found(maintainer, ask, names, rows)
+    for number, lookup in enumerate(view.query.asks):
+        names = [f"`{KEY.format(number, index)}`" for index in range(len(lookup.by))]
+        relations[f"@found{number}"] = _found(maintainer, lookup, names, rows)
         on = " AND ".join(f"__rows.{name} = __f{number}.{name}" for name in names)
         joins.append(f" LEFT JOIN `@found{number}` AS __f{number} ON {on}")
-        shown.append(f"__f{number}.{quote_name(ask.into)}")
+        shown.append(f"__f{number}.{quote_name(lookup.into)}")
     version = f"CAST({maintainer.before.version + 1} AS BIGINT) AS {ASKED}"
     items = ", ".join([*(f"__rows.{quote_name(field.name)}" for field in inputs_of(view)), version, *shown])
     reach("after-lookup")
     return core.frames.sql(f"SELECT {items}, __rows._diff FROM `@rows` AS __rows{''.join(joins)}", relations)
 
 
-def _found(maintainer: Maintainer, ask: Ask, names: list[str], rows: DataFrame) -> DataFrame:
+def _found(maintainer: Maintainer, lookup: TableLookup, names: list[str], rows: DataFrame) -> DataFrame:
     """The matches of the keys of rows, a row a key."""
     import pyarrow as pa
 
     core = maintainer.core
     there = " AND ".join(f"{name} IS NOT NULL" for name in names)
     keys = core.frames.sql(f"SELECT DISTINCT {', '.join(names)} FROM `@rows` WHERE {there}", {"@rows": rows}).toArrow()
-    matches, lists = asked_for(maintainer, ask, zip(*(column.to_pylist() for column in keys.columns), strict=True))
-    by = arrow_schema([Field(str(index), type) for index, type in enumerate(key_types(maintainer, ask))])
+    matches, lists = fetch_matches(
+        maintainer, lookup, zip(*(column.to_pylist() for column in keys.columns), strict=True)
+    )
+    by = arrow_schema([Field(str(index), type) for index, type in enumerate(key_types(maintainer, lookup))])
     arrays = [pa.array([key[index] for key in matches], field.type) for index, field in enumerate(by)]
-    found = pa.Table.from_arrays([*arrays, lists], names=[*(name.strip("`") for name in names), ask.into])
+    found = pa.Table.from_arrays([*arrays, lists], names=[*(name.strip("`") for name in names), lookup.into])
     return core.spark.createDataFrame(found)
 
 
-def asked_for(maintainer: Maintainer, ask: Ask, keys: Iterable[Key]) -> tuple[list[Key], pa.ListArray]:
+def fetch_matches(maintainer: Maintainer, lookup: TableLookup, keys: Iterable[Key]) -> tuple[list[Key], pa.ListArray]:
     """The keys that have matches, and the list of them for each."""
-    table = maintainer.catalog[ask.table]
+    table = maintainer.catalog[lookup.table]
     assert isinstance(table, Table)
-    columns = arrow_schema(fields_of(maintainer, ask, ask.columns))
-    return maintainer.core.asker(table).lists(Question(ask.columns, ask.by, ask.signs), keys, columns)
+    columns = arrow_schema(fields_of(maintainer, lookup, lookup.columns))
+    return maintainer.core.lookup_client(table).lists(
+        LookupRequest(lookup.columns, lookup.by, lookup.signs), keys, columns
+    )
 
 
-def key_sql(ask: Ask, value: str, type: str, own: str) -> str:
+def key_sql(lookup: TableLookup, value: str, type: str, own: str) -> str:
     """A value that a row asks by, for Spark and DuckDB, which calls the type `own`.
 
     A day or time outside of the calendar equals nothing, and compares as the end of the calendar does.
@@ -155,17 +159,17 @@ def key_sql(ask: Ask, value: str, type: str, own: str) -> str:
     if type not in _CALENDAR:
         return key
     first, last = (f"CAST('{end}' AS {own})" for end in _CALENDAR[type])
-    ends = (first, last) if ask.signs else ("NULL", "NULL")
+    ends = (first, last) if lookup.signs else ("NULL", "NULL")
     return f"CASE WHEN {key} < {first} THEN {ends[0]} WHEN {key} > {last} THEN {ends[1]} ELSE {key} END"
 
 
-def key_types(maintainer: Maintainer, ask: Ask) -> tuple[str, ...]:
+def key_types(maintainer: Maintainer, lookup: TableLookup) -> tuple[str, ...]:
     """The types of the values that rows ask by."""
-    return ask.types or tuple(field.type for field in fields_of(maintainer, ask, ask.by))
+    return lookup.types or tuple(field.type for field in fields_of(maintainer, lookup, lookup.by))
 
 
-def fields_of(maintainer: Maintainer, ask: Ask, names: tuple[str, ...]) -> list[Field]:
-    table = maintainer.catalog[ask.table]
+def fields_of(maintainer: Maintainer, lookup: TableLookup, names: tuple[str, ...]) -> list[Field]:
+    table = maintainer.catalog[lookup.table]
     assert isinstance(table, Table)
     return [next(field for field in table.fields if field.name == name) for name in names]
 
@@ -186,7 +190,7 @@ def taken_back_sql(view: View, shown: str, gone: str, quote: Callable[[str], str
     """
     inputs = [quote(field.name) for field in inputs_of(view)]
     on = " AND ".join(f"__s.{name} {same} __g.{name}" for name in inputs)
-    lists = [quote(ask.into) for ask in view.query.asks]
+    lists = [quote(lookup.into) for lookup in view.query.asks]
     kept = ", ".join(inputs)
     rows = ", ".join(f"__s.{name}" for name in (*inputs, ASKED))
     stored = (

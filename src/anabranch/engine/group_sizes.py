@@ -16,8 +16,8 @@ from anabranch.engine.core import Core
 from anabranch.engine.driver import connection
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.pane_sql import FAR
-from anabranch.engine.tables import PANE, standing_fields
-from anabranch.engine.warm import Share, file_rows
+from anabranch.engine.table_cache import CachedRange, file_rows
+from anabranch.engine.tables import PANE, group_size_fields
 from anabranch.ledger import Snapshot
 from anabranch.plan.definitions import ROW_NUM, Stream
 from anabranch.plan.describe import Groups
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Standing:
+class GroupSizes:
     """By what the groups of a run are judged, and what is known of those with open windows: as an Arrow table, or where
     they are too many for the driver, as a frame."""
 
@@ -41,21 +41,21 @@ class Standing:
     frame: DataFrame | None = None
 
 
-def standing_of(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> Standing:
+def group_sizes_of(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> GroupSizes:
     """The standing of groups before the next run of a stream."""
     judging = judging_of(core, stream, panes, snapshot)
     frame = _frame(core, panes, snapshot, judging.open_after)
     if frame is not None:
-        return Standing(judging, None, frame)
+        return GroupSizes(judging, None, frame)
     with core.ledger.commit_lock:  # as those do who use what is in memory
-        return Standing(judging, _known(core, panes, snapshot, judging.open_after, in_memory=True))
+        return GroupSizes(judging, _known(core, panes, snapshot, judging.open_after, in_memory=True))
 
 
-def at_once(panes: Panes, *, counted: bool) -> Standing:
+def sizes_of_history(panes: Panes, *, counted: bool) -> GroupSizes:
     """The standing of groups whose rows come all at once, as those of the past do."""
     assert panes.spans is not None
     judging = Judging(Thresholds.of(panes.spans), None, 0, counted)
-    return Standing(judging, arrow_schema(_known_fields(panes)).empty_table())
+    return GroupSizes(judging, arrow_schema(_known_fields(panes)).empty_table())
 
 
 def judging_of(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> Judging:
@@ -68,7 +68,7 @@ def judging_of(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> 
     return Judging(Thresholds.of(panes.spans, spread), open_after, taken.runs if taken is not None else 0)
 
 
-def groups_now(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> Groups:
+def count_groups(core: Core, stream: Stream, panes: Panes, snapshot: Snapshot) -> Groups:
     """How many groups with open windows are large now, and how many are small."""
     judging = judging_of(core, stream, panes, snapshot)
     frame, limits = _frame(core, panes, snapshot, judging.open_after), judging.thresholds
@@ -105,7 +105,7 @@ def _frame(core: Core, panes: Panes, snapshot: Snapshot, open_after: int | None)
     files = [file for file in snapshot.files.get(panes.id, {}).values() if file.may_hold(open_after, None)]
     if ENDING not in written or not files or core.place.takes_changes(0, sum(file.rows for file in files)):
         return None
-    fields = (*(Field(key.name, key.type) for key in panes.keys), Field(PANE, "timestamp"), *standing_fields(panes))
+    fields = (*(Field(key.name, key.type) for key in panes.keys), Field(PANE, "timestamp"), *group_size_fields(panes))
     text = known_sql("`@partials`", [quote_name(key.name) for key in panes.keys], open_after)
     return core.frames.sql(text, {"@partials": core.table_frame(panes.id, fields, snapshot, open_after)})
 
@@ -117,20 +117,20 @@ def _known(core: Core, panes: Panes, snapshot: Snapshot, open_after: int | None,
     if ENDING not in written or (open_after is not None and open_after > FAR):
         return schema.empty_table()
     keys = tuple(Field(key.name, key.type) for key in panes.keys)
-    fields = (*keys, Field(PANE, "timestamp"), *standing_fields(panes))
+    fields = (*keys, Field(PANE, "timestamp"), *group_size_fields(panes))
     if not all(duckdb_type(field.type) for field in fields):
         frame = core.table_frame(panes.id, fields, snapshot, open_after)
         names = [quote_name(key.name) for key in panes.keys]
         found = core.frames.sql(known_sql("`@partials`", names, open_after), {"@partials": frame}).toArrow()
         return found.cast(schema)
-    duck = core.warm.duck if in_memory else connection()
+    duck = core.table_cache.duck if in_memory else connection()
     if not in_memory:
         source = file_rows(snapshot.table_paths(core.ledger, panes.id, open_after), fields)
     elif open_after is None:
-        source = core.warm.relation(panes.id, snapshot, fields)
+        source = core.table_cache.relation(panes.id, snapshot, fields)
     else:
-        share = Share(panes.id, "standing", PANE, open_after)
-        source = core.warm.within(share, panes.id, snapshot, fields, (open_after, None))
+        share = CachedRange(panes.id, "standing", PANE, open_after)
+        source = core.table_cache.within(share, panes.id, snapshot, fields, (open_after, None))
     text = known_sql(source, [quoted(key.name) for key in panes.keys], open_after)
     return duck.sql(text).to_arrow_table().cast(schema)
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from anabranch import duck
-from anabranch.engine import answer, local, near
+from anabranch.engine import answer, driver_changes, driver_scan
 from anabranch.engine.frames import Frames
 from anabranch.errors import AnabranchError
 from anabranch.testing import Harness
@@ -93,8 +93,10 @@ def test_runs_and_answers_are_the_same_by_duckdb(
     placed = home.session._core.place
     placed.limits = replace(placed.limits, small_run_bytes=-1)
     asked: list[list[str] | None] = []
-    of = near.Near.of.__func__  # type: ignore[attr-defined]
-    monkeypatch.setattr(near.Near, "of", classmethod(lambda cls, *given: asked.append(given[-1]) or of(cls, *given)))
+    of = driver_scan.DriverScan.of.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        driver_scan.DriverScan, "of", classmethod(lambda cls, *given: asked.append(given[-1]) or of(cls, *given))
+    )
 
     def take(file: str) -> None:
         parquet.write_table(pa.Table.from_pylist(some_rows(chance, 60), TYPES), folder / file)
@@ -146,14 +148,14 @@ def test_rows_are_read_where_they_lie(home: Harness, tmp_path: Path, monkeypatch
     placed = home.session._core.place
     placed.limits = replace(placed.limits, small_run_bytes=-1)
     monkeypatch.setattr(duck, "FEW_PLACES", 1)
-    of = near.InPlace.of.__func__  # type: ignore[attr-defined]
+    of = driver_scan.FileScan.of.__func__  # type: ignore[attr-defined]
 
-    def lying(cls: type[near.InPlace], stream: Any, *given: Any) -> near.InPlace | None:
-        made: near.InPlace | None = of(cls, stream, *given)
+    def find_files(cls: type[driver_scan.FileScan], stream: Any, *given: Any) -> driver_scan.FileScan | None:
+        made: driver_scan.FileScan | None = of(cls, stream, *given)
         found.setdefault(stream.name, []).append(made is not None)
         return made
 
-    monkeypatch.setattr(near.InPlace, "of", classmethod(lying))
+    monkeypatch.setattr(driver_scan.FileScan, "of", classmethod(find_files))
     for name, (query, _) in ALONE.items():
         (tmp_path / name).mkdir()
         source = f"parquet(path => '{tmp_path}/{name}/*.parquet')"
@@ -233,9 +235,11 @@ def test_what_does_not_fit_is_told_by_spark(home: Harness, monkeypatch: pytest.M
 def test_changes_of_casts_are_those_of_spark(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """What DuckDB would round is left to Spark, and not tried."""
     tried: list[str] = []
-    fits = local.Local.fits
+    fits = driver_changes.DriverChanges.fits
     monkeypatch.setattr(
-        local.Local, "fits", lambda self, of, view: fits(self, of, view) and (tried.append(view.name) or True)
+        driver_changes.DriverChanges,
+        "fits",
+        lambda self, of, view: fits(self, of, view) and (tried.append(view.name) or True),
     )
     home.sql("CREATE STREAM s (k STRING, n BIGINT, x DOUBLE)")
     home.sql("CREATE VIEW narrow AS SELECT k, CAST(max(x) AS INT) AS y FROM s GROUP BY k EMIT CHANGES")
@@ -289,16 +293,16 @@ RULES = {
 def test_progress_is_the_same_by_duckdb(home: Harness, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Rules that look at every row, or at the order of rows: bounds, late rows and answers after each run."""
     rule, by_duckdb = RULES[name]
-    found: list[near.Near | None] = []
-    of = near.Near.of.__func__  # type: ignore[attr-defined]
+    found: list[driver_scan.DriverScan | None] = []
+    of = driver_scan.DriverScan.of.__func__  # type: ignore[attr-defined]
 
-    def asked(cls: type[near.Near], stream: Any, *given: Any) -> near.Near | None:
+    def asked(cls: type[driver_scan.DriverScan], stream: Any, *given: Any) -> driver_scan.DriverScan | None:
         if stream.name == "other":
             return None
         found.append(of(cls, stream, *given))
         return found[-1]
 
-    monkeypatch.setattr(near.Near, "of", classmethod(asked))
+    monkeypatch.setattr(driver_scan.DriverScan, "of", classmethod(asked))
     columns = "k STRING, n INT, b BOOLEAN, d DATE, ts TIMESTAMP"
     for stream in ("s", "other"):
         home.sql(f"CREATE STREAM {stream} ({columns}, WATERMARK FOR ts {rule})")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.ask import Asker, Question
+from anabranch.engine.lookup_client import LookupClient, LookupRequest
 from anabranch.errors import SourceError
 from anabranch.sources.lookup import Asking, NoColumn, open_source, why_asked
 from anabranch.sources.registry import WrongOption
@@ -34,13 +34,13 @@ class Sleeps:
         return False
 
 
-def asker(table: FakeTable, asking: Asking, now: Any = lambda: 0, sleep: Any = None) -> Asker:
-    return Asker("customers", table, asking, now, sleep or Sleeps())
+def asker(table: FakeTable, asking: Asking, now: Any = lambda: 0, sleep: Any = None) -> LookupClient:
+    return LookupClient("customers", table, asking, now, sleep or Sleeps())
 
 
-def names(asked: Asker, keys: list[Any]) -> dict[int, list[str]]:
+def names(asked: LookupClient, keys: list[Any]) -> dict[int, list[str]]:
     """The names that are found for ids."""
-    found = asked.matches(Question(("name",), ("id",)), [(key,) for key in keys])
+    found = asked.matches(LookupRequest(("name",), ("id",)), [(key,) for key in keys])
     return {key: rows.column("name").to_pylist() for (key,), rows in found.items()}
 
 
@@ -92,7 +92,9 @@ def test_an_answer_is_remembered_for_as_long_as_the_table_says() -> None:
     assert table.keys == [(1,), (2,), (3,)] and asked.tally.remembered == 2
     clock[0] = 600_000_000
     assert names(asked, [1, 2]) == {1: ["z"], 2: ["y"]}
-    assert asked.matches(Question(("id",), ("name",)), [("z",)])[("z",)].to_pylist() == [{"id": 1}], "another question"
+    assert asked.matches(LookupRequest(("id",), ("name",)), [("z",)])[("z",)].to_pylist() == [{"id": 1}], (
+        "another question"
+    )
 
 
 def test_options_say_how_a_table_is_asked_and_its_size_whether() -> None:
@@ -135,17 +137,19 @@ def test_strange_names_and_hostile_values_are_only_names_and_values(database: st
     table = SqliteTable({"path": database, "table": ODD_TABLE})
     assert table.fields()[:2] == (Field(ODD_KEY, "string"), Field(ODD_COLUMN, "bigint"))
     assert table.size() == len(HOSTILE)
-    asked = Asker("t", table, Asking(batch=4), lambda: 0, Sleeps())
-    found = asked.matches(Question((ODD_COLUMN,), (ODD_KEY,)), [(text,) for text in (*HOSTILE, "no such")])
+    asked = LookupClient("t", table, Asking(batch=4), lambda: 0, Sleeps())
+    found = asked.matches(LookupRequest((ODD_COLUMN,), (ODD_KEY,)), [(text,) for text in (*HOSTILE, "no such")])
     assert {key: rows.to_pylist() for key, rows in found.items()} == {
         (text,): [{ODD_COLUMN: index}] for index, text in enumerate(HOSTILE)
     }
-    both = asked.matches(Question(("ok",), (ODD_KEY, ODD_COLUMN)), [(HOSTILE[0], 0), (HOSTILE[1], 0), (HOSTILE[3], 3)])
+    both = asked.matches(
+        LookupRequest(("ok",), (ODD_KEY, ODD_COLUMN)), [(HOSTILE[0], 0), (HOSTILE[1], 0), (HOSTILE[3], 3)]
+    )
     assert {key: rows.to_pylist() for key, rows in both.items()} == {
         (HOSTILE[0], 0): [{"ok": False}],
         (HOSTILE[3], 3): [{"ok": True}],
     }
-    days = asked.matches(Question(("day",), ("day", "ok")), [(date(2026, 1, 2), True), (date(2026, 1, 3), True)])
+    days = asked.matches(LookupRequest(("day",), ("day", "ok")), [(date(2026, 1, 2), True), (date(2026, 1, 3), True)])
     assert {key: rows.num_rows for key, rows in days.items()} == {(date(2026, 1, 2), True): 4}
     assert table.size() == len(HOSTILE)
 
@@ -199,10 +203,10 @@ def test_a_column_that_is_gone_is_an_error_and_a_database_that_is_locked_is_aske
             other.execute("COMMIT")
         return sleeps(seconds)
 
-    asked = Asker("typed", table, Asking(), lambda: 0, sleep)
-    assert asked.matches(Question(("t",), ("i",)), [(1,)])[(1,)].to_pylist() == [{"t": "t"}]
+    asked = LookupClient("typed", table, Asking(), lambda: 0, sleep)
+    assert asked.matches(LookupRequest(("t",), ("i",)), [(1,)])[(1,)].to_pylist() == [{"t": "t"}]
     assert sleeps.taken == [0.1, 0.2]
     other.execute("ALTER TABLE typed RENAME COLUMN t TO u")
     with pytest.raises(SourceError, match="no such column"):
-        asked.matches(Question(("t",), ("i",)), [(1,)])
+        asked.matches(LookupRequest(("t",), ("i",)), [(1,)])
     assert len(sleeps.taken) == 2

@@ -37,7 +37,7 @@ def test_merges_and_failed_commits_change_nothing(home: Harness, monkeypatch: py
         if run % 4 == 3:
             home.compact()
         if run > 6:
-            held |= {(str(key), warm.name) for key, warm in core.warm._tables.items() if "_diff" in str(key)}
+            held |= {(str(key), warm.name) for key, warm in core.table_cache._tables.items() if "_diff" in str(key)}
     assert held, "nothing that was shown is in memory"
     assert len({key for key, _ in held}) == len(held), "what was shown was loaded anew"
     assert home.table("newest") == home.batch(NEWEST, a=taken)

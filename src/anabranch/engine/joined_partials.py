@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from anabranch.algebra.windows import Engine
 from anabranch.duck import quoted, timestamp
 from anabranch.engine.core import Core
-from anabranch.engine.places import place_sql
+from anabranch.engine.partial_windows import window_position_sql
 from anabranch.engine.tables import PANE, pane_fields
 from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Snapshot
@@ -56,7 +56,9 @@ def local_relation(catalog: Catalog, panes: Panes, base: str, tables: Mapping[st
     return f"({text})" if text is not None else None
 
 
-def settle(core: Core, catalog: Catalog, panes: Panes, snapshot: Snapshot, staged: list[Path]) -> tuple[DataFile, ...]:
+def write_own_files(
+    core: Core, catalog: Catalog, panes: Panes, snapshot: Snapshot, staged: list[Path]
+) -> tuple[DataFile, ...]:
     """The files of a pane table that is to have its partials from another no longer."""
     time = PANE if panes.time is not None else None
     names = [quote_name(field.name) for field in pane_fields(panes)]
@@ -83,7 +85,7 @@ def _text(
     quote = quote_name if spark else quoted
     row = quote(above.exposed)
 
-    def said(text: str) -> str | None:
+    def written(text: str) -> str | None:
         behind = f" FROM {above.from_text}"
         return text if spark else driver_sql(text, (relations or {}).get, fields, before="SELECT ", behind=behind)
 
@@ -97,15 +99,15 @@ def _text(
     else:
         given = {**(relations or {}), "@stream": rows}
         source = driver_sql(above.from_text, given.get, fields, before="SELECT * FROM ")
-    keys = [said(above.keys[key.name]) for key in panes.keys]
-    where = said(above.where) if above.where is not None else "true"
+    keys = [written(above.keys[key.name]) for key in panes.keys]
+    where = written(above.where) if above.where is not None else "true"
     if source is None or where is None or None in keys:
         return None
     items = [f"{text} AS {quote(key.name)}" for key, text in zip(panes.keys, keys, strict=True)]
     groups = [f"({text})" for text in keys]
     if panes.time is not None:
         micros = "unix_micros" if spark else "epoch_us"
-        start = place_sql(panes, f"{micros}({row}.__pane)", engine)[0]
+        start = window_position_sql(panes, f"{micros}({row}.__pane)", engine)[0]
         groups.append(f"({start})")
         items.append(f"{f'timestamp_micros({start})' if spark else timestamp(start)} AS {PANE}")
     for index, column in enumerate(panes.columns):

@@ -24,7 +24,7 @@ class NotApplicable(Exception):
 
 
 @dataclass(frozen=True)
-class PlanningContext:
+class NameResolver:
     """The names of one catalog. `columns` tells those of files and of tables of the system."""
 
     text: str

@@ -14,8 +14,8 @@ from anabranch.errors import NotSupported, SqlError
 from anabranch.ir.expr import Expr
 from anabranch.ir.logic import compared, conjuncts, word
 from anabranch.ir.select import SelectBlock
-from anabranch.plan.building import builder
 from anabranch.plan.catalog import Catalog
+from anabranch.plan.relation_builder import builder
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import View
 from anabranch.sql.lexer import quote_name
@@ -39,7 +39,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Lookup:
+class PointQuery:
     """Columns of a view under their names in the answer, of the rows that all comparisons hold for."""
 
     view: View
@@ -64,7 +64,7 @@ class Lookup:
         return low, high
 
 
-def find_lookup(text: str, query: Query, catalog: Catalog) -> Lookup | None:
+def find_point_query(text: str, query: Query, catalog: Catalog) -> PointQuery | None:
     """The look that a query is, or None."""
     select = query.body
     if not isinstance(select, Select) or query.ctes or query.emission is not None or len(select.relations) != 1:
@@ -96,7 +96,7 @@ def find_lookup(text: str, query: Query, catalog: Catalog) -> Lookup | None:
     fields = {field.name: field for field in view.fields}
     columns = _columns(text, block, fields)
     comparisons = _comparisons(block.where, fields) if block.where is not None else ()
-    return None if columns is None or comparisons is None else Lookup(view, columns, comparisons)
+    return None if columns is None or comparisons is None else PointQuery(view, columns, comparisons)
 
 
 def _no_types(text: str, schemas: object) -> list[Field]:

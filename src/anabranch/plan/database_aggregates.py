@@ -56,8 +56,8 @@ def _rows(reader: Reader, node: Node) -> _Rows | None:
     """Rows of tables as they are, under conditions, or joined."""
     reference = reader.reference(node)
     if reference is not None:
-        given = [tree(each) for each in node.told["output"]]
-        return (Part(reference),), {id_of(each): Place(0, reader.numbers[each.told["name"]][1]) for each in given}
+        given = [tree(each) for each in node.fields["output"]]
+        return (Part(reference),), {id_of(each): Place(0, reader.numbers[each.fields["name"]][1]) for each in given}
     if node.kind == "Join":
         return _join(reader, node)
     below = _rows(reader, node.children[0]) if node.kind in ("Filter", "Project") else None
@@ -65,22 +65,22 @@ def _rows(reader: Reader, node: Node) -> _Rows | None:
         return None
     (first, *others), known = below
     if node.kind == "Project":
-        items = [tree(each) for each in node.told["projectList"]]
+        items = [tree(each) for each in node.fields["projectList"]]
         passed = {id_of(item): _place(item.children[0] if item.kind == "Alias" else item, known) for item in items
                   if item.kind in ("Alias", "AttributeReference")}  # fmt: skip
         kept = {id: place for id, place in passed.items() if place is not None}
         return ((first, *others), kept) if len(kept) == len(items) else None
-    said, exactly = reader.conditions(node)
+    conditions, exactly = reader.conditions(node)
     if others or not exactly:
         return None
     before = [] if first.condition is None else [first.condition]
-    return (replace(first, condition=both([*before, *said])),), known
+    return (replace(first, condition=both([*before, *conditions])),), known
 
 
 def _join(reader: Reader, node: Node) -> _Rows | None:
-    kind = str(node.told["joinType"].get("object", "")).rpartition(".")[2]
+    kind = str(node.fields["joinType"].get("object", "")).rpartition(".")[2]
     outer = kind == "LeftOuter$"
-    if kind not in ("Inner$", "LeftOuter$") or not node.told.get("condition"):
+    if kind not in ("Inner$", "LeftOuter$") or not node.fields.get("condition"):
         return None
     left, right = (_rows(reader, child) for child in node.children)
     if left is None or right is None:
@@ -92,7 +92,7 @@ def _join(reader: Reader, node: Node) -> _Rows | None:
     at = len(left[0])
     other = {id: Place(at, place.column) for id, place in right[1].items()}
     on: list[Meets] = []
-    for test in conjuncts(tree(node.told["condition"])):
+    for test in conjuncts(tree(node.fields["condition"])):
         if test.kind not in _SIGNS:
             return None
         one, two = (_place(child, left[1] | other) for child in test.children)
@@ -100,7 +100,7 @@ def _join(reader: Reader, node: Node) -> _Rows | None:
             return None
         sign = _SIGNS[test.kind]
         on.append(Meets(two, _TURNED[sign], one) if one.table == at else Meets(one, sign, two))
-    if not any(meets.sign == "=" for meets in on):
+    if not any(comparison.sign == "=" for comparison in on):
         return None
     return (*left[0], replace(right[0][0], outer=outer, on=tuple(on))), left[1] | other
 
@@ -109,10 +109,10 @@ def _aggregate(reader: Reader, node: Node) -> Replaced | None:
     below = _rows(reader, node.children[0])
     if below is None:
         return None
-    keys = [_place(tree(each), below[1]) for each in node.told["groupingExpressions"]]
+    keys = [_place(tree(each), below[1]) for each in node.fields["groupingExpressions"]]
     calls: list[Call] = []
     paths: list[tuple[int, tuple[int, ...]]] = []
-    for number, item in enumerate(node.told["aggregateExpressions"]):
+    for number, item in enumerate(node.fields["aggregateExpressions"]):
         for path, expression in _aggregates(tree(item)):
             call = _call(expression, below[1])
             if call is None:
@@ -136,13 +136,15 @@ def _aggregates(node: Node, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[
 def _call(node: Node, known: dict[str, Place]) -> Call | None:
     function = node.children[0]
     plain = (
-        len(node.children) == 1 and not node.told["isDistinct"] and node.told["mode"]["object"].endswith("Complete$")
+        len(node.children) == 1
+        and not node.fields["isDistinct"]
+        and node.fields["mode"]["object"].endswith("Complete$")
     )
     if not plain or function.kind not in _CALLS or len(function.children) != 1:
         return None
     inner = function.children[0]
     if function.kind == "Count" and inner.kind == "Literal":
-        return Call("COUNT") if inner.told["value"] is not None else None
+        return Call("COUNT") if inner.fields["value"] is not None else None
     unscaled = inner.kind == "UnscaledValue"
     place = _place(inner.children[0] if unscaled else inner, known)
     return None if place is None else Call(_CALLS[function.kind], place, unscaled)

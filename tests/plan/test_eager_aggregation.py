@@ -8,10 +8,10 @@ import pytest
 
 from anabranch.ir.fold import fold
 from anabranch.ir.select import SelectBlock
-from anabranch.plan.building import builder
 from anabranch.plan.definitions import Table
-from anabranch.plan.joins_above import Choice, choose
+from anabranch.plan.eager_aggregation import Choice, choose
 from anabranch.plan.panes import PaneBlock, PaneContext, find_panes
+from anabranch.plan.relation_builder import builder
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import SelectStatement
 from plan.test_raise_joins import CATALOG, analyze

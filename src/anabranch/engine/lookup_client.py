@@ -30,7 +30,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @dataclass(frozen=True)
-class Question:
+class LookupRequest:
     """The `columns` of the rows whose columns `by` equal the values of a key, or compare with them by `signs`."""
 
     columns: tuple[str, ...]
@@ -38,7 +38,7 @@ class Question:
     signs: tuple[str, ...] = ()
 
     @property
-    def asked(self) -> tuple[str, ...]:
+    def fetched(self) -> tuple[str, ...]:
         """The columns that an answer must have to be put apart."""
         return tuple(dict.fromkeys((*self.columns, *self.by)))
 
@@ -48,7 +48,7 @@ Answer = tuple["pa.Table", Sequence[int] | None]
 
 
 @dataclass
-class Tally:
+class LookupCounts:
     """What it took to ask a table, since the home was opened."""
 
     requests: int = 0
@@ -58,7 +58,7 @@ class Tally:
     remembered: int = 0  # keys that were answered from memory
 
 
-class Asker:
+class LookupClient:
     """Asks one table. `sleep` waits so many seconds, and says whether to give up; `now` is in microseconds."""
 
     def __init__(
@@ -73,14 +73,14 @@ class Asker:
         self.name = name
         self.source = source
         self.asking = asking
-        self.tally = Tally()
+        self.tally = LookupCounts()
         self._lock = Lock()
         self._now = now
         self._sleep = sleep
         self._most = most
-        self._known: OrderedDict[tuple[Question, Key], tuple[int, pa.Table]] = OrderedDict()
+        self._known: OrderedDict[tuple[LookupRequest, Key], tuple[int, pa.Table]] = OrderedDict()
 
-    def matches(self, question: Question, keys: Iterable[Key]) -> dict[Key, pa.Table]:
+    def matches(self, question: LookupRequest, keys: Iterable[Key]) -> dict[Key, pa.Table]:
         """The rows of each key, for the keys that have any."""
         wanted = dict.fromkeys(key for key in keys if not any(value is None for value in key))
         found: dict[Key, pa.Table] = {}
@@ -92,12 +92,12 @@ class Asker:
             else:
                 found[key] = known
         for batch, rows, counts in self._answers(question, unknown):
-            by_key = apart(batch, rows, counts)
+            by_key = split_by_key(batch, rows, counts)
             found |= by_key
             self._remember(question, by_key)
         return {key: rows for key, rows in found.items() if rows.num_rows}
 
-    def lists(self, question: Question, keys: Iterable[Key], columns: pa.Schema) -> tuple[list[Key], pa.ListArray]:
+    def lists(self, question: LookupRequest, keys: Iterable[Key], columns: pa.Schema) -> tuple[list[Key], pa.ListArray]:
         """The keys that have rows, and for each of them the list of its rows."""
         import pyarrow as pa
 
@@ -118,13 +118,15 @@ class Asker:
         structs = whole.combine_chunks().to_struct_array().combine_chunks().cast(pa.struct(list(columns)))
         return given, pa.ListArray.from_arrays(pa.array([0, *accumulate(sizes)], pa.int32()), structs)
 
-    def _answers(self, question: Question, keys: Sequence[Key]) -> Iterator[tuple[Sequence[Key], pa.Table, list[int]]]:
+    def _answers(
+        self, question: LookupRequest, keys: Sequence[Key]
+    ) -> Iterator[tuple[Sequence[Key], pa.Table, list[int]]]:
         """Batches of keys, their rows in the order of the keys, and how many rows each key has."""
         size = self.asking.batch
         batches = [keys[start : start + size] for start in range(0, len(keys), size)]
         in_vain = Event()
         with ThreadPoolExecutor(self.asking.requests, "anabranch-ask") as pool:
-            answers = [pool.submit(self._ask, question, batch, in_vain) for batch in batches]
+            answers = [pool.submit(self._request, question, batch, in_vain) for batch in batches]
             try:
                 for batch, answer in zip(batches, answers, strict=True):
                     yield batch, *in_order(question, batch, *answer.result())
@@ -134,7 +136,7 @@ class Asker:
                     answer.cancel()
                 raise
 
-    def _ask(self, question: Question, keys: Sequence[Key], in_vain: Event) -> Answer:
+    def _request(self, question: LookupRequest, keys: Sequence[Key], in_vain: Event) -> Answer:
         """One batch, tried again for as long as it may be; no longer once another one has failed for good."""
         tries = 0
         while True:
@@ -155,11 +157,11 @@ class Asker:
                 self._count(keys=len(keys), rows=answer[0].num_rows)
                 return answer
 
-    def _answer(self, question: Question, keys: Sequence[Key]) -> Answer:
+    def _answer(self, question: LookupRequest, keys: Sequence[Key]) -> Answer:
         if not question.signs:
-            return self.source.fetch(question.asked, question.by, keys), None
+            return self.source.fetch(question.fetched, question.by, keys), None
         comparisons = tuple(map(Comparison, question.by, question.signs))
-        return cast(SearchableSource, self.source).search(question.asked, comparisons, keys)
+        return cast(SearchableSource, self.source).search(question.fetched, comparisons, keys)
 
     def _count(self, **counts: int) -> None:
         with self._lock:
@@ -168,14 +170,14 @@ class Asker:
 
     # ---- memory
 
-    def _remembered(self, question: Question, key: Key) -> pa.Table | None:
+    def _remembered(self, question: LookupRequest, key: Key) -> pa.Table | None:
         known = self._known.get((question, key))
         if known is None or self.asking.cache is None or known[0] <= self._now():
             return None
         self._count(remembered=1)
         return known[1]
 
-    def _remember(self, question: Question, found: dict[Key, pa.Table]) -> None:
+    def _remember(self, question: LookupRequest, found: dict[Key, pa.Table]) -> None:
         if self.asking.cache is None:
             return
         until = self._now() + self.asking.cache
@@ -188,7 +190,7 @@ class Asker:
 
 
 def in_order(
-    question: Question, keys: Sequence[Key], rows: pa.Table, places: Sequence[int] | None = None
+    question: LookupRequest, keys: Sequence[Key], rows: pa.Table, places: Sequence[int] | None = None
 ) -> tuple[pa.Table, list[int]]:
     """Rows in the order of their keys, in the same one whatever order they came in, and how many each key has.
 
@@ -206,13 +208,13 @@ def in_order(
             place if all(fits(test, column[row], keys[place][i]) for i, (test, column) in enumerate(tests)) else -1
             for row, place in enumerate(places)
         ]
-    order = [("__place", "ascending"), *((name, "ascending") for name in question.asked)]
+    order = [("__place", "ascending"), *((name, "ascending") for name in question.fetched)]
     placed = rows.append_column("__place", pa.array(places, pa.int64())).sort_by(order)
     counts = Counter(places)
     return placed.select(list(question.columns)).slice(counts[-1]), [counts[place] for place in range(len(keys))]
 
 
-def apart(keys: Sequence[Key], rows: pa.Table, counts: Sequence[int]) -> dict[Key, pa.Table]:
+def split_by_key(keys: Sequence[Key], rows: pa.Table, counts: Sequence[int]) -> dict[Key, pa.Table]:
     """Rows by their key; a key without rows has none."""
     ends = accumulate(counts)
     return {key: rows.slice(end - count, count) for key, count, end in zip(keys, counts, ends, strict=True)}

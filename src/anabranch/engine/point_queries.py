@@ -11,24 +11,24 @@ from anabranch.duck import grouped, path_list, quoted, quoted_text, timestamp
 from anabranch.engine.core import Core
 from anabranch.engine.driver import connection
 from anabranch.ledger import Snapshot
-from anabranch.plan.lookups import Comparison, Lookup
+from anabranch.plan.point_queries import Comparison, PointQuery
 from anabranch.plan.types import duckdb_type
 
 
-def rows(core: Core, lookup: Lookup, snapshot: Snapshot) -> Any:
+def rows(core: Core, query: PointQuery, snapshot: Snapshot) -> Any:
     """The answer as a pyarrow.Table: what the view has emitted, net, each row as often as its changes add up to."""
-    low, high = lookup.window_range()
-    paths = snapshot.table_paths(core.ledger, lookup.view.changes_table, low, high)
-    given = ", ".join(f"{quoted(field.name)} AS {quoted(name)}" for name, field in lookup.columns)
+    low, high = query.window_range()
+    paths = snapshot.table_paths(core.ledger, query.view.changes_table, low, high)
+    given = ", ".join(f"{quoted(field.name)} AS {quoted(name)}" for name, field in query.columns)
     if not paths:
-        names = [(name, duckdb_type(field.type)) for name, field in lookup.columns]
+        names = [(name, duckdb_type(field.type)) for name, field in query.columns]
         items = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in names)
         return connection().sql(f"SELECT {items} WHERE false").to_arrow_table()
-    conditions = [_condition(each) for each in lookup.comparisons]
+    conditions = [_condition(each) for each in query.comparisons]
     conditions += [f"_window >= {timestamp(str(low))}"] if low is not None else []
     conditions += [f"_window < {timestamp(str(high))}"] if high is not None else []
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    columns = ", ".join(f"{grouped(f.name, f.type)} AS {quoted(f.name)}" for f in lookup.view.fields)
+    columns = ", ".join(f"{grouped(f.name, f.type)} AS {quoted(f.name)}" for f in query.view.fields)
     changes = f"SELECT {columns}, sum(_diff) AS _count FROM read_parquet({path_list(paths)}){where} GROUP BY ALL"
     copies = f"SELECT *, unnest(range(CAST(_count AS BIGINT))) AS _copy FROM ({changes}) WHERE _count > 0"
     return connection().sql(f"SELECT {given} FROM ({copies})").to_arrow_table()
