@@ -490,7 +490,7 @@ class Definer:
                 if not is_data_error(error):
                     raise
                 # Rows of the past that it cannot compute are set aside: it shares nothing with views that have them.
-                planned = _apart(planned_in(replace(planning, own_panes=True)))
+                planned = _with_own_panes(planned_in(replace(planning, own_panes=True)))
                 _refuse_gone(planned, catalog, planning, text, query)
                 draft = backfill.draft(
                     core, self.runner.stream_part, planned, catalog, snapshot, planning.begins, sieve=True
@@ -838,7 +838,7 @@ class Definer:
         return id
 
 
-def _apart(planned: Planned) -> Planned:
+def _with_own_panes(planned: Planned) -> Planned:
     """A plan whose pane tables no other view can share."""
     objects = tuple(
         replace(each, signature=own_signature(each.signature, planned.view.id)) if isinstance(each, Panes) else each

@@ -84,24 +84,24 @@ class DriverScan:
         """
         import pyarrow as pa
 
-        value, apart = value_text(stream), len(parts) > 1 or limit is not None
+        value, counts_by_part = value_text(stream), len(parts) > 1 or limit is not None
         if value is None or (stream.key is not None and _type_of_key(stream) not in _SAME_AS_TEXT):
             return None
-        if apart and (value or stream.key is not None or (stream.rule is not None and stream.rule.in_order)):
+        if counts_by_part and (value or stream.key is not None or (stream.rule is not None and stream.rule.in_order)):
             return None
         every = columns if columns is not None else [field.name for field in stream.fields]
-        rows = arrow_rows([*every, PARTITION] if apart else columns)
+        rows = arrow_rows([*every, PARTITION] if counts_by_part else columns)
         if rows is None or (stream.time is not None and rows.column(stream.time).null_count):
             return None
-        if apart and PARTITION not in rows.column_names:
+        if counts_by_part and PARTITION not in rows.column_names:
             rows = rows.append_column(PARTITION, pa.repeat(pa.scalar(parts[0], pa.string()), rows.num_rows))
-        if apart:
+        if counts_by_part:
             plain = rows.drop_columns([PARTITION])
             counted = {} if stream.time is None else _by_part(rows, stream.time, parts, limit, bound)
             return cls(stream, plain, plain, first, at, counted)
         if not value:
             return cls(stream, rows, rows, first, at, {})
-        data = _apart(stream, rows, value)
+        data = _without_punctuation(stream, rows, value)
         return None if data is None else cls(stream, rows, data[0], first, at, data[1])
 
     @cached_property
@@ -257,7 +257,7 @@ def _type_of_key(stream: Stream) -> str:
     return next(field.type for field in stream.fields if field.name == stream.key)
 
 
-def _apart(stream: Stream, rows: Any, value: str) -> tuple[Any, dict[str, Any]] | None:
+def _without_punctuation(stream: Stream, rows: Any, value: str) -> tuple[Any, dict[str, Any]] | None:
     """The rows that are data, and what is seen of all; None if that is Spark's to say."""
     import duckdb
     import pyarrow as pa
@@ -368,10 +368,10 @@ def partials_text(
     own = stream.time is not None and along == f"epoch_us({quoted(stream.time)})"  # every row at hand has one
     if since_origin and (not own or panes.spanned):
         return None
-    place, start = window_position_sql(panes, along or "", "duckdb"), PANE
+    position, start = window_position_sql(panes, along or "", "duckdb"), PANE
     if panes.spanned:
-        items += [f"{text} AS {name}" for text, name in zip(place, (PANE, COUNT), strict=True)]
-    elif place:
+        items += [f"{text} AS {name}" for text, name in zip(position, (PANE, COUNT), strict=True)]
+    elif position:
         number, start = pane_number_sql(along or "", panes.grain, panes.origin, since_origin=since_origin)
         items.append(f"{number} AS {PANE}")
     for column in panes.columns:
@@ -385,10 +385,10 @@ def partials_text(
     where = "true" if along is None or own else f"{along} IS NOT NULL"
     if panes.spanned:
         items.append(f"count(*) AS {WEIGHT}")
-        where += f" AND {place[1]} > 0"
+        where += f" AND {position[1]} > 0"
     if wanted:
         where += " AND (" + " OR ".join(f"({each})" for each in wanted) + ")"
-    group = [str(index + 1) for index in range(len(keys) + len(place))]
+    group = [str(index + 1) for index in range(len(keys) + len(position))]
     having = f" GROUP BY {', '.join(group)}" if group else " HAVING count(*) > 0"
     source: str | None = ROWS
     if panes.from_text != STREAM:
@@ -401,7 +401,7 @@ def partials_text(
     if panes.spanned:
         return kept_partials_sql(panes, panes.columns, f"({text})", "duckdb", judging, KNOWN)
     # A number for each row, and a time for each pane: there are fewer of them.
-    return f"SELECT * REPLACE ({timestamp(start.format(PANE))} AS {PANE}) FROM ({text})" if place else text
+    return f"SELECT * REPLACE ({timestamp(start.format(PANE))} AS {PANE}) FROM ({text})" if position else text
 
 
 def _one_zero(key: str, type: str) -> str:

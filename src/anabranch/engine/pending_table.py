@@ -42,10 +42,10 @@ class PendingTable:
         end = f"greatest({', '.join(found)})" if len(found) > 1 else found[0] if found else "CAST(NULL AS BIGINT)"
         self._end = f"CAST({end} AS BIGINT)"
         typed = ", ".join(f"CAST({f.name} AS {duckdb_type(f.type)}) AS {f.name}" for f in (*keys, *STATE))
-        apart = f"PARTITION BY {', '.join(self._names)} " if keys else ""
+        partition = f"PARTITION BY {', '.join(self._names)} " if keys else ""
         self._duck.execute(
             f"CREATE TEMP TABLE {_TABLE} AS SELECT {typed}, {self._end} AS ends"
-            f" FROM (SELECT *, row_number() OVER ({apart}ORDER BY _version DESC) AS __n"
+            f" FROM (SELECT *, row_number() OVER ({partition}ORDER BY _version DESC) AS __n"
             f" FROM read_parquet({path_list(paths)}, union_by_name = true)) WHERE __n = 1 AND {WAITS}"
         )
         self._schema = self._duck.sql(f"SELECT {self._columns} FROM {_TABLE} LIMIT 0").to_arrow_table().schema

@@ -373,11 +373,11 @@ def stream_of_changes(core: Core, catalog: Catalog, view: View, snapshot: Snapsh
     """The changes of a view with when they came out and which one of its key each was."""
     frame = changes_frame(core, catalog, view, snapshot)
     columns = ", ".join(quote_name(field.name) for field in view.fields)
-    apart = ", ".join(quote_name(key.name) for key in view.keying.columns) or "1"
+    partition = ", ".join(quote_name(key.name) for key in view.keying.columns) or "1"
     copied = "`@changes` LATERAL VIEW explode(array_repeat(1, CAST(abs(_diff) AS INT))) __copies AS __copy"
     text = (
         f"SELECT {columns}, CASE WHEN _diff < 0 THEN 'undo' ELSE '' END AS undo, _at AS ptime,"
-        f" CAST(row_number() OVER (PARTITION BY {apart} ORDER BY _version, _diff, {columns}) - 1 AS BIGINT) AS ver"
+        f" CAST(row_number() OVER (PARTITION BY {partition} ORDER BY _version, _diff, {columns}) - 1 AS BIGINT) AS ver"
         f" FROM {copied}"
     )
     return core.frames.sql(text, {"@changes": frame})

@@ -272,9 +272,9 @@ def _last_text(view: View, files: str, whole: bool) -> str:
     """The last line of each key; of a whole table without keys that wait for nothing any more."""
     names = [field.name for field in pending_fields(view)]
     keys = ", ".join(names[: len(view.keying.columns)])
-    apart = f"PARTITION BY {keys} " if keys else ""
+    partition = f"PARTITION BY {keys} " if keys else ""
     waits = "(records <> 0 OR deadline IS NOT NULL OR armed OR event_time IS NOT NULL)" if whole else "true"
-    numbered = f"SELECT *, row_number() OVER ({apart}ORDER BY _version DESC) AS __n FROM {files}"
+    numbered = f"SELECT *, row_number() OVER ({partition}ORDER BY _version DESC) AS __n FROM {files}"
     return f"SELECT {', '.join(names)} FROM ({numbered}) WHERE __n = 1 AND {waits}"
 
 
@@ -292,10 +292,10 @@ def _reduce_text(panes: Panes, paths: list[str]) -> str:
 
 def _grouped(panes: Panes, keys: list[str], partials: list[str], source: str, engine: Engine) -> str:
     """The partials of each group and pane as one; of groups that have become large, those of each window."""
-    place = [field.name for field in window_position_fields(panes)]
-    group = f" GROUP BY {', '.join([*keys, *place])}" if keys or place else ""
+    position = [field.name for field in window_position_fields(panes)]
+    group = f" GROUP BY {', '.join([*keys, *position])}" if keys or position else ""
     if not panes.spanned:
-        return f"SELECT {', '.join([*keys, *place, *partials])} FROM {source}{group}"
+        return f"SELECT {', '.join([*keys, *position, *partials])} FROM {source}{group}"
     group_size_items = [f"coalesce(sum({ENDING}), 0) AS {WEIGHT}", f"max({FORM}) AS {FORM}"]
     items = ", ".join([*keys, f"unix_micros({PANE}) AS {PANE}", COUNT, *group_size_items, *partials])
     # What is grouped by is the column, and not the number that takes its name.

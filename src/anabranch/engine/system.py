@@ -186,9 +186,11 @@ def _progress(core: Core, snapshot: Snapshot) -> list[tuple[Any, ...]]:
         highs = [core.progress(snapshot, id).high for id in catalog.sources_of(view)]
         high = max((each for each in highs if each is not None), default=None)
         shown_bound = _shown(bound)
-        apart = _disorder(high, shown_bound)
+        disorder = _disorder(high, shown_bound)
         counted = (None, late.get(view.name, 0), None)
-        rows.append((None, None, shown_bound, bound == END, high, *counted, "view", view.name, apart, None, None, None))
+        rows.append(
+            (None, None, shown_bound, bound == END, high, *counted, "view", view.name, disorder, None, None, None)
+        )
     return rows
 
 

@@ -45,9 +45,9 @@ class PendingFiles:
         self.measure(snapshot)
 
     def frame(self, snapshot: Snapshot) -> DataFrame:
-        apart = f"PARTITION BY {', '.join(self._names)} " if self._names else ""
+        partition = f"PARTITION BY {', '.join(self._names)} " if self._names else ""
         text = (
-            f"SELECT {', '.join([*self._names, *_STATE])} FROM (SELECT *, row_number() OVER ({apart}ORDER BY _version"
+            f"SELECT {', '.join([*self._names, *_STATE])} FROM (SELECT *, row_number() OVER ({partition}ORDER BY _version"
             f" DESC) AS __n FROM `@pending`) WHERE __n = 1 AND {WAITS}"
         )
         files = self._core.table_frame(self._view.pending_table, pending_fields(self._view), snapshot)

@@ -60,7 +60,7 @@ def find_keys(block: SelectBlock, *, by_key: bool = False) -> Keying:
     if not all(partitions):
         return Keying("whole", reason="a window function in it has no PARTITION BY")
     pairs = False
-    if not block.aggregated and not partitions and not block.distinct and not search.apart:
+    if not block.aggregated and not partitions and not block.distinct and not search.partitions:
         if len(live) == 1:
             return Keying("stateless")
         pairs = not by_key and not search.epochs
@@ -70,14 +70,14 @@ def find_keys(block: SelectBlock, *, by_key: bool = False) -> Keying:
         return Keying("whole", reason="it makes rows of others, and looks at several of them")
     if block.aggregated and not block.keys:
         return Keying("whole", reason="it aggregates everything into one row")
-    if block.distinct and not block.keys and not partitions and len(live) == 1 and not search.apart:
+    if block.distinct and not block.keys and not partitions and len(live) == 1 and not search.partitions:
         return Keying("keyed", every_column=True)
     parts = search.of_one(partitions, live[0]) if len(live) == 1 else search.of_several(partitions)
     if block.distinct:
         parts = [part for part in parts if part.shown is not None]
     single = search.single(partitions, live, len(parts))
     if not parts:
-        together = any(not columns for columns in search.apart.values())
+        together = any(not columns for columns in search.partitions.values())
         reason = "no column is equal in all of its streams and grouped by" if len(live) > 1 else "nothing keys it"
         return Keying("whole", reason=DEPENDS if together else reason, pairs=pairs, single=single)
     return Keying("keyed", tuple(parts), pairs=pairs, single=single)
@@ -99,7 +99,7 @@ def _obstacle(block: SelectBlock) -> str | None:
         return "it groups by several sets of columns"
     if any(each.lateral and not each.static for each in block.sources):
         return "a LATERAL subquery looks at a stream for each row"
-    if any(_depends(each) and not _apart(each) and not _plain_sessions(each) for each in block.sources):
+    if any(_depends(each) and not _partition_of(each) and not _plain_sessions(each) for each in block.sources):
         return DEPENDS
     if any(each.static for each in block.sources) and not all(each.inner for each in block.sources):
         lefts = all(each.kind not in ("right", "full") for each in block.sources)
@@ -111,8 +111,8 @@ def _obstacle(block: SelectBlock) -> str | None:
 def _of_subquery(block: SelectBlock) -> str:
     """Why a subquery that could not be made a join stands in the way."""
     for condition in conjuncts(block.where) if block.where is not None else ():
-        asked = membership(condition)
-        if asked is not None and asked.negated and asked.left is not None:
+        found = membership(condition)
+        if found is not None and found.negated and found.left is not None:
             return (
                 "NOT IN looks at all rows of its subquery, for one NULL in it leaves nothing; where no NULL can be, "
                 "x IS NOT NULL AND x NOT IN (SELECT y ... WHERE y IS NOT NULL) says so"
@@ -130,7 +130,7 @@ def _plain_sessions(each: FromItem) -> bool:
     return each.window is not None and each.window.window.kind == "session"
 
 
-def _apart(each: FromItem) -> frozenset[Column]:
+def _partition_of(each: FromItem) -> frozenset[Column]:
     """The columns that keep windows apart which other rows make: those of one value say nothing of another's."""
     windowed = each.windowed
     if windowed is None or windowed.window.filled or windowed.window.pairs != "none":
@@ -146,7 +146,7 @@ class _Search:
         windows = [each.window.window for each in block.sources if each.window is not None]
         self.epochs = any(window.pairs == "every" for window in windows)
         #: Of the relations whose windows other rows make, what keeps these apart.
-        self.apart = {index: _apart(each) for index, each in enumerate(block.sources) if _depends(each)}
+        self.partitions = {index: _partition_of(each) for index, each in enumerate(block.sources) if _depends(each)}
 
     def shown(self, forms: Iterable[tuple[Part, ...]]) -> str | None:
         """The output column that is one of these expressions."""
@@ -156,8 +156,8 @@ class _Search:
     # ---- one stream
 
     def of_one(self, partitions: Sequence[Sequence[Expr]], live: int) -> list[KeyPart]:
-        if live in self.apart:
-            return self._of_apart(partitions, live)
+        if live in self.partitions:
+            return self._of_partition(partitions, live)
         parts = []
         for position, expr in enumerate(self.groups or partitions[0]):
             if self.groups and any(word(part) == "SESSION_WINDOW" for part in expr.parts):
@@ -172,11 +172,11 @@ class _Search:
     def _only(self, live: int, column: Column | None) -> tuple[Column | None, ...]:
         return tuple(column if index == live else None for index in range(len(self.block.sources)))
 
-    def _of_apart(self, partitions: Sequence[Sequence[Expr]], live: int) -> list[KeyPart]:
+    def _of_partition(self, partitions: Sequence[Sequence[Expr]], live: int) -> list[KeyPart]:
         """Columns that keep the windows of the one stream apart, and that nothing above brings together."""
         looked_at = [*([self.groups] if self.groups else []), *partitions]
         parts = []
-        for column in sorted(self.apart[live], key=lambda column: column.name.lower()):
+        for column in sorted(self.partitions[live], key=lambda column: column.name.lower()):
             if all(any(expr.column == column for expr in by) for by in looked_at):
                 expr = of_column(column)
                 parts.append(KeyPart(expr, self.shown([expr.normal]), self._only(live, column)))
@@ -184,7 +184,7 @@ class _Search:
 
     def single(self, partitions: Sequence[Sequence[Expr]], live: Sequence[int], keys: int) -> bool:
         """Whether each row of the answer comes from one window of the one stream, whose windows other rows make."""
-        if len(live) != 1 or partitions or keys != len(self.apart.get(live[0], ())):
+        if len(live) != 1 or partitions or keys != len(self.partitions.get(live[0], ())):
             return False
         windowed = self.block.sources[live[0]].windowed
         bounds = windowed.bounds if windowed is not None else ()
@@ -210,9 +210,9 @@ class _Search:
         own: list[Column | None] = [None] * len(block.sources)
         for column in ordered:
             index = block.owner[column]
-            if column in self.apart.get(index, (column,)):
+            if column in self.partitions.get(index, (column,)):
                 own[index] = own[index] or column
-        if any(own[index] is None for index in self.apart):
+        if any(own[index] is None for index in self.partitions):
             return None
         types = {column.type for column in members}
         if len(types) > 1 and not types <= set(INTEGERS):
