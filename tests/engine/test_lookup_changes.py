@@ -1,4 +1,4 @@
-"""Joins with tables outside that are asked by key: every row is asked for once, and what was found stays with it."""
+"""Joins with tables outside that are looked up by key: every row is looked up once, and keeps its matches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins with tables that are asked by key, as nodes: what asks, by what, and what stands above it."""
+"""Joins with tables that are looked up by key, as nodes: what asks, by what, and what stands above it."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
     """Refuse what has no lasting answer: functions of chance, of the session, of the clock where changes are kept."""
     tokens = [token for token in tokenize(text) if query.span.start <= token.start < query.span.end]
     for token in volatile_calls(tokens):
-        what = "names who asks" if token.text.lower() in SESSION else "gives another value each time"
+        what = "names the current user" if token.text.lower() in SESSION else "gives another value each time"
         raise refuse(
             text,
             Span(token.start, token.end),
