@@ -78,10 +78,10 @@ def test_a_window_is_open_until_its_end() -> None:
 
 
 def test_a_meld_tells_what_is_new() -> None:
-    meld = Meld(2, told=19)
-    meld.tell(0, 20)
-    assert [meld.tell(1, bound) for bound in (20, 21, 22)] == [20, None, None]
-    assert meld.tell(0, 25) == 22
+    meld = Meld(2, reported=19)
+    meld.report(0, 20)
+    assert [meld.report(1, bound) for bound in (20, 21, 22)] == [20, None, None]
+    assert meld.report(0, 25) == 22
 
 
 def test_three_inputs_wait_for_the_silent_one() -> None:
@@ -99,7 +99,7 @@ def test_a_meld_only_grows(script: list[tuple[int, int]]) -> None:
     meld, last, said = Meld(3), -END, [-END] * 3
     for index, bound in script:
         said[index] = max(said[index], bound)
-        told = meld.tell(index, said[index])
+        told = meld.report(index, said[index])
         if told is not None:
             assert last < told <= min(said)
             last = told

@@ -70,9 +70,9 @@ def _percentile(value: str, kind: str, percentage: str, several: bool, turned: b
     """The values at one percentage or several: `t` rows with a value, `p` the percentage; NULL of no rows."""
     wanted = f"CAST({percentage} AS ARRAY<DOUBLE>)" if several else f"array(CAST({percentage} AS DOUBLE))"
     found = f"transform({_braced(wanted)}, p -> {value.replace('KIND', kind)})"
-    told = f"CASE WHEN t > 0 THEN {found} END" if several else f"CASE WHEN t > 0 THEN {found}[0] END"
+    value_sql = f"CASE WHEN t > 0 THEN {found} END" if several else f"CASE WHEN t > 0 THEN {found}[0] END"
     counts = "reverse({counts})" if turned else "{counts}"
-    return let(counts, "m", let("aggregate(m, 0L, (a, e) -> a + e.n)", "t", told))
+    return let(counts, "m", let("aggregate(m, 0L, (a, e) -> a + e.n)", "t", value_sql))
 
 
 def _braced(text: str) -> str:

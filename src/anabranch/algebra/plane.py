@@ -243,23 +243,23 @@ class Meld:
     """The bound of several inputs together, told only when it has grown.
 
     >>> meld = Meld(2)
-    >>> [meld.tell(0, 20), meld.tell(1, 19), meld.tell(1, 20), meld.tell(1, 21), meld.tell(0, 25)]
+    >>> [meld.report(0, 20), meld.report(1, 19), meld.report(1, 20), meld.report(1, 21), meld.report(0, 25)]
     [None, 19, 20, None, 21]
     """
 
     inputs: int
-    told: int | None = None
+    reported: int | None = None
 
     def __post_init__(self) -> None:
         self._bounds: list[int | None] = [None] * self.inputs
 
-    def tell(self, index: int, bound: int) -> int | None:
+    def report(self, index: int, bound: int) -> int | None:
         """An input has come so far; the new bound of all, None if it is no other."""
         self._bounds[index] = bound
         together = combine(self._bounds)
-        if together is None or (self.told is not None and together <= self.told):
+        if together is None or (self.reported is not None and together <= self.reported):
             return None
-        self.told = together
+        self.reported = together
         return together
 
 

@@ -206,13 +206,13 @@ def observe(policy: Policy, state: ProgressState, seen: Mapping[str, Seen], now:
     trusted = not _checks_clock(policy) or ahead_runs >= AHEAD_RUNS
     partitions = dict(state.partitions)
     high = state.high
-    told: int | None = None
+    reached: int | None = None
     counts = False
     for key, each in seen.items():
         if policy.keyed and key == EVERY_KEY:
-            told = highest(each.value, each.highest_value) if trusted else each.value
-            high = highest(high, told)
-            counts = counts or told is not None
+            reached = highest(each.value, each.highest_value) if trusted else each.value
+            high = highest(high, reached)
+            counts = counts or reached is not None
             continue
         known = partitions.get(key)
         counted = highest(each.high, each.highest) if trusted else each.high
@@ -229,7 +229,7 @@ def observe(policy: Policy, state: ProgressState, seen: Mapping[str, Seen], now:
             high = highest(high, counted)
             counts = True
         partitions[key] = replace(part, late_rows=part.late_rows + each.late, ahead_rows=part.ahead_rows + each.ahead)
-    bound = highest(highest(state.bound, told), _together(policy, partitions, high, now))
+    bound = highest(highest(state.bound, reached), _together(policy, partitions, high, now))
     if policy.keyed:
         partitions = _known_keys(policy, partitions, high, bound, now)
     ahead_rows = state.ahead_rows + sum(each.ahead for each in seen.values())

@@ -72,13 +72,13 @@ _RAREST = "i = size(s) - 1 OR left(get(s, i + 1), 9) <> left(v, 9)"
 
 def _corrections() -> tuple[list[float], list[float]]:
     """From which estimates on which sum of six errors goes off, the first of all below the first of them."""
-    said = [float(each) for each in _SAID.split()]
-    errors = [each - (1 + at * (_MANY - 1) // (len(said) - 1)) for at, each in enumerate(said)]
-    sums = [math.fsum(errors[at : at + _AROUND]) for at in range(len(said) - _AROUND + 1)]
-    since = [(said[at] + said[at + _AROUND]) / 2 for at in range(len(said) - _AROUND)]
+    listed = [float(each) for each in _SAID.split()]
+    errors = [each - (1 + at * (_MANY - 1) // (len(listed) - 1)) for at, each in enumerate(listed)]
+    sums = [math.fsum(errors[at : at + _AROUND]) for at in range(len(listed) - _AROUND + 1)]
+    since = [(listed[at] + listed[at + _AROUND]) / 2 for at in range(len(listed) - _AROUND)]
     # Above the table there are five entries around an estimate.
     last = math.fsum(errors[-_AROUND + 1 :]) * _AROUND / (_AROUND - 1)
-    return [round(each, 6) for each in (*since, said[-1])], [round(each, 6) for each in (*sums, last)]
+    return [round(each, 6) for each in (*since, listed[-1])], [round(each, 6) for each in (*sums, last)]
 
 
 def _estimate(cells: str) -> str:

@@ -149,8 +149,8 @@ def followed(maintainer: Maintainer, view: View, ends: Ends, stream: Stream, see
                 return None
             files = f"read_parquet({path_list(paths)}, union_by_name = true)"
             since, until = (timestamp(str(each)) for each in (max(low - far, -FAR), min(high + far, FAR)))
-            near = f"{time} BETWEEN {since} AND {until}"
-            rows = f"(SELECT *, epoch_us({time}) AS __t FROM {files} WHERE {near})"
+            in_range = f"{time} BETWEEN {since} AND {until}"
+            rows = f"(SELECT *, epoch_us({time}) AS __t FROM {files} WHERE {in_range})"
             found: Any = duck.sql(chains_sql(rows, columns_of(view, ends), ends.gap, far)).to_arrow_table()
             if all(found.column("whole").to_pylist()):
                 return found.drop_columns(["whole"])
@@ -213,10 +213,10 @@ def late_sql(ends: Ends, new: str, there: str) -> str:
     window = f"OVER (PARTITION BY {by} ORDER BY t RANGE BETWEEN"
     behind = f"t - max({shut}) {window} UNBOUNDED PRECEDING AND CURRENT ROW) <= {ends.gap}"
     ahead = f"min({shut}) {window} CURRENT ROW AND UNBOUNDED FOLLOWING) - t <= {ends.gap}"
-    near = f"SELECT *, coalesce({behind}, false) OR coalesce({ahead}, false) AS near FROM ({both})"
+    judged = f"SELECT *, coalesce({behind}, false) OR coalesce({ahead}, false) AS near FROM ({both})"
     left = _closed(ends, f"SELECT {by}, t, p, new FROM near WHERE NOT near")
     return (
-        f"WITH near AS ({near}) SELECT {by}, t FROM near WHERE near AND new"
+        f"WITH near AS ({judged}) SELECT {by}, t FROM near WHERE near AND new"
         f" UNION SELECT {by}, t FROM ({left}) WHERE closed AND new"
     )
 

@@ -173,12 +173,12 @@ def refuse_late(text: str, view: View, emission: Emission, ends: Ends | None) ->
     counted = view.progress.clock != "event" and len({*view.query.streams.values(), *view.query.views.values()}) == 1
     if emission.late == "correct" or ends is not None or counted:  # nothing that is counted comes late
         return
-    emission_of = f"LATE {emission.late.upper()}"
+    clause = f"LATE {emission.late.upper()}"
     raise refuse(
         text,
         emission.span,
-        f"{emission_of} needs to know which rows are late, and the windows of this query do not show it",
-        f"leave {emission_of} out: late rows then correct what was shown",
+        f"{clause} needs to know which rows are late, and the windows of this query do not show it",
+        f"leave {clause} out: late rows then correct what was shown",
     )
 
 

@@ -239,12 +239,14 @@ def settled_sql(
         weight = WEIGHT if judging.counted else "0"
     carried = [f"{LAST} AS __last", f"{weight} AS __ending", f"{form} AS __form"]
     exploded = f"SELECT {', '.join([*keys, *columns, *carried, f'{count} AS __count', f'{starts} AS __start'])}"
-    standing = [
+    group_size_items = [
         f"CAST(sum(CASE WHEN __start = __last THEN __ending ELSE 0 END) AS BIGINT) AS {ENDING}",
         f"CAST(max(__form) AS BIGINT) AS {FORM}",
     ]
     reduces = [f"CAST({reduce} AS {types[name]}) AS {name}" for name, reduce in columns.items()]
-    items = ", ".join([*keys, f"timestamp_micros(__start) AS {LAST}", f"__count AS {COUNT}", *standing, *reduces])
+    items = ", ".join(
+        [*keys, f"timestamp_micros(__start) AS {LAST}", f"__count AS {COUNT}", *group_size_items, *reduces]
+    )
     groups = ", ".join([*keys, "__start", "__count"])
     return f"SELECT {items} FROM ({exploded} FROM ({judged}) AS __judged) AS __exploded GROUP BY {groups}"
 
