@@ -42,7 +42,7 @@ def _kinds() -> tuple[list[Kind], list[Kind]]:
 def tables() -> str:
     """A heading and a table for each kind that has options."""
     sources, sinks = _kinds()
-    asking = ["### Tables that are asked by key: options\n", HEAD, *map(_row, ASKING_OPTIONS), ""]
+    asking = ["### Tables that are looked up by key: options\n", HEAD, *map(_row, ASKING_OPTIONS), ""]
     return "\n".join([*_tables("", sources), *asking, *_tables(" as a sink", sinks)])
 
 
@@ -59,7 +59,7 @@ def _tables(what: str, kinds: Iterable[Kind]) -> Iterable[str]:
         yield from (_row(option) for option in kind.options if option not in ASKING_OPTIONS)
         if set(ASKING_OPTIONS) <= set(kind.options):
             names = ", ".join(f"`{option.name}`" for option in ASKING_OPTIONS)
-            yield f"| {names} | how it is asked by key: see below | | |"
+            yield f"| {names} | how it is looked up by key: see below | | |"
         yield ""
 
 

@@ -507,7 +507,7 @@ class Session:
             path = place(str(export.path), export.overwrite, replace="OVERWRITE")
             result = self._select(SelectStatement(statement.text, statement.query.span, statement.query), live=False)
             if result.kind == "changes" and result.endless:
-                raise UsageError("this answer goes on for ever", hint="COPY ... TO writes one that ends")
+                raise UsageError("this query never ends", hint="COPY ... TO writes one finished answer")
             fields = [Field(name, type) for name, type in zip(result.columns, result.types, strict=True)]
             return Result(message=write_file(replace(export, path=path), result.toArrow(), fields))
         except (SinkError, UsageError) as error:

@@ -174,7 +174,7 @@ def test_wrong_queries_start_nothing(home: Harness) -> None:
         ("SELECT k FROM t", "there is no stream, view or table t"),
         ("SELECT summ(n) AS n FROM s", "there is no function summ"),
         ("SELECT k, rand() AS r FROM s", "another value each time"),
-        ("SELECT k, current_user() AS r FROM s", "names who asks"),
+        ("SELECT k, current_user() AS r FROM s", "names the current user"),
         (f"{SUMS} EMIT ON WINDOW CLOSE", "window"),
         ("SELECT k, n AS k FROM s", "two columns"),
     ]:

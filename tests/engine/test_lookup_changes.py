@@ -1,4 +1,4 @@
-"""Joins with tables outside that are asked by key: every row is asked for once, and what was found stays with it."""
+"""Joins with tables outside that are looked up by key: every row is looked up once, and keeps its matches."""
 
 from __future__ import annotations
 
@@ -334,7 +334,7 @@ def test_it_is_told_how_a_table_is_asked_and_why(home: Harness) -> None:
         ("SELECT s.id FROM s JOIN forced t ON t.id > s.x", "is a BIGINT, and this is a DOUBLE", "s.x"),
         (
             "SELECT s.id FROM s LEFT JOIN s b ON b.id = s.id + 1 JOIN forced t ON t.id = coalesce(b.id, 0)",
-            "nothing here says by which",
+            "no condition of this join gives a key",
             "forced t ON t.id = coalesce(b.id, 0)",
         ),
         ("SELECT s.id FROM s JOIN forced t ON t.name > s.id", "is a STRING, and this is a INT", "s.id"),
@@ -355,7 +355,7 @@ def test_it_is_told_how_a_table_is_asked_and_why(home: Harness) -> None:
         ("CREATE TABLE b (id INT, nmae INT) FROM sqlite(path => '{}', table => 'm')", "no column nmae", "nmae INT"),
         ("CREATE TABLE b FROM sqlite(path => '{}', table => 'n')", "has no table n", "table => 'n'"),
         ("CREATE TABLE b FROM sqlite(path => '{}', table => 'm', batch => 0)", "batch must be", "batch => 0"),
-        ("INSERT INTO forced VALUES (1, 'a', 2)", "is only asked from here", "forced"),
+        ("INSERT INTO forced VALUES (1, 'a', 2)", "can only be queried from here", "forced"),
         ("REFRESH TABLE forced", "nothing to load again", "forced"),
     ):
         path = home.path / "m.db"

@@ -193,7 +193,7 @@ def test_nothing_is_waited_for_where_nothing_comes(home: Harness) -> None:
         "VALUES (1) EMIT AFTER DELAY INTERVAL '6' MINUTES",
         "WITH c AS (SELECT count(*) AS n FROM items TRIGGER ON END OF STREAM) SELECT n FROM bids CROSS JOIN c",
     ):
-        with pytest.raises(AnabranchError, match="nothing to wait for: this query reads no stream"):
+        with pytest.raises(AnabranchError, match="this clause needs a stream: the query reads none"):
             home.sql(f"CREATE VIEW v AS {query}")
     again = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT n FROM r"
     with pytest.raises(AnabranchError, match="the changes of a query with WITH RECURSIVE are not kept"):

@@ -235,15 +235,15 @@ def test_outer_joins_that_drop_late_rows_are_those_of_the_others(
 
 #: What is said of joins that look at all rows, in the words of their own names.
 UNBOUNDED = {
-    "SELECT x.k FROM a AS x JOIN b AS y ON x.k = y.k": "row of x can meet any row of y, however old, so all of"
-    " them are looked at; a condition on their times bounds that: y.ts BETWEEN x.ts - INTERVAL 1 HOUR AND x.ts + INTER",
+    "SELECT x.k FROM a AS x JOIN b AS y ON x.k = y.k": "row of x can be joined with any row of y, however old, so each"
+    " run reads all of them; a condition on their times bounds that: y.ts BETWEEN x.ts - INTERVAL 1 HOUR AND x",
     "SELECT x.k FROM (SELECT * FROM a WHERE k > 0) AS x JOIN b AS y ON x.k = y.k": "y.ts BETWEEN x.ts - INTERVAL 1",
     "SELECT a.k FROM a JOIN n ON a.k = n.k": "n has no event time that could bound that: declare one first, WATERMARK",
-    f"SELECT a.k FROM a JOIN b ON {BAND} JOIN b AS c ON c.k = a.k": "a row of a can meet any row of c, however old",
-    "SELECT a.k FROM a JOIN b ON a.k = b.k AND b.ts >= a.ts": "a row of b can meet any row of a, however old",
+    f"SELECT a.k FROM a JOIN b ON {BAND} JOIN b AS c ON c.k = a.k": "a row of a can be joined with any row of c",
+    "SELECT a.k FROM a JOIN b ON a.k = b.k AND b.ts >= a.ts": "a row of b can be joined with any row of a, however old",
     "SELECT a.k FROM a JOIN (SELECT k, max(ts) AS ts FROM b GROUP BY k) AS y ON a.k = y.k": "all rows of y are looked",
     "SELECT a.k FROM a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k": "TOLERANCE INTERVAL 1 HOUR bounds",
-    "SELECT a.k, t.name FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN t ON t.k = a.k": "a row of a can meet any row of b",
+    "SELECT a.k, t.name FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN t ON t.k = a.k": "can be joined with any row of b",
     f"SELECT a.k, count(b.k) AS n FROM a LEFT JOIN b ON {BAND} GROUP BY a.k": "computed anew from all rows of a and b",
 }
 BOUNDED = [
@@ -262,7 +262,7 @@ BOUNDED = [
 def test_what_is_said_of_bounds(home: Harness) -> None:
     home.sql(f"{STREAMS}; CREATE STREAM n (k INT); CREATE TABLE t (k INT, name STRING)")
     told = home.session.sql(f"CREATE VIEW u AS {JOINS['unbounded']} EMIT CHANGES").message or ""
-    assert "UNBOUNDED: a row of a can meet any row of b" in told
+    assert "UNBOUNDED: a row of a can be joined with any row of b" in told
     assert "b.ts BETWEEN a.ts - INTERVAL 1 HOUR AND a.ts + INTERVAL 1 HOUR" in told
     # A view that is computed when read says the same of what it would be if its changes were kept.
     assert "UNBOUNDED" in (home.session.sql(f"CREATE VIEW read_u AS {JOINS['unbounded']}").message or "")

@@ -259,7 +259,7 @@ def test_rows_that_wait_show_what_they_wait_for(home: Harness) -> None:
     home.sql("CREATE STREAM s (k STRING, v INT, ts TIMESTAMP, WATERMARK FOR ts AS ts)")
     groups = GROUPS.format(rows="TUMBLE(s, ts, INTERVAL 10 SECONDS)")
     for call in ("count(*) OVER (PARTITION BY k)", "lead(n) OVER (PARTITION BY k ORDER BY window_end)"):
-        with pytest.raises(NotSupported, match="look at rows that may still come, and no column that is shown tells"):
+        with pytest.raises(NotSupported, match="depend on rows that may still arrive, and no output column shows"):
             home.sql(f"CREATE VIEW v AS SELECT k, {call} AS x FROM ({groups}) EMIT ON WINDOW CLOSE")
 
 

@@ -93,6 +93,6 @@ def test_partials_that_are_not_found_again_are_not_filled_with_tables_of_today(
     monkeypatch.setattr(migrations, "_with_as", lambda signature: signature)
     with anabranch.connect(older, spark=spark) as home:
         shown = answers(home)["named"]
-        with pytest.raises(NotSupported, match="its rows have met table items as it was before a REFRESH"):
+        with pytest.raises(NotSupported, match="its rows were joined with table items as it was before a REFRESH"):
             list(home.subscribe("named"))
         assert answers(home)["named"] == shown

@@ -149,7 +149,7 @@ def test_adaptive_windows_share_a_table_with_their_equals_alone(world: World) ->
         (hop("auto"), "strategy panes; {}: panes 24, windows 15, adaptive 15, rows 15"),
         (hop("windows"), "strategy windows; {}: panes 24, windows 15, adaptive 15, rows 15"),
         (hop("adaptive"), "strategy adaptive; {}: panes 24, windows 15, adaptive 15, rows 15"),
-        (hop("rows"), "because it is asked to look at rows; {}: panes 24, windows 15, adaptive 15, rows 15"),
+        (hop("rows"), "because strategy 'rows' was requested; {}: panes 24, windows 15, adaptive 15, rows 15"),
         (
             hop("auto", slide=1),
             "strategy panes by difference; {}: panes 29, windows 15, adaptive 15, rows 15, panes by difference 9",
@@ -340,7 +340,7 @@ def test_progress_is_the_least_of_the_inputs(world: World) -> None:
     ("others", "rule"),
     [
         ({"time": None, "rule": None}, "none: the stream has no event time"),
-        ({"rule": None}, "moves by ADVANCE alone: the stream has no WATERMARK"),
+        ({"rule": None}, "moves only by ADVANCE: the stream has no WATERMARK"),
         ({"rule": Delay(0)}, "the highest ts"),
         (
             {"rule": Percentile(1000, 95, 100)},
@@ -414,7 +414,7 @@ def test_how_records_are_counted(world: World, query: str, said: str) -> None:
 def test_rows_that_meet_a_table_once_are_kept_as_they_have_met_it(world: World) -> None:
     sums = "SELECT label, sum(n) AS n FROM s JOIN names ON s.k = names.k GROUP BY label TRIGGER COUNTING 3"
     met, *others = list(world.nodes(sums).values())[2:]
-    assert met.how[-1] == "kept as its rows have met static tables: REFRESH reaches none of them"
+    assert met.how[-1] == "keeps its rows as they were joined with static tables: REFRESH changes none of them"
     assert not any("REFRESH" in line for each in others for line in each.how)
 
 
@@ -459,7 +459,7 @@ def test_a_query_without_a_clause_also_says_how_its_changes_would_be_kept(world:
 
 def test_what_cannot_be_kept_says_why(world: World) -> None:
     explanation = world.explain("SELECT k AS a, n AS a FROM s")
-    assert "nobody can subscribe: two columns of it have the same name" in text_of(explanation)
+    assert "no subscription is possible: two columns of it have the same name" in text_of(explanation)
 
 
 def test_a_batch_query(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Joins with tables that are asked by key, as nodes: what asks, by what, and what stands above it."""
+"""Joins with tables that are looked up by key, as nodes: what asks, by what, and what stands above it."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def test_what_breaks_ties_is_what_the_query_shows() -> None:
         ("SELECT s.n FROM s JOIN (SELECT k FROM t WHERE n > 1) x ON x.k = s.k", "can only be joined", "t"),
         ("SELECT k FROM s UNION ALL SELECT k FROM t", "can only be joined", "t"),
         ("SELECT n FROM s WHERE n = (SELECT max(n) FROM t)", "can only be joined", "t"),
-        ("SELECT s._row_num FROM s JOIN t ON t.k = s.k", "without their numbers", "s"),
-        ("SELECT s.n FROM s, t", "nothing here says by which", "t"),
+        ("SELECT s._row_num FROM s JOIN t ON t.k = s.k", "without row numbers", "s"),
+        ("SELECT s.n FROM s, t", "no condition of this join gives a key", "t"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_refused_where_it_stands(query: str, message: str, place: str) -> None:

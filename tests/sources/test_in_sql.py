@@ -1,4 +1,4 @@
-"""Tables of small kinds in SQL: named in a query, loaded by CREATE TABLE, and asked by key for the rows of a view."""
+"""Tables of small kinds in SQL: named in a query, loaded by CREATE TABLE, and looked up by key for a view."""
 
 from __future__ import annotations
 

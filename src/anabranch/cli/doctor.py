@@ -98,7 +98,7 @@ def check_all(home: Path, *, start_spark: bool, master: str | None, conf: dict[s
     yield check_writable(home)
     yield check_lock(home)
     if not start_spark:
-        yield Finding("Spark session", OK, "not started, as asked")
+        yield Finding("Spark session", OK, "not started, as requested")
     elif FAIL in (java.state, pyspark.state):
         yield Finding("Spark session", FAIL, "not started", "mend Java and pyspark first")
     else:
@@ -231,7 +231,7 @@ def check_lock(home: Path) -> Finding:
     except HomeInUse as problem:
         return Finding("writer of the home", WARN, problem.message, problem.hint or "")
     except (OSError, ImportError) as problem:
-        return Finding("writer of the home", WARN, f"cannot be told: {problem}")
+        return Finding("writer of the home", WARN, f"unknown: {problem}")
     return Finding("writer of the home", OK, "none")
 
 

@@ -72,7 +72,7 @@ class ExportOutput:
         export = self._export
         if result.endless:
             raise QueryFailed(
-                f"this answer goes on for ever; {export.called} is for one that ends",
+                f"this query never ends, and {export.called} holds one finished answer",
                 hint="-o stream-json and -o live-csv follow it; FROM name AS OF VERSION n reads what was there then",
             )
         rows = result.toArrow()

@@ -18,7 +18,7 @@ from anabranch.algebra.reach import Range
 from anabranch.bucket import Done, Task
 from anabranch.duck import LEFT_TO_SPARK, in_bucket, quoted
 from anabranch.engine.core import Core
-from anabranch.engine.driver_changes import NotApplicable, Query, Touched, since_start
+from anabranch.engine.driver_changes import Query, Touched, since_start
 from anabranch.engine.kernels import Ahead, query_of, task_memory
 from anabranch.engine.table_cache import CachedRange, file_rows, where_within
 from anabranch.engine.tables import change_fields
@@ -27,6 +27,7 @@ from anabranch.kernel import ROWS, Declined
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.ledger.crash import reach
 from anabranch.plan.definitions import Stream
+from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import View
 from anabranch.render.join_keys import join_keys
@@ -244,7 +245,7 @@ class _InBuckets(Query):
     def touch_sessions(self) -> bool | None:
         ends = self.view.progress.ends
         if ends is not None and ends.gap:
-            raise NotApplicable  # they are followed from row to row
+            raise NotApplicable("sessions are followed from row to row")
         return None
 
     def touch_keys(self, text: str) -> bool:

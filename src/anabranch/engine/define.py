@@ -285,12 +285,12 @@ class Definer:
             raise _at(statement, column.span, error) from error
         except SourceError as error:
             raise _at(statement, source.span, error) from error
-        every_run = statement.every_run and not why  # what is asked by key is asked in every run
+        every_run = statement.every_run and not why  # what is looked up by key is asked in every run
         table = Table(id, statement.name.last, statement.sql, fields, source.kind, options, None, every_run, why)
         if rows is not None:
             return self._fill_table(statement, table, rows)
         self._fill_table(statement, table, None)
-        return f"table {table.name} created; it is asked by key, because {because(why)}"
+        return f"table {table.name} created; it is looked up by key, because {because(why)}"
 
     def _fill_table(self, statement: CreateTable, table: Table, frame: DataFrame | None) -> str:
         """Commit a new table with the rows of a frame."""
@@ -342,8 +342,8 @@ class Definer:
     def refresh(self, statement: Refresh) -> str:
         table = self.find(statement, statement.target, Table)
         if table.asked:
-            hint = "new rows meet it as it is when they come; what was found before stays"
-            error = AnabranchError(f"table {table.name} is asked by key: there is nothing to load again", hint=hint)
+            hint = "new rows are joined with it as it is when they arrive; earlier matches stay as they are"
+            error = AnabranchError(f"table {table.name} is looked up by key: there is nothing to load again", hint=hint)
             raise _at(statement, statement.target.span, error)
         self.refresh_table(table)
         return f"table {table.name} refreshed; views read it as it is now, for rows from here on"
@@ -994,8 +994,8 @@ def _refuse_other_tables(planned: Planned, catalog: Catalog, view: View) -> None
     for table in (catalog[id] for each in filled for id in each.statics.values() if id in versions):
         assert isinstance(table, Table)
         raise NotSupported(
-            f"the changes of view {view.name} cannot be kept: its rows have met table {table.name} as it was before a"
-            " REFRESH, and would have to meet it again",
+            f"the changes of view {view.name} cannot be kept: its rows were joined with table {table.name} as it was"
+            " before a REFRESH, and would now be joined with its new rows",
             hint=f"CREATE OR REPLACE VIEW {view.name} AS ... EMIT CHANGES makes it anew, over the table as it is now",
         )
 

@@ -357,7 +357,7 @@ class DmlExecutor:
             raise self._wrong_kind(statement, name, found, "stream or table")
         if isinstance(found, Table) and found.asked:
             raise NotSupported(
-                f"{found.name} lives in {found.source}(...), and is only asked from here",
+                f"{found.name} lives in {found.source}(...), and can only be queried from here",
                 **_span_of(statement, name),
                 hint="change it where it lives",
             )

@@ -22,6 +22,7 @@ from anabranch.engine.tables import net_sql
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import ROW_NUM, Stream, Table
+from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.states import BlockUse
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import View
@@ -102,10 +103,6 @@ def kept(maintainer: Maintainer, view: View, text: str) -> tuple[DataFile, ...]:
         return files
     finally:
         table_cache.duck.execute(f"DROP TABLE IF EXISTS {CHANGES}")
-
-
-class NotApplicable(Exception):
-    """Something that a node reads is not to be had in DuckDB."""
 
 
 @dataclass(frozen=True)
@@ -346,7 +343,7 @@ class Query:
 
             part = driver_sql(view.query.text, relation, self.fields_read(view))
             if part is None:
-                raise NotApplicable
+                raise NotApplicable("something that it reads is not to be had in DuckDB")
             parts.append(part)
         if not parts:
             return None

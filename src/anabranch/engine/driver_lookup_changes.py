@@ -15,6 +15,7 @@ from anabranch.engine.lookup_client import Key
 from anabranch.engine.tables import net_sql
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
+from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import ASKED, TableLookup, View
 from anabranch.render.duckdb import driver_sql
@@ -61,7 +62,7 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
             changed += f" UNION ALL SELECT {_columns(view.fields)}, _diff FROM ({taken})"
         stamped = query.stamped(changed, view.fields)
         return copy_to_table(maintainer.core, duck, stamped, view.changes_table, view.time or None)
-    except (driver_changes.NotApplicable, duckdb.Error):
+    except (NotApplicable, duckdb.Error):
         return None
     finally:
         table_cache.duck.unregister(FOUND)

@@ -108,7 +108,7 @@ def _question(core: Core, statement: SelectStatement, bound: Bound, catalog: Cat
         raise Declined(error.message) from error
     _check_spelling(statement.sql, context)
     if any(column.name == duckdb_plan.UNNAMED for column in plan.columns):
-        decline("the name of a column is Spark's to give")
+        decline("only Spark can name its columns")
     marked = duckdb_plan.sql(plan, lambda scan: f"{MARK}{scan.source.key}{MARK}")
     files = tuple(file for found in context.listed for file in found)
     if not core.place.takes_files(sum(size for _, size, _ in files)):

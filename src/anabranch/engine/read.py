@@ -62,7 +62,7 @@ def relation(core: Core, reference: Reference, snapshot: Snapshot) -> DataFrame:
         return rows_frame(core, found, reference.placeholder, snapshot)
     if isinstance(found, Table) and found.asked:
         raise AnabranchError(
-            f"table {found.name} is not loaded: it is asked by key, for the rows of a view",
+            f"table {found.name} is not loaded: it is looked up by key, for the rows of a view",
             hint=f"CREATE VIEW v AS SELECT ... FROM s JOIN {found.name} t ON t.id = s.id, and read the view",
         )
     if isinstance(found, Table):

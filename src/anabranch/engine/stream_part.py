@@ -40,8 +40,8 @@ class StreamPart:
         columns: tuple[str, ...] | None = None,
         group_sizes: GroupSizes | None = None,
     ) -> DataFrame:
-        """The stream part of the views on a pane table: one row a pane and key. `group_sizes` is that of its groups before
-        these rows, where it decides how they are kept."""
+        """The stream part of the views on a pane table: one row a pane and key. `group_sizes` are those before these
+        rows, where they decide how rows are kept."""
         wanted = [column for column in panes.columns if columns is None or column.name in columns]
         keys = list(zip(_keys(panes), _key_names(panes), strict=True))
         if group_sizes is not None:

@@ -47,8 +47,8 @@ class PendingFiles:
     def frame(self, snapshot: Snapshot) -> DataFrame:
         partition = f"PARTITION BY {', '.join(self._names)} " if self._names else ""
         text = (
-            f"SELECT {', '.join([*self._names, *_STATE])} FROM (SELECT *, row_number() OVER ({partition}ORDER BY _version"
-            f" DESC) AS __n FROM `@pending`) WHERE __n = 1 AND {WAITS}"
+            f"SELECT {', '.join([*self._names, *_STATE])} FROM (SELECT *, row_number() OVER ({partition}ORDER BY"
+            f" _version DESC) AS __n FROM `@pending`) WHERE __n = 1 AND {WAITS}"
         )
         files = self._core.table_frame(self._view.pending_table, pending_fields(self._view), snapshot)
         return self._core.frames.sql(text, {"@pending": files})

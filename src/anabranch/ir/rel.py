@@ -167,7 +167,7 @@ class Source:
     version: int | None = None
     provisional: bool = False
     key: str = ""  # tells two files with other options apart
-    asked: bool = False  # a table that stays where it is and is asked by key
+    asked: bool = False  # a table that stays where it is and is looked up by key
 
 
 @dataclass(frozen=True)

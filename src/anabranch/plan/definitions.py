@@ -83,7 +83,7 @@ class Table:
     options: Mapping[str, Any]
     query: str | None  # CREATE TABLE AS SELECT: what REFRESH runs again
     every_run: bool = False  # refreshed before each run of a stream that meets it
-    asked: str = ""  # why it stays where it is and is asked by key; empty: it is loaded
+    asked: str = ""  # why it stays where it is and is looked up by key; empty: it is loaded
 
     kind = "table"
 

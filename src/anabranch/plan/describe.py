@@ -189,7 +189,7 @@ def progress_rule(stream: Stream) -> str:
     if stream.time is None:
         return "none: the stream has no event time"
     if stream.rule is None:
-        return "moves by ADVANCE alone: the stream has no WATERMARK"
+        return "moves only by ADVANCE: the stream has no WATERMARK"
     rule = _rule_words(stream.rule, stream.time)
     if stream.key is not None:
         rule += f"; for each {stream.key} on its own, the least of them for the stream"
@@ -312,9 +312,9 @@ class _Describer:
         how = ("static: read when the view is made, and again on REFRESH",)
         state: tuple[State, ...] = (State(id, "its rows; they change by statements alone", True),)
         if table.asked:
-            how, state = (f"lives in {table.source}(...) and is asked by key, because {because(table.asked)}",), ()
+            how, state = (f"lives in {table.source}(...) and is looked up by key, because {because(table.asked)}",), ()
         elif hinted:
-            how = (f"lives in {table.source}(...) and is asked by key (hint), though it was loaded as well",)
+            how = (f"lives in {table.source}(...) and is looked up by key (hint), though it was loaded as well",)
         self.done[id] = PlanNode(id, table.name, "table", (), True, state=state, how=how)
         return id
 
@@ -354,16 +354,18 @@ class _Describer:
         for use in view.query.blocks:
             lines += self._panes_lines(view, use, self.catalog.panes(use.panes))
         if view.follows_from_shown:
-            lines.append("goes on from what it shows: the rows of the past are not read again")
+            lines.append("continues from what it shows: the rows of the past are not read again")
         kind = kind_of(view)
         read = self._read_names(view)
         if kind == "stateless":
             lines.append(f"each row of {words(read)} is filtered and projected on its own")
             lines += (
-                ["kept as its rows have met static tables: REFRESH reaches none of them"] if view.state.enriched else []
+                ["keeps its rows as they were joined with static tables: REFRESH changes none of them"]
+                if view.state.enriched
+                else []
             )
         elif kind == "lookup":
-            lines.append(f"each row of {words(read)} is asked for once, and kept with what was found")
+            lines.append(f"each row of {words(read)} is looked up once, and kept with its matches")
             lines += [self._lookup_line(lookup) for lookup in view.query.asks]
         elif not view.operator:
             if view.emission.mode == "close":
@@ -372,7 +374,7 @@ class _Describer:
             for id in view.query.views.values():
                 lines.append(f"over view {self.catalog.view(id).name}: computed when read, from its state")
         elif view.operator == "join":
-            lines.append(f"each new row of {words(read)} meets the rows of the others that are there: each pair once")
+            lines.append(f"each new row of {words(read)} is joined with the stored rows of the others: each pair once")
             if view.join.aggregated:
                 lines.append("what the new pairs of a run add up to is kept, and added up for what reads it")
         elif view.operator == "keyed" or by_session(view):
@@ -573,7 +575,7 @@ def _length(value: int, use: BlockUse, panes: Panes) -> str:
 
 
 def because(reason: str) -> str:
-    """Why a table is asked by key, behind the word because."""
+    """Why a table is looked up by key, behind the word because."""
     return f"it says {reason}" if reason.startswith("lookup") else reason
 
 

@@ -25,15 +25,15 @@ _CALL = re.compile(r"\b(NO_LOOKUP|LOOKUP)\s*\(([^()]*)\)", re.IGNORECASE)
 
 
 def with_hints(text: str, query: Query, catalog: Catalog) -> Catalog:
-    """A catalog in which the tables that hints of a query name are asked by key; what they cannot be is refused."""
+    """A catalog in which the tables that hints of a query name are looked up by key; what they cannot be is refused."""
     found: dict[str, Table] = {}
     for wanted, relation, span in _named(text, query):
         reference = Binder(text, catalog, query).resolve(relation)
         table = catalog.objects.get(reference.target) if reference is not None else None
         if not isinstance(table, Table) or not registry.is_table(table.source):
-            raise refuse(text, span, "this is no table that could be asked by key", _how())
+            raise refuse(text, span, "this is no table that can be looked up by key", _how())
         if not wanted and table.asked:
-            what = f"{table.name} is asked by key and was never loaded"
+            what = f"{table.name} is looked up by key and was never loaded"
             raise refuse(text, span, what, "load it: CREATE OR REPLACE TABLE ... lookup => 'never'")
         if wanted and not table.asked:
             found[table.id] = replace(table, asked=HINT)

@@ -70,7 +70,9 @@ def unbounded(view: View) -> list[str]:
 
 def _what_bounds(one: JoinInput, other: JoinInput) -> str:
     """What two sides do that nothing binds to each other, and what to do about it."""
-    text = f"a row of {one.name} can meet any row of {other.name}, however old, so all of them are looked at; "
+    text = (
+        f"a row of {one.name} can be joined with any row of {other.name}, however old, so each run reads all of them; "
+    )
     timeless = [each.name for each in (one, other) if not each.time]
     if timeless:
         have = "has" if len(timeless) == 1 else "have"

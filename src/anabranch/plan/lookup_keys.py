@@ -82,7 +82,7 @@ class _Search:
         for pair in first.values():
             wanted = self.columns[pair.column]
             if pair.given != wanted and not (pair.given in INTEGERS and wanted in INTEGERS):
-                raise self._unlike(pair, f"CAST(... AS {wanted.upper()}) makes them alike")
+                raise self._unlike(pair, f"CAST(... AS {wanted.upper()}) gives both the same type")
         return LookupKey(live, tuple(first.values()))
 
     def _by_comparison(self, pairs: Sequence[Pair]) -> LookupKey:
@@ -90,14 +90,16 @@ class _Search:
         asking = [pair for pair in pairs if pair.live is not None]
         hint = f"compare a column of it with one stream or view on its left: ON {name}.id = s.id"
         if not asking:
-            raise refuse(self.text, self._span, f"{name} is asked by key, and nothing here says by which", hint)
+            raise refuse(
+                self.text, self._span, f"{name} is looked up by key, and no condition of this join gives a key", hint
+            )
         if not searchable(str(self.table.source), self.table.options):
-            what = f"{name} is only asked by equal whole numbers, texts, booleans and days"
+            what = f"{name} can only be looked up by equal whole numbers, texts, booleans and days"
             raise refuse(self.text, self._span, what, hint)
         fitting = [pair for pair in pairs if self._value_type(pair)]
         live = _most(fitting)
         if live is None:
-            hint = f"{name} is asked by numbers, texts, days and times of one type; CAST(...) makes them alike"
+            hint = f"{name} can be looked up by numbers, texts, days and times of the same type: add a CAST(...)"
             raise self._unlike(asking[0], hint)
         own = tuple(pair for pair in fitting if pair.live in (live, None))
         return LookupKey(live, own, tuple(map(self._value_type, own)))

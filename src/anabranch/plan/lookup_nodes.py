@@ -1,4 +1,4 @@
-"""Joins with tables that live outside and are asked by key.
+"""Joins with tables that live outside and are looked up by key.
 
     FROM orders o LEFT JOIN customers c ON c.id = o.customer AND c.since < o.ts
 
@@ -45,14 +45,14 @@ _MATCH = "__match"
 
 
 def lookup_table(binder: Binder, relation: Relation) -> Table | None:
-    """The table that a relation is, if it is asked by key."""
+    """The table that a relation is, if it is looked up by key."""
     reference = binder.resolve(relation)
     found = binder.catalog.objects.get(reference.target) if reference is not None else None
     return found if isinstance(found, Table) and found.asked else None
 
 
 def needs_lookups(text: str, catalog: Catalog, query: Query) -> bool:
-    """Whether a query reads a table that is asked by key: its answer then depends on when it was asked."""
+    """Whether a query reads a table that is looked up by key: its answer then depends on when it was asked."""
     if not any(table.asked for table in catalog.of(Table)):
         return False
     binder = Binder(text, catalog, query)
@@ -75,18 +75,18 @@ def refuse_refreshable(text: str, catalog: Catalog, query: Query) -> None:
             continue
         table = lookup_table(Binder(text, catalog, query), relation)
         if table is not None:
-            what = f"{table.name} is asked by key: what a row found stays, and nothing is refreshed"
+            what = f"{table.name} is looked up by key: the matches of a row are kept, and nothing is refreshed"
             raise refuse(text, relation.refreshable, what, "leave REFRESHABLE out")
 
 
 def only_joined(planner: Planner, scan: Scan, table: Table) -> SqlError:
-    """A table that is asked by key is joined, and nothing else."""
+    """A table that is looked up by key is joined, and nothing else."""
     how = f"as in FROM s JOIN {table.name} t ON t.id = s.id; or load it: CREATE TABLE ... lookup => 'never'"
-    return planner.refuse(scan, f"{table.name} is asked by key: it can only be joined", how)
+    return planner.refuse(scan, f"{table.name} is looked up by key: it can only be joined", how)
 
 
 def reads_lookup_table(block: SelectBlock) -> bool:
-    """Whether a relation of a SELECT is a table that is asked by key."""
+    """Whether a relation of a SELECT is a table that is looked up by key."""
     return any(each.scan is not None and each.scan.source.asked for each in block.sources)
 
 
@@ -124,11 +124,13 @@ class _Placing:
         if index == 0 or item.kind in ("right", "full"):
             raise self.planner.refuse(
                 scan,
-                f"{table.name} is asked by key, for the rows of a stream or view on its left",
+                f"{table.name} is looked up by key, for the rows of a stream or view on its left",
                 f"join it as in FROM s LEFT JOIN {table.name} t ON t.id = s.id",
             )
         if item.window is not None:
-            raise self.planner.refuse(item.window, f"{table.name} is asked as it is now", "leave out what is around it")
+            raise self.planner.refuse(
+                item.window, f"{table.name} is looked up as it is now", "leave out what is around it"
+            )
 
     def _replace(self, live: int, tables_by_index: Mapping[int, tuple[Table, LookupKey]]) -> None:
         """Have the rows of a relation ask tables."""
@@ -138,7 +140,7 @@ class _Placing:
         if self.planner.numbered(scan):
             raise self.planner.refuse(
                 scan,
-                "the rows of this relation ask a table, and are kept without their numbers",
+                "the rows of this relation are kept with what a lookup found, and without row numbers",
                 "number them in a query: FROM (SELECT ...) t JOIN ...",
             )
         exposed = item.label or "__rows"

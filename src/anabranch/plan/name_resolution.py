@@ -20,7 +20,7 @@ Analyze = Callable[[Spliced, Mapping[str, Sequence[Field]]], list[Field]]
 
 
 class NotApplicable(Exception):
-    """Why a way to plan does not fit a query."""
+    """Why a way to plan or to compute does not fit a query."""
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from anabranch.plan.lookup_nodes import only_joined, reads_lookup_table
 from anabranch.plan.name_resolution import NotApplicable, placeholder
 from anabranch.plan.pair_aggregates import Split, added_up, worth_it
 from anabranch.plan.panes import PaneBlock, PaneContext, direct_outputs, find_panes, over_partials, partial_scan
+from anabranch.plan.partial_pushdown import compose, group_columns, over_its_partials
 from anabranch.plan.placer import Placed, Placer
 from anabranch.plan.plane import bounded
-from anabranch.plan.pushed import compose, group_columns, over_its_partials
 from anabranch.plan.record_parts import parts_of
 from anabranch.plan.tie_breaking import break_ties, break_ties_of_set, tied_window
 from anabranch.plan.view import (

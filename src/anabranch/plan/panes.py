@@ -178,7 +178,7 @@ def _find(block: SelectBlock, context: PaneContext, *, differential: bool) -> Pa
     if window is not None and not window.by_row and not bins:
         return "its windows depend on other rows than a row's own"
     if bins and tables:
-        return "where its windows end is for rows to say that have not met others"
+        return "its windows end at rows of the stream itself, before any join"
     if any(word(part) == "SESSION_WINDOW" for key in block.keys or () for part in key.parts):
         return "its sessions depend on other rows than a row's own"
     bounds = frozenset(windowed.bounds) if windowed is not None else frozenset()
@@ -196,7 +196,7 @@ def _find(block: SelectBlock, context: PaneContext, *, differential: bool) -> Pa
             window.strategy, windows, stream, rows, context.catalog, context.loads, differential=differential
         )
         if strategy.name == ROWS:
-            return f"it is asked to look at rows; {cost_words(ROWS, strategy.costs)}"
+            return f"strategy 'rows' was requested; {cost_words(ROWS, strategy.costs)}"
     if window is not None and bins:
         if uses_window or not by_window:
             return "its rows are looked at window by window"
@@ -225,7 +225,7 @@ def stream_and_tables(block: SelectBlock, catalog: Catalog) -> tuple[int, Stream
                 return "it joins two streams"
             stream = index, target
         elif isinstance(target, Table) and isinstance(rel, Scan) and rel.source.asked:
-            return f"it asks {target.name} by key"
+            return f"it looks up {target.name} by key"
         elif isinstance(target, Table) and rel is item.rel:
             tables.append(target)
         else:

@@ -79,7 +79,7 @@ def _with_quotes(spark_type: str) -> str:
 def refuse_volatile(text: str, query: Query, *, kept: bool = False) -> None:
     """Refuse what has no lasting answer: functions of chance, of the session, of the clock where changes are kept."""
     for token in volatile_calls(query.tokens):
-        what = "names who asks" if token.text.lower() in SESSION else "gives another value each time"
+        what = "names the current user" if token.text.lower() in SESSION else "gives another value each time"
         raise refuse(
             text,
             Span(token.start, token.end),

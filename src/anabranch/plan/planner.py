@@ -496,8 +496,8 @@ class Planner:
             raise refuse(
                 self.text,
                 emission.span,
-                "nothing in this query waits: each row is an answer of its own",
-                "a trigger stands behind GROUP BY",
+                "TRIGGER needs an aggregate: this query emits each row as it arrives",
+                "add GROUP BY, or leave the trigger out",
             )
         if view.progress.clock != "event":
             view_checks.refuse_budget(self.text, emission, "these windows do not close by event time")
@@ -522,8 +522,8 @@ class Planner:
                 raise refuse(
                     self.text,
                     emission.span,
-                    "its window functions look at rows that may still come, and no column that is shown tells when"
-                    " a row is final",
+                    "its window functions depend on rows that may still arrive, and no output column"
+                    " shows when a row is final",
                     "show window_end: rows then come when they are final, some at the end of the stream; or"
                     " PARTITION BY window_start, window_end, and they come with their window",
                 )

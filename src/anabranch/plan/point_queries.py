@@ -100,7 +100,7 @@ def find_point_query(text: str, query: Query, catalog: Catalog) -> PointQuery | 
 
 
 def _no_types(text: str, schemas: object) -> list[Field]:
-    raise NotSupported("its types are Spark's to tell")
+    raise NotSupported("only Spark knows its types")
 
 
 def _columns(text: str, block: SelectBlock, fields: dict[str, Field]) -> tuple[tuple[str, Field], ...] | None:

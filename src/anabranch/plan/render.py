@@ -43,7 +43,7 @@ def lines(explanation: Explanation, statistics: AllStatistics) -> list[str]:
             if node not in explanation.nodes:
                 found += [f"  {line}" for line in _node_lines(node, names, None)]
     elif explanation.refused:
-        found.append(f"nobody can subscribe: {explanation.refused}")
+        found.append(f"no subscription is possible: {explanation.refused}")
     return [*found, "output: " + ", ".join(f"{field.name} {field.type}" for field in explanation.fields)]
 
 

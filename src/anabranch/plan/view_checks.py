@@ -75,7 +75,7 @@ def _refuse_without_stream(text: str, catalog: Catalog, query: Query) -> None:
         raise refuse(
             text,
             emission.span,
-            "there is nothing to wait for: this query reads no stream",
+            "this clause needs a stream: the query reads none",
             "EMIT CHANGES shows its answer, and what a REFRESH TABLE changes in it",
         )
 
@@ -167,7 +167,7 @@ def refuse_budget(text: str, emission: Emission, reason: str) -> None:
         raise refuse(
             text,
             emission.span,
-            f"AT MOST has nothing to spread here: {reason}",
+            f"AT MOST does not apply here: {reason}",
             "leave AT MOST out, or GROUP BY window_start, window_end over TUMBLE or HOP of the event time",
         )
 
@@ -181,7 +181,7 @@ def refuse_late(text: str, view: View, emission: Emission, ends: Ends | None) ->
     raise refuse(
         text,
         emission.span,
-        f"{clause} has to know which rows are late, and the windows of this query do not tell",
+        f"{clause} needs to know which rows are late, and the windows of this query do not show it",
         f"leave {clause} out: late rows then correct what was shown",
     )
 

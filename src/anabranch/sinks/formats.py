@@ -32,7 +32,7 @@ def refuse_types(format: str, fields: Sequence[Field]) -> None:
 def encode(
     table: Any, format: str, metadata: Mapping[str, Any] | None = None, *, header: bool = True, separator: str = ","
 ) -> bytes:
-    """The contents of a file. `metadata` goes into the metadata of a Parquet file; other formats have no room for it."""
+    """The contents of a file. `metadata` goes into a Parquet file; other formats have no room for it."""
     out = io.BytesIO()
     if format == "parquet":
         from pyarrow import parquet

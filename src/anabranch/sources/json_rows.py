@@ -29,7 +29,7 @@ def read(paths: Sequence[str]) -> tuple[tuple[Field, ...], Any]:
     rows = [row for path in paths for row in _rows(path)]
     names = sorted({name for row in rows for name in row}, key=lambda name: name.encode("utf-16-be", "replace"))
     if not names or "_corrupt_record" in names or "" in names:
-        raise Uncertain("the names of its columns are Spark's to tell")
+        raise Uncertain("only Spark knows the names of its columns")
     fields, arrays = [], []
     for name in names:
         values = [row.get(name) for row in rows]

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 #: A table of more rows than this is asked rather than loaded.
 LARGE_ROWS = 1_000_000
-#: Options of every kind of table: whether and how it is asked by key.
+#: Options of every kind of table: whether and how it is looked up by key.
 ASKING_OPTIONS = (
     Option(
         name="lookup",
-        doc="whether it is asked by key; 'auto' goes by its size",
+        doc="whether it is looked up by key; 'auto' goes by its size",
         default="auto",
         choices=("auto", "always", "never"),
     ),
@@ -159,7 +159,7 @@ class Asking:
 
 
 def why_asked(asking: Asking, size: int | None) -> str:
-    """Why a table is asked by key; nothing if it is loaded.
+    """Why a table is looked up by key; nothing if it is loaded.
 
     >>> why_asked(Asking(), 2_000_000)
     'it has about 2,000,000 rows, more than 1,000,000'

@@ -244,7 +244,7 @@ def reads_once(name: str | None) -> bool:
 
 
 def is_table(name: str | None) -> bool:
-    """Whether a name is that of a kind whose tables live outside: they can be read, and asked by key."""
+    """Whether a name is that of a kind whose tables live outside: they can be read, and looked up by key."""
     kind = find(name)
     return kind is not None and kind.table is not None
 

@@ -272,7 +272,7 @@ class _Raising:
         stream = select.stream
         for each in select.source.walk():
             if isinstance(each, Scan) and each.source.asked:
-                raise NotApplicable(f"it asks {each.source.name} by key")
+                raise NotApplicable(f"it looks up {each.source.name} by key")
         joins = list(_joins(select.source))
         kinds = ("inner", "cross", *(("left", "semi", "anti") if select.leaves[0] is stream else ()))
         if not all(isinstance(each, Join) and each.kind in kinds for each in joins):
