@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -153,9 +155,14 @@ def test_kills_at_random_moments(
         f" CREATE SINK four FROM plain INTO {mysql.source(table='plain')}"
     )
     order = {"home": tmp_path / "home", "run": script, "run_rows": 40}
-    begun = time.monotonic()
     first = processes.run(order)
     assert first.clean, first.explain()
+    more(60)
+    process = processes.start(order)
+    assert process.stdout is not None and process.stdout.readline()
+    begun = time.monotonic()
+    second = finish(process)
+    assert second.clean, second.explain()
     # As long as a run takes here: a moment after its end kills nobody, and a server that is gone ends it sooner.
     longest, killed, rounds = time.monotonic() - begun, 0, 0
     while killed < KILLS:
@@ -168,7 +175,8 @@ def test_kills_at_random_moments(
         moments = [(chance.uniform(0.0, longest), death) for death in deaths]
         begun = time.monotonic()
         for moment, kill in sorted(moments, key=lambda each: each[0]):
-            time.sleep(max(0, begun + moment - time.monotonic()))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0, begun + moment - time.monotonic()))
             kill()
         outcome = finish(process)  # it may have ended before, with an error of the server that was not there
         killed += outcome.killed
