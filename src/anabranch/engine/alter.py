@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,7 +214,7 @@ class _Attempt:
     begins: _Begins
     planning: PlanningContext  # of a view that begins with the first row
 
-    @property
+    @cached_property
     def merged(self) -> Catalog:
         """The catalog with the new plan in it, and without what nobody needs any more."""
         without = self.catalog.after({node.id: None for node in self.compared.gone})
