@@ -308,15 +308,15 @@ def test_it_is_told_how_a_table_is_asked_and_why(home: Harness) -> None:
         query = f"SELECT s.id, t.name FROM s JOIN {name} t ON t.id = s.id AND t.name = s.name"
         told.append("\n".join(row[0] for row in home.query(f"EXPLAIN {query}")))
     assert "static: read when the view is made" in told[0] and "lookup" not in told[0]
-    assert "asked by key, because it has about 1,000,001 rows, more than 1,000,000" in told[1]
+    assert "looked up by key, because it has about 1,000,001 rows, more than 1,000,000" in told[1]
     assert "lookup large by (id, name), batches of 500, at most 4 at once, cache 10 minutes" in told[1]
     assert "because nobody knows how many rows it has" in told[2]
     assert "because it says lookup => 'always'" in told[3]
     assert "lookup forced by (id, name), batches of 9, at most 2 at once, no cache" in told[3]
 
     hinted = "SELECT /*+ LOOKUP(t), BROADCAST(s) */ s.id, t.name FROM s JOIN small t ON t.id = s.id"
-    (line,) = [row[0] for row in home.query(f"EXPLAIN {hinted}") if "asked by key" in row[0]]
-    assert "asked by key (hint)" in line
+    (line,) = [row[0] for row in home.query(f"EXPLAIN {hinted}") if "looked up by key" in row[0]]
+    assert "looked up by key (hint)" in line
     home.sql(f"CREATE VIEW by_hint AS {hinted}; CREATE VIEW by_load AS {hinted.replace('LOOKUP(t), ', '')}")
     home.insert("s", [(1, "a", 0.5), (2, "b", 1.5)])
     assert home.table("by_hint") == home.table("by_load") == [(1, "a")]
@@ -328,9 +328,9 @@ def test_it_is_told_how_a_table_is_asked_and_why(home: Harness) -> None:
             "no relation of this SELECT is called",
             "u",
         ),
-        ("SELECT /*+ LOOKUP(s) */ s.id FROM s JOIN small t ON t.id = s.id", "no table that could be asked", "s"),
+        ("SELECT /*+ LOOKUP(s) */ s.id FROM s JOIN small t ON t.id = s.id", "no table that can be looked up by key", "s"),
         ("SELECT /*+ NO_LOOKUP(t) */ s.id FROM s JOIN large t ON t.id = s.id", "was never loaded", "t"),
-        ("SELECT s.id FROM s JOIN forced t ON t.id + 1 > s.id", "nothing here", "forced t ON t.id + 1 > s.id"),
+        ("SELECT s.id FROM s JOIN forced t ON t.id + 1 > s.id", "gives a key", "forced t ON t.id + 1 > s.id"),
         ("SELECT s.id FROM s JOIN forced t ON t.id > s.x", "is a BIGINT, and this is a DOUBLE", "s.x"),
         (
             "SELECT s.id FROM s LEFT JOIN s b ON b.id = s.id + 1 JOIN forced t ON t.id = coalesce(b.id, 0)",

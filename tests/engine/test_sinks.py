@@ -360,7 +360,7 @@ def _nothing(folder: Path) -> None:
     [
         ("files(path => '{path}', color => 'red')", _nothing, "files has no option color"),
         ("delta(path => '{path}', format => 'csv')", _nothing, "delta has no option format"),
-        ("files(format => 'csv')", _nothing, "files needs a path"),
+        ("files(format => 'csv')", _nothing, "files needs the option path"),
         ("files(path => ' ')", _nothing, "files needs the path of a folder"),
         ("files(path => '{path}', format => 'avro')", _nothing, "format cannot be 'avro'"),
         ("files(path => '{path}', mode => 'all')", _nothing, "mode cannot be 'all'"),

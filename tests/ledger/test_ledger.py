@@ -30,7 +30,7 @@ from ledger_help import (
 from anabranch.errors import HomeInUse, LedgerError
 from anabranch.ledger import Draft, Ledger, TableChange, delta_log, files, tables
 from anabranch.ledger.log import RecordLog
-from anabranch.ledger.records import Record
+from anabranch.ledger.records import FORMAT, Record
 
 
 @pytest.fixture
@@ -454,7 +454,7 @@ def record_path(home: Path, version: int) -> Path:
         ("{", "not JSON"),
         ("[1]", "not a JSON object"),
         ('{"format": 1, "version": 7, "kind": "run", "at": "now"}', "says it is version 7"),
-        ('{"format": 2, "version": 2, "kind": "run", "at": "now"}', "format is 2"),
+        (f'{{"format": {FORMAT + 1}, "version": 2, "kind": "run", "at": "now"}}', f"format is {FORMAT + 1}"),
         (
             '{"format": 1, "version": 2, "kind": "run", "at": "now", '
             '"tables": {"t": {"add": [["../../x.parquet", 1, 1, null, null]]}}}',
@@ -505,7 +505,11 @@ def test_a_missing_data_file_is_named(home: Path) -> None:
 def test_a_newer_format_and_damaged_small_files_are_refused(home: Path) -> None:
     Ledger.open(home, write=True).close()
     good = (home / "home.json").read_text()
-    for text, why in ((json.dumps({"format": 2}), "format 2"), ("{", "damaged"), ("{}", "damaged")):
+    for text, why in (
+        (json.dumps({"format": FORMAT + 1}), f"format {FORMAT + 1}"),
+        ("{", "damaged"),
+        ("{}", "damaged"),
+    ):
         (home / "home.json").write_text(text)
         for write in (False, True):
             with pytest.raises(LedgerError, match=why):

@@ -20,7 +20,7 @@ from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, windowed
 from anabranch.sources import registry, secrets
 from anabranch.sql.calls import Chain, aggregate_calls, chains
 from anabranch.sql.columns import check_window
-from anabranch.sql.lexer import FILE_NAME, Span, quote_name, tokenize
+from anabranch.sql.lexer import FILE_NAME, Span, quote_name
 from anabranch.sql.net import COUNTED, TIMES
 from anabranch.sql.own_aggregates import own_calls
 from anabranch.sql.splice import Edit, Spliced, splice
@@ -126,10 +126,9 @@ class Binder:
 
     def _own_aggregates(self, where: Span, edits: Sequence[Edit]) -> Iterator[Edit]:
         """Aggregates that Spark does not have, as what they are."""
-        text = where.of(self.text)
-        tokens = tokenize(text)[:-1]
-        for first, behind, made in own_calls(text, tokens):
-            span = Span(where.start + tokens[first].start, where.start + tokens[behind - 1].end)
+        tokens = [token for token in self.query.tokens if where.start <= token.start and token.end <= where.end]
+        for first, behind, made in own_calls(self.text, tokens):
+            span = Span(tokens[first].start, tokens[behind - 1].end)
             if not any(each.span.start <= span.start and span.end <= each.span.end for each in edits):
                 yield Edit(span, made)
 
