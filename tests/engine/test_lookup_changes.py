@@ -328,7 +328,11 @@ def test_it_is_told_how_a_table_is_asked_and_why(home: Harness) -> None:
             "no relation of this SELECT is called",
             "u",
         ),
-        ("SELECT /*+ LOOKUP(s) */ s.id FROM s JOIN small t ON t.id = s.id", "no table that can be looked up by key", "s"),
+        (
+            "SELECT /*+ LOOKUP(s) */ s.id FROM s JOIN small t ON t.id = s.id",
+            "no table that can be looked up by key",
+            "s",
+        ),
         ("SELECT /*+ NO_LOOKUP(t) */ s.id FROM s JOIN large t ON t.id = s.id", "was never loaded", "t"),
         ("SELECT s.id FROM s JOIN forced t ON t.id + 1 > s.id", "gives a key", "forced t ON t.id + 1 > s.id"),
         ("SELECT s.id FROM s JOIN forced t ON t.id > s.x", "is a BIGINT, and this is a DOUBLE", "s.x"),
