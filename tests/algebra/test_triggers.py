@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -543,11 +542,6 @@ def test_only_counts_that_a_key_had_are_shown(
 
 
 # --- the rest
-
-
-def test_triggers_survive_json() -> None:
-    for triggers in (Triggers(), Triggers(3, 10, True, True, True), Triggers(delay=5), Triggers(end=True)):
-        assert Triggers.from_json(json.loads(json.dumps(triggers.to_json()))) == triggers
 
 
 def test_a_key_for_which_nothing_came_and_nothing_is_pending_does_nothing() -> None:

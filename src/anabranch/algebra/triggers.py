@@ -8,9 +8,7 @@ knows neither the records nor their result: showing a result that has not change
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 #: The policies under which a late record does nothing to what is shown.
 UNSEEN = ("drop", "archive")
@@ -39,21 +37,6 @@ class Triggers:
             raise ValueError(f"a trigger counts at least 1 record, not {self.counting}")
         if self.delay is not None and self.delay < 0:
             raise ValueError(f"the delay of a trigger must not be negative, but is {self.delay}")
-
-    def to_json(self) -> dict[str, Any]:
-        """The triggers as plain JSON values."""
-        return {
-            "counting": self.counting,
-            "delay": self.delay,
-            "first": self.first,
-            "watermark": self.watermark,
-            "end": self.end,
-        }
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Triggers:
-        """The triggers that `to_json` wrote."""
-        return cls(values["counting"], values["delay"], values["first"], values["watermark"], values["end"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -544,14 +544,11 @@ class Definer:
             read = {id for each in (view, *catalog.nodes_of(view)) for id in each.query.streams.values()}
             _refuse_gone(planned, catalog, planning, statement.text, statement.query, frozenset(read))
             _refuse_other_tables(planned, catalog, view)
-            planned = replace(
-                planned, view=replace(planned.view, state=replace(planned.view.state, lacks=view.state.lacks))
-            )
+            state = replace(planned.view.state, lacks=view.state.lacks)
             rows = catalog.objects.get(view.query.rows or "")
             if isinstance(rows, Rows):  # they are its first changes
-                planned = replace(
-                    planned, view=replace(planned.view, state=replace(planned.view.state, refreshed=rows.refreshed))
-                )
+                state = replace(state, refreshed=rows.refreshed)
+            planned = replace(planned, view=replace(planned.view, state=state))
             draft = backfill.draft(core, self.runner.stream_part, planned, catalog, snapshot, planning.begins)
             catalog_changes = {
                 **{id: each for id, each in old.catalog.items() if id not in draft.catalog},
@@ -987,11 +984,11 @@ def _with_read_versions(planning: PlanningContext, catalog: Catalog, view: View)
 
 
 def _refuse_other_tables(planned: Planned, catalog: Catalog, view: View) -> None:
-    """Refuse to fill partials anew for a view whose rows have met a table that has changed since."""
+    """Refuse to fill partials anew for a view whose rows were joined with a table that has changed since."""
     states = [catalog[use.panes] for each in (view, *catalog.nodes_of(view)) for use in each.query.blocks]
-    versions = {id for each in states if isinstance(each, Panes) and each.refreshed for id in each.statics.values()}
+    refreshed = {id for each in states if isinstance(each, Panes) and each.refreshed for id in each.statics.values()}
     filled = [each for each in planned.objects if isinstance(each, Panes) and each.id in planned.fill_columns]
-    for table in (catalog[id] for each in filled for id in each.statics.values() if id in versions):
+    for table in (catalog[id] for each in filled for id in each.statics.values() if id in refreshed):
         assert isinstance(table, Table)
         raise NotSupported(
             f"the changes of view {view.name} cannot be kept: its rows were joined with table {table.name} as it was"
