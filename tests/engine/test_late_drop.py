@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from anabranch.engine.sessions import late_sql
+from anabranch.engine.maintain.sessions import late_sql
 from anabranch.plan.view import Ends
 from anabranch.testing import Harness
 

@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.algebra.windows import sessions
 from anabranch.duck import connect
-from anabranch.engine.sessions import ALL, SEEDS, chains_sql
+from anabranch.engine.maintain.sessions import ALL, SEEDS, chains_sql
 
 GAP = 5
 

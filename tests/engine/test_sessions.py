@@ -11,7 +11,8 @@ import pytest
 
 from anabranch.algebra.windows import CumulatingWindows, sessions
 from anabranch.engine import driver_changes
-from anabranch.engine.maintain import Maintainer
+from anabranch.engine.maintain import keyed
+from anabranch.engine.maintain.commit import Commit
 from anabranch.errors import QueryFailed
 from anabranch.plan.view import View
 from anabranch.testing import Harness, cuts, shuffled
@@ -94,11 +95,11 @@ def shown(home: Harness, view: str) -> list[tuple[Any, ...]]:
 def counting(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     """The views that are computed from now on, and whether from the rows of some sessions only."""
     asked: list[tuple[str, bool]] = []
-    fresh = Maintainer.fresh
+    fresh = keyed.fresh_rows
 
-    def counted(self: Maintainer, view: View, *others: Any, spans: Any = None, **named: Any) -> Any:
+    def counted(commit: Commit, view: View, *others: Any, spans: Any = None, **named: Any) -> Any:
         asked.append((view.name, spans is not None))
-        return fresh(self, view, *others, spans=spans, **named)
+        return fresh(commit, view, *others, spans=spans, **named)
 
     difference = driver_changes.Query.difference
 
@@ -106,15 +107,15 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         asked.append((self.view.name, self.within is not None))
         return difference(self, *given)
 
-    monkeypatch.setattr(Maintainer, "fresh", counted)
+    monkeypatch.setattr(keyed, "fresh_rows", counted)
     monkeypatch.setattr(driver_changes.Query, "difference", on_driver)
     return asked
 
 
 def test_only_sessions_that_rows_touch_are_computed(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """However rows are cut into runs: every change kept, or what has closed, is what a batch over all rows says."""
-    monkeypatch.setattr("anabranch.engine.sessions.FIRST", 1)
-    monkeypatch.setattr("anabranch.engine.sessions.FURTHER", 4)
+    monkeypatch.setattr("anabranch.engine.maintain.sessions.FIRST", 1)
+    monkeypatch.setattr("anabranch.engine.maintain.sessions.FURTHER", 4)
     asked, chance = counting(monkeypatch), random.Random(11)
     home.sql(
         "CREATE STREAM s (k STRING, v INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS);"

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.maintain import Maintainer
+from anabranch.engine.maintain import nodes
+from anabranch.engine.maintain.commit import Commit
 from anabranch.errors import AnabranchError
 from anabranch.plan.view import View
 from anabranch.testing import Harness, assert_same_rows
@@ -41,17 +42,17 @@ def made(home: Harness) -> Iterator[Harness]:
 
 def test_nodes_are_computed_at_the_same_time(home: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that wait for each other are under way together; what reads one of them comes behind it."""
-    meeting, order, changes = threading.Barrier(len(QUERIES), timeout=60), [], Maintainer.changes
+    meeting, order, changes = threading.Barrier(len(QUERIES), timeout=60), [], nodes.changes
 
-    def met(self: Maintainer, view: View) -> Any:
+    def met(commit: Commit, view: View) -> Any:
         if view.name in QUERIES:
             meeting.wait()
-        found = changes(self, view)
+        found = changes(commit, view)
         order.append(view.name)
         return found
 
     with made(home):
-        monkeypatch.setattr(Maintainer, "changes", met)
+        monkeypatch.setattr(nodes, "changes", met)
         for rows in ROWS:
             home.insert("s", rows)
         assert order.index("above") > order.index("sums")
@@ -64,19 +65,19 @@ def test_nodes_are_computed_at_the_same_time(home: Harness, monkeypatch: pytest.
 def test_what_was_computed_beside_a_failure_is_deleted(
     home: Harness, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    changes = Maintainer.changes
+    changes = nodes.changes
 
-    def failing(self: Maintainer, view: View) -> Any:
+    def failing(commit: Commit, view: View) -> Any:
         if view.name == "lists":
             raise AnabranchError("it cannot be")
-        return changes(self, view)
+        return changes(commit, view)
 
     with made(home):
         home.insert("s", ROWS[0])
         tables = home.session._core.ledger.home / "tables"
         before = set(tables.rglob("*.parquet"))
         with monkeypatch.context() as patched, pytest.raises(AnabranchError, match="it cannot be"):
-            patched.setattr(Maintainer, "changes", failing)
+            patched.setattr(nodes, "changes", failing)
             home.insert("s", ROWS[1])
         assert set(tables.rglob("*.parquet")) == before
         home.insert("s", ROWS[1])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.engine import late
-from anabranch.engine.maintain import Maintainer
+from anabranch.engine.maintain import keyed
 from anabranch.errors import AnabranchError
 from anabranch.testing import Change, Harness
 
@@ -189,8 +189,8 @@ def test_a_query_without_a_key_is_computed_only_when_it_fires(home: Harness, mon
     query = "SELECT k, n FROM s ORDER BY n DESC LIMIT 2"
     home.sql(f"CREATE STREAM s (k STRING, n INT); CREATE VIEW v AS {query} TRIGGER COUNTING 4, ON END OF STREAM")
     computed = []
-    fresh = Maintainer.fresh
-    monkeypatch.setattr(Maintainer, "fresh", lambda self, view, *more: computed.append(1) or fresh(self, view, *more))
+    fresh = keyed.fresh_rows
+    monkeypatch.setattr(keyed, "fresh_rows", lambda *given: computed.append(1) or fresh(*given))
     for number in range(5):
         home.insert("s", [("a", number), ("b", number)])
     assert len(computed) == 2

@@ -20,6 +20,7 @@ from anabranch.duck import LEFT_TO_SPARK, in_bucket, quoted
 from anabranch.engine.core import Core
 from anabranch.engine.driver_changes import Query, Touched, since_start
 from anabranch.engine.kernels import Ahead, query_of, task_memory
+from anabranch.engine.maintain import deltas
 from anabranch.engine.table_cache import CachedRange, file_rows, where_within
 from anabranch.engine.tables import change_fields
 from anabranch.engine.writing import adopt_files
@@ -35,7 +36,7 @@ from anabranch.sources.row_groups import InGroups
 from anabranch.types import INTEGERS, Field
 
 if TYPE_CHECKING:
-    from anabranch.engine.maintain import Maintainer
+    from anabranch.engine.maintain.commit import Commit
 
 #: In place of a file: the new rows of a run, which its tasks have at hand.
 RUN = "__run"
@@ -43,12 +44,12 @@ RUN = "__run"
 _HASHED = ("string", "date", "timestamp", "timestamp_ntz", "boolean", "binary")
 
 
-def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
+def changes(commit: Commit, view: View) -> tuple[DataFile, ...] | None:
     """The changes of a node for a commit; None if they are left to Spark's own engine."""
-    core = maintainer.core
-    if not available(core) or not core.driver_changes.fits(maintainer, view):
+    core = commit.core
+    if not available(core) or not core.driver_changes.fits(commit, view):
         return None
-    query = _InBuckets(maintainer, view)
+    query = _InBuckets(commit, view)
     try:
         text = query.text()
     except NotApplicable:
@@ -56,7 +57,7 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     if text is None:
         return ()
     slots = core.spark.sparkContext.defaultParallelism
-    rows, state = maintainer.new_rows(view), query.files.rows
+    rows, state = commit.new_rows(view), query.files.rows
     count = core.place.buckets(rows, state, slots) if query.split else 1
     if not query.split and rows + state > core.place.limits.state_rows:
         return None
@@ -66,10 +67,10 @@ def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
     if isinstance(files, Declined):
         if LEFT_TO_SPARK in files.reason:
             core.driver_changes.leave(view)
-        maintainer.places[view.id] = f"by Spark: {files.reason}"
+        commit.places[view.id] = f"by Spark: {files.reason}"
         return None
-    reason = maintainer.places.get(view.id, "").removeprefix("by Spark")
-    maintainer.places[view.id] = f"{in_words(count, query.split)}{reason}"
+    reason = commit.places.get(view.id, "").removeprefix("by Spark")
+    commit.places[view.id] = f"{in_words(count, query.split)}{reason}"
     return files
 
 
@@ -83,17 +84,17 @@ def in_words(count: int, keys: Sequence[str]) -> str:
     return f"in kernels, {count} buckets by {', '.join(keys)}" if count > 1 else "in kernels, 1 bucket"
 
 
-def look_ahead(maintainer: Maintainer, stream: Stream, rows: InGroups) -> Ahead | None:
+def look_ahead(commit: Commit, stream: Stream, rows: InGroups) -> Ahead | None:
     """The joins whose changes the tasks that read a run can give too, for all that they need is in their bucket.
 
-    `maintainer` is that of the commit to come, as if the rows were in a file RUN.
+    `commit` is that of the commit to come, as if the rows were in a file RUN.
     """
-    core, split, read = maintainer.core, "", 0
+    core, split, read = commit.core, "", 0
     queries: list[tuple[kernel.Query, str | None]] = []
-    for view in maintainer.catalog.of(View):
-        if not _fits_run(view, stream) or not core.driver_changes.fits(maintainer, view):
+    for view in commit.catalog.of(View):
+        if not _fits_run(view, stream) or not core.driver_changes.fits(commit, view):
             continue
-        query = _InBuckets(maintainer, view, stream)
+        query = _InBuckets(commit, view, stream)
         if not query.row_condition or query.row_condition != (split or query.row_condition):
             continue
         if core.place.takes_changes(rows.rows, query.state_rows()):
@@ -149,8 +150,8 @@ def write(
 class _Files:
     """Tables of the ledger as tasks read them; says how many rows they are."""
 
-    def __init__(self, maintainer: Maintainer) -> None:
-        self._ledger = maintainer.core.ledger
+    def __init__(self, commit: Commit) -> None:
+        self._ledger = commit.core.ledger
         self.rows = 0  # of all that was asked for
 
     def relation(self, table: str, snapshot: Snapshot, fields: Sequence[Field]) -> str:
@@ -176,10 +177,10 @@ class _Files:
 class _InBuckets(Query):
     """The statement of one node for one commit, as each task is given it."""
 
-    def __init__(self, maintainer: Maintainer, view: View, run: Stream | None = None) -> None:
-        super().__init__(maintainer, view)
+    def __init__(self, commit: Commit, view: View, run: Stream | None = None) -> None:
+        super().__init__(commit, view)
         self._run = run  # the stream whose new rows are in no file yet, but at hand in each task
-        self.files = _Files(maintainer)
+        self.files = _Files(commit)
         self.table_cache = self.files  # type: ignore[assignment]
         #: What tasks do before they ask.
         self.statements: list[str] = []
@@ -197,7 +198,7 @@ class _InBuckets(Query):
             input: {field.name: field.type for field in self.fields_of(self.view, input) or ()}
             for input in self.view.inputs
         }
-        if self.maintainer.both_ways(self.view):
+        if deltas.both_ways(self.commit, self.view):
             return {}  # a row that one bucket gives and another takes back is no change
         if self.view.operator == "stateless":
             ((input, columns),) = types.items()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from anabranch.algebra.reach import Range
 from anabranch.duck import LEFT_TO_SPARK, WHOLE, counting_all, quoted, timestamp
-from anabranch.engine import sessions
 from anabranch.engine.driver import copy_to_table
-from anabranch.engine.late_drop import input_fields, without_sql
+from anabranch.engine.maintain import bands, deltas, keyed, sessions
+from anabranch.engine.maintain.late_drop import input_fields, without_sql
 from anabranch.engine.pane_sql import pane_source, window_rows
 from anabranch.engine.place import Verdict
 from anabranch.engine.table_cache import CachedRange, file_rows
@@ -30,7 +30,7 @@ from anabranch.render.duckdb import driver_sql, why_declined
 from anabranch.types import INTEGERS, Field
 
 if TYPE_CHECKING:
-    from anabranch.engine.maintain import Maintainer
+    from anabranch.engine.maintain.commit import Commit
 
 #: The changes of a node, before they are in a file.
 CHANGES = "__changes"
@@ -44,8 +44,8 @@ class DriverChanges:
     def __init__(self) -> None:
         self._fits: dict[str, tuple[View, bool]] = {}
 
-    def fits(self, maintainer: Maintainer, view: View) -> bool:
-        return self.known(view, lambda: Query(maintainer, view).fits())
+    def fits(self, commit: Commit, view: View) -> bool:
+        return self.known(view, lambda: Query(commit, view).fits())
 
     def known(self, view: View, decide: Callable[[], bool]) -> bool:
         """Whether a node is one that DuckDB can compute; asked as long as it is not known."""
@@ -60,46 +60,46 @@ class DriverChanges:
         self._fits[view.id] = (view, False)
 
 
-def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
+def changes(commit: Commit, view: View) -> tuple[DataFile, ...] | None:
     """The changes of a node for a commit; None if they are Spark's to compute."""
     import duckdb
 
-    query, rows = Query(maintainer, view), maintainer.new_rows(view)
-    verdict = maintainer.core.place.takes_changes(rows, query.state_rows())
-    if verdict and not maintainer.core.driver_changes.fits(maintainer, view):
+    query, rows = Query(commit, view), commit.new_rows(view)
+    verdict = commit.core.place.takes_changes(rows, query.state_rows())
+    if verdict and not commit.core.driver_changes.fits(commit, view):
         verdict = Verdict(False, query.declined())
-    maintainer.places[view.id] = str(verdict)
+    commit.places[view.id] = str(verdict)
     if not verdict:
         return None
     try:
-        table_cache = maintainer.core.table_cache
-        table_cache.settle(maintainer.after)
+        table_cache = commit.core.table_cache
+        table_cache.settle(commit.after)
         text = query.text()
         if text is None:
             return ()
-        if view.row_by_row or view.join.steps or rows > maintainer.core.place.limits.held_rows:
-            return copy_to_table(maintainer.core, table_cache.duck, text, view.changes_table, view.time or None)
-        return kept(maintainer, view, text)
+        if view.row_by_row or view.join.steps or rows > commit.core.place.limits.held_rows:
+            return copy_to_table(commit.core, table_cache.duck, text, view.changes_table, view.time or None)
+        return kept(commit, view, text)
     except (NotApplicable, duckdb.Error) as error:
         if LEFT_TO_SPARK in str(error):
-            maintainer.core.driver_changes.leave(view)
+            commit.core.driver_changes.leave(view)
         reason = (str(error).splitlines() or ["something that it reads is not to be had on the driver"])[0]
-        maintainer.places[view.id] = str(Verdict(False, reason))
+        commit.places[view.id] = str(Verdict(False, reason))
         return None  # an overflow, say: Spark tells of it in its own words
 
 
-def kept(maintainer: Maintainer, view: View, text: str) -> tuple[DataFile, ...]:
+def kept(commit: Commit, view: View, text: str) -> tuple[DataFile, ...]:
     """Write changes that the next run compares with, and keep them at hand for it."""
-    table_cache = maintainer.core.table_cache
+    table_cache = commit.core.table_cache
     try:
         with counting_all(text):
             table_cache.duck.execute(f"CREATE OR REPLACE TEMP TABLE {CHANGES} AS {text}")
         rows = f"SELECT * FROM {CHANGES}"
-        files = copy_to_table(maintainer.core, table_cache.duck, rows, view.changes_table, view.time or None)
+        files = copy_to_table(commit.core, table_cache.duck, rows, view.changes_table, view.time or None)
         if files:
             stored = _stored(view)
             rows = f"(SELECT {_columns(stored)} FROM {CHANGES})"
-            table_cache.add(view.changes_table, maintainer.before, stored, files, rows)
+            table_cache.add(view.changes_table, commit.before, stored, files, rows)
         return files
     finally:
         table_cache.duck.execute(f"DROP TABLE IF EXISTS {CHANGES}")
@@ -138,10 +138,10 @@ def since_start(view: View, stream: Stream, placeholder: str, rows: str) -> str:
 class Query:
     """The statement of one node for one commit."""
 
-    def __init__(self, maintainer: Maintainer, view: View) -> None:
-        self.maintainer = maintainer
-        self.catalog: Catalog = maintainer.catalog
-        self.table_cache = maintainer.core.table_cache
+    def __init__(self, commit: Commit, view: View) -> None:
+        self.commit = commit
+        self.catalog: Catalog = commit.catalog
+        self.table_cache = commit.core.table_cache
         self.view = view
         self.touched: tuple[Touched, ...] = ()
         #: Where keys are touched in some of their sessions only: the times that these lie between.
@@ -254,7 +254,7 @@ class Query:
     def _all_rows(
         self, view: View, placeholder: str, snapshot: Snapshot, within: Range | None, kept_by: tuple[View, str] | None
     ) -> str | None:
-        ledger = self.maintainer.core.ledger
+        ledger = self.commit.core.ledger
         if placeholder in view.query.streams:
             stream = self.catalog.stream(view.query.streams[placeholder])
             fields = stream.row_fields if stream.id in view.beginning.rows else stream.seen_as(placeholder)
@@ -262,7 +262,7 @@ class Query:
                 found = self.table_cache.relation(stream.rows_table, snapshot, fields)
             else:
                 keeper, input = kept_by or (view, placeholder)
-                share = CachedRange(keeper.id, input, stream.time, self.maintainer.needed(keeper).get(input))
+                share = CachedRange(keeper.id, input, stream.time, bands.needed(self.commit, keeper).get(input))
                 found = self.table_cache.within(share, stream.rows_table, snapshot, fields, within)
             return since_start(view, stream, placeholder, found)
         for use in view.query.blocks:
@@ -293,7 +293,7 @@ class Query:
         if within is None or placeholder not in view.join.views or not below.time or not keeper.lets_go(input):
             changed = self.table_cache.relation(below.changes_table, snapshot, stored)
         else:  # a row that is taken back has the time that it was given with: what lies within adds up on its own
-            share = CachedRange(keeper.id, input, below.time, self.maintainer.needed(keeper).get(input))
+            share = CachedRange(keeper.id, input, below.time, bands.needed(self.commit, keeper).get(input))
             changed = self.table_cache.within(share, below.changes_table, snapshot, stored, within)
         net = f"SELECT {columns}, sum(_diff) AS _n FROM {changed} GROUP BY {columns} HAVING sum(_diff) > 0"
         return f"(SELECT {columns} FROM (SELECT *, unnest(range(CAST(_n AS BIGINT))) FROM ({net})))"
@@ -304,18 +304,18 @@ class Query:
         """New rows behind a placeholder: those given (sign 1), taken back (-1) or both (0); None for none."""
         if placeholder in view.query.streams:
             stream = self.catalog.stream(view.query.streams[placeholder])
-            paths = self.maintainer.paths(stream.rows_table)
+            paths = self.commit.paths(stream.rows_table)
             if not paths or sign < 0:
                 return None
             fields = stream.row_fields if stream.id in view.beginning.rows else stream.seen_as(placeholder)
             return since_start(view, stream, placeholder, file_rows(paths, fields))
         for use in view.query.blocks:
             if use.placeholder == placeholder:
-                return self._panes(use, self.maintainer.paths(use.panes)) if sign >= 0 else None
+                return self._panes(use, self.commit.paths(use.panes)) if sign >= 0 else None
         below = self.catalog.view(view.query.views[placeholder])
         if not below.kept:
             return self._through(below, sign)
-        paths = self.maintainer.paths(below.changes_table)
+        paths = self.commit.paths(below.changes_table)
         if not paths:
             return None
         columns = _columns(below.fields)
@@ -330,15 +330,15 @@ class Query:
             new = self.delta(view, placeholder, sign)
             if new is None:
                 continue
-            within = self.maintainer.partners(view, placeholder)
+            within = bands.partner_ranges(self.commit, view, placeholder)
 
             def relation(each: str, index: int = index, new: str = new, within: Within = within) -> str | None:
                 if each in view.query.tables:
-                    return self.relation(view, each, self.maintainer.before)
+                    return self.relation(view, each, self.commit.before)
                 place = view.inputs.index(each)
                 if place == index:
                     return new
-                at = self.maintainer.after if place < index else self.maintainer.before
+                at = self.commit.after if place < index else self.commit.before
                 return self.relation(view, each, at, within.get(each))
 
             part = driver_sql(view.query.text, relation, self.fields_read(view))
@@ -352,8 +352,8 @@ class Query:
 
     def state_rows(self) -> int:
         tables = [self.view.changes_table]
-        tables += [] if self.maintainer.continues_from_shown(self.view) else self.catalog.tables_read(self.view)
-        return sum(file.rows for table in tables for file in self.maintainer.after.files.get(table, {}).values())
+        tables += [] if keyed.continues_from_shown(self.commit, self.view) else self.catalog.tables_read(self.view)
+        return sum(file.rows for table in tables for file in self.commit.after.files.get(table, {}).values())
 
     # ---- the statement
 
@@ -369,7 +369,7 @@ class Query:
             if not parts:
                 return None
             both = " UNION ALL ".join(parts)
-            if self.maintainer.both_ways(view):
+            if deltas.both_ways(self.commit, view):
                 both = net_sql(_columns(view.fields), f"({both})")
             return self.stamped(both, view.fields)
         touched = self.touch_sessions()
@@ -377,7 +377,7 @@ class Query:
             touched = self.touch()
         if touched is False:
             return None
-        within = self.maintainer.band_ranges(view)
+        within = bands.band_ranges(self.commit, view)
         if self.within is not None and view.progress.ends is not None:
             within = {view.progress.ends.input: self.within}
 
@@ -385,8 +385,8 @@ class Query:
             read = self.fields_read(view)
             return driver_sql(view.query.text, lambda each: self.narrowed(each, at, within.get(each)), read)
 
-        before = answer(self.maintainer.before) if view.join.steps and within else None
-        return self.difference(answer(self.maintainer.after), before)
+        before = answer(self.commit.before) if view.join.steps and within else None
+        return self.difference(answer(self.commit.after), before)
 
     def difference(self, fresh: str | None, before: str | None = None) -> str:
         """What is to be shown now of touched keys and was not, and the other way round: `before`, or in the ledger."""
@@ -397,7 +397,7 @@ class Query:
         if before is not None:
             shown = f"(SELECT {given}, 1 AS _diff FROM ({before}) AS __f({columns}))"
         else:
-            shown = self.table_cache.relation(view.changes_table, self.maintainer.before, _stored(view))
+            shown = self.table_cache.relation(view.changes_table, self.commit.before, _stored(view))
         keyed = ""
         if view.operator == "keyed" or self.within is not None:
             during = self._during() if self.within is not None else None
@@ -412,7 +412,7 @@ class Query:
         """Put the keys that new rows touch into a table of their own; whether there are any."""
         keys = self.view.keying.columns
         parts = []
-        # A number that is too large for the type of the key is equal to none of them, as in Maintainer._keyed.
+        # A number that is too large for the type of the key is equal to none of them, as in keyed.keyed_columns.
         names = ", ".join(f"TRY_CAST(k{i} AS {duckdb_type(key.type)}) AS k{i}" for i, key in enumerate(keys))
         for touch in self.view.keying.touches:
             new = self.delta(self.view, touch.input, 0)
@@ -424,7 +424,7 @@ class Query:
         """The same, with the times between which the sessions of each key lie that new rows touch; None where whole
         keys have to be computed."""
         view, ends = self.view, self.view.progress.ends
-        stream = sessions.stream_of(self.maintainer, view) if ends is not None and ends.gap else None
+        stream = sessions.stream_of(self.commit, view) if ends is not None and ends.gap else None
         if ends is None or stream is None or not ends.shows_session:
             return None
         new = self.delta(view, ends.input, 0)
@@ -434,12 +434,12 @@ class Query:
         keys = [f"CAST({quoted(name)} AS {duckdb_type(key.type)}) AS k{index}" for index, (name, key) in pairs]
         time = f"epoch_us({quoted(ends.time)})"
         items = ", ".join([*keys, f"1 AS {sessions.ALL}", f"min({time}) AS low", f"max({time}) AS high"])
-        most = self.maintainer.core.place.limits.session_keys
+        most = self.commit.core.place.limits.session_keys
         text = f"SELECT {items} FROM {new} WHERE {time} IS NOT NULL GROUP BY ALL LIMIT {most + 1}"
         seeds = self.table_cache.duck.sql(text).to_arrow_table()
         if not 0 < seeds.num_rows <= most:
             return False if not seeds.num_rows else None
-        found = sessions.followed(self.maintainer, view, ends, stream, seeds)
+        found = sessions.followed(self.commit, view, ends, stream, seeds)
         if found is None:
             return None
         self.within = sessions.hull_of(found)
@@ -482,7 +482,7 @@ class Query:
         return " AND ".join([*within, f"EXISTS (SELECT 1 FROM __touched t WHERE {' AND '.join(same)})"])
 
     def _touching(self, text: str, placeholder: str, new: str) -> str:
-        view, before = self.view, self.maintainer.before
+        view, before = self.view, self.commit.before
         read = self.fields_read(view)
         found = driver_sql(text, lambda each: new if each == placeholder else self.relation(view, each, before), read)
         assert found is not None
@@ -494,7 +494,7 @@ class Query:
         new = self.delta(view, placeholder, 1)
         if not view.keying.retained or new is None:
             return new
-        shown = self.table_cache.relation(view.changes_table, self.maintainer.before, _stored(view))
+        shown = self.table_cache.relation(view.changes_table, self.commit.before, _stored(view))
         again = ", ".join(f"{quoted(name)} AS {quoted(column)}" for column, name in view.keying.retained.items())
         columns = ", ".join(map(quoted, view.keying.retained))
         keyed = self.is_touched([key.name for key in view.keying.columns])
@@ -506,7 +506,7 @@ class Query:
     def narrowed(self, placeholder: str, at: Snapshot, within: Range | None) -> str | None:
         whole = (
             self.retained(placeholder)
-            if self.maintainer.continues_from_shown(self.view)
+            if keyed.continues_from_shown(self.commit, self.view)
             else self.relation(self.view, placeholder, at, within)
         )
         narrow = next((each for each in self.view.keying.narrows if each.input == placeholder), None)
@@ -524,10 +524,10 @@ class Query:
 
     def stamped(self, text: str, fields: Sequence[Field], ctes: str = "") -> str:
         items = [f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields]
-        version = self.maintainer.before.version + 1
+        version = self.commit.before.version + 1
         return (
             f"{ctes}SELECT {', '.join(items)}, CAST(_diff AS BIGINT) AS _diff, CAST({version} AS BIGINT) AS _version,"
-            f" {timestamp(str(self.maintainer.now))} AS _at FROM ({text})"
+            f" {timestamp(str(self.commit.now))} AS _at FROM ({text})"
         )
 
 

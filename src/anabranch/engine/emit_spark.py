@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from anabranch.algebra.progress import END
 from anabranch.algebra.smoothing import Budget
 from anabranch.engine import read
-from anabranch.engine.closing import marks_frames, spark_bounds
 from anabranch.engine.closing_bounds import Closing, Scope
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
+from anabranch.engine.maintain.closing import marks_frames, spark_bounds
 from anabranch.engine.pane_sql import FAR
 from anabranch.engine.tables import PANE, change_fields, hidden_keys, net_sql, pane_fields
 from anabranch.engine.writing import write_frame

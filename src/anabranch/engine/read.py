@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from anabranch.algebra.progress import END
 from anabranch.algebra.reach import Range
 from anabranch.algebra.windows import last_window_sql, window_time
-from anabranch.engine import joined_partials, late_drop, remote, system, temp_views
+from anabranch.engine import joined_partials, remote, system, temp_views
 from anabranch.engine.core import Core
 from anabranch.engine.differences import bins_text, sliding_text
+from anabranch.engine.maintain import late_drop
 from anabranch.engine.numbering import past_rows
 from anabranch.engine.partial_windows import starts_sql
 from anabranch.engine.progress_bounds import progress

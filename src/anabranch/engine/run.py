@@ -21,8 +21,9 @@ from anabranch.engine.driver_scan import partials_text, selected_text
 from anabranch.engine.frames import arrow_schema, is_data_error, named, translate
 from anabranch.engine.group_sizes import GroupSizes, group_sizes_of
 from anabranch.engine.kernels import Ahead
-from anabranch.engine.late_drop import left_out_fields
-from anabranch.engine.maintain import Maintainer
+from anabranch.engine.maintain import clock, deltas, nodes
+from anabranch.engine.maintain.commit import Commit
+from anabranch.engine.maintain.late_drop import left_out_fields
 from anabranch.engine.progress_bounds import Moves, Outcome, anything_waits, bounds_after
 from anabranch.engine.scan import WRITERS, Incoming, Output, Scan, Scanned
 from anabranch.engine.set_aside import Lost, lacking, mend, reason_of, refuse
@@ -127,8 +128,8 @@ class Runner:
         file = DataFile(buckets.RUN, rows.rows, 0, rows.low, rows.high)
         moves, taken = {stream.id: (state, state)}, {stream.id: rows.rows}
         added: dict[str, tuple[DataFile, ...]] = {stream.rows_table: (file,)}
-        maintainer = Maintainer(self.core, catalog, snapshot, added, moves, self.core.now(), taken)
-        return buckets.look_ahead(maintainer, stream, rows)
+        commit = Commit(self.core, catalog, snapshot, added, moves, self.core.now(), taken)
+        return buckets.look_ahead(commit, stream, rows)
 
     def _refresh_tables(self, stream_id: str) -> None:
         """Refresh the tables that ask for it before each run, and that the views on a stream read as they were."""
@@ -400,25 +401,25 @@ class Runner:
 
 
 def _changes_of(
-    maintainer: Maintainer, view: View, added: Mapping[str, tuple[DataFile, ...]], made: bool, renewed: bool
+    commit: Commit, view: View, added: Mapping[str, tuple[DataFile, ...]], made: bool, renewed: bool
 ) -> tuple[DataFile, ...]:
     """The changes of one view for a commit; they are new rows for those above it."""
     if view.operator:
         if renewed:
-            return maintainer.renew(view)
-        return maintainer.fill(view) if made else maintainer.changes(view)
-    core, catalog, held = maintainer.core, maintainer.catalog, maintainer.held
-    files, maintainer.places[view.id] = emit.changes(
-        core, catalog, view, maintainer.before, maintainer.moves, added, maintainer.late, held, made
+            return nodes.renew(commit, view)
+        return nodes.fill(commit, view) if made else nodes.changes(commit, view)
+    core, catalog, held = commit.core, commit.catalog, commit.held
+    files, commit.places[view.id] = emit.changes(
+        core, catalog, view, commit.before, commit.moves, added, commit.late, held, made
     )
     if view.id in held:
-        maintainer.hold(view, held[view.id])
-    maintainer.added[view.changes_table] = files
+        commit.hold(view, held[view.id])
+    commit.added[view.changes_table] = files
     return files
 
 
 def _computed(
-    maintainer: Maintainer,
+    commit: Commit,
     view: View,
     added: Mapping[str, tuple[DataFile, ...]],
     made: bool,
@@ -427,14 +428,14 @@ def _computed(
 ) -> tuple[DataFile, ...]:
     """The changes of a view for a commit, without the rows that it cannot compute, if it looks at one at a time."""
     try:
-        return _changes_of(maintainer, view, added, made, renewed)
+        return _changes_of(commit, view, added, made, renewed)
     except Exception as error:
-        left_out = maintainer.set_aside(view, made=made) if is_data_error(error) else None
+        left_out = deltas.set_aside(commit, view, made=made) if is_data_error(error) else None
         if left_out is None:
             raise
         stream, found = left_out
         refuse(stream, [found])
-        files = _changes_of(maintainer, view, added, made, renewed)
+        files = _changes_of(commit, view, added, made, renewed)
         aside[view.id, stream.id] = found
         return files
 
@@ -528,15 +529,15 @@ def emit_changes(
         kept = [view for view in kept if not (sources := catalog.sources_of(view)) or sources & set(moves)]
     if not kept:
         return Outcome()
-    maintainer = Maintainer(core, catalog, snapshot, dict(added), moves, core.now(), taken or {})
-    maintainer.ready = ready or {}
+    commit = Commit(core, catalog, snapshot, dict(added), moves, core.now(), taken or {})
+    commit.ready = ready or {}
     strict = bool(made) or only is not None or any(catalog.stream(id).fail_on_bad for id in moves)
     stopped: dict[str, str] = {}
     aside: dict[tuple[str, str], Found] = {}
     before = {view.id for view in catalog.of(View) if view.state.stopped}
 
     def computed(view: View) -> tuple[DataFile, ...]:
-        return _computed(maintainer, view, added, view.id in made, view.id in renewed, aside)
+        return _computed(commit, view, added, view.id in made, view.id in renewed, aside)
 
     ahead = _Ahead(core, catalog, kept, computed) if not made and not renewed else None
     for view in kept:
@@ -549,22 +550,22 @@ def emit_changes(
             if isinstance(found, DataError) and not strict:
                 # A part of its changes is not what the view shows: it shows nothing from here on.
                 stopped[catalog.root(view).id] = reason_of(found)
-                maintainer.added.pop(view.changes_table, None)
+                commit.added.pop(view.changes_table, None)
                 core.hot.forget(view.id)
                 continue
             if ahead is not None:
                 ahead.give_up()
             problem = _named(catalog, view, found, view.id in made)
             raise problem from (None if problem is error else error)
-        pending = maintainer.added.get(view.pending_table, ())
+        pending = commit.added.get(view.pending_table, ())
         if pending or (view.emission.mode == "triggers" and view.id in made):
             tables[view.pending_table] = TableChange(add=pending)
             if view.pending_table not in snapshot.files:
                 schemas[view.pending_table] = arrow_schema(pending_fields(view))
         for input in view.leaves_out:
             table = view.left_out_table(input)
-            if maintainer.added.get(table):
-                tables[table] = TableChange(add=maintainer.added[table])
+            if commit.added.get(table):
+                tables[table] = TableChange(add=commit.added[table])
                 if table not in snapshot.files:
                     schemas[table] = arrow_schema(left_out_fields(catalog, view, input))
         if files or view.id in made:
@@ -573,18 +574,18 @@ def emit_changes(
             if view.changes_table not in snapshot.files:
                 _ = core.frames  # it is Spark's parser that reads the types of columns
                 schemas[view.changes_table] = arrow_schema(change_fields(view, panes))
-        watch.closes = watch.closes or (bool(files) and maintainer.closes(view))
+        watch.closes = watch.closes or (bool(files) and clock.closes(commit, view))
         watch.lap("changes", view.name)
     if ahead is not None:
         ahead.give_up()
-    if maintainer.late:
-        files = late.write(core, catalog, maintainer.late, added, snapshot.version + 1, core.now())
+    if commit.late:
+        files = late.write(core, catalog, commit.late, added, snapshot.version + 1, core.now())
         tables[late.LATE_ROWS] = TableChange(add=files)
         if _lacks(snapshot, late.LATE_ROWS, late.LATE_ROW_FIELDS):
             schemas[late.LATE_ROWS] = arrow_schema(late.LATE_ROW_FIELDS)
-    changed = {view.id for view in kept if maintainer.added.get(view.changes_table)}
-    places = {id: where for id, where in maintainer.places.items() if id in changed}
-    return Outcome(maintainer.held, maintainer.passed, stopped, aside, places)
+    changed = {view.id for view in kept if commit.added.get(view.changes_table)}
+    places = {id: where for id, where in commit.places.items() if id in changed}
+    return Outcome(commit.held, commit.passed, stopped, aside, places)
 
 
 def _grows_stale(catalog: Catalog, view: View, table: str) -> bool:

@@ -26,7 +26,7 @@ from anabranch.plan.view import View
 from anabranch.types import Field
 
 if TYPE_CHECKING:
-    from anabranch.engine.trigger_spark import PendingFiles
+    from anabranch.engine.maintain.trigger_spark import PendingFiles
 
 _STATE = (*STATE, Field("_version", "bigint"))
 
@@ -72,7 +72,7 @@ class Timers:
         names = frozenset(snapshot.files.get(view.pending_table, ()))
         known = self._kept.get(view.id)
         if known is None or known.files != names:
-            from anabranch.engine.trigger_spark import PendingFiles
+            from anabranch.engine.maintain.trigger_spark import PendingFiles
 
             self.forget(view.id)
             few = not view.keying.touches or self.core.place.takes_triggers(0, _lines(view, snapshot))
@@ -84,7 +84,7 @@ class Timers:
         self, view: View, snapshot: Snapshot, rows: int, now: int, after: int | None, *, everything: bool
     ) -> PendingFiles | None:
         """The pending keys in their files, where it is for Spark to decide about so many new rows and what may fire."""
-        from anabranch.engine.trigger_spark import PendingFiles
+        from anabranch.engine.maintain.trigger_spark import PendingFiles
 
         keys, place = self.pending(view, snapshot), self.core.place
         if isinstance(keys, PendingFiles):
@@ -203,7 +203,7 @@ class Timers:
         return Fired(fired, upto, files)
 
     def _on_driver(self, view: View, snapshot: Snapshot) -> PendingKeys:
-        from anabranch.engine.trigger_spark import PendingFiles
+        from anabranch.engine.maintain.trigger_spark import PendingFiles
 
         keys = self.pending(view, snapshot)
         assert not isinstance(keys, PendingFiles), "it is for Spark to decide about them"

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from anabranch.algebra.progress import END
 from anabranch.algebra.rules import highest
 from anabranch.algebra.triggers import Triggers, decide_sql
-from anabranch.engine.closing import marks_frames, spark_bounds
 from anabranch.engine.closing_bounds import Closing
+from anabranch.engine.maintain import counting, keyed
+from anabranch.engine.maintain.closing import marks_frames, spark_bounds
 from anabranch.engine.pending_table import STATE, WAITS
 from anabranch.engine.place import TAKEN
 from anabranch.engine.progress_bounds import KeyBounds, PairBounds
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from anabranch.engine.core import Core
-    from anabranch.engine.maintain import Maintainer
+    from anabranch.engine.maintain.commit import Commit
 
 _STATE = [field.name for field in STATE]
 
@@ -82,10 +83,10 @@ def _micros(view: View, index: int, shift: int) -> str:
 class FiringJob:
     """The keys of a view with triggers in one commit."""
 
-    def __init__(self, maintainer: Maintainer, view: View, pending: PendingFiles) -> None:
-        self.maintainer, self.core, self.view = maintainer, maintainer.core, view
+    def __init__(self, commit: Commit, view: View, pending: PendingFiles) -> None:
+        self.commit, self.core, self.view = commit, commit.core, view
         self.names = [f"k{index}" for index in range(len(view.keying.columns))]
-        self.keys = self._keys(pending.frame(maintainer.before))
+        self.keys = self._keys(pending.frame(commit.before))
 
     def _keys(self, pending: DataFrame) -> DataFrame:
         """Each key with its new records, their places where these matter, and what is pending for it."""
@@ -96,7 +97,7 @@ class FiringJob:
             new = ["1L AS n", f"{PLACE} AS place"]
         parts = [pending.selectExpr(*self.names, "0L AS n", "CAST(NULL AS BIGINT) AS place", *_STATE)]
         for touch in self.view.keying.touches:
-            rows = self.maintainer.records_of(self.view, touch)
+            rows = counting.records_of(self.commit, self.view, touch)
             parts += [rows.selectExpr(*self.names, *new, *idle)] if rows is not None else []
         both = reduce(lambda one, other: one.unionAll(other), parts)
         items = ["coalesce(sum(n), 0L) AS n", "sort_array(collect_list(place)) AS places"]
@@ -118,13 +119,13 @@ class FiringJob:
         """The files of what is pending after the commit, and of the changes of the keys that fire."""
         triggers, view = self.view.emission.triggers or Triggers(), self.view
         rows = self._bounded(before, after, keys)
-        text = decide_sql(triggers, "`@rows`", now=self.maintainer.now, ended=after == END, late=view.emission.late)
+        text = decide_sql(triggers, "`@rows`", now=self.commit.now, ended=after == END, late=view.emission.late)
         decided = self.core.frames.sql(text, {"@rows": rows}).persist()
         try:
             if triggers.watermark:
                 late = decided.where("n > 0 AND ends <= lower").groupBy("ends").sum("n").orderBy("ends")
                 for end, count in late.collect():
-                    self.maintainer.count_late(view, end, count)
+                    counting.count_late(self.commit, view, end, count)
             pending = self._write_pending(decided)
             fired = decided.where("fires")
             return pending, () if fired.isEmpty() else self._show(fired)
@@ -146,7 +147,7 @@ class FiringJob:
             )
         where = "true"
         if after != END and not isinstance(keys, PairBounds):
-            where = f"n > 0 OR deadline <= {self.maintainer.now}"
+            where = f"n > 0 OR deadline <= {self.commit.now}"
             where += "" if furthest is None else f" OR (armed AND coalesce(ends, event_time) <= {furthest})"
         text = f"SELECT __r.*, {lower} AS lower, {upper} AS upper FROM `@keys` AS __r{marks} WHERE {where}"
         return self.core.frames.sql(text, {"@keys": self.keys, **frames})
@@ -154,7 +155,7 @@ class FiringJob:
     def _write_pending(self, decided: DataFrame) -> tuple[DataFile, ...]:
         names = [field.name for field in STATE]
         same = " AND ".join(f"{name} <=> left_{name}" for name in names)
-        version = f"CAST({self.maintainer.before.version + 1} AS BIGINT) AS _version"
+        version = f"CAST({self.commit.before.version + 1} AS BIGINT) AS _version"
         changed = decided.where(f"NOT ({same})").selectExpr(
             *self.names, *(f"left_{each} AS {each}" for each in names), version
         )
@@ -177,8 +178,8 @@ class FiringJob:
             takes = shown.selectExpr(*(f"{name} AS __{name}" for name in self.names), upto)
             takes = None if takes.isEmpty() else takes
         touched = fired.select(*self.names) if self.names else None
-        fresh = self.maintainer.fresh_upto(self.view, takes, touched)
-        return self.maintainer.minus_shown(self.view, fresh, touched)
+        fresh = counting.fresh_upto(self.commit, self.view, takes, touched)
+        return keyed.minus_shown(self.commit, self.view, fresh, touched)
 
 
 def _closed(view: View, bounds: PairBounds, which: int) -> str:

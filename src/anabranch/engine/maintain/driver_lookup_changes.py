@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from anabranch.duck import quoted
 from anabranch.engine import driver_changes
 from anabranch.engine.driver import copy_to_table
-from anabranch.engine.lookup_changes import KEY, fetch_matches, inputs_of, key_sql, key_types, taken_back_sql
 from anabranch.engine.lookup_client import Key
+from anabranch.engine.maintain.lookup_changes import KEY, fetch_matches, inputs_of, key_sql, key_types, taken_back_sql
 from anabranch.engine.tables import net_sql
 from anabranch.ledger import DataFile
 from anabranch.ledger.crash import reach
@@ -25,43 +25,41 @@ from anabranch.types import Field
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from anabranch.engine.maintain import Maintainer
+    from anabranch.engine.maintain.commit import Commit
 
 NEW, FOUND = "__new_rows", "__found_rows"
 
 
-def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...] | None:
+def changes(commit: Commit, view: View) -> tuple[DataFile, ...] | None:
     """The changes of such a node for a commit; None if they are Spark's to compute."""
     import duckdb
 
-    tables = maintainer.catalog.tables_read(view)
-    read = maintainer.after.files if maintainer.filling else {}
-    rows = sum(file.rows for table in tables for file in read.get(table, {}).values()) or maintainer.new_rows(view)
-    if not maintainer.core.place.takes_changes(rows, 0):
+    tables = commit.catalog.tables_read(view)
+    read = commit.after.files if commit.filling else {}
+    rows = sum(file.rows for table in tables for file in read.get(table, {}).values()) or commit.new_rows(view)
+    if not commit.core.place.takes_changes(rows, 0):
         return None
-    query = driver_changes.Query(maintainer, view)
+    query = driver_changes.Query(commit, view)
     if any(duckdb_type(field.type) is None for field in query.all_fields(view)):
         return None
-    table_cache = maintainer.core.table_cache
+    table_cache = commit.core.table_cache
     try:
-        text = _new_text(maintainer, view)
+        text = _new_text(commit, view)
         if not text:
             return () if text is not None else None
-        table_cache.settle(maintainer.after)
+        table_cache.settle(commit.after)
         duck = table_cache.duck
         duck.execute(f"CREATE OR REPLACE TEMP TABLE {NEW} AS {text}")
-        duck.register(
-            FOUND, _found(maintainer, view, duck.sql(f"SELECT * FROM {NEW} WHERE _diff > 0").to_arrow_table())
-        )
+        duck.register(FOUND, _found(commit, view, duck.sql(f"SELECT * FROM {NEW} WHERE _diff > 0").to_arrow_table()))
         changed = f"SELECT {_columns(view.fields)}, _diff FROM {FOUND}"
         if duck.execute(f"SELECT 1 FROM {NEW} WHERE _diff < 0 LIMIT 1").fetchone() is not None:
             stored = (*view.fields, Field("_diff", "bigint"))
-            shown = table_cache.relation(view.changes_table, maintainer.before, stored)
+            shown = table_cache.relation(view.changes_table, commit.before, stored)
             gone = f"(SELECT * FROM {NEW} WHERE _diff < 0)"
             taken = taken_back_sql(view, shown, gone, quoted, "IS NOT DISTINCT FROM")
             changed += f" UNION ALL SELECT {_columns(view.fields)}, _diff FROM ({taken})"
         stamped = query.stamped(changed, view.fields)
-        return copy_to_table(maintainer.core, duck, stamped, view.changes_table, view.time or None)
+        return copy_to_table(commit.core, duck, stamped, view.changes_table, view.time or None)
     except (NotApplicable, duckdb.Error):
         return None
     finally:
@@ -73,9 +71,9 @@ def _columns(fields: tuple[Field, ...]) -> str:
     return ", ".join(quoted(field.name) for field in fields)
 
 
-def _new_text(maintainer: Maintainer, view: View) -> str | None:
+def _new_text(commit: Commit, view: View) -> str | None:
     """The rows that come and go, net, with the keys they ask by. Nothing if there are none; None if Spark has to."""
-    query = driver_changes.Query(maintainer, view)
+    query = driver_changes.Query(commit, view)
     columns = _columns(inputs_of(view))
     parts = []
     for sign in (1, -1):
@@ -89,7 +87,7 @@ def _new_text(maintainer: Maintainer, view: View) -> str | None:
         both = net_sql(columns, f"({both})")
     wanted, keys = [], []
     for number, lookup in enumerate(view.query.asks):
-        for index, (expression, type) in enumerate(zip(lookup.expressions, key_types(maintainer, lookup), strict=True)):
+        for index, (expression, type) in enumerate(zip(lookup.expressions, key_types(commit, lookup), strict=True)):
             name, own = KEY.format(number, index), duckdb_type(type)
             assert own is not None
             wanted.append(f"{expression} AS {quote_name(name)}")
@@ -100,24 +98,24 @@ def _new_text(maintainer: Maintainer, view: View) -> str | None:
     return None if text is None else f"SELECT {columns}, _diff, {', '.join(keys)} FROM ({text})"
 
 
-def _found(maintainer: Maintainer, view: View, rows: pa.Table) -> pa.Table:
+def _found(commit: Commit, view: View, rows: pa.Table) -> pa.Table:
     """New rows with the version that asks for them, and the matches of each."""
     import pyarrow as pa
 
-    version = maintainer.before.version + 1
+    version = commit.before.version + 1
     names = [field.name for field in inputs_of(view)]
     found = rows.select([*names, "_diff"]).append_column(ASKED, pa.array([version] * rows.num_rows, pa.int64()))
     for number, lookup in enumerate(view.query.asks):
         columns = [rows.column(KEY.format(number, index)).to_pylist() for index in range(len(lookup.by))]
-        found = found.append_column(lookup.into, _lists(maintainer, lookup, list(zip(*columns, strict=True))))
+        found = found.append_column(lookup.into, _lists(commit, lookup, list(zip(*columns, strict=True))))
     reach("after-lookup")
     return found
 
 
-def _lists(maintainer: Maintainer, lookup: TableLookup, keys: list[Key]) -> pa.Array:
+def _lists(commit: Commit, lookup: TableLookup, keys: list[Key]) -> pa.Array:
     """The matches of each key in turn, as a list; NULL for none."""
     import pyarrow as pa
 
-    matched, lists = fetch_matches(maintainer, lookup, keys)
+    matched, lists = fetch_matches(commit, lookup, keys)
     indexes = {key: place for place, key in enumerate(matched)}
     return lists.take(pa.array([indexes.get(key) for key in keys], pa.int64()))

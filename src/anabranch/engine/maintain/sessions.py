@@ -24,7 +24,7 @@ from anabranch.sql.lexer import quote_name
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from anabranch.engine.maintain import Maintainer
+    from anabranch.engine.maintain.commit import Commit
 
 #: How many gaps far rows are looked at first, how much further each time, and how often.
 FIRST, FURTHER, TIMES = 8, 16, 4
@@ -46,41 +46,39 @@ class Spans:
     during: str
 
 
-def spans(maintainer: Maintainer, view: View, rows: DataFrame) -> Spans | None:
+def spans(commit: Commit, view: View, rows: DataFrame) -> Spans | None:
     """The sessions that rows of the input of a view touch; None where the whole keys have to be computed."""
     import duckdb
 
-    ends, stream = view.progress.ends, stream_of(maintainer, view)
+    ends, stream = view.progress.ends, stream_of(commit, view)
     if ends is None or stream is None or not ends.shows_session:
         return None
-    place, touched = maintainer.core.place, _seeds(view, ends, rows)
+    place, touched = commit.core.place, _seeds(view, ends, rows)
     nothing = Spans(None, {}, ends.input, micros_sql(f"__r.{quote_name(ends.time)}"), _during(view, ends))
     seeds = collected(touched, place.limits.session_keys) if place.driver else None
     if seeds is None:
-        return _by_spark(maintainer, view, ends, stream, touched, nothing)
+        return _by_spark(commit, view, ends, stream, touched, nothing)
     if not seeds.num_rows:
         return nothing
     try:
-        found = followed(maintainer, view, ends, stream, seeds)
+        found = followed(commit, view, ends, stream, seeds)
     except duckdb.Error:  # a type that it does not compare as Spark does, say
         return None
     if found is None:
-        return _by_spark(maintainer, view, ends, stream, touched, nothing)
-    return replace(nothing, touched=maintainer.core.spark.createDataFrame(found), within={ends.input: hull_of(found)})
+        return _by_spark(commit, view, ends, stream, touched, nothing)
+    return replace(nothing, touched=commit.core.spark.createDataFrame(found), within={ends.input: hull_of(found)})
 
 
-def _by_spark(
-    maintainer: Maintainer, view: View, ends: Ends, stream: Stream, seeds: DataFrame, nothing: Spans
-) -> Spans | None:
+def _by_spark(commit: Commit, view: View, ends: Ends, stream: Stream, seeds: DataFrame, nothing: Spans) -> Spans | None:
     """The same where the keys, or the rows around them, are too many for the driver."""
-    core, far = maintainer.core, FIRST * ends.gap
+    core, far = commit.core, FIRST * ends.gap
     seeds = seeds.persist()
     try:
         low, high = seeds.selectExpr("min(low)", "max(high)").collect()[0]
         if low is None:
             return nothing
         for _ in range(TIMES):
-            there = core.table_frame(stream.rows_table, stream.fields, maintainer.after, low - far, high + far + 1)
+            there = core.table_frame(stream.rows_table, stream.fields, commit.after, low - far, high + far + 1)
             rows = f"(SELECT *, unix_micros({quote_name(stream.time or '')}) AS __t FROM `@rows`)"
             text = chains_sql(rows, columns_of(view, ends), ends.gap, far, "`@seeds`", quote_name)
             chains = core.frames.sql(text, {"@rows": there, "@seeds": seeds}).persist()
@@ -102,11 +100,11 @@ def _during(view: View, ends: Ends) -> str:
     return f"unix_micros(__r.{quote_name(end)}) + {view.progress.times[end] - ends.after}"
 
 
-def stream_of(maintainer: Maintainer, view: View) -> Stream | None:
+def stream_of(commit: Commit, view: View) -> Stream | None:
     """The stream that has the windows of a view, where the files of its rows are all of them and tell their times."""
     ends = view.progress.ends
     id = view.query.streams.get(ends.input) if ends is not None else None
-    stream = maintainer.catalog.stream(id) if id is not None else None
+    stream = commit.catalog.stream(id) if id is not None else None
     if ends is None or stream is None or (stream.time or "").lower() != ends.time.lower():
         return None
     if stream.kept_since != 0 and stream.rereadable:
@@ -132,20 +130,20 @@ def _seeds(view: View, ends: Ends, rows: DataFrame) -> DataFrame:
     return timed.groupBy(*by).agg(expr("min(__time) AS low"), expr("max(__time) AS high"))
 
 
-def followed(maintainer: Maintainer, view: View, ends: Ends, stream: Stream, seeds: Any) -> Any:
+def followed(commit: Commit, view: View, ends: Ends, stream: Stream, seeds: Any) -> Any:
     """Keys with the first and the last time of the chains that their rows are in, followed further and further."""
     from anabranch.engine.driver import connection
     from anabranch.engine.pane_sql import FAR
 
-    duck, after = connection(), maintainer.after
+    duck, after = connection(), commit.after
     low, high = hull_of(seeds)
     time, far = quoted(stream.time or ""), FIRST * ends.gap
     duck.register(SEEDS, seeds)
     try:
         for _ in range(TIMES):
-            paths = after.table_paths(maintainer.core.ledger, stream.rows_table, low - far, high + far + 1)
+            paths = after.table_paths(commit.core.ledger, stream.rows_table, low - far, high + far + 1)
             known = _rows_within(after, stream, low - far, high + far + 1)
-            if not paths or not maintainer.core.place.takes_sessions(seeds.num_rows, known):
+            if not paths or not commit.core.place.takes_sessions(seeds.num_rows, known):
                 return None
             files = f"read_parquet({path_list(paths)}, union_by_name = true)"
             since, until = (timestamp(str(each)) for each in (max(low - far, -FAR), min(high + far, FAR)))
@@ -240,7 +238,7 @@ def _by(ends: Ends) -> str:
     return ", ".join([*(f"a{index}" for index in range(len(ends.apart))), ALL])
 
 
-def late_times(maintainer: Maintainer, view: View, low: int, before: int) -> Any:
+def late_times(commit: Commit, view: View, low: int, before: int) -> Any:
     """The times of new rows that come too late for sessions, from the first new one on, as an Arrow table; None where
     DuckDB cannot tell from the files."""
     import duckdb
@@ -248,10 +246,10 @@ def late_times(maintainer: Maintainer, view: View, low: int, before: int) -> Any
     from anabranch.engine.driver import connection
     from anabranch.engine.pane_sql import FAR
 
-    ends, stream = view.progress.ends, stream_of(maintainer, view)
+    ends, stream = view.progress.ends, stream_of(commit, view)
     if ends is None or stream is None or view.beginning.rows:
         return None
-    time, ledger = quoted(stream.time or ""), maintainer.core.ledger
+    time, ledger = quoted(stream.time or ""), commit.core.ledger
     columns = f"{apart_items(ends, quoted)}, epoch_us({time}) AS t"
 
     def rows(paths: list[str]) -> str:
@@ -259,14 +257,14 @@ def late_times(maintainer: Maintainer, view: View, low: int, before: int) -> Any
             return f"SELECT {columns} FROM {added} WHERE false"
         return f"SELECT {columns} FROM read_parquet({path_list(paths)}, union_by_name = true)"
 
-    added = f"read_parquet({path_list(maintainer.paths(stream.rows_table))}, union_by_name = true)"
+    added = f"read_parquet({path_list(commit.paths(stream.rows_table))}, union_by_name = true)"
     since = low - ends.gap
-    new = sum(file.rows for file in maintainer.added.get(stream.rows_table, ()))
-    if not maintainer.core.place.takes_changes(new, _rows_within(maintainer.before, stream, since, before)):
+    new = sum(file.rows for file in commit.added.get(stream.rows_table, ()))
+    if not commit.core.place.takes_changes(new, _rows_within(commit.before, stream, since, before)):
         return None
-    there = rows(maintainer.before.table_paths(ledger, stream.rows_table, since, before))
+    there = rows(commit.before.table_paths(ledger, stream.rows_table, since, before))
     if view.leaves_out:
-        there += f" EXCEPT ALL {rows(maintainer.before.table_paths(ledger, view.left_out_table(ends.input)))}"
+        there += f" EXCEPT ALL {rows(commit.before.table_paths(ledger, view.left_out_table(ends.input)))}"
     bound = min(before, FAR)
     given = f"(SELECT *, CAST({bound} AS BIGINT) AS p FROM (SELECT {columns} FROM {added}) WHERE t < {bound})"
     there = f"(SELECT *, CAST({bound} AS BIGINT) AS p FROM ({there}) WHERE t >= {since} AND t < {bound})"

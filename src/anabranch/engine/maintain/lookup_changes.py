@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.engine import read
 from anabranch.engine.lookup_client import Key, LookupRequest
+from anabranch.engine.maintain import deltas
 from anabranch.engine.tables import net_sql
 from anabranch.ledger.crash import reach
 from anabranch.plan.definitions import Table
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from anabranch.engine.maintain import Maintainer
+    from anabranch.engine.maintain.commit import Commit
 
 KEY = "__key_{}_{}"
 #: Python's calendar, which is shorter than Spark's.
@@ -40,55 +41,55 @@ _CALENDAR = {
 
 
 @contextmanager
-def changes(maintainer: Maintainer, view: View, *, anew: bool = False) -> Iterator[DataFrame | None]:
+def changes(commit: Commit, view: View, *, anew: bool = False) -> Iterator[DataFrame | None]:
     """The changes of such a node for a commit; None if nothing comes in.
 
     With `anew`, the rows below may be others than those that it has, though no new ones came. The rows are kept while
     this is open: their keys are collected before what was found for them is written.
     """
-    new = _difference(maintainer, view) if anew else maintainer.delta(view, view.inputs[0])
+    new = _difference(commit, view) if anew else deltas.delta(commit, view, view.inputs[0])
     if new is None:
         yield None
         return
-    rows = _keyed(maintainer, view, new).persist()
+    rows = _keyed(commit, view, new).persist()
     try:
-        found = _with_matches(maintainer, view, rows.where("_diff > 0"))
-        if _only_grows(maintainer, view) and not anew:
+        found = _with_matches(commit, view, rows.where("_diff > 0"))
+        if _only_grows(commit, view) and not anew:
             yield found
         else:
-            yield found.unionByName(_taken_back(maintainer, view, rows.where("_diff < 0")))
+            yield found.unionByName(_taken_back(commit, view, rows.where("_diff < 0")))
     finally:
         rows.unpersist()
 
 
-def _only_grows(maintainer: Maintainer, view: View) -> bool:
+def _only_grows(commit: Commit, view: View) -> bool:
     """Whether no row that asks can be one that is taken back."""
-    if maintainer.filling or view.inputs[0] in view.query.streams:
+    if commit.filling or view.inputs[0] in view.query.streams:
         return True
-    return append_only(maintainer.catalog.view(view.query.views[view.inputs[0]]), maintainer.catalog)
+    return append_only(commit.catalog.view(view.query.views[view.inputs[0]]), commit.catalog)
 
 
-def _keyed(maintainer: Maintainer, view: View, new: DataFrame) -> DataFrame:
+def _keyed(commit: Commit, view: View, new: DataFrame) -> DataFrame:
     """What comes and goes, net, with the values that rows ask by."""
     columns = _columns(view)
     came = f"SELECT {columns}, 1 AS _diff FROM `@new`"
     net = came if view.inputs[0] in view.query.streams else net_sql(columns, "`@new`")
     keys = []
     for number, lookup in enumerate(view.query.asks):
-        for index, (expression, type) in enumerate(zip(lookup.expressions, key_types(maintainer, lookup), strict=True)):
+        for index, (expression, type) in enumerate(zip(lookup.expressions, key_types(commit, lookup), strict=True)):
             keys.append(f"{key_sql(lookup, expression, type, type)} AS `{KEY.format(number, index)}`")
     text = f"SELECT *, {', '.join(keys)} FROM ({net}) AS {quote_name(view.query.asks[0].of)}"
-    return maintainer.core.frames.sql(text, {"@new": new})
+    return commit.core.frames.sql(text, {"@new": new})
 
 
-def _difference(maintainer: Maintainer, view: View) -> DataFrame | None:
+def _difference(commit: Commit, view: View) -> DataFrame | None:
     """The rows that are there now and were not asked for, and the other way round. Those of a stream only ever come."""
     if view.inputs[0] in view.query.streams:
         return None
-    core, catalog = maintainer.core, maintainer.catalog
+    core, catalog = commit.core, commit.catalog
     source = catalog.view(view.query.views[view.inputs[0]])
-    below = read.view_frame(core, catalog, source, maintainer.after, emitted=True)
-    shown = read.changes_frame(core, catalog, view, maintainer.before)
+    below = read.view_frame(core, catalog, source, commit.after, emitted=True)
+    shown = read.changes_frame(core, catalog, view, commit.before)
     columns = _columns(view)
     text = f"SELECT {columns}, 1 AS _diff FROM `@now` UNION ALL SELECT {columns}, -_diff FROM `@shown`"
     return core.frames.sql(text, {"@now": below, "@shown": shown})
@@ -107,47 +108,43 @@ def inputs_of(view: View) -> tuple[Field, ...]:
 # ---- new rows
 
 
-def _with_matches(maintainer: Maintainer, view: View, rows: DataFrame) -> DataFrame:
+def _with_matches(commit: Commit, view: View, rows: DataFrame) -> DataFrame:
     """New rows with what is found for them."""
-    core = maintainer.core
+    core = commit.core
     relations = {"@rows": rows}
     joins, shown = [], []
     for number, lookup in enumerate(view.query.asks):
         names = [f"`{KEY.format(number, index)}`" for index in range(len(lookup.by))]
-        relations[f"@found{number}"] = _found(maintainer, lookup, names, rows)
+        relations[f"@found{number}"] = _found(commit, lookup, names, rows)
         on = " AND ".join(f"__rows.{name} = __f{number}.{name}" for name in names)
         joins.append(f" LEFT JOIN `@found{number}` AS __f{number} ON {on}")
         shown.append(f"__f{number}.{quote_name(lookup.into)}")
-    version = f"CAST({maintainer.before.version + 1} AS BIGINT) AS {ASKED}"
+    version = f"CAST({commit.before.version + 1} AS BIGINT) AS {ASKED}"
     items = ", ".join([*(f"__rows.{quote_name(field.name)}" for field in inputs_of(view)), version, *shown])
     reach("after-lookup")
     return core.frames.sql(f"SELECT {items}, __rows._diff FROM `@rows` AS __rows{''.join(joins)}", relations)
 
 
-def _found(maintainer: Maintainer, lookup: TableLookup, names: list[str], rows: DataFrame) -> DataFrame:
+def _found(commit: Commit, lookup: TableLookup, names: list[str], rows: DataFrame) -> DataFrame:
     """The matches of the keys of rows, a row a key."""
     import pyarrow as pa
 
-    core = maintainer.core
+    core = commit.core
     there = " AND ".join(f"{name} IS NOT NULL" for name in names)
     keys = core.frames.sql(f"SELECT DISTINCT {', '.join(names)} FROM `@rows` WHERE {there}", {"@rows": rows}).toArrow()
-    matches, lists = fetch_matches(
-        maintainer, lookup, zip(*(column.to_pylist() for column in keys.columns), strict=True)
-    )
-    by = arrow_schema([Field(str(index), type) for index, type in enumerate(key_types(maintainer, lookup))])
+    matches, lists = fetch_matches(commit, lookup, zip(*(column.to_pylist() for column in keys.columns), strict=True))
+    by = arrow_schema([Field(str(index), type) for index, type in enumerate(key_types(commit, lookup))])
     arrays = [pa.array([key[index] for key in matches], field.type) for index, field in enumerate(by)]
     found = pa.Table.from_arrays([*arrays, lists], names=[*(name.strip("`") for name in names), lookup.into])
     return core.spark.createDataFrame(found)
 
 
-def fetch_matches(maintainer: Maintainer, lookup: TableLookup, keys: Iterable[Key]) -> tuple[list[Key], pa.ListArray]:
+def fetch_matches(commit: Commit, lookup: TableLookup, keys: Iterable[Key]) -> tuple[list[Key], pa.ListArray]:
     """The keys that have matches, and the list of them for each."""
-    table = maintainer.catalog[lookup.table]
+    table = commit.catalog[lookup.table]
     assert isinstance(table, Table)
-    columns = arrow_schema(fields_of(maintainer, lookup, lookup.columns))
-    return maintainer.core.lookup_client(table).lists(
-        LookupRequest(lookup.columns, lookup.by, lookup.signs), keys, columns
-    )
+    columns = arrow_schema(fields_of(commit, lookup, lookup.columns))
+    return commit.core.lookup_client(table).lists(LookupRequest(lookup.columns, lookup.by, lookup.signs), keys, columns)
 
 
 def key_sql(lookup: TableLookup, value: str, type: str, own: str) -> str:
@@ -163,13 +160,13 @@ def key_sql(lookup: TableLookup, value: str, type: str, own: str) -> str:
     return f"CASE WHEN {key} < {first} THEN {ends[0]} WHEN {key} > {last} THEN {ends[1]} ELSE {key} END"
 
 
-def key_types(maintainer: Maintainer, lookup: TableLookup) -> tuple[str, ...]:
+def key_types(commit: Commit, lookup: TableLookup) -> tuple[str, ...]:
     """The types of the values that rows ask by."""
-    return lookup.types or tuple(field.type for field in fields_of(maintainer, lookup, lookup.by))
+    return lookup.types or tuple(field.type for field in fields_of(commit, lookup, lookup.by))
 
 
-def fields_of(maintainer: Maintainer, lookup: TableLookup, names: tuple[str, ...]) -> list[Field]:
-    table = maintainer.catalog[lookup.table]
+def fields_of(commit: Commit, lookup: TableLookup, names: tuple[str, ...]) -> list[Field]:
+    table = commit.catalog[lookup.table]
     assert isinstance(table, Table)
     return [next(field for field in table.fields if field.name == name) for name in names]
 
@@ -177,10 +174,10 @@ def fields_of(maintainer: Maintainer, lookup: TableLookup, names: tuple[str, ...
 # ---- rows taken back
 
 
-def _taken_back(maintainer: Maintainer, view: View, gone: DataFrame) -> DataFrame:
-    shown = read.changes_frame(maintainer.core, maintainer.catalog, view, maintainer.before)
+def _taken_back(commit: Commit, view: View, gone: DataFrame) -> DataFrame:
+    shown = read.changes_frame(commit.core, commit.catalog, view, commit.before)
     text = taken_back_sql(view, "`@shown`", "`@gone`", quote_name, "<=>")
-    return maintainer.core.frames.sql(text, {"@shown": shown, "@gone": gone})
+    return commit.core.frames.sql(text, {"@shown": shown, "@gone": gone})
 
 
 def taken_back_sql(view: View, shown: str, gone: str, quote: Callable[[str], str], same: str) -> str:

@@ -12,10 +12,11 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.progress import END
-from anabranch.engine import late_drop, read, sessions
+from anabranch.engine import read
 from anabranch.engine.closing_bounds import EARLIEST, Closing
 from anabranch.engine.core import Core
 from anabranch.engine.late import LateRows
+from anabranch.engine.maintain import clock, deltas, keyed, late_drop, left_out, sessions
 from anabranch.engine.progress_bounds import key_bounds
 from anabranch.engine.writing import collected
 from anabranch.ledger import DataFile, Snapshot
@@ -27,26 +28,26 @@ from anabranch.sql.lexer import quote_name
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from anabranch.engine.maintain import Maintainer
+    from anabranch.engine.maintain.commit import Commit
 
 #: The bounds of keys that are further than their stream, for Spark.
 MARKS = "@marks"
 
 
-def changes(maintainer: Maintainer, view: View) -> tuple[DataFile, ...]:
+def changes(commit: Commit, view: View) -> tuple[DataFile, ...]:
     """The changes of a view that waits for such windows."""
     if view.progress.ends is None:
-        if not maintainer.touches(view) and maintainer.progress(view, 0) == maintainer.progress(view, 1):
+        if not commit.touches(view) and clock.progress_of(commit, view, 0) == clock.progress_of(commit, view, 1):
             return ()
-        return _whole(maintainer, view)
-    return _Wait(maintainer, view, view.progress.ends).changes()
+        return _whole(commit, view)
+    return _Wait(commit, view, view.progress.ends).changes()
 
 
-def closed(maintainer: Maintainer, view: View, frame: DataFrame) -> DataFrame:
+def closed(commit: Commit, view: View, frame: DataFrame) -> DataFrame:
     """The rows of an answer whose windows have closed, where a view waits for that; `frame` has the whole key."""
     if not view.emission.closing:
         return frame
-    bounds = bounds_of(maintainer, view)
+    bounds = bounds_of(commit, view)
     if bounds.after == END:
         return frame
     type = next(field.type for field in view.fields if field.name == view.emission.closing)
@@ -60,17 +61,17 @@ def closed(maintainer: Maintainer, view: View, frame: DataFrame) -> DataFrame:
     )
     if view.progress.final:
         text += f" AND __r.{FINAL} <= {after}"
-    return maintainer.core.frames.sql(text, {"@rows": frame, **marks_frames(maintainer.core, bounds)})
+    return commit.core.frames.sql(text, {"@rows": frame, **marks_frames(commit.core, bounds)})
 
 
-def bounds_of(maintainer: Maintainer, view: View) -> Closing:
+def bounds_of(commit: Commit, view: View) -> Closing:
     """Up to where the windows of a view had closed and have closed, those of some keys further than the others."""
-    keys = key_bounds(maintainer.core, maintainer.catalog, view, maintainer.before, maintainer.moves)
-    return Closing(maintainer.progress(view, 0), maintainer.progress(view, 1), keys)
+    keys = key_bounds(commit.core, commit.catalog, view, commit.before, commit.moves)
+    return Closing(clock.progress_of(commit, view, 0), clock.progress_of(commit, view, 1), keys)
 
 
-def _whole(maintainer: Maintainer, view: View) -> tuple[DataFile, ...]:
-    return maintainer.minus_shown(view, closed(maintainer, view, maintainer.fresh(view)), None)
+def _whole(commit: Commit, view: View) -> tuple[DataFile, ...]:
+    return keyed.minus_shown(commit, view, closed(commit, view, keyed.fresh_rows(commit, view)), None)
 
 
 def marks_frames(core: Core, bounds: Closing) -> dict[str, DataFrame]:
@@ -94,42 +95,42 @@ def spark_bounds(bounds: Closing, column: str) -> tuple[str, str, str]:
 class _Wait:
     """A view that waits, in one commit."""
 
-    def __init__(self, maintainer: Maintainer, view: View, ends: Ends) -> None:
-        self.maintainer = maintainer
+    def __init__(self, commit: Commit, view: View, ends: Ends) -> None:
+        self.commit = commit
         self.view = view
         self.ends = ends
-        self.bounds = bounds_of(maintainer, view)
+        self.bounds = bounds_of(commit, view)
         #: The stream that is read, where its files tell which event times they hold.
-        self.stream = sessions.stream_of(maintainer, view)
+        self.stream = sessions.stream_of(commit, view)
 
     def changes(self) -> tuple[DataFile, ...]:
-        maintainer, view, late = self.maintainer, self.view, self._late()
+        commit, view, late = self.commit, self.view, self._late()
         if self.ends.every:
             # A row can have windows before it that had none: whatever comes, all of them are looked at.
             passed = [self.ends.passed(bound) for bound in (self.bounds.before, self.bounds.after)]
-            if passed[0] == passed[1] and not maintainer.touches(view):
+            if passed[0] == passed[1] and not commit.touches(view):
                 return ()
-            return _whole(maintainer, view)
+            return _whole(commit, view)
         parts = [rows for rows in (late, self._closing()) if rows is not None]
         if not parts:
             return ()
         columns = [quote_name(each) for each in parts[-1].columns if each != "_diff"]
         rows = reduce(lambda one, other: one.unionAll(other), (each.select(*columns) for each in parts))
-        found = sessions.spans(maintainer, view, rows)
+        found = sessions.spans(commit, view, rows)
         if found is not None:
-            return maintainer.difference_within(view, found)
+            return difference_within(commit, view, found)
         if view.operator != "keyed":
-            return () if rows.isEmpty() else _whole(maintainer, view)
+            return () if rows.isEmpty() else _whole(commit, view)
         touched = self._keys(rows)
-        keys = collected(touched, maintainer.core.place.limits.small_rows)
+        keys = collected(touched, commit.core.place.limits.small_rows)
         if keys is not None:
-            touched = maintainer.core.spark.createDataFrame(keys)
-        return () if keys is not None and not keys.num_rows else maintainer.closed_difference(view, touched)
+            touched = commit.core.spark.createDataFrame(keys)
+        return () if keys is not None and not keys.num_rows else closed_difference(commit, view, touched)
 
     def _keys(self, rows: DataFrame) -> DataFrame:
         """The keys of rows of the input, with their types."""
         touch = next(each for each in self.view.keying.touches if each.input == self.ends.input)
-        return self.maintainer.keys_of(self.view, touch, rows)
+        return keyed.keys_of(self.commit, self.view, touch, rows)
 
     # ---- rows that came late
 
@@ -150,8 +151,8 @@ class _Wait:
         plain = [quote_name(name) for name in rows.columns if name not in ("__time", "__before", "__late")]
         if not self.view.leaves_out:
             return self._counted(rows.where(f"__late OR {taken}").select(*plain))
-        late = self.maintainer.leave_out(self.view, self.ends.input, rows.where("__late").select(*plain))
-        self.maintainer.late += [LateRows(self.view, None, None, late)] if late else []
+        late = left_out.leave_out(self.commit, self.view, self.ends.input, rows.where("__late").select(*plain))
+        self.commit.late += [LateRows(self.view, None, None, late)] if late else []
         return rows.where(f"NOT __late AND {taken}").select(*plain) if gone else None
 
     def _counted(self, late: DataFrame) -> DataFrame | None:
@@ -163,9 +164,9 @@ class _Wait:
         if not rows and not taken:
             return None
         found = LateRows(self.view, None, None, rows)
-        if self.maintainer.taken:  # another query for a view below corrects what was shown, and no row came
+        if self.commit.taken:  # another query for a view below corrects what was shown, and no row came
             replace(found, rows=rows + taken).check()
-        self.maintainer.late += [found] if rows else []
+        self.commit.late += [found] if rows else []
         return late
 
     def _below_progress(self) -> DataFrame | None:
@@ -173,13 +174,13 @@ class _Wait:
         bound = self.ends.passed(self.bounds.furthest_before)
         if bound is None or not self._any_before(bound):
             return None
-        new = self.maintainer.delta(self.view, self.ends.input)
+        new = deltas.delta(self.commit, self.view, self.ends.input)
         return None if new is None else self._timed(new, str(bound) if self.ends.every else None)
 
     def _first(self, rows: DataFrame, taken: str) -> tuple[int | None, int]:
         """The first event time of new rows below progress, and how many of them are taken back."""
         if self.stream is not None and self.bounds.keys is None:
-            lows = [file.low for file in self.maintainer.added.get(self.stream.rows_table, ())]
+            lows = [file.low for file in self.commit.added.get(self.stream.rows_table, ())]
             if None not in lows:
                 return min(each for each in lows if each is not None), 0
         ((low, gone),) = rows.selectExpr("min(__time)", f"count_if({taken})").collect()
@@ -192,16 +193,16 @@ class _Wait:
             f"SELECT * FROM (SELECT __r.*, {self._time('__r.')} AS __time, {bound or before} AS __before"
             f" FROM `@rows` AS __r{marks}) WHERE __time < __before"
         )
-        return self.maintainer.core.frames.sql(text, {"@rows": rows, **marks_frames(self.maintainer.core, self.bounds)})
+        return self.commit.core.frames.sql(text, {"@rows": rows, **marks_frames(self.commit.core, self.bounds)})
 
     def _judged(self, new: DataFrame, low: int, came: str, taken: str) -> DataFrame | None:
         """New rows below progress, and whether each is late for the session that it would be in; None if none is.
 
         What is taken back is late if it is not in an open session: it was left out, or is part of what was shown.
         """
-        core, ends, before = self.maintainer.core, self.ends, self.bounds.furthest_before
+        core, ends, before = self.commit.core, self.ends, self.bounds.furthest_before
         assert before is not None
-        known = sessions.late_times(self.maintainer, self.view, low, before) if self.bounds.keys is None else None
+        known = sessions.late_times(self.commit, self.view, low, before) if self.bounds.keys is None else None
         if known is not None and not known.num_rows:
             return None
         on = [f"__n.{quote_name(name)} <=> {{0}}.a{index}" for index, name in enumerate(ends.apart)]
@@ -209,7 +210,7 @@ class _Wait:
         if known is not None:
             text = f"SELECT __n.*, l.t IS NOT NULL AS __late FROM `@new` AS __n LEFT JOIN `@late` AS l ON {same}"
             return core.frames.sql(text.format("l"), {"@new": new, "@late": core.spark.createDataFrame(known)})
-        there = self._between(low - ends.gap, None if before == END else before, self.maintainer.before)
+        there = self._between(low - ends.gap, None if before == END else before, self.commit.before)
         times = f"(SELECT {sessions.apart_items(ends, quote_name)}, __time AS t, __before AS p FROM `@{{}}`)".format
         late = sessions.late_sql(ends, f"(SELECT * FROM {times('came')})", times("there"))
         is_open = f"SELECT DISTINCT * FROM ({sessions.judged_sql(ends, times('there'))}) WHERE NOT closed"
@@ -225,7 +226,7 @@ class _Wait:
         """Whether new rows may have earlier event times, as far as their files tell."""
         if self.stream is None:
             return True
-        files = self.maintainer.added.get(self.stream.rows_table, ())
+        files = self.commit.added.get(self.stream.rows_table, ())
         return any(file.low is None or file.low < bound for file in files)
 
     # ---- windows that close
@@ -239,7 +240,7 @@ class _Wait:
             least = self.bounds.before
         low = None if least is None else least - self.ends.after + 1
         high = None if most == END else most - self.ends.after + 1
-        rows = self._between(low, None if high is None else high + self.ends.gap, self.maintainer.after)
+        rows = self._between(low, None if high is None else high + self.ends.gap, self.commit.after)
         if rows is None:
             return None
         before, after, marks = spark_bounds(self.bounds, self._key())
@@ -256,23 +257,23 @@ class _Wait:
             f" {last} AS __last, {before} AS __before, {after} AS __after FROM `@rows` AS __r{marks})"
             f" WHERE __last AND {end} > __before AND {end} <= __after"
         )
-        return self.maintainer.core.frames.sql(text, {"@rows": rows, **marks_frames(self.maintainer.core, self.bounds)})
+        return self.commit.core.frames.sql(text, {"@rows": rows, **marks_frames(self.commit.core, self.bounds)})
 
     def _between(self, low: int | None, high: int | None, at: Snapshot) -> DataFrame | None:
         """The rows of the input with event times in [low, high), at a snapshot; None where no file has any."""
-        maintainer, view, input = self.maintainer, self.view, self.ends.input
+        commit, view, input = self.commit, self.view, self.ends.input
         if input in view.query.streams:
-            stream = maintainer.catalog.stream(view.query.streams[input])
-            if self.stream is not None and not at.table_paths(maintainer.core.ledger, stream.rows_table, low, high):
+            stream = commit.catalog.stream(view.query.streams[input])
+            if self.stream is not None and not at.table_paths(commit.core.ledger, stream.rows_table, low, high):
                 return None
             if self.stream is not None or stream.id in view.beginning.rows:
-                rows = read.kept_rows(maintainer.core, view, stream, stream.seen_as(input), at, *self._files(low, high))
+                rows = read.kept_rows(commit.core, view, stream, stream.seen_as(input), at, *self._files(low, high))
             else:
-                rows = read.rows_frame(maintainer.core, stream, input, at)
+                rows = read.rows_frame(commit.core, stream, input, at)
         else:
-            below = maintainer.catalog.view(view.query.views[input])
-            rows = read.view_frame(maintainer.core, maintainer.catalog, below, at, emitted=True)
-        rows = late_drop.without(maintainer.core, maintainer.catalog, view, input, rows, at)
+            below = commit.catalog.view(view.query.views[input])
+            rows = read.view_frame(commit.core, commit.catalog, below, at, emitted=True)
+        rows = late_drop.without(commit.core, commit.catalog, view, input, rows, at)
         time = self._time()
         rows = rows.where(f"{time} >= {low}") if low is not None else rows
         return rows.where(f"{time} < {high}") if high is not None else rows.where(f"{time} IS NOT NULL")
@@ -291,3 +292,24 @@ class _Wait:
             return ""
         narrow = next(each for each in self.view.keying.narrows if each.input == self.ends.input)
         return narrow.columns[keys.index] or ""
+
+
+def closed_difference(commit: Commit, view: View, touched: DataFrame) -> tuple[DataFile, ...]:
+    """What a view that waits for windows shows now of some keys, and did not, and the other way round."""
+    touched = touched.persist()
+    try:
+        return keyed.minus_shown(commit, view, closed(commit, view, keyed.fresh_rows(commit, view, touched)), touched)
+    finally:
+        touched.unpersist()
+
+
+def difference_within(commit: Commit, view: View, spans: sessions.Spans) -> tuple[DataFile, ...]:
+    """What a node shows now of the sessions that rows touch, and did not, and the other way round."""
+    if spans.touched is None:
+        return ()
+    touched = spans.touched.persist()
+    try:
+        fresh = closed(commit, view, keyed.fresh_rows(commit, view, touched, spans=spans))
+        return keyed.minus_shown(commit, view, fresh, touched, spans.during)
+    finally:
+        touched.unpersist()
