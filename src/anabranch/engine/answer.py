@@ -120,6 +120,7 @@ def of_few(core: Core, bound: Bound, fields: Sequence[Field], remote_query: remo
         or core.has_settings
         or remote_query.parts
         or len(bound.references) != 1
+        or not bound.text.text
     ):
         return None
     ((placeholder, source),) = remote_query.given.items()
@@ -150,7 +151,7 @@ def _plain_view(query: Query, bound: Bound, catalog: Catalog) -> View | None:
     references, relation = list(bound.references.values()), select.relations[0]
     if len(references) != 1 or not references[0].plain:
         return None
-    if relation.subquery is not None or relation.window is not None or relation.watermarks:
+    if query.needs_plan or relation.subquery is not None or relation.window is not None or relation.watermarks:
         return None
     found = catalog.objects.get(references[0].target)
     return found if isinstance(found, View) else None

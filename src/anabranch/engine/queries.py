@@ -55,11 +55,13 @@ def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field
     known: list[list[Field]] = []
     if not files and not (bound.binder is None or _calls_others(bound.binder.query.tokens)):
         settings = tuple(core.spark.conf.get(name) for name in _SETTINGS)
-        known = _known(bound.text.text, tuple(schemas.items()), settings)
+        known = _known(bound.text.text or text, tuple(schemas.items()), settings)
     if known:
         return list(known[0])
     relations = files | {placeholder: core.frames.empty(fields) for placeholder, fields in schemas.items()}
-    known.append(fields_of(core.frames.sql(bound.text, relations, source=text)))
+    planned = bound.binder is not None and bound.binder.query.needs_plan
+    found = over(core, bound, relations, text) if planned else core.frames.sql(bound.text, relations, source=text)
+    known.append(fields_of(found))
     return list(known[0])
 
 

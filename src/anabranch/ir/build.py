@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Protocol, cast
@@ -35,6 +35,7 @@ from anabranch.ir.rel import (
 )
 from anabranch.ir.scope import Exposed, Scope
 from anabranch.ir.select import FromItem, SelectBlock
+from anabranch.ir.versions import UNTIL, VersionsJoin
 from anabranch.sources import registry
 from anabranch.sql.lexer import Span
 from anabranch.sql.splice import Spliced
@@ -80,6 +81,7 @@ class From:
 
 #: What rows of a stream have besides their columns, where it is asked for: their number, and when they came.
 NUMBERS = ("_row_num", "_arrival_ts")
+_ASOF = "name it: ASOF JOIN ... MATCH_CONDITION (a.ts >= b.ts)"
 BOUNDS = ("window_start", "window_end", "window_time")
 Ctes = Mapping[str, Rel]
 
@@ -99,6 +101,7 @@ class Builder:
         self.ctes: list[Rel] = []  # all that were built
         self._ids: count[int] = around._ids if around is not None else count(1)
         self._with_id = "window_id" in text.lower()
+        self._ends = count(1)  # of versions
 
     # ---- queries
 
@@ -212,7 +215,12 @@ class Builder:
                 rel, scope = right, Scope((exposed,), exposed.columns, outer=outer)
                 items.append(FromItem(right, right.label, static=not is_live(right)))
             else:
+                versions = self._versions(relation, right, exposed, self.reader(scope, ctes, select), outer)
+                right = right if versions is None else replace(versions.ended(right), label=right.label)
                 rel, scope = self._join(rel, scope, right, exposed, relation, ctes, select)
+                if versions is not None:
+                    assert isinstance(rel, Join)
+                    rel = versions.on(rel)
                 join = rel
                 if isinstance(rel, Project):  # FULL JOIN ... USING
                     merged |= {column: expr for column, expr in rel.items if expr.column != column}
@@ -302,11 +310,14 @@ class Builder:
     def _along(self, rel: Rel, window: WindowSpec) -> Column:
         if window.time_column is not None:
             return self._column(rel, window.time_column, window.time_span)
+        return self._event_time(rel, window.time_span, "name the column: DESCRIPTOR(ts)")
+
+    def _event_time(self, rel: Rel, span: Span, hint: str) -> Column:
         times = event_times(rel)
         if len(times) != 1:
             names = " or ".join(column.name for column in times)
             what = f"{names} can be the time" if times else "nothing tells which column the time is in"
-            raise self._error(window.time_span, what, "name the column: DESCRIPTOR(ts)")
+            raise self._error(span, what, hint)
         return times[0]
 
     def _column(self, rel: Rel, name: str, span: Span) -> Column:
@@ -317,18 +328,36 @@ class Builder:
 
     # ---- joins
 
+    def _versions(
+        self, relation: Relation, rel: Rel, exposed: Exposed, beside: Reader, outer: Scope | None
+    ) -> VersionsJoin | None:
+        versions = relation.versions
+        if versions is None:
+            return None
+        own = replace(beside, scope=Scope((exposed,), exposed.columns, outer=outer))
+        if versions.time.right:
+            time = own.expr(versions.time.right)
+            time = time.typed(self.types([time], rel)[0])
+        else:
+            span = relation.moment.span if relation.moment is not None else relation.span
+            time = of_column(self._event_time(rel, span, _ASOF))
+        name = f"{UNTIL}{next(self._ends)}"
+        ends = self.new(name, time.type), self.new(name, time.type)
+        using = [self._column(rel, name, span) for name, span in _using(relation)]
+        return VersionsJoin(versions, beside, own, time, *ends, using)
+
     def _join(
         self, left: Rel, scope: Scope, right: Rel, exposed: Exposed, relation: Relation, ctes: Ctes, select: Select
     ) -> tuple[Rel, Scope]:
         kind = _join_kind(relation.join)
         both = Scope((*scope.relations, exposed), (*scope.star, *exposed.columns), scope.merged, scope.outer)
         words = relation.join.split()
-        using: list[str] | None = None
+        using: list[tuple[str, Span]] | None = None
         if "NATURAL" in words:
             own = {column.name.lower() for column in exposed.columns}
-            using = [column.name for column in scope.star if column.name.lower() in own]
+            using = [(column.name, relation.span) for column in scope.star if column.name.lower() in own]
         elif relation.condition_tokens and relation.condition_tokens[0].upper == "USING":
-            using = [token.name for token in relation.condition_tokens[1:] if token.is_name]
+            using = list(_using(relation))
         if using is not None:
             return self._using(left, scope, right, exposed, kind, using, relation)
         on = None
@@ -341,15 +370,22 @@ class Builder:
         return rel, replace(both, relations=scope.relations, star=scope.star) if kind in ("semi", "anti") else both
 
     def _using(
-        self, left: Rel, scope: Scope, right: Rel, exposed: Exposed, kind: JoinKind, names: list[str], at: Relation
+        self,
+        left: Rel,
+        scope: Scope,
+        right: Rel,
+        exposed: Exposed,
+        kind: JoinKind,
+        names: list[tuple[str, Span]],
+        at: Relation,
     ) -> tuple[Rel, Scope]:
         pairs: list[tuple[Column, Column]] = []
         parts: list[Part] = []
-        for name in names:
-            one = scope.find(self.text, [name], at.span)
+        for name, span in names:
+            one = scope.find(self.text, [name], span)
             other = exposed.named(name)
             if one is None or len(other) != 1:
-                raise Scope((*scope.relations, exposed)).unknown(self.text, (name,), at.condition or at.span)
+                raise Scope((*scope.relations, exposed)).unknown(self.text, (name,), span)
             pairs.append((one[0], other[0]))
             parts += ["AND"] if parts else []
             parts += [one[0], "=", other[0]]
@@ -369,7 +405,7 @@ class Builder:
             rel = Project(rel, tuple(items))
         used = {column for pair in pairs for column in pair}
         star = (*merged, *(c for c in (*scope.star, *exposed.columns) if c not in used))
-        known = {**scope.merged, **{name.lower(): column for name, column in zip(names, merged, strict=True)}}
+        known = {**scope.merged, **{name.lower(): column for (name, _), column in zip(names, merged, strict=True)}}
         return rel, Scope((*scope.relations, exposed), star, known, scope.outer)
 
     def _lateral_view(self, rel: Rel, scope: Scope, view: LateralView, ctes: Ctes) -> tuple[Rel, Scope]:
@@ -434,6 +470,13 @@ def event_times(rel: Rel) -> tuple[Column, ...]:
         below = event_times(rel.input)
         return tuple(column for column, expr in rel.items if expr.column in below)
     return ()
+
+
+def _using(relation: Relation) -> Iterator[tuple[str, Span]]:
+    """The columns of USING (a, b), and where they are written."""
+    word, *tokens = relation.condition_tokens or (None,)
+    if word is not None and word.upper == "USING":
+        yield from ((token.name, token.span) for token in tokens if token.is_name)
 
 
 def _needs_numbers(window: WindowSpec) -> bool:

@@ -19,8 +19,9 @@ from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token, tokenize, words
 from anabranch.sql.own_aggregates import is_own_call, own_calls
 from anabranch.sql.syntax import Query
-from anabranch.sql.versions import EVENT_TIME
 
+#: The event time of a relation, in views of homes that were made before joins with versions were nodes.
+EVENT_TIME = "__event_time"
 _Piece = tuple[Part, Span | None]
 
 

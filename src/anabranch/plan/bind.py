@@ -38,7 +38,6 @@ from anabranch.sql.syntax import (
     respelt,
 )
 from anabranch.sql.terms import option_value
-from anabranch.sql.versions import EVENT_TIME
 from anabranch.sql.watermarks import watermark_text
 from anabranch.types import Field
 
@@ -73,7 +72,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Bound:
-    """A query over placeholders."""
+    """A query over placeholders; without a text where only its plan can be written."""
 
     text: Spliced
     references: dict[str, Reference] = field(default_factory=dict)
@@ -103,6 +102,10 @@ class Binder:
 
     def bind(self, span: Span | None = None, extra: Collection[Edit] = ()) -> Bound:
         """The whole query (or a part of it) as Spark SQL over placeholders; `extra` edits win over relations inside."""
+        if self.query.needs_plan:
+            for relation in self.query.relations():
+                self.source_sql(relation)
+            return Bound(Spliced("", ()), dict(self.references), self)
         edits: list[Edit] = list(extra)
         self._extra = tuple(extra)
         replaced = [edit.span for edit in edits]
@@ -113,7 +116,6 @@ class Binder:
                     continue
                 edits.extend(self.relation_edits(relation))
             edits.extend(self._filters(select, owner))
-            edits.extend(self.event_times(select))
             edits.extend(_without_newest(select))
         edits += respelt(self.text, self.query.tokens)
         edits += [Edit(emission.span, "") for emission in self.query.emissions()]
@@ -269,13 +271,12 @@ class Binder:
             for named in names
         )
 
-    def event_times(self, select: Select) -> Iterator[Edit]:
-        """The event time of versions, in place of what stands for it."""
-        if EVENT_TIME not in self.text:
-            return
-        for token in (token for item in select.items for token in item.tokens if token.text == EVENT_TIME):
-            hint = "name it: ASOF JOIN ... MATCH_CONDITION (a.ts >= b.ts)"
-            yield Edit(token.span, quote_name(self._event_time(select.relations[0], token.span, hint)))
+    def check_versions(self, select: Select) -> None:
+        """Versions that are found by their event time have one."""
+        for relation in select.relations:
+            if relation.moment is not None:
+                hint = "name it: ASOF JOIN ... MATCH_CONDITION (a.ts >= b.ts)"
+                self._event_time(relation, relation.moment.span, hint)
 
     # ---- windows
 
@@ -400,8 +401,7 @@ class Binder:
         reference = self._reference(relation)
         found = self.catalog.objects.get(reference.target) if reference is not None else None
         if isinstance(found, View):
-            names = [each.name for each in found.fields if each.name in found.progress.times]
-            names = [name for name in names if name.lower() == "window_time"] or names or self._passed_on(found)
+            names = self.times_of(found)
         else:
             streams = list(self._streams(relation, frozenset()))
             names = list(dict.fromkeys(stream.time for stream in streams if stream.time is not None))
@@ -411,6 +411,11 @@ class Binder:
             what = "nothing tells which column the time is in" if not names else f"{' or '.join(names)} can be the time"
             raise refuse(self.text, span, what, hint)
         return names[0]
+
+    def times_of(self, view: View) -> list[str]:
+        """The event times of a view: that of its windows, where it has one."""
+        names = [each.name for each in view.fields if each.name in view.progress.times]
+        return [name for name in names if name.lower() == "window_time"] or names or self._passed_on(view)
 
     def _passed_on(self, view: View) -> list[str]:
         """The columns in which a view shows the event time of the only relation that it reads, row by row."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from anabranch.algebra.reach import JoinBand, chained
 from anabranch.algebra.windows import MILLISECOND
 from anabranch.ir.select import FromItem
+from anabranch.ir.versions import UNTIL
 from anabranch.plan.block_inputs import BlockInputs
 from anabranch.plan.definitions import Stream
 from anabranch.plan.facts.bands import find_bands
@@ -14,7 +15,6 @@ from anabranch.plan.facts.following import find_following
 from anabranch.plan.facts.keys import Keying
 from anabranch.plan.facts.progress import Join, find_joint_progress, time_call
 from anabranch.plan.view import JoinInput, NodeJoin, View
-from anabranch.sql.versions import UNTIL
 
 
 @dataclass(frozen=True)

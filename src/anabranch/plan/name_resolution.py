@@ -34,7 +34,8 @@ class NameResolver:
     columns: Callable[[Reference], Sequence[Field]]
 
     def find(self, relation: Relation) -> Found:
-        reference = Binder(self.text, self.catalog, self.query).resolve(relation)
+        binder = Binder(self.text, self.catalog, self.query)
+        reference = binder.resolve(relation)
         assert reference is not None, f"{relation} is for Spark to know"
         name = str(relation.name) if relation.name is not None else reference.target
         source = Source(reference.kind, reference.target, name, reference.version, reference.provisional)  # type: ignore[arg-type]
@@ -43,19 +44,13 @@ class NameResolver:
             times = (target.time,) if target.time is not None else ()
             return Found(source, target.fields, times, target.row_fields)
         if isinstance(target, View) and not reference.provisional:
-            return Found(source, target.shown_fields, _times(target))
+            return Found(source, target.shown_fields, tuple(binder.times_of(target)))
         if isinstance(target, Table):
             return Found(replace(source, asked=bool(target.asked)), target.fields)
         return Found(source, tuple(self.columns(reference)))
 
     def analyze(self, text: Spliced, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
         return self.analysis(text, schemas)
-
-
-def _times(view: View) -> tuple[str, ...]:
-    """The event times of a view: that of its windows, where it has one."""
-    names = [field.name for field in view.fields if field.name in view.progress.times]
-    return tuple([each for each in names if each.lower() == "window_time"] or names)
 
 
 def placeholder(scan: Scan, numbered: bool | None = None) -> str:

@@ -107,7 +107,7 @@ def _as_written(
     """A query that Spark takes and that has no typed form: it is computed as a whole, as it is written."""
     emission = view_checks.emission_of(query)
     waits = (emission is not None and emission.mode != "feed") or any(each.emits for each in query.nested())
-    if waits or needs_lookups(text, catalog, query):
+    if waits or query.needs_plan or needs_lookups(text, catalog, query):
         raise error
     bound = Binder(text, catalog, query).bind()
     streams, tables, views = (

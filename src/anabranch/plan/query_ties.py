@@ -9,6 +9,7 @@ from anabranch.errors import AnabranchError
 from anabranch.ir.build import Builder
 from anabranch.ir.rel import Scan
 from anabranch.ir.select import SelectBlock, SetBlock, ShownItem
+from anabranch.ir.versions import UNTIL
 from anabranch.plan.bind import Bound, Reference
 from anabranch.plan.filled import filled
 from anabranch.plan.name_resolution import NameResolver, placeholder
@@ -18,7 +19,6 @@ from anabranch.plan.winners import LISTS, TEXTS, event_times
 from anabranch.render.placeholders import PlaceholderWriter, select_sql
 from anabranch.sql.lexer import quote_name, words
 from anabranch.sql.splice import Spliced
-from anabranch.sql.versions import UNTIL
 from anabranch.types import Field
 
 #: Aggregates that pick one of several rows or values, or list them.
@@ -32,8 +32,8 @@ def break_query_ties(bound: Bound, columns: Callable[[str], Sequence[Field]], an
     binder = bound.binder
     if binder is None:
         return bound.text
-    tokens = binder.query.tokens
-    if not any(token.text.lower() in _ORDERED or token.text.strip("`").startswith(UNTIL) for token in tokens):
+    tokens, planned = binder.query.tokens, binder.query.needs_plan
+    if not planned and not any(token.text.lower() in _ORDERED for token in tokens):
         return bound.text
     known = {each.relation.span: name for name, each in bound.references.items() if each.relation is not None}
 
@@ -75,7 +75,10 @@ def break_query_ties(bound: Bound, columns: Callable[[str], Sequence[Field]], an
         rel = Builder(binder.text, context).query(binder.query, None, {})
         made = writer()
         made.nested(rel, [column.name for column in rel.columns])
-        analyze(made.written, {name: columns(name) for name in bound.references})
+        if not planned:
+            analyze(made.written, {name: columns(name) for name in bound.references})
     except AnabranchError:  # Spark takes it as it is written
+        if planned:
+            raise
         return bound.text
     return made.written

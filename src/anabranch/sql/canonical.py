@@ -12,7 +12,6 @@ as text, by edits that know where each piece came from: what is wrong with it is
 How a window is written is for `spellings` to know; how windows are joined, for `window_joins`; what a window function
 means, for `windows`; how Spark calls them, for `spark_windows`,
 and what Flink and Arroyo call in GROUP BY, for `group_windows`.
-Before that, joins with versions become plain ones, as `versions` tells.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ from anabranch.sql.spellings import (
 )
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.terms import JOIN_WORDS, ends_value
-from anabranch.sql.versions import join_edits
 from anabranch.sql.window_joins import joined_edits, pairs_edits, relation_edits, wrapped
 
 _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
@@ -47,7 +45,7 @@ _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 def canonical(text: str, tokens: list[Token]) -> tuple[str, list[Token]]:
     """The statement of these tokens in its canonical form, and its tokens; both as they are if they have it."""
-    for rewrite in (_joins, _windows, group_edits, spark_edits):
+    for rewrite in (_windows, group_edits, spark_edits):
         edits = rewrite(text, _without_dry_run(tokens))
         if edits:
             text, tokens = _rewritten(splice(text, Span(tokens[0].start, tokens[-1].start), edits), text)
@@ -60,10 +58,6 @@ def _rewritten(made: Spliced, text: str) -> tuple[str, list[Token]]:
         return there.start, there.end
 
     return Rewritten(made.text, text, place), tokenize(made.text)
-
-
-def _joins(text: str, tokens: list[Token]) -> list[Edit]:
-    return join_edits(text, tokens, any(at_bracket(tokens, index) for index in range(len(tokens))))
 
 
 def _windows(text: str, tokens: list[Token]) -> list[Edit]:

@@ -376,7 +376,7 @@ class _Script:
                 check_options(statement, kind, options, spans, relation.span)
         for select, _ in query.selects():
             if not any(self.known[name].kind == "view" for name in reads):
-                list(binder.event_times(select))
+                binder.check_versions(select)
         self._read |= reads
         if query.emission is not None and query.emission.mode == "close":
             self._check_closing(statement, query, what, reads)

@@ -173,6 +173,8 @@ class Resolver:
         tokens = relation.condition_tokens
         if tokens and tokens[0].upper == "ON":
             self.expression(tokens[1:], scope)
+        for each in relation.versions.expressions if relation.versions is not None else ():
+            self.expression(each.tokens, scope)
 
     def _relation(self, relation: Relation, outer: Scope | None) -> Columns | None:
         columns: Columns | None = None

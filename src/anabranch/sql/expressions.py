@@ -126,6 +126,8 @@ def _of_select(select: Select) -> Iterator[_Part]:
             yield "SELECT ", relation.net.count.tokens
         if relation.condition_tokens and relation.condition_tokens[0].upper == "ON":
             yield "SELECT 1 WHERE ", relation.condition_tokens[1:]
+        for each in relation.versions.expressions if relation.versions is not None else ():
+            yield "SELECT ", each.tokens
     yield from _condition(select.where)
     for part in select.group if select.group_plain else ():
         yield "SELECT 1 GROUP BY ", part.tokens

@@ -12,7 +12,16 @@ from anabranch.sql.emission import emission_ahead
 from anabranch.sql.lexer import NUMBER, OPENING, STRING, Span, string_value
 from anabranch.sql.net import at_net, take_net
 from anabranch.sql.syntax import Expression, LateralView, Relation, Sample, all_of
-from anabranch.sql.terms import CLAUSES, JOIN_WORDS, misspelt, refuse_misspelt, take_arguments, take_expression
+from anabranch.sql.terms import (
+    CLAUSES,
+    JOIN_WORDS,
+    join_ahead,
+    misspelt,
+    refuse_misspelt,
+    take_arguments,
+    take_expression,
+)
+from anabranch.sql.versions import at_match, take_versions
 from anabranch.sql.watermarks import at_watermark_function, take_watermark_function
 from anabranch.sql.windows import WINDOW_FUNCTIONS, at_table_of_windows, at_window_function, take_window_function
 
@@ -35,7 +44,7 @@ def take_from(cursor: Cursor) -> tuple[list[Relation], bool, list[LateralView]]:
         elif cursor.at("LATERAL", "VIEW"):
             lateral = True
             views.append(_lateral_view(cursor, len(relations)))
-        elif cursor.at_any(JOIN_WORDS):
+        elif cursor.at_any(JOIN_WORDS) or join_ahead(cursor):
             relation, is_lateral = _join(cursor)
             relations.append(relation)
             lateral = lateral or is_lateral
@@ -74,14 +83,18 @@ def _ends_lateral(cursor: Cursor) -> bool:
 
 def _join(cursor: Cursor) -> tuple[Relation, bool]:
     words: list[str] = []
-    while cursor.at_any(JOIN_WORDS):
+    start = cursor.current.start
+    while cursor.at_any(JOIN_WORDS | {"ASOF"}):
         words.append(cursor.advance().upper)
         if words[-1] == "JOIN":
             break
     if words[-1] != "JOIN":
         raise cursor.problem("expected JOIN", also=("JOIN",))
+    span = Span(start, cursor.previous.end)
     lateral = cursor.take("LATERAL")
     relation = replace(take_relation(cursor, " ".join(words)), lateral=lateral)
+    if "ASOF" in words or relation.moment is not None:
+        return take_versions(cursor, span, words, relation), lateral
     if cursor.at("ON") or cursor.at("USING"):
         on = cursor.advance()
         condition = take_expression(cursor, "a join condition")
@@ -249,6 +262,12 @@ def _as_of(cursor: Cursor, relation: Relation) -> Relation:
     if cursor.take("FOR", "SYSTEM_TIME", "AS", "OF", "PROCTIME", "(", ")"):
         return replace(relation, current=True, version_span=Span(start, cursor.previous.end))
     message, hint = "only AS OF VERSION n is supported", None
+    if at_moment(cursor) and "JOIN" in relation.join:
+        cursor.index += 4
+        first = cursor.index
+        cursor.dotted_name("the time of another relation")
+        tokens = tuple(cursor.tokens[first : cursor.index])
+        return replace(relation, moment=Expression(Span(start, cursor.previous.end), tokens))
     if at_moment(cursor):
         message, hint = "a time of another relation has versions in a join only", "JOIN ... FOR SYSTEM_TIME AS OF ..."
     raise NotSupported(message, text=cursor.text, start=start, end=cursor.ahead(2).end, hint=hint)
@@ -275,6 +294,8 @@ def take_alias(cursor: Cursor) -> tuple[str, tuple[str, ...]] | None:
         and not cursor.at("KEEP")
         and not cursor.at("PARTITION", "BY")
         and not at_refreshable(cursor)
+        and not join_ahead(cursor)
+        and not at_match(cursor)
     ):
         refuse_misspelt(cursor)
         alias = cursor.advance().name

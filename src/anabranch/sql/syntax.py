@@ -191,11 +191,42 @@ class Relation:
     refreshable: Span | None = None  # of the word REFRESHABLE
     net: Net | None = None  # the rows of the subquery are changes
     sample: Sample | None = None  # some of the rows of the subquery
+    moment: Expression | None = None  # FOR SYSTEM_TIME AS OF with the time of another relation
+    versions: Versions | None = None  # each row is joined with the version in force at its time
 
     @property
     def exposed(self) -> str | None:
         """The name by which columns of this relation can be qualified."""
         return self.alias or self.cte or (self.name.last if self.name is not None else None)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`left sign right`; in a join with versions these are on the right."""
+
+    left: tuple[Token, ...]
+    sign: str
+    right: tuple[Token, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Which of the versions in a relation a row is joined with: the nearest that `time` allows, of the same `keys`, and
+    as near as the `bounds` and the `tolerance` say. Without a right side `time` compares with their event time."""
+
+    span: Span  # of the words of the join
+    keys: tuple[Comparison, ...]
+    time: Comparison
+    bounds: tuple[Comparison, ...]
+    match: Expression | None = None  # inside MATCH_CONDITION (...)
+    moment: Expression | None = None
+    tolerance: Expression | None = None
+
+    @property
+    def expressions(self) -> Iterator[Expression]:
+        """What is written beside ON."""
+        return (each for each in (self.match, self.moment, self.tolerance) if each is not None)
 
 
 @dataclass(frozen=True)
@@ -383,6 +414,11 @@ class Query:
         """The query as it stands in the text, as a query."""
         before, behind = self.body.unwritten if isinstance(self.body, Select) else ([], "")
         return f"{''.join(piece for piece, _ in before)}{self.span.of(text)}{behind}"
+
+    @property
+    def needs_plan(self) -> bool:
+        """Whether it says what Spark's SQL has no words for: it reaches Spark as its plan is written."""
+        return any(relation.versions is not None for relation in self.relations())
 
     @property
     def emits(self) -> bool:

@@ -32,7 +32,7 @@ OPERATOR_WORDS = words(
 #: What a misspelt word is compared with.
 _OFTEN_MISSPELT = (
     "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT", "QUALIFY",
-    "JOIN", "TRIGGER", "EMIT", "LATERAL", "USING",
+    "JOIN", "TRIGGER", "EMIT", "LATERAL", "USING", "MATCH_CONDITION",
 )  # fmt: skip
 
 
@@ -93,9 +93,9 @@ def refuse_misspelt(cursor: Cursor) -> None:
 
 
 def join_ahead(cursor: Cursor) -> bool:
-    """Whether a join starts here; left(a, 1) is a function."""
+    """Whether a join starts here; left(a, 1) is a function, and asof a name where no JOIN follows."""
     distance = 0
-    while cursor.ahead(distance).upper in JOIN_WORDS - {"JOIN"}:
+    while cursor.ahead(distance).upper in JOIN_WORDS - {"JOIN"} | {"ASOF"}:
         distance += 1
     return cursor.ahead(distance).upper == "JOIN" and cursor.previous.text != "."
 
