@@ -1,16 +1,17 @@
-"""Joins of chunks as the plain joins they become."""
+"""Joins of chunks as the plain joins that they stand for."""
 
 from __future__ import annotations
 
 import pytest
 
 from anabranch.errors import SqlError
-from anabranch.sql.canonical import canonical as rewrite
-from anabranch.sql.lexer import tokenize
+from anabranch.sql.parser import parse
+from sql.same_plan import plans
 
 
-def canonical(text: str) -> str:
-    return rewrite(text, tokenize(text))[0]
+def same(written: str, meant: str) -> None:
+    one, other = plans(written, meant)
+    assert one == other
 
 
 def test_chunks_of_two_streams_meet_where_they_end_together() -> None:
@@ -19,12 +20,13 @@ def test_chunks_of_two_streams_meet_where_they_end_together() -> None:
         " FROM STREAM_get_packets(RT1, 'CUT ON t_s BY 60 SECS', 'BLOCK') S1,"
         " STREAM_get_packets(RT2, 'CUT ON t_s BY 60 SECS', 'BLOCK') S2 WHERE S1.pid = S2.pid GROUP BY minute"
     )
-    assert canonical(text) == (
+    same(
+        text,
         "SELECT floor(S1.t_s/60) AS minute, AVG(S2.t_rt - S1.t_rt)"
         " FROM TUMBLE(TABLE RT1, DESCRIPTOR(t_s), INTERVAL 1 MINUTE) S1,"
         " TUMBLE(TABLE RT2, DESCRIPTOR(t_s), INTERVAL 1 MINUTE) S2"
         " WHERE S1.window_end = S2.window_end AND S1.pid = S2.pid"
-        " GROUP BY minute, S1.window_start, S1.window_end, S1.window_time"
+        " GROUP BY minute, S1.window_start, S1.window_end, S1.window_time",
     )
 
 
@@ -34,11 +36,12 @@ def test_the_current_chunk_meets_those_before_it() -> None:
         " STREAM_get_cdrs(CDRS, 'CUT ON t_s BY 5 SECS', 'BLOCK', 12) scf2 WHERE scf1.caller = scf2.caller"
         " AND ((scf1.t_s > scf2.t_s AND scf1.t_s - scf2.t_s < 0.2) OR scf2.t_s - scf1.t_s < 0.2)"
     )
-    assert canonical(text) == (
+    same(
+        text,
         "SELECT DISTINCT * FROM TUMBLE(TABLE CDRS, DESCRIPTOR(t_s), INTERVAL 5 SECONDS) scf1,"
         " SLIDING(TABLE CDRS, DESCRIPTOR(t_s), INTERVAL 5 SECONDS, INTERVAL 1 MINUTE) scf2"
         " WHERE scf1.window_end = scf2.window_end AND scf1.caller = scf2.caller"
-        " AND ((scf1.t_s > scf2.t_s AND scf1.t_s - scf2.t_s < 0.2) OR scf2.t_s - scf1.t_s < 0.2)"
+        " AND ((scf1.t_s > scf2.t_s AND scf1.t_s - scf2.t_s < 0.2) OR scf2.t_s - scf1.t_s < 0.2)",
     )
 
 
@@ -94,7 +97,7 @@ SLIDES = "SLIDING(TABLE s, DESCRIPTOR(row_num), 5 ROWS, 10 ROWS, PAIRS => 'every
     ],
 )
 def test_every_kind_of_chunks(text: str, expected: str) -> None:
-    assert canonical(text) == expected
+    same(text, expected)
 
 
 CUT = "STREAM(s, 'CUT BY 5 ROWS', 'BLOCK', 2) a"
@@ -124,7 +127,7 @@ CUT = "STREAM(s, 'CUT BY 5 ROWS', 'BLOCK', 2) a"
 def test_what_does_not_pair_up(source: str, message: str, place: str) -> None:
     text = f"SELECT a.x FROM {source}"
     with pytest.raises(SqlError) as caught:
-        canonical(text)
+        parse(text)
     error = caught.value
     assert message in str(error)
     assert error.start is not None and error.end is not None

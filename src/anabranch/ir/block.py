@@ -10,6 +10,7 @@ from anabranch.ir import groups
 from anabranch.ir.analysis import Analysis, analysis_names
 from anabranch.ir.expr import Call, Column, Expr, Part, SortKey, of_column
 from anabranch.ir.fold import aggregate_calls, window_calls
+from anabranch.ir.logic import conjunction
 from anabranch.ir.order import Order, ordinal
 from anabranch.ir.rel import (
     Aggregate,
@@ -74,7 +75,8 @@ class Block:
         # GROUP BY takes a column before a name that the SELECT list gives, HAVING and what comes behind it after it.
         self.grouping = replace(self.reader, aliases=aliases)
         self.behind = replace(self.reader, aliases=aliases, first=True)
-        self.where = self.reader.expr(select.where.tokens) if select.where is not None else None
+        where = [self.reader.expr(select.where.tokens)] if select.where is not None else []
+        self.where = conjunction([*builder.meetings(select.meets, self.scope), *where])
         self.having = self.behind.expr(select.having.tokens) if select.having is not None else None
         self.qualify = self.behind.expr(select.qualify.tokens) if select.qualify is not None else None
         self.sort = tuple(replace(key, expr=self._by_position(key.expr)) for key in self.behind.sort_keys(order.keys))

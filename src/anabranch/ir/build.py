@@ -11,8 +11,9 @@ from anabranch.errors import NotSupported, SqlError
 from anabranch.ir.analysis import Analysis, analysis_names
 from anabranch.ir.block import Block
 from anabranch.ir.expr import Column, Expr, Part, SortKey, of_column
+from anabranch.ir.logic import conjunction
 from anabranch.ir.order import Order, ordinal
-from anabranch.ir.read import Reader
+from anabranch.ir.read import Reader, composed
 from anabranch.ir.rel import (
     Distinct,
     Emit,
@@ -39,7 +40,18 @@ from anabranch.ir.versions import UNTIL, VersionsJoin
 from anabranch.sources import registry
 from anabranch.sql.lexer import Span
 from anabranch.sql.splice import Spliced
-from anabranch.sql.syntax import NEWEST, LateralView, Opaque, Query, Relation, Select, SetOperation, WindowSpec
+from anabranch.sql.syntax import (
+    NEWEST,
+    LateralView,
+    Meeting,
+    Name,
+    Opaque,
+    Query,
+    Relation,
+    Select,
+    SetOperation,
+    WindowSpec,
+)
 from anabranch.types import Field, SparkType
 
 
@@ -221,6 +233,10 @@ class Builder:
                 if versions is not None:
                     assert isinstance(rel, Join)
                     rel = versions.on(rel)
+                if relation.meets:
+                    assert isinstance(rel, Join)
+                    on = conjunction([*self.meetings(relation.meets, scope), *([rel.on] if rel.on else [])])
+                    rel = replace(rel, on=on)
                 join = rel
                 if isinstance(rel, Project):  # FULL JOIN ... USING
                     merged |= {column: expr for column, expr in rel.items if expr.column != column}
@@ -417,6 +433,19 @@ class Builder:
         rel = Generate(rel, call, view.outer, made)
         return rel, Scope((*scope.relations, exposed), (*scope.star, *made), scope.merged, scope.outer)
 
+    def meetings(self, meets: Sequence[Meeting], scope: Scope) -> list[Expr]:
+        """Conditions that notations stand for."""
+        return [
+            composed(each.text, {f"n{index}": self._meeting(name, scope) for index, name in enumerate(each.names)})
+            for each in meets
+        ]
+
+    def _meeting(self, name: Name, scope: Scope) -> Expr:
+        found = scope.find(self.text, name.parts, name.span)
+        if found is None:
+            raise scope.unknown(self.text, name.parts, name.span)
+        return Expr((found[0],), found[0].type, () if self.inside else (name.span,))
+
     # ---- small things
 
     def new(self, name: str, type: SparkType) -> Column:
@@ -469,6 +498,10 @@ def event_times(rel: Rel) -> tuple[Column, ...]:
     if isinstance(rel, Project):
         below = event_times(rel.input)
         return tuple(column for column, expr in rel.items if expr.column in below)
+    if isinstance(rel, SetOp):
+        times = {*event_times(rel.left), *event_times(rel.right)}
+        sides = zip(rel.given, rel.left.columns, rel.right.columns, strict=True)
+        return tuple(column for column, left, right in sides if left in times and right in times)
     return ()
 
 

@@ -12,7 +12,18 @@ from anabranch.errors import SqlError, UnknownName, WrongType, did_you_mean
 from anabranch.sql.calls import Chain, chains, closing
 from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import QUOTED, STRING, WORD, Span, Token, words
-from anabranch.sql.syntax import NEWEST, Expression, Item, Opaque, Query, Relation, Select, SetOperation, WindowSpec
+from anabranch.sql.syntax import (
+    NEWEST,
+    Expression,
+    Item,
+    Meeting,
+    Opaque,
+    Query,
+    Relation,
+    Select,
+    SetOperation,
+    WindowSpec,
+)
 
 Columns = Mapping[str, str | None]  # name -> type, where it is known; names keep their case
 WINDOW_COLUMNS: Columns = {"window_start": "timestamp", "window_end": "timestamp", "window_time": "timestamp"}
@@ -159,6 +170,7 @@ class Resolver:
             self.expression(item.tokens, groups)
         for relation in select.relations:
             self._condition(relation, rows)
+        self._meetings(select.meets, rows)
         if select.where is not None:
             self.expression(select.where.tokens, rows, aliases)
         for part in [*select.group, *([select.having] if select.having is not None else []), *order]:
@@ -173,8 +185,13 @@ class Resolver:
         tokens = relation.condition_tokens
         if tokens and tokens[0].upper == "ON":
             self.expression(tokens[1:], scope)
+        self._meetings(relation.meets, scope)
         for each in relation.versions.expressions if relation.versions is not None else ():
             self.expression(each.tokens, scope)
+
+    def _meetings(self, meets: Sequence[Meeting], scope: Scope) -> None:
+        for name in (name for each in meets for name in each.names if scope.complete):
+            self._qualified(name.parts, name.span, scope)
 
     def _relation(self, relation: Relation, outer: Scope | None) -> Columns | None:
         columns: Columns | None = None

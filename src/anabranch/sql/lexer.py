@@ -204,6 +204,12 @@ def quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def as_written(name: str) -> str:
+    """A name as SQL writes it, in backquotes where it needs them."""
+    plain = [token.kind for token in tokenize(name)][:-1] == [WORD]
+    return name if plain else quote_name(name)
+
+
 def quote_string(value: str) -> str:
     """A text as a string literal of Spark SQL."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

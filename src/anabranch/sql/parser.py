@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import Literal, cast
 
 from anabranch.errors import NotSupported, SyntaxProblem
-from anabranch.sql.canonical import canonical
 from anabranch.sql.copying import take_copy
 from anabranch.sql.creation import take_alter, take_create
 from anabranch.sql.cursor import Cursor
+from anabranch.sql.dialects.selects import with_calls
 from anabranch.sql.emission import half_clause
 from anabranch.sql.expressions import check_expressions
 from anabranch.sql.lexer import (
@@ -92,8 +92,7 @@ def _unquoted_file(text: str, tokens: list[Token]) -> SyntaxProblem | None:
 
 def _one_statement(text: str, tokens: list[Token]) -> Statement:
     check_brackets(text, tokens)
-    text, tokens = canonical(text, tokens)
-    tokens = with_types(text, tokens)
+    tokens = with_types(text, with_calls(tokens))
     cursor = Cursor(text, tokens)
     word = cursor.current.upper
     rule = _RULES.get(word)

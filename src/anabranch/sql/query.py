@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from anabranch.errors import NotSupported
 from anabranch.sql.cursor import Cursor
+from anabranch.sql.dialects.selects import name_of_call, read_notations, take_brackets
 from anabranch.sql.durations import is_unit
 from anabranch.sql.emission import take_emission
 from anabranch.sql.inline import inline_ctes
@@ -20,6 +21,7 @@ from anabranch.sql.terms import (
     OPERATOR_WORDS,
     SET_OPERATORS,
     TAIL,
+    at_group,
     ends_value,
     take_expression,
     take_expressions,
@@ -68,7 +70,7 @@ def _query(cursor: Cursor, nested: bool) -> Query:
             end=emission.span.end,
             hint="move the clause behind the outermost SELECT",
         )
-    return Query(
+    query = Query(
         Span(start, cursor.previous.end),
         body,
         tuple(ctes),
@@ -79,6 +81,7 @@ def _query(cursor: Cursor, nested: bool) -> Query:
         tuple(cte_columns),
         tuple(cte_spans),
     )
+    return read_notations(cursor.text, query) if isinstance(body, Select) else query
 
 
 def _ctes(cursor: Cursor) -> tuple[list[tuple[str, Query]], list[tuple[str, ...]], list[Span]]:
@@ -116,7 +119,15 @@ def _set_operation(cursor: Cursor) -> Select | SetOperation | Query | Opaque:
         operands.append(_query_term(cursor))
     if len(operands) == 1:
         return operands[0]
+    operands = [_alone(cursor.text, each) if isinstance(each, Select) else each for each in operands]
     return SetOperation(Span(start, cursor.previous.end), tuple(operands), tuple(operators))
+
+
+def _alone(text: str, select: Select) -> Select:
+    """A SELECT without an ORDER BY of its own."""
+    body = read_notations(text, Query(select.span, select)).body
+    assert isinstance(body, Select)
+    return body
 
 
 def _query_term(cursor: Cursor) -> Select | Query | Opaque:
@@ -223,9 +234,10 @@ def _select(cursor: Cursor) -> Select:
 
 def _group(cursor: Cursor) -> tuple[list[Expression], bool]:
     """GROUP BY, and whether it is a plain list of expressions."""
-    if not cursor.at("GROUP"):
+    if not at_group(cursor):
         return [], True
-    cursor.expect("GROUP", "BY")
+    while cursor.advance().upper not in ("BY", "GROUPBY"):
+        pass
     group = take_expressions(cursor, "what to group by")
     plain = not any(part.tokens[0].upper in ("ROLLUP", "CUBE", "GROUPING", "ALL") for part in group)
     last = [token.upper for token in group[-1].tokens]
@@ -270,7 +282,9 @@ def _item(cursor: Cursor) -> Item:
         bare = tokens[-1]
         alias, tokens = bare.name, tokens[:-1]
         expression = Expression(Span(tokens[0].start, tokens[-1].end), tokens)
-    return Item(Span(start, cursor.previous.end), expression.span, alias, tokens, bare)
+    tokens, brackets = take_brackets(cursor.text, tokens)
+    alias = alias or name_of_call(cursor.text, tokens)
+    return Item(Span(start, cursor.previous.end), expression.span, alias, tokens, bare, brackets)
 
 
 def _continues(tokens: tuple[Token, ...]) -> bool:

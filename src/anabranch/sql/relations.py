@@ -8,13 +8,27 @@ from dataclasses import replace
 from anabranch.errors import NotSupported, SyntaxProblem
 from anabranch.sql.calls import closing
 from anabranch.sql.cursor import Cursor
+from anabranch.sql.dialects.windows import (
+    Bracket,
+    SpelledWindow,
+    at_bracket,
+    at_cut,
+    at_stream,
+    at_visible,
+    has_brackets,
+    take_bracket,
+    take_cut,
+    take_cut_string,
+    take_visible,
+)
 from anabranch.sql.emission import emission_ahead
 from anabranch.sql.lexer import NUMBER, OPENING, STRING, Span, string_value
 from anabranch.sql.net import at_net, take_net
-from anabranch.sql.syntax import Expression, LateralView, Relation, Sample, all_of
+from anabranch.sql.syntax import Expression, LateralView, Opaque, Query, Relation, Sample, Select, SetOperation, all_of
 from anabranch.sql.terms import (
     CLAUSES,
     JOIN_WORDS,
+    at_group,
     join_ahead,
     misspelt,
     refuse_misspelt,
@@ -27,6 +41,8 @@ from anabranch.sql.windows import WINDOW_FUNCTIONS, at_table_of_windows, at_wind
 
 #: Methods that take a percentage, in Postgres and DuckDB.
 _METHODS = ("BERNOULLI", "SYSTEM", "RESERVOIR")
+#: The name of relations with UNION between them, until they are given one.
+UNION_NAME = "__union"
 _NUMBER = re.compile(r"\s*[\d.]+\s*")
 _CLOCKS = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "LOCALTIMESTAMP", "TIMESTAMP", "DATE")
 
@@ -38,6 +54,8 @@ def take_from(cursor: Cursor) -> tuple[list[Relation], bool, list[LateralView]]:
     lateral = False
     while True:
         if cursor.take(","):
+            if cursor.at("WHERE") and has_brackets(cursor):  # as printed queries have it
+                return relations, lateral, views
             is_lateral = cursor.take("LATERAL")
             relations.append(replace(take_relation(cursor, ","), lateral=is_lateral))
             lateral = lateral or is_lateral
@@ -107,8 +125,27 @@ def _join(cursor: Cursor) -> tuple[Relation, bool]:
 
 def take_relation(cursor: Cursor, join: str) -> Relation:
     """One relation with its AS OF and its alias."""
+    relation = _union(cursor, _plain(cursor, join))
+    relation = _notation(cursor, relation)
+    before = cursor.current.start
+    alias = take_alias(cursor)
+    if alias is not None:
+        name, columns = alias
+        span = Span(before, cursor.previous.end)
+        relation = replace(relation, alias=name, alias_span=span, alias_columns=columns)
+        relation = _refreshable(cursor, _as_of(cursor, relation))
+        if relation.sample is None and at_sample(cursor):  # behind the alias, as others have it
+            relation = _sampled(cursor, relation)
+        relation = _notation(cursor, relation)
+    return relation
+
+
+def _plain(cursor: Cursor, join: str) -> Relation:
+    """A relation with its AS OF, without an alias."""
     token = cursor.current
-    if token.kind == STRING:
+    if at_stream(cursor):
+        relation = _stream(cursor, join)
+    elif token.kind == STRING:
         cursor.advance()
         relation = Relation("path", token.span, path=string_value(token.text), join=join)
     elif token.text == "(":
@@ -145,17 +182,73 @@ def take_relation(cursor: Cursor, join: str) -> Relation:
         cursor.expect("(")
         cursor.close_bracket()
         relation = replace(relation, reshaped=True)
-    relation = _refreshable(cursor, relation)
-    before = cursor.current.start
-    alias = take_alias(cursor)
-    if alias is not None:
-        name, columns = alias
-        span = Span(before, cursor.previous.end)
-        relation = replace(relation, alias=name, alias_span=span, alias_columns=columns)
-        relation = _refreshable(cursor, _as_of(cursor, relation))
-        if relation.sample is None and at_sample(cursor):  # behind the alias, as others have it
-            relation = _sampled(cursor, relation)
-    return relation
+    return _refreshable(cursor, relation)
+
+
+# ---- notations of other systems
+
+
+def _stream(cursor: Cursor, join: str) -> Relation:
+    """STREAM(s, 'CUT ON ts BY 60 SECS' [, 'BLOCK' [, n]]): a window over its first argument."""
+    word = cursor.advance()
+    cursor.expect("(")
+    with cursor.deeper():
+        inner = take_relation(cursor, join)
+    cursor.expect(",")
+    window = take_cut_string(cursor)
+    if inner.spelled is not None or inner.bracket is not None:
+        raise SyntaxProblem("a stream is cut once", text=cursor.text, start=word.start, end=word.end)
+    return replace(inner, spelled=replace(window, span=Span(word.start, cursor.previous.end)))
+
+
+def _notation(cursor: Cursor, relation: Relation) -> Relation:
+    """Windows behind a relation."""
+    while True:
+        found: SpelledWindow | Bracket
+        if at_bracket(cursor.tokens, cursor.index):
+            found = take_bracket(cursor)
+            made = replace(relation, bracket=found)
+        elif at_visible(cursor.tokens, cursor.index) or at_cut(cursor):
+            found = take_visible(cursor) if cursor.at("<") else take_cut(cursor)
+            made = replace(relation, spelled=found)
+        else:
+            return relation
+        if relation.spelled is not None or relation.bracket is not None:
+            span = found.span
+            what = "this relation has a window already"
+            raise SyntaxProblem(what, text=cursor.text, start=span.start, end=span.end)
+        relation = made
+
+
+def _union(cursor: Cursor, first: Relation) -> Relation:
+    """Relations with UNION, or U, between them, as a query with windows in brackets has them."""
+    relations = [first]
+    while _at_union(cursor):
+        cursor.advance()
+        _ = cursor.take("ALL") or cursor.take("DISTINCT")
+        relations.append(_plain(cursor, ""))
+    if len(relations) == 1:
+        return first
+    operands: list[Select | Query | Opaque] = []
+    for each in relations:
+        body = each.subquery.body if each.subquery is not None and each.alias == UNION_NAME else None
+        operands += body.operands if isinstance(body, SetOperation) else [all_of(each)]
+    span = Span(first.span.start, cursor.previous.end)
+    union = SetOperation(span, tuple(operands), (("UNION", True),) * (len(operands) - 1))
+    return Relation("subquery", span, alias=UNION_NAME, subquery=Query(span, union), join=first.join)
+
+
+def _at_union(cursor: Cursor) -> bool:
+    if not (cursor.at("UNION") or cursor.at("U")) or not has_brackets(cursor):
+        return False
+    behind = cursor.ahead(1)
+    if cursor.at("U"):
+        return (behind.is_name or behind.text == "(") and behind.upper not in JOIN_WORDS
+    from anabranch.sql.query import at_query
+
+    look = Cursor(cursor.text, cursor.tokens, cursor.index + 1)
+    _ = look.take("ALL") or look.take("DISTINCT")
+    return not at_query(look) and not look.at("TABLE")
 
 
 def at_sample(cursor: Cursor) -> bool:
@@ -296,6 +389,7 @@ def take_alias(cursor: Cursor) -> tuple[str, tuple[str, ...]] | None:
         and not at_refreshable(cursor)
         and not join_ahead(cursor)
         and not at_match(cursor)
+        and not at_group(cursor)
     ):
         refuse_misspelt(cursor)
         alias = cursor.advance().name

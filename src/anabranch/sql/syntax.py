@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from anabranch.algebra.rules import Rule
 from anabranch.algebra.smoothing import Budget
@@ -24,6 +24,9 @@ from anabranch.algebra.windows import (
 )
 from anabranch.sql.lexer import SYMBOL, Span, Token, normal_form
 from anabranch.sql.splice import Edit, splice
+
+if TYPE_CHECKING:
+    from anabranch.sql.dialects.windows import Bracket, SpelledWindow
 
 
 def respelt(text: str, tokens: Iterable[Token]) -> Iterator[Edit]:
@@ -193,6 +196,9 @@ class Relation:
     sample: Sample | None = None  # some of the rows of the subquery
     moment: Expression | None = None  # FOR SYSTEM_TIME AS OF with the time of another relation
     versions: Versions | None = None  # each row is joined with the version in force at its time
+    meets: tuple[Meeting, ...] = ()  # conditions of its join that a notation stands for
+    spelled: SpelledWindow | None = None  # while a SELECT is read: windows in the notation of another system
+    bracket: Bracket | None = None  # the same, behind an input of a join
 
     @property
     def exposed(self) -> str | None:
@@ -230,6 +236,14 @@ class Versions:
 
 
 @dataclass(frozen=True)
+class Meeting:
+    """A condition that a notation stands for: a text of our own, in which `n0`, `n1` and so on are these columns."""
+
+    text: str
+    names: tuple[Name, ...]
+
+
+@dataclass(frozen=True)
 class Net:
     """NET(relation, count)."""
 
@@ -254,6 +268,7 @@ class Item:
     alias: str | None
     tokens: tuple[Token, ...]  # of the expression
     bare_alias: Token | None = None  # an alias without AS
+    brackets: tuple[Bracket, ...] = ()  # while a SELECT is read: windows behind its aggregates
 
     @property
     def star(self) -> bool:
@@ -304,6 +319,8 @@ class Select:
     windows: tuple[tuple[str, tuple[Token, ...]], ...] = ()  # WINDOW w AS (...): what stands between the brackets
     views: tuple[LateralView, ...] = ()
     implied: bool = False  # only its relation is written
+    meets: tuple[Meeting, ...] = ()  # conditions beside WHERE that a notation stands for
+    spelled: bool = False  # something in it is a notation of another system
 
     @property
     def unwritten(self) -> tuple[list[tuple[str, Span | None]], str]:
@@ -418,7 +435,8 @@ class Query:
     @property
     def needs_plan(self) -> bool:
         """Whether it says what Spark's SQL has no words for: it reaches Spark as its plan is written."""
-        return any(relation.versions is not None for relation in self.relations())
+        selects = [select for select, _ in self.selects()]
+        return any(select.spelled or any(each.versions for each in select.relations) for select in selects)
 
     @property
     def emits(self) -> bool:

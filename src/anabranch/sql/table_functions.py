@@ -71,7 +71,7 @@ def take_call(
         elif cursor.at("DESCRIPTOR", "(") and TIME in given:
             parameter = KEY  # as Calcite has it: SESSION(TABLE t, DESCRIPTOR(ts), DESCRIPTOR(k), INTERVAL ...)
             if not function.partitioned:
-                raise _same_for_all(cursor, token, cursor.current.span, "second DESCRIPTOR")
+                raise refuse_keys(cursor.text, token.upper, cursor.current.span, "second DESCRIPTOR")
         elif position < len(function.order):
             parameter = function.order[position]
             position += 1
@@ -122,7 +122,7 @@ def _named(cursor: Cursor, function: Token, known: TableFunction) -> str:
     cursor.advance()
     parameter = known.names.get(token.name.lower())
     if parameter == KEY and not known.partitioned:
-        raise _same_for_all(cursor, function, token.span, "KEY")
+        raise refuse_keys(cursor.text, function.upper, token.span, "KEY")
     if parameter is None or parameter not in (*known.order, KEY):
         raise SyntaxProblem(
             f"{function.upper} has no parameter {token.name}",
@@ -154,15 +154,13 @@ def _partition(cursor: Cursor, function: Token, known: TableFunction) -> tuple[N
         cursor.advance()
         columns.append(cursor.expect_name("a column"))
     if not known.partitioned:
-        raise _same_for_all(cursor, function, Span(start, cursor.previous.end), "PARTITION BY")
+        raise refuse_keys(cursor.text, function.upper, Span(start, cursor.previous.end), "PARTITION BY")
     return tuple(Name((column.name,), Span(column.start, column.end)) for column in columns)
 
 
-def _same_for_all(cursor: Cursor, function: Token, span: Span, what: str) -> SyntaxProblem:
-    message = f"{function.upper} takes no {what}: it is the same for all rows"
-    return SyntaxProblem(
-        message, text=cursor.text, start=span.start, end=span.end, hint="put the columns into GROUP BY"
-    )
+def refuse_keys(text: str, function: str, span: Span, what: str) -> SyntaxProblem:
+    message = f"{function} takes no {what}: it is the same for all rows"
+    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint="put the columns into GROUP BY")
 
 
 def _keys(cursor: Cursor, partition: tuple[Name, ...]) -> tuple[Name, ...]:

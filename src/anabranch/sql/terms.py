@@ -100,6 +100,15 @@ def join_ahead(cursor: Cursor) -> bool:
     return cursor.ahead(distance).upper == "JOIN" and cursor.previous.text != "."
 
 
+def at_group(cursor: Cursor) -> bool:
+    """GROUP BY; and GROUPBY or GROUP-BY, as queries with windows in brackets may have it."""
+    if cursor.at("GROUP", "-", "BY") or (cursor.at("GROUPBY") and cursor.ahead(1).is_name):
+        from anabranch.sql.dialects.windows import has_brackets
+
+        return has_brackets(cursor)
+    return cursor.at("GROUP", "BY")
+
+
 def take_expression(cursor: Cursor, what: str, *, stop_at_as: bool = False) -> Expression:
     """Step over one expression: up to a comma, a closing bracket or a clause outside brackets."""
     start = cursor.index
@@ -125,7 +134,7 @@ def take_expression(cursor: Cursor, what: str, *, stop_at_as: bool = False) -> E
         elif word in CLAUSES and not inside_expression(cursor, word, first):
             break
         elif not first:
-            if emission_ahead(cursor) or cursor.at("START", "AT") or join_ahead(cursor):
+            if emission_ahead(cursor) or cursor.at("START", "AT") or join_ahead(cursor) or at_group(cursor):
                 break
             if not cases and ends_value(cursor.previous):
                 refuse_misspelt(cursor)

@@ -1,6 +1,6 @@
 """The window functions of FROM, in the spellings of several systems, all to one shape.
 
-Windows that are not written as functions are made functions before anything is parsed; that is for `canonical`.
+Windows that are not written as functions are for `dialects` to read.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ _PAIRS: tuple[Literal["none", "once", "every"], ...] = ("none", "once", "every")
 _STRATEGIES: tuple[Literal["auto", "panes", "windows", "adaptive", "rows", "bins"], ...] = (
     "auto", "panes", "windows", "adaptive", "rows", "bins",
 )  # fmt: skip
+#: What can stand for a parameter that is no figure.
+_WORDS: dict[str, tuple[str, ...]] = {
+    "by": ("row_num", "rank"), "filled": ("false", "true"), "strategy": _STRATEGIES, "pairs": _PAIRS
+}  # fmt: skip
 _KINDS: dict[str, WindowKind] = {
     "TUMBLE": "tumble",
     "HOP": "hop",
@@ -142,20 +146,25 @@ def take_window_function(cursor: Cursor, join: str, take_relation: TakeRelation)
     """TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL ...), the same with named parameters, or TUMBLE(t, ts, INTERVAL ...)."""
     function = cursor.current.upper
     call = take_call(cursor, WINDOW_FUNCTIONS, take_relation, _figure)
+    return windowed(cursor.text, function, call, join)
+
+
+def windowed(text: str, function: str, call: Call[Figure], join: str) -> Relation:
+    """The relation of a call behind its windows."""
     source = call.source
     if source.window is not None or source.sample is not None:  # windows of windows are those of a query over them
         query = all_of(source)
         source = Relation("subquery", query.span, subquery=query, alias=source.exposed)
     attribute = _attribute(call.time)
-    _check_units(cursor.text, call, attribute)
-    _check_strategy(cursor.text, function, call.figures.get("strategy"))
+    _check_units(text, call, attribute)
+    _check_strategy(text, function, call.figures.get("strategy"))
     values = {name: figure.value for name, figure in call.figures.items()}
     if function not in _KINDS:
-        return replace(source, span=call.span, window=_own(cursor.text, call, function, values), join=join)
+        return replace(source, span=call.span, window=_own(text, call, function, values), join=join)
     size = values.get("gap", values.get("size", 0))
     slide = values.get("slide", values.get("step", size if function in ("TUMBLE", "SESSION") else 0))
     if function == "CUMULATE" and size % slide:
-        raise _wrong(cursor.text, call.span, "the size of a cumulating window is a whole number of its steps")
+        raise _wrong(text, call.span, "the size of a cumulating window is a whole number of its steps")
     window = WindowSpec(
         _KINDS[function],
         call.time.last if call.time is not None and attribute == "column" else None,
@@ -198,14 +207,8 @@ def _own(text: str, call: Call[Figure], function: str, values: Mapping[str, int]
 
 
 def _figure(cursor: Cursor, parameter: str) -> Figure:
-    if parameter == "by":
-        return _word(cursor, ("row_num", "rank"), parameter)
-    if parameter == "filled":
-        return _word(cursor, ("false", "true"), parameter)
-    if parameter == "strategy":
-        return _word(cursor, _STRATEGIES, parameter)
-    if parameter == "pairs":
-        return _word(cursor, _PAIRS, parameter)
+    if parameter in _WORDS:
+        return _word(cursor, _WORDS[parameter], parameter)
     if parameter == "origin":
         return take_origin(cursor)
     what = "after how many rows a window ends" if parameter == "every" else f"the {parameter} of the window"
@@ -219,7 +222,12 @@ def _word(cursor: Cursor, known: tuple[str, ...], parameter: str) -> Figure:
     if word not in known:
         raise cursor.problem(f"expected {', '.join(known[:-1])} or {known[-1]} for {parameter.upper()}", known=known)
     cursor.advance()
-    return Figure(known.index(word), "number", token.span)
+    return word_figure(parameter, word, token.span)
+
+
+def word_figure(parameter: str, word: str, span: Span) -> Figure:
+    """One of the words of a parameter, by its place among them."""
+    return Figure(_WORDS[parameter].index(word), "number", span)
 
 
 def _attribute(time: Name | None) -> Literal["column", "row_num", "arrival_ts"]:

@@ -1,23 +1,25 @@
-"""Windows as others write them, read into the call of a window function.
+"""Windows as others write them, read into the windows of a relation.
 
     [RANGE 10 minutes, SLIDE 1 minute, WA ts]      Li: behind an aggregate, or behind an input of a join
     <VISIBLE '5 minutes' ADVANCE '1 minute'>       Truviso: behind a stream
     'CUT ON ts BY 60 SECS'                         ECQ: in the call of STREAM, or behind a stream
 
-Where they stand, and what else of a query changes with them, is for `canonical` to know.
+What else of a SELECT changes with them is for `selects` to know.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.figures import Figure, take_length, take_origin
-from anabranch.sql.lexer import NUMBER, STRING, SYMBOL, WORD, Span, Token, quote_name, tokenize
-from anabranch.sql.syntax import Name
-from anabranch.sql.table_functions import take_attribute
+from anabranch.sql.lexer import NUMBER, OPENING, STRING, SYMBOL, WORD, Span, Token, tokenize
+from anabranch.sql.syntax import Name, Relation
+from anabranch.sql.table_functions import Call, refuse_keys, take_attribute
+from anabranch.sql.windows import windowed, word_figure
 
 BRACKET_WORDS = ("RANGE", "SLIDE", "WA", "WATTR", "RATTR", "SATTR", "PA", "ORIGIN")
 #: A row is written down once for each epoch that sees it.
@@ -26,16 +28,6 @@ MOST_CHUNKS = 10_000
 _OPERATORS = frozenset(
     {"AND", "OR", "DIV", "BETWEEN", "IS", "IN", "NOT", "LIKE", "ILIKE", "RLIKE", "REGEXP", "COLLATE"}
 )
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An argument of a canonical call, with the place it was written at."""
-
-    name: str
-    text: str
-    origin: Span
-    named: bool = False  # never by position
 
 
 @dataclass(frozen=True)
@@ -50,45 +42,28 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class WindowCall:
-    """A window function to be called over a relation: what another notation stands for."""
+class SpelledWindow:
+    """The windows that a notation stands for: those of a window function over a relation."""
 
     span: Span  # of the notation
     function: str
-    column: Argument | None
-    arguments: tuple[Argument, ...]
-    partition: tuple[Argument, ...] = ()
+    time: Name | None
+    figures: Mapping[str, Figure]
+    partition: tuple[Name, ...] = ()
     cut: Cut | None = None
 
-    @property
-    def opening(self) -> str:
-        return f"{self.function}(TABLE "
+    def over(self, text: str, relation: Relation) -> Relation:
+        if self.partition and self.function in ("LANDMARK",):
+            raise refuse_keys(text, self.function, self.partition[0].span, "PARTITION BY")
+        call = Call(self.span, relation, self.time, self.partition, self.figures)
+        made = windowed(text, self.function, call, relation.join)
+        return replace(made, span=relation.span, spelled=None)
 
-    def closing(self) -> list[tuple[str, Span]]:
-        """What stands behind the relation, each piece with the place it was written at."""
-        pieces: list[tuple[str, Span]] = []
-        for index, each in enumerate(self.partition):
-            pieces += [(", " if index else " PARTITION BY ", each.origin), (each.text, each.origin)]
-        if self.column is not None:
-            pieces += [(", DESCRIPTOR(", self.span), (self.column.text, self.column.origin), (")", self.span)]
-        for each in self.arguments:
-            name = f"{each.name} => " if each.named or self.column is None else ""
-            pieces += [(f", {name}", self.span), (each.text, each.origin)]
-        return [*pieces, (")", self.span)]
-
-    @property
-    def key(self) -> str:
-        """Equal for calls that mean the same."""
-        return self.opening + "".join(text.lower() for text, _ in self.closing())
-
-
-def _figure(name: str, figure: Figure) -> Argument:
-    return Argument(name, figure.sql, figure.span)
-
-
-def _column(text: str, name: Name) -> Argument:
-    known = len(name.parts) == 1 and name.last.lower() in ("row_num", "arrival_ts")
-    return Argument("", name.last.lower() if known else name.span.of(text), name.span)
+    def same_as(self, other: SpelledWindow) -> bool:
+        mine, others = ({name: each.value for name, each in one.figures.items()} for one in (self, other))
+        names = [[part.lower() for name in (one.time, *one.partition) if name for part in name.parts[-1:]]
+                 for one in (self, other)]  # fmt: skip
+        return self.function == other.function and mine == others and names[0] == names[1]
 
 
 def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
@@ -98,7 +73,7 @@ def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> Synt
 # ---- Li
 
 
-def at_bracket(tokens: list[Token], index: int) -> bool:
+def at_bracket(tokens: Sequence[Token], index: int) -> bool:
     """Whether the bracket at `index` holds a window; arr[0] and arr[range + 1] do not."""
     if tokens[index].text != "[" or tokens[index].kind != SYMBOL or index + 2 >= len(tokens):
         return False
@@ -109,6 +84,11 @@ def at_bracket(tokens: list[Token], index: int) -> bool:
         behind = tokens[index + 4]
         return tokens[index + 3].kind == NUMBER and behind.kind == WORD and behind.upper not in _OPERATORS
     return following.kind in (WORD, NUMBER, STRING) and following.upper not in _OPERATORS
+
+
+def has_brackets(cursor: Cursor) -> bool:
+    """Whether a statement has windows in brackets: then it may have other words of Li's too."""
+    return any(at_bracket(cursor.tokens, index) for index in range(len(cursor.tokens)))
 
 
 @dataclass
@@ -184,7 +164,7 @@ def _parameter(cursor: Cursor, found: Bracket, name: str) -> None:
         found.open = True
 
 
-def aggregate_window(text: str, found: Bracket) -> WindowCall:
+def aggregate_window(text: str, found: Bracket) -> SpelledWindow:
     """The windows that a bracket behind an aggregate stands for."""
     if found.range is None:
         raise _wrong(text, found.span, "this window has no RANGE", "as in [RANGE 10 MINUTES, SLIDE 1 MINUTE, WA ts]")
@@ -197,9 +177,9 @@ def aggregate_window(text: str, found: Bracket) -> WindowCall:
         raise _wrong(text, found.span, "this window has no SLIDE", "as in [RANGE 10 MINUTES, SLIDE 1 MINUTE, WA ts]")
     if found.range_attribute is not None or found.slide_attribute is not None:
         return _by_row(text, found, found.range, found.slide)
-    column = None if found.attribute is None else _column(text, found.attribute)
-    if column is None and found.slide.unit == "rows":
-        column = Argument("", "row_num", found.slide.span)
+    time = found.attribute
+    if time is None and found.slide.unit == "rows":
+        time = Name(("row_num",), found.slide.span)
     if found.range != "all" and (found.range.unit == "time") != (found.slide.unit == "time"):
         raise _wrong(
             text,
@@ -207,23 +187,17 @@ def aggregate_window(text: str, found: Bracket) -> WindowCall:
             "RANGE and SLIDE are both lengths of time, or both numbers",
             "RATTR and SATTR are for a RANGE along one attribute and a SLIDE along another",
         )
-    arguments = [_figure("SLIDE", found.slide)]
+    figures = {"slide": found.slide}
     if found.range != "all":
-        arguments.append(_figure("SIZE", found.range))
+        figures["size"] = found.range
     if found.origin is not None:
-        arguments.append(Argument("ORIGIN", found.origin.span.of(text), found.origin.span, named=True))
-    partition = tuple(Argument("", as_written(name.last), name.span) for name in found.partition)
+        figures["origin"] = found.origin
+    partition = tuple(Name(name.parts[-1:], name.span) for name in found.partition)
     function = "LANDMARK" if found.range == "all" else "SLIDING"
-    return WindowCall(found.span, function, column, tuple(arguments), partition)
+    return SpelledWindow(found.span, function, time, figures, partition)
 
 
-def as_written(name: str) -> str:
-    """A name as SQL writes it, in backquotes where it needs them."""
-    plain = [token.kind for token in tokenize(name)][:-1] == [WORD]
-    return name if plain else quote_name(name)
-
-
-def _by_row(text: str, found: Bracket, size: Figure | Literal["all"], slide: Figure) -> WindowCall:
+def _by_row(text: str, found: Bracket, size: Figure | Literal["all"], slide: Figure) -> SpelledWindow:
     """RATTR and SATTR: a RANGE along one attribute, a SLIDE along rows."""
     along, by = found.range_attribute, found.slide_attribute
     if along is None or by is None:
@@ -240,16 +214,16 @@ def _by_row(text: str, found: Bracket, size: Figure | Literal["all"], slide: Fig
         raise _wrong(text, by.span, "SATTR is ROW_NUM or rank(column)", f"as in SATTR rank({along.last})")
     if slide.unit == "time":
         raise _wrong(text, slide.span, "with SATTR windows move by rows", "as in SLIDE 5 ROWS")
-    arguments = [_figure("SIZE", size), _figure("EVERY", replace(slide, unit="rows"))]
+    figures = {"size": size, "every": replace(slide, unit="rows")}
     if found.rank:
-        arguments.append(Argument("BY", "'rank'", found.seen["SATTR"], named=True))
-    return WindowCall(found.span, "SLIDE_BY_ROW", _column(text, along), tuple(arguments))
+        figures["by"] = word_figure("by", "rank", found.seen["SATTR"])
+    return SpelledWindow(found.span, "SLIDE_BY_ROW", along, figures)
 
 
 # ---- Truviso
 
 
-def at_visible(tokens: list[Token], index: int) -> bool:
+def at_visible(tokens: Sequence[Token], index: int) -> bool:
     """Whether the < at `index` opens a window; a < visible does not."""
     if tokens[index].text != "<" or index + 2 >= len(tokens):
         return False
@@ -257,7 +231,7 @@ def at_visible(tokens: list[Token], index: int) -> bool:
     return word.upper in ("VISIBLE", "SLICES") and (following.kind in (STRING, NUMBER) or following.upper == "INTERVAL")
 
 
-def take_visible(cursor: Cursor) -> WindowCall:
+def take_visible(cursor: Cursor) -> SpelledWindow:
     """<VISIBLE '5 minutes' ADVANCE '1 minute'> or <SLICES '1 minute'>"""
     start = cursor.expect("<").start
     word = cursor.advance().upper
@@ -266,11 +240,26 @@ def take_visible(cursor: Cursor) -> WindowCall:
         slide = take_length(cursor, "the ADVANCE of the window")
     cursor.expect(">")
     span = Span(start, cursor.previous.end)
-    column = Argument("", "row_num", span) if slide.unit == "rows" else None
-    return WindowCall(span, "SLIDING", column, (_figure("SLIDE", slide), _figure("SIZE", size)))
+    time = Name(("row_num",), span) if slide.unit == "rows" else None
+    return SpelledWindow(span, "SLIDING", time, {"slide": slide, "size": size})
 
 
 # ---- ECQ
+
+
+def at_stream(cursor: Cursor) -> bool:
+    """STREAM(...), or STREAM_name(...) with a second argument that says how to cut."""
+    token = cursor.current
+    if token.kind != WORD or cursor.ahead(1).text != "(" or not token.upper.startswith("STREAM"):
+        return False
+    if token.upper == "STREAM" or not token.upper.startswith("STREAM_"):
+        return token.upper == "STREAM"
+    look = Cursor(cursor.text, cursor.tokens, cursor.index + 2)
+    while not look.at_end and not look.at(",") and not look.at(")"):
+        if look.advance().text in OPENING:
+            look.close_bracket()
+    second = look.ahead(1)
+    return look.at(",") and second.kind == STRING and second.value.upper().split()[:1] == ["CUT"]
 
 
 def at_cut(cursor: Cursor) -> bool:
@@ -285,7 +274,7 @@ def at_cut(cursor: Cursor) -> bool:
     return cursor.ahead(distance).is_name and cursor.ahead(distance + 1).upper in ("BY", "CHANGE")
 
 
-def take_cut(cursor: Cursor) -> WindowCall:
+def take_cut(cursor: Cursor) -> SpelledWindow:
     """CUT ON ts BY 60 SECS, CUT BY 1000 ROWS or CUT ON id CHANGE, with EMPTY FILLED or SKIPPED behind it."""
     start = cursor.expect("CUT").start
     column: Name | None = None
@@ -306,16 +295,15 @@ def take_cut(cursor: Cursor) -> WindowCall:
         assert column is not None
         if filled:
             raise _wrong(cursor.text, option.span, "between chunks of one value there are no empty ones")
-        return WindowCall(span, "CHUNKS", _column(cursor.text, column), (), cut=Cut(None))
-    along = Argument("", "row_num", span) if column is None else _column(cursor.text, column)
+        return SpelledWindow(span, "CHUNKS", column, {}, cut=Cut(None))
     if column is None and figure.unit == "time":
         hint = f"as in CUT ON ts BY {figure.span.of(cursor.text)}"
         raise _wrong(cursor.text, figure.span, "chunks of a length of time are cut ON a column", hint)
-    filling = (Argument("FILLED", "true", option.span, named=True),) if filled else ()
-    return WindowCall(span, "TUMBLE", along, (_figure("SIZE", figure), *filling), cut=Cut(figure, filled))
+    figures = {"size": figure, **({"filled": word_figure("filled", "true", option.span)} if filled else {})}
+    return SpelledWindow(span, "TUMBLE", column or Name(("row_num",), span), figures, cut=Cut(figure, filled))
 
 
-def take_cut_string(cursor: Cursor) -> WindowCall:
+def take_cut_string(cursor: Cursor) -> SpelledWindow:
     """The same in quotes, with BLOCK, the number of chunks and how they pair up behind it; to the closing bracket."""
     token = cursor.expect_string("how the stream is cut, as in 'CUT ON ts BY 60 SECS',")
     first = token.start + 1

@@ -1,0 +1,141 @@
+"""Joins of streams that are cut into chunks, as ECQ has them: in each epoch the newest chunks of one with those of the
+others.
+
+    FROM STREAM(s, 'CUT ON ts BY 60 SECS', 'BLOCK', 1) a, STREAM(t, 'CUT ON ts BY 60 SECS', 'BLOCK', 12) b
+
+are windows that slide by one chunk and end with an epoch, and rows meet where their windows end together:
+
+    FROM TUMBLE(TABLE s, ...) a, SLIDING(TABLE t, ...) b WHERE a.window_end = b.window_end
+
+An epoch is known by the label of its newest chunk, never by how many there were before: a gap moves nothing. Where
+every side keeps older chunks, a side also says what is new (`__newest`): a pair that is to come ONCE needs a row of the
+newest chunk, and an epoch is one only if some row is in its newest chunk at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from anabranch.errors import NotSupported, SyntaxProblem
+from anabranch.sql.dialects.windows import Cut, SpelledWindow
+from anabranch.sql.figures import Figure
+from anabranch.sql.lexer import Span
+from anabranch.sql.syntax import NEWEST, Meeting, Name, Relation
+from anabranch.sql.windows import word_figure
+
+_INNER = ("", ",", "JOIN", "INNER JOIN", "CROSS JOIN")
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """What a join of chunks becomes: its relations with their windows, and what has to hold of them beside what is
+    written. `name` is the relation whose window a column of windows without a name before it is meant of; None: there
+    is but one."""
+
+    relations: tuple[Relation, ...]
+    meets: tuple[Meeting, ...]
+    name: str | None = None
+
+
+def join_chunks(text: str, relations: Sequence[Relation]) -> Epochs | None:
+    """What a FROM clause with chunks in it becomes; None if each chunk in it is met alone."""
+    places = [index for index, each in enumerate(relations) if each.spelled is not None and each.spelled.cut]
+    windows = [window for index in places if (window := relations[index].spelled) is not None]
+    cuts = [window.cut for window in windows if window.cut is not None]
+    if not cuts or (len(cuts) == 1 and cuts[0].block == 1 and cuts[0].pairs is None):
+        return None
+    _check(text, windows, cuts)
+    made = list(relations)
+    if len(cuts) == 1:
+        by_key = cuts[0].length is None and cuts[0].block > 1
+        made[places[0]] = replace(made[places[0]], spelled=_blocks(windows[0], cuts[0], "every" if by_key else None))
+        named = _named(text, made)
+        newest = (Meeting("n0", (_column(named[places[0]], NEWEST, windows[0].span),)),) if by_key else ()
+        return Epochs(tuple(named), newest)
+    pairs: Literal["once", "every"] = next((cut.pairs for cut in cuts if cut.pairs is not None), "every")
+    older = all(cut.block > 1 for cut in cuts)  # otherwise a pair has but one epoch, that of the side with one chunk
+    for index, window, cut in zip(places, windows, cuts, strict=True):
+        made[index] = replace(made[index], spelled=_blocks(window, cut, pairs if older else None))
+    made = _named(text, made)
+    first = made[places[0]]
+    if first.join not in _INNER:
+        raise _outer(text, windows[0])
+    meets = []
+    for index, window in zip(places[1:], windows[1:], strict=True):
+        names = _column(first, "window_end", window.span), _column(made[index], "window_end", window.span)
+        if made[index].join in _INNER:
+            meets.append(Meeting("n0 = n1", names))
+            continue
+        if not made[index].join.startswith("LEFT") or any(cut.block > 1 for cut in cuts):
+            raise _outer(text, window)  # a row without a partner is one in the epoch of its own chunk
+        if made[index].condition is None:
+            raise _wrong(text, window.span, f"{made[index].join} of chunks needs ON")
+        made[index] = replace(made[index], meets=(Meeting("n0 = n1", names),))
+    if older:
+        newest_of = tuple(_column(made[index], NEWEST, windows[0].span) for index in places)
+        meets.append(Meeting(f"({' OR '.join(f'n{index}' for index in range(len(newest_of)))})", newest_of))
+    return Epochs(tuple(made), tuple(meets), first.exposed)
+
+
+def _blocks(window: SpelledWindow, cut: Cut, pairs: Literal["once", "every"] | None) -> SpelledWindow:
+    """The windows of so many chunks."""
+    said = {} if pairs is None else {"pairs": word_figure("pairs", pairs, cut.span)}
+    if cut.length is None:
+        return replace(window, figures={"block": Figure(cut.block, "number", cut.span), **said})
+    if cut.block == 1:
+        return window
+    size = replace(cut.length, value=cut.length.value * cut.block)
+    return replace(window, function="SLIDING", figures={"slide": cut.length, "size": size, **said})
+
+
+def _column(relation: Relation, name: str, span: Span) -> Name:
+    return Name((relation.exposed or "", name), span)
+
+
+def _named(text: str, relations: Sequence[Relation]) -> list[Relation]:
+    """The relations, each that is cut with a name of its own."""
+    found: list[Relation] = []
+    taken: list[str] = []
+    for each in relations:
+        if each.spelled is not None:
+            name = each.exposed or f"__chunks{len(taken) + 1}"
+            if name.lower() in taken:
+                hint = "give each an alias"
+                raise _wrong(text, each.spelled.span, f"two streams of this join are called {name}", hint)
+            taken.append(name.lower())
+            each = each if each.exposed is not None else replace(each, alias=name)
+        found.append(each)
+    return found
+
+
+def _check(text: str, windows: Sequence[SpelledWindow], cuts: Sequence[Cut]) -> None:
+    """The streams of a join are cut alike, and agree about how chunks pair up."""
+    said: Cut | None = None
+    for window, cut in zip(windows, cuts, strict=True):
+        if cut.filled:
+            raise _wrong(text, window.span, "an empty chunk has nothing to join", "leave FILLED out")
+        lengths = [None if each.length is None else (each.length.value, each.length.unit) for each in (cuts[0], cut)]
+        if lengths[0] != lengths[1]:
+            hint = "cut both by the same length, by the same number of rows, or both by a change"
+            raise _wrong(text, window.span, "the streams of a join are cut alike, and this is another cut", hint)
+        if said is not None and cut.pairs not in (None, said.pairs):
+            raise _wrong(text, cut.span, "the other stream of this join says otherwise", "say it once")
+        said = cut if cut.pairs is not None else said
+    if len(cuts) == 1 and said is not None:
+        raise _wrong(text, said.span, "chunks pair up in a join, and there is none here", "leave it out")
+
+
+def _outer(text: str, window: SpelledWindow) -> NotSupported:
+    return NotSupported(
+        "chunks are joined by inner joins, or one by one with LEFT JOIN",
+        text=text,
+        start=window.span.start,
+        end=window.span.end,
+        hint="join those that match here, and the others in a view of their own",
+    )
+
+
+def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
+    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)
