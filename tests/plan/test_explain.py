@@ -19,6 +19,7 @@ from anabranch.plan.describe import NodeStatistics, PlanNode, progress_rule
 from anabranch.plan.explain import Explanation, explain_query, explain_rules, explain_view
 from anabranch.plan.placer import PlanningContext
 from anabranch.plan.planner import plan
+from anabranch.plan.query_ties import break_query_ties
 from anabranch.plan.render import SUBSCRIBED, rendered
 from anabranch.plan.stored import to_json
 from anabranch.plan.strategy import Load
@@ -95,7 +96,8 @@ class World:
             found = self.catalog[reference.target]
             assert isinstance(found, Stream | Table | View)
             schemas[placeholder] = found.fields
-        return tuple(analyze(bound.text.text, schemas))
+        text = break_query_ties(bound, schemas.__getitem__, lambda asked, known: analyze(asked.text, known))
+        return tuple(analyze(text.text, schemas))
 
     def explain(self, sql: str) -> Explanation:
         (statement,) = parse(sql)
@@ -202,7 +204,7 @@ def test_what_bins_cannot_do_is_done_over_rows(world: World, query: str, reason:
 def test_a_query_in_another_spelling_is_shown_as_it_was_read(world: World) -> None:
     explanation = world.explain("SELECT k, count(*) AS c\nFROM STREAM(s, 'CUT ON ts BY 60 SECS') GROUP BY k")
     canonical = (
-        "SELECT k, count(*) AS c FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 1 MINUTE) AS s"
+        "SELECT k, count(*) AS `c` FROM TUMBLE(TABLE s, DESCRIPTOR(ts), SIZE => INTERVAL 1 MINUTE) AS `s`"
         " GROUP BY k, window_start, window_end, window_time"
     )
     assert text_of(explanation).splitlines()[0] == f"read as: {canonical}"

@@ -155,8 +155,8 @@ def test_a_join_of_windows_is_shown_as_it_was_read(world: World) -> None:
     found = world.explain(
         "SELECT s.k, s.ts FROM s [RANGE 3 SECONDS, WA ts], r [RANGE 2 SECONDS, WA ts] WHERE s.k = r.k"
     )
-    band = "r.ts >= s.ts - INTERVAL 2 SECONDS AND r.ts <= s.ts + INTERVAL 3 SECONDS"
-    assert found.canonical == f"SELECT s.k, s.ts FROM s, r WHERE {band} AND s.k = r.k"
+    band = "r.ts >= `s`.ts - INTERVAL 2 SECONDS AND r.ts <= `s`.ts + INTERVAL 3 SECONDS"
+    assert found.canonical == f"SELECT `s`.k, `s`.ts FROM s CROSS JOIN r WHERE {band} AND `s`.k = r.k"
 
 
 #: The condition of a join, which rows meet by it, and the columns that are to have bounds.

@@ -21,6 +21,7 @@ from anabranch.sql.columns import of_the_language
 from anabranch.sql.lexer import WORD, Span, Token, quote_name, tokenize
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Emission
+from anabranch.sql.windows import call_text, is_call
 
 #: What becomes of each query before it is written.
 Shape = Callable[[SelectBlock | SetBlock], SelectBlock | SetBlock]
@@ -357,6 +358,9 @@ class _UserWriter(BlockWriter):
     def leaf(self, rel: Rel) -> None:
         assert rel.written is not None
         text, whole, inner = rel.written.text, rel.written.whole, rel.written.inner
+        if isinstance(rel, Windowed) and not is_call(whole.of(text)):
+            self._call(rel, inner, text)
+            return
         if not isinstance(rel, Windowed) or isinstance(rel.input, Scan):
             self._user_text(whole, text)
             return
@@ -366,6 +370,18 @@ class _UserWriter(BlockWriter):
         self.nested(rel.input, [column.name for column in rel.input.columns])
         self.put(")" if named else "")
         self._user_text(Span(inner.end, whole.end), text)
+
+    def _call(self, rel: Windowed, inner: Span, text: str) -> None:
+        """Windows in the notation of another system, as the window function that they stand for."""
+        before, behind = call_text(rel.window, plain_name(rel.along.name) if rel.along is not None else None)
+        self.put(before)
+        if isinstance(rel.input, Scan):
+            self._user_text(inner, text)
+        else:
+            self.put("(")
+            self.nested(rel.input, [column.name for column in rel.input.columns])
+            self.put(")")
+        self.put(behind)
 
     def _user_text(self, span: Span, text: str) -> None:
         self.put(span.of(text), span if text is self.text else None)

@@ -90,3 +90,13 @@ def take_origin(cursor: Cursor) -> Figure:
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return Figure((moment - _EPOCH) // timedelta(microseconds=1), "time", Span(start, token.end))
+
+
+def origin_text(micros: int) -> str:
+    """An origin as SQL writes it.
+
+    >>> origin_text(80_000_000)
+    "TIMESTAMP '1970-01-01 00:01:20'"
+    """
+    moment = (_EPOCH + timedelta(microseconds=micros)).replace(tzinfo=None)
+    return f"TIMESTAMP '{moment.isoformat(' ')}'"

@@ -235,6 +235,8 @@ def _select(cursor: Cursor) -> Select:
 def _group(cursor: Cursor) -> tuple[list[Expression], bool]:
     """GROUP BY, and whether it is a plain list of expressions."""
     if not at_group(cursor):
+        if cursor.at("GROUP"):
+            cursor.expect("GROUP", "BY")
         return [], True
     while cursor.advance().upper not in ("BY", "GROUPBY"):
         pass

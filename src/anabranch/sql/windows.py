@@ -12,8 +12,8 @@ from typing import Any, Literal
 from anabranch.algebra.windows import FUNCTIONS, WindowType
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.figures import Figure, take_figure, take_length, take_origin
-from anabranch.sql.lexer import STRING, Span
+from anabranch.sql.figures import Figure, origin_text, take_figure, take_length, take_origin
+from anabranch.sql.lexer import STRING, Span, quote_name, tokenize
 from anabranch.sql.syntax import Name, Relation, WindowKind, WindowSpec, all_of
 from anabranch.sql.table_functions import KEY, SOURCE, TIME, Call, TableFunction, TakeRelation, at_function, take_call
 
@@ -183,6 +183,44 @@ def windowed(text: str, function: str, call: Call[Figure], join: str) -> Relatio
         _PAIRS[values.get("pairs", 0)],
     )
     return replace(source, span=call.span, window=window, join=join)
+
+
+def call_text(window: WindowSpec, along: str | None) -> tuple[str, str]:
+    """The call of a window function that has these windows: what stands before its relation, and behind it."""
+    unit: Literal["time", "rows", "number"] = "time"
+    if window.rows:
+        unit = "rows" if window.attribute == "row_num" else "number"
+
+    def figure(value: int) -> str:
+        return Figure(value, unit, window.time_span).sql
+
+    slide = {"cumulate": "STEP"}.get(window.kind, "SLIDE")
+    size = {"session": "GAP"}.get(window.kind, "SIZE")
+    given = {
+        slide: figure(window.slide) if window.slide and window.kind not in ("tumble", "session") else "",
+        size: figure(window.size) if window.size else "",
+        "EVERY": f"{window.every} ROWS" if window.every else "",
+        "BY": "'rank'" if window.by == "rank" else "",
+        "BLOCK": str(window.block) if window.block else "",
+        "PAIRS": f"'{window.pairs}'" if window.pairs != "none" else "",
+        "FILLED": "true" if window.filled else "",
+    }
+    if window.offset and window.kind in ("sliding", "landmark"):
+        given["ORIGIN"] = str(window.offset) if window.rows else origin_text(window.offset)
+    elif window.offset:
+        given["`OFFSET`"] = figure(window.offset)
+    keys = ", ".join(quote_name(name.last) for name in window.partition)
+    column = along if window.attribute == "column" else window.attribute
+    behind = [f"DESCRIPTOR({column})"] if column else []
+    behind += [f"{name} => {text}" for name, text in given.items() if text]
+    function = next(name for name, kind in _KINDS.items() if kind == window.kind)
+    return f"{function}(TABLE ", f"{' PARTITION BY ' + keys if keys else ''}, {', '.join(behind)})"
+
+
+def is_call(text: str) -> bool:
+    """Whether a relation is written as the call of a window function, or as TABLE around one."""
+    words = [token.upper for token in tokenize(text)[:3]]
+    return words[:1] == ["TABLE"] or (words[1:2] == ["("] and words[0] in WINDOW_FUNCTIONS)
 
 
 def _own(text: str, call: Call[Figure], function: str, values: Mapping[str, int]) -> WindowSpec:
