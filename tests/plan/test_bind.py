@@ -25,42 +25,15 @@ def bound(text: str) -> str:
     return " ".join(Binder(statement.text, CATALOG, statement.query).bind().text.text.split())
 
 
-def net(rows: str, column: str) -> str:
-    return (
-        f"(SELECT * EXCEPT (__net, __copy) FROM (SELECT * EXCEPT ( `{column}` ) , sum ( {column} ) AS __net FROM {rows}"
-        " GROUP BY ALL) LATERAL VIEW explode(sequence(1, __net)) __copies AS __copy WHERE __net > 0)"
-    )
-
-
-NET_S = net("`@s:s` AS `s`", "n")
-
-
 @pytest.mark.parametrize(
     ("relation", "spark"),
     [
-        ("NET(s, n)", f"{NET_S} AS `s`"),
-        ("NET(TABLE(s), n) AS t", f"{NET_S} AS t"),
-        ("NET(NET(s, n), k) t", f"{net(NET_S + ' AS `s`', 'k')} t"),
         ("s TABLESAMPLE (1 ROWS)", f"{SAMPLE} AS `s`"),
         ("s x TABLESAMPLE SYSTEM (5)", "(SELECT * FROM `@s:s` x) TABLESAMPLE (5 PERCENT) AS `x`"),
-        ("NET(s TABLESAMPLE (1 ROWS), n) t", f"{net(f'{SAMPLE} AS `s`', 'n')} t"),
-        ("NET(s, n) TABLESAMPLE (2 ROWS) t", f"(SELECT * FROM {NET_S} AS `s`) TABLESAMPLE (2 ROWS) t"),
     ],
 )  # fmt: skip
 def test_a_relation_stands_for_a_query(relation: str, spark: str) -> None:
     assert bound(f"SELECT * FROM {relation}") == f"SELECT * FROM {spark}"
-
-
-@pytest.mark.parametrize(
-    ("source", "inner"),
-    [
-        ("s TABLESAMPLE (1 ROWS)", f"(SELECT * FROM {SAMPLE} AS `s`)"),
-        ("NET(s, n)", NET_S),
-        ("(SELECT CAST(k AS TEXT) AS k, ts FROM s)", "(SELECT CAST(k AS STRING) AS k, ts FROM `@s:s` AS `s`)"),
-    ],
-)
-def test_windows_stand_around_what_a_relation_stands_for(source: str, inner: str) -> None:
-    assert f" FROM {inner} AS __rows " in bound(f"SELECT * FROM TUMBLE({source}, ts, INTERVAL 1 MINUTE)")
 
 
 @pytest.mark.parametrize("text", ["COPY s TO 'f.csv'", "EXPLAIN s"])

@@ -24,6 +24,7 @@ from anabranch.ir.rel import (
     OneRow,
     Project,
     Rel,
+    Sampled,
     Scan,
     SetOp,
     Source,
@@ -252,14 +253,14 @@ class Builder:
 
     def _relation(self, relation: Relation, outer: Scope | None, ctes: Ctes) -> tuple[Rel, Exposed]:
         if relation.reshaped:
-            raise self._not_yet(relation.span, "TABLESAMPLE, PIVOT and UNPIVOT")
+            raise self._not_yet(relation.span, "PIVOT and UNPIVOT")
+        inner = relation.net or relation.name or relation.subquery
+        written = Written(self.text, relation.span, inner.span if inner is not None else relation.span)
         rel = self._named(relation, outer, ctes)
-        if relation.window is not None:
-            rel = self._windowed(rel, relation.window)
-        if isinstance(rel, Scan | Windowed):
-            inner = relation.net or relation.name or relation.subquery
-            written = Written(self.text, relation.span, inner.span if inner is not None else relation.span)
+        if isinstance(rel, Scan):
             rel = replace(rel, written=written)
+        if relation.window is not None:
+            rel = replace(self._windowed(rel, relation.window), written=written)
         rel = self._renamed(rel, relation.alias_columns, relation.span)
         rel = replace(rel, label=relation.exposed, refreshable=relation.refreshable is not None)
         unshown = NUMBERS if isinstance(rel, Scan) else (NEWEST,) if isinstance(rel, Windowed) else ()
@@ -270,6 +271,8 @@ class Builder:
     def _named(self, relation: Relation, outer: Scope | None, ctes: Ctes) -> Rel:
         if relation.subquery is not None:
             rel = self.query(relation.subquery, outer, ctes)
+            if relation.sample is not None:
+                return Sampled(rel, relation.sample.text)
             return rel if relation.net is None else self._net(rel)
         if relation.kind == "opaque":
             raise self._not_yet(relation.span, "VALUES in FROM without brackets")

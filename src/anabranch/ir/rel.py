@@ -267,6 +267,18 @@ class Windowed(Rel):
 
 
 @dataclass(frozen=True)
+class Sampled(Rel):
+    """Some of the rows of a relation, as Spark takes them; `text` says how many."""
+
+    input: Rel
+    text: str
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+
+@dataclass(frozen=True)
 class Generate(Rel):
     """LATERAL VIEW: each row with the rows that a generator makes of it."""
 

@@ -14,6 +14,7 @@ from anabranch.ir.rel import (
     OverRows,
     Project,
     Rel,
+    Sampled,
     Scan,
     SetOp,
     TableFunction,
@@ -64,6 +65,8 @@ class _Tree:
             along = rel.window.attribute if rel.along is None else self._column(rel.along)
             apart = f" by {self._columns(rel.apart)}" if rel.apart else ""
             return f"{rel.window.kind} along {along}{apart} ({self._columns(rel.bounds)})"
+        if isinstance(rel, Sampled):
+            return rel.text
         if isinstance(rel, Generate):
             return f"{'outer ' if rel.outer else ''}{self._expr(rel.call)} ({self._columns(rel.made)})"
         if isinstance(rel, Aggregate):

@@ -6,7 +6,7 @@ relations, AS OF and the emission clause is touched, so an error of Spark's poin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -14,25 +14,19 @@ from anabranch.algebra.windows.sql import MOST_BETWEEN
 from anabranch.errors import NotSupported, SqlError, UnknownName, did_you_mean
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import NUMBERED, ROW_NUM, Stream, Table
-from anabranch.plan.states import WINDOW_COLUMNS
 from anabranch.plan.view import View
-from anabranch.plan.windows import HERE, ID, filled_sql, needs_numbers, windowed_sql
+from anabranch.plan.windows import needs_numbers
 from anabranch.sources import registry, secrets
-from anabranch.sql.calls import Chain, aggregate_calls, chains
+from anabranch.sql.calls import Chain, chains
 from anabranch.sql.columns import check_window
 from anabranch.sql.lexer import FILE_NAME, Span, quote_name
-from anabranch.sql.net import COUNTED, TIMES
 from anabranch.sql.own_aggregates import own_calls
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.syntax import (
-    NEWEST,
     Item,
-    Name,
-    Opaque,
     Query,
     Relation,
     Select,
-    SetOperation,
     Watermark,
     WindowSpec,
     respelt,
@@ -46,9 +40,6 @@ if TYPE_CHECKING:
 
 SYSTEM_TABLES = ("runs", "progress", "views", "nodes", "tables", "bad_rows", "late_rows", "sinks", "lookups")
 STDIN = "/dev/stdin"
-#: The rows of a query, each as often as it says.
-_NET = f"(SELECT * EXCEPT ({TIMES}, __copy) FROM ("
-_COPIES = f") LATERAL VIEW explode({COUNTED}) __copies AS __copy WHERE {TIMES} > 0)"
 
 
 @dataclass(frozen=True)
@@ -98,76 +89,51 @@ class Binder:
         self.query = query
         self.ctes = {name.lower(): inner for each in query.queries() for name, inner in each.ctes}
         self.references: dict[str, Reference] = {}
-        self._extra: tuple[Edit, ...] = ()
 
-    def bind(self, span: Span | None = None, extra: Collection[Edit] = ()) -> Bound:
-        """The whole query (or a part of it) as Spark SQL over placeholders; `extra` edits win over relations inside."""
+    def bind(self) -> Bound:
+        """The query as Spark SQL over placeholders."""
         if self.query.needs_plan:
             for relation in self.query.relations():
                 self.source_sql(relation)
             return Bound(Spliced("", ()), dict(self.references), self)
-        edits: list[Edit] = list(extra)
-        self._extra = tuple(extra)
-        replaced = [edit.span for edit in edits]
-        for select, owner in self.query.selects():  # from the outermost in: what is put before it stands first
+        edits: list[Edit] = []
+        for select, _ in self.query.selects():  # from the outermost in: what is put before it stands first
             edits.extend(_unwritten(select))
             for relation in select.relations:
-                if any(each.start <= relation.span.start and relation.span.end <= each.end for each in replaced):
-                    continue
-                edits.extend(self.relation_edits(relation))
-            edits.extend(self._filters(select, owner))
-            edits.extend(_without_newest(select))
+                edits.extend(self._relation_edits(relation))
         edits += respelt(self.text, self.query.tokens)
         edits += [Edit(emission.span, "") for emission in self.query.emissions()]
         edits += [Edit(each.refreshable, "") for each in self.query.relations() if each.refreshable is not None]
         edits += [Edit(dropped, "") for query in self.query.queries() for dropped in query.dropped]
-        where = span or self.query.span
-        edits += self._own_aggregates(where, edits)
-        inside = [e for e in edits if where.start <= e.span.start and e.span.end <= where.end]
-        return Bound(splice(self.text, where, inside), dict(self.references), self)
+        edits += self._own_aggregates(edits)
+        return Bound(splice(self.text, self.query.span, edits), dict(self.references), self)
 
-    def _own_aggregates(self, where: Span, edits: Sequence[Edit]) -> Iterator[Edit]:
+    def _own_aggregates(self, edits: Sequence[Edit]) -> Iterator[Edit]:
         """Aggregates that Spark does not have, as what they are."""
-        tokens = [token for token in self.query.tokens if where.start <= token.start and token.end <= where.end]
+        tokens = self.query.tokens
         for first, behind, made in own_calls(self.text, tokens):
             span = Span(tokens[first].start, tokens[behind - 1].end)
             if not any(each.span.start <= span.start and span.end <= each.span.end for each in edits):
                 yield Edit(span, made)
 
-    def relation_edits(self, relation: Relation) -> list[Edit]:
+    def _relation_edits(self, relation: Relation) -> list[Edit]:
         """What to write in place of a relation. A subquery stays; its own relations are edited one by one."""
-        edits: list[Edit] = []
-        if relation.version_span is not None:
-            edits.append(Edit(relation.version_span, ""))
-        inside = relation.window is not None or bool(relation.watermarks)  # a function stands around it
-        if relation.net is not None and relation.subquery is not None and not inside:
-            call, query, count = relation.span, relation.subquery.span, relation.net.count.span
-            behind = f"{_COPIES}{_own_alias(relation)}"
-            return [Edit(Span(call.start, query.start), _NET), Edit(Span(query.end, call.end), behind, count)]
+        edits = [] if relation.version_span is None else [Edit(relation.version_span, "")]
         if relation.sample is not None:
             start, end = (Span(place, place) for place in (relation.span.start, relation.span.end))
             text = f"{relation.sample.text}{_own_alias(relation)}"
             return [Edit(start, "("), Edit(end, ")"), Edit(relation.sample.span, text)]
         source = self.source_sql(relation)
-        if source is None and inside and relation.subquery is not None:
-            nested = self._nested(relation.subquery)
-            source = f"({nested})" if relation.net is None else f"{_NET}{nested}{_COPIES}"
-        if source is None and inside and relation.name is not None:
+        if source is None and relation.name is not None and relation.watermarks:
             source = quote_name(relation.name.last)  # a CTE
-        if source is None:
-            return edits
-        if relation.window is not None:
-            source = self.windowed(source, relation)
-        return [*edits, Edit(relation.span, f"{source}{_own_alias(relation)}")]
-
-    def _nested(self, query: Query) -> str:
-        inside = [e for e in self._extra if query.span.start <= e.span.start and e.span.end <= query.span.end]
-        return Binder(self.text, self.catalog, query)._share(self).bind(extra=inside).text.text
-
-    def _share(self, other: Binder) -> Binder:
-        self.references = other.references
-        self.ctes = {**other.ctes, **self.ctes}
-        return self
+        if source is None and relation.subquery is not None and relation.watermarks:
+            inner = relation.subquery.span
+            return [
+                *edits,
+                Edit(Span(relation.span.start, inner.start), "("),
+                Edit(Span(inner.end, relation.span.end), f"){_own_alias(relation)}"),
+            ]
+        return edits if source is None else [*edits, Edit(relation.span, f"{source}{_own_alias(relation)}")]
 
     def source_sql(self, relation: Relation) -> str | None:
         """The placeholder of a relation; None where the text stays as it is."""
@@ -279,110 +245,6 @@ class Binder:
                 self._event_time(relation, relation.moment.span, hint)
 
     # ---- windows
-
-    def windowed(
-        self, source: str, relation: Relation, fields: Sequence[Field] | None = None, apart: Sequence[str] = ()
-    ) -> str:
-        """The relation behind a window function, over the SQL of what it is applied to, with its columns if known, and
-        with more columns whose windows are kept apart."""
-        window = self.window_of(relation)
-        more = tuple(Name((column,), window.time_span) for column in apart)
-        window = replace(window, partition=(*window.partition, *more))
-        names = self.columns_of(relation) if fields is None else [field.name for field in fields]
-        covered = list(dict.fromkeys(name.lower() for name in names if name.lower() in WINDOW_COLUMNS))
-        emission = self.query.emission
-        closed = emission is not None and emission.mode == "close" and window.counts_by_key
-        made = windowed_sql(source, window, with_id=self.asks_for_id, closed=closed, covered=covered)
-        filled = window.filled and any(relation in select.relations for select, _ in self._filled())
-        return filled_sql(made, window, with_id=self.asks_for_id) if filled else made
-
-    def columns_of(self, relation: Relation) -> list[str]:
-        """The names of the columns behind a relation, without those of its own windows; as far as its text tells."""
-        reference = self._reference(relation)
-        target = self.catalog.objects.get(reference.target) if reference is not None else None
-        if isinstance(target, Stream | Table | View):
-            return [field.name for field in target.fields]
-        if relation.subquery is not None:
-            return self._shown(relation.subquery.body)
-        name = relation.name.last.lower() if relation.kind == "name" and relation.name is not None else ""
-        if reference is not None or name not in self.ctes:
-            return []
-        found = self._shown(self.ctes[name].body)
-        given = (
-            columns
-            for each in self.query.queries()
-            for (cte, _), columns in zip(each.ctes, each.cte_columns, strict=False)
-            if cte.lower() == name
-        )
-        columns = next(given, ())
-        return [*columns, *found[len(columns) :]]
-
-    def _shown(self, body: Select | SetOperation | Query | Opaque) -> list[str]:
-        """The names of the columns of a query; empty for those that Spark gives."""
-        if isinstance(body, Query):
-            return self._shown(body.body)
-        if isinstance(body, SetOperation):
-            return self._shown(body.operands[0])
-        if isinstance(body, Opaque):
-            return []
-        found: list[str] = []
-        for item in body.items:
-            if item.star:
-                found += self.starred(item, body.relations)
-            else:
-                plain = all(token.is_name or token.text == "." for token in item.tokens)
-                found.append(item.alias or (item.tokens[-1].name if plain else ""))
-        return found
-
-    def starred(self, item: Item, relations: Sequence[Relation]) -> Iterator[str]:
-        """The names that * stands for, or t.*; without those behind EXCEPT."""
-        star = next(index for index, token in enumerate(item.tokens) if token.text == "*")
-        qualifier = item.tokens[0].name.lower() if star else None
-        for relation in relations:
-            if qualifier is not None and (relation.exposed or "").lower() != qualifier:
-                continue
-            names = self.columns_of(relation)
-            if relation.window is not None:
-                own = [column for column in WINDOW_COLUMNS if column != ID or self.asks_for_id]
-                names = [*(name for name in names if name.lower() not in own), *own]
-            names = [*relation.alias_columns, *names[len(relation.alias_columns) :]]
-            yield from (name for name in names if name.lower() not in item.left_out)
-
-    def _filled(self) -> Iterator[tuple[Select, Query]]:
-        """The SELECTs that aggregate windows, those without rows too. Without an aggregate there is nothing to show."""
-        for select, owner in self.query.selects():
-            if any(each.window is not None and each.window.filled for each in select.relations) and (
-                select.group or any(True for item in select.items for _ in aggregate_calls(item.tokens))
-            ):
-                yield select, owner
-
-    def _filters(self, select: Select, owner: Query) -> Iterator[Edit]:
-        """What leaves the rows that stand for windows without rows out of the aggregates over them."""
-        if not any(each is select for each, _ in self._filled()):
-            return
-        for group in select.group:
-            if group.tokens[-1].name.lower() not in WINDOW_COLUMNS:
-                raise refuse(
-                    self.text,
-                    group.span,
-                    "a window without rows has nothing to group by",
-                    "group by the window alone, or leave FILLED out",
-                )
-        places = [item.tokens for item in select.items]
-        places += [select.having.tokens] if select.having is not None else []
-        places += [owner.order_tokens] if owner.body is select else []
-        for call in (call for tokens in places for call in aggregate_calls(tokens)):
-            if call.condition is None:
-                yield Edit(Span(call.span.end, call.span.end), f" FILTER (WHERE {HERE})")
-            else:
-                end = call.condition[-1].end
-                yield Edit(Span(call.condition[0].start, call.condition[0].start), "(")
-                yield Edit(Span(end, end), f") AND {HERE}")
-
-    @property
-    def asks_for_id(self) -> bool:
-        """Whether somebody wants to know the ids of windows. They are no column of a window otherwise."""
-        return ID in self.text.lower()
 
     def window_of(self, relation: Relation) -> WindowSpec:
         """The windows of a relation, with the column they lie along."""
@@ -560,18 +422,6 @@ def _column(item: Item, name: str) -> list[Chain]:
     named = list(chains(item.tokens))
     whole = len(named) == 1 and named[0].span == item.expression and named[0].parts[-1].lower() == name
     return named if whole else []
-
-
-def _without_newest(select: Select) -> Iterator[Edit]:
-    """What leaves NEWEST out of the columns that * stands for."""
-    names = [each.exposed or "" for each in select.relations if each.window is not None and each.window.pairs != "none"]
-    for item in select.items if names else ():
-        if item.tokens[-1].text != "*":
-            continue
-        owner = item.tokens[0].name.lower() if len(item.tokens) == 3 else None
-        if owner is None or any(name.lower() == owner for name in names):
-            hidden = [NEWEST] if owner is not None else [f"{quote_name(name)}.{NEWEST}" for name in names]
-            yield Edit(item.tokens[-1].span, f"* EXCEPT ({', '.join(hidden)})")
 
 
 def refuse(text: str, span: Span, message: str, hint: str | None = None) -> NotSupported:

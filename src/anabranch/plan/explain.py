@@ -47,7 +47,7 @@ def explain_query(
     explanation = _explained(text, query, catalog, planning, fields)
     canonical = query.sql(text) if isinstance(text, Rewritten) else ""
     inside = any(select.implied for select, owner in query.selects() if owner is not query)
-    if explanation.nodes and (query.needs_plan or inside):
+    if explanation.nodes and (query.spelled or inside):
         with suppress(NotSupported):  # what it reads beside the home has no relation here
             canonical = blocks(builder(text, query, catalog, planning.analyze).query(query, None, {}), text).text
     return replace(explanation, canonical=canonical)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.ir.expr import Column, Expr, Subquery
 from anabranch.ir.fold import fold
-from anabranch.ir.rel import Generate, Project, Rel, Scan, TableFunction, Values, Windowed
+from anabranch.ir.rel import Generate, Project, Rel, Sampled, Scan, TableFunction, Values, Windowed
 from anabranch.ir.select import FromItem, SelectBlock, SetBlock
 from anabranch.ir.text import Writer
 from anabranch.render.spark import JOINS, SETS
@@ -88,7 +88,7 @@ class _Preparation:
 
     def _source(self, item: FromItem, taken: frozenset[str], around: frozenset[str]) -> Source:
         rel = item.rel
-        if isinstance(rel, Scan | Values | TableFunction | Windowed):
+        if isinstance(rel, Scan | Values | TableFunction | Windowed | Sampled):
             wanted = item.label or rel.label or (rel.source.name if isinstance(rel, Scan) else "t")
             return Source(_alias(wanted, taken), {column: column.name for column in rel.columns}, rel, item)
         alias = _alias(rel.label or "__q0", taken)
@@ -356,6 +356,11 @@ class _UserWriter(BlockWriter):
         )  # fmt: skip
 
     def leaf(self, rel: Rel) -> None:
+        if isinstance(rel, Sampled):
+            self.put("(")
+            self.nested(rel.input, [column.name for column in rel.columns])
+            self.put(f") {rel.text}")
+            return
         assert rel.written is not None
         text, whole, inner = rel.written.text, rel.written.whole, rel.written.inner
         if isinstance(rel, Windowed) and not is_call(whole.of(text)):

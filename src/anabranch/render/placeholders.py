@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.ir.expr import Expr
-from anabranch.ir.rel import Rel, Scan, Windowed
+from anabranch.ir.rel import Rel, Sampled, Scan, Windowed
 from anabranch.ir.select import SelectBlock
 from anabranch.plan.windows import ID, filled_sql, windowed_sql
 from anabranch.render.blocks import BlockWriter, Shape, Source
@@ -47,6 +47,10 @@ class PlaceholderWriter(BlockWriter):
     def leaf(self, rel: Rel) -> None:
         if isinstance(rel, Windowed):
             self.put(self.windowed(rel))
+        elif isinstance(rel, Sampled):
+            self.put("(")
+            self.nested(rel.input, [column.name for column in rel.columns])
+            self.put(f") {rel.text}")
         else:
             assert isinstance(rel, Scan)
             self.put(self.scan(rel))

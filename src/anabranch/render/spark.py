@@ -17,6 +17,7 @@ from anabranch.ir.rel import (
     OverRows,
     Project,
     Rel,
+    Sampled,
     Scan,
     SetOp,
     TableFunction,
@@ -138,6 +139,11 @@ class SparkWriter(Writer):
         source = windowed_sql(inner.written.text, window, with_id=any(column.name == ID for column in rel.bounds))
         bounds = "".join(f", {column.name} AS {_name(column)}" for column in rel.bounds)
         self.put(f"SELECT {_names(rel.kept)}{bounds} FROM {source}")
+
+    def _sampled(self, rel: Sampled) -> None:
+        self.put("SELECT * FROM ")
+        self.input(rel.input)
+        self.put(f" {rel.text}")
 
     def _generate(self, rel: Generate) -> None:
         self.put(f"SELECT {_names(rel.columns)} FROM ")

@@ -269,9 +269,7 @@ def _sampled(cursor: Cursor, relation: Relation) -> Relation:
         cursor.close_bracket()
     text = f"TABLESAMPLE ({size.of(cursor.text)}{percent}{Span(behind, cursor.previous.end).of(cursor.text)}"
     query, sample = all_of(relation), Sample(Span(start, cursor.previous.end), text)
-    return Relation(
-        "subquery", query.span, relation.exposed, subquery=query, join=relation.join, reshaped=True, sample=sample
-    )
+    return Relation("subquery", query.span, relation.exposed, subquery=query, join=relation.join, sample=sample)
 
 
 def _refuse_misspelt_windows(cursor: Cursor) -> None:

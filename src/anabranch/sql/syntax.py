@@ -188,7 +188,7 @@ class Relation:
     condition: Span | None = None  # ON or USING, keyword included
     condition_tokens: tuple[Token, ...] = ()
     alias_columns: tuple[str, ...] = ()  # t(a, b)
-    reshaped: bool = False  # PIVOT or UNPIVOT behind it, or a sample
+    reshaped: bool = False  # PIVOT or UNPIVOT behind it
     lateral: bool = False  # the word is before it: a subquery that sees the relations before it
     cte: str | None = None  # the CTE that stood here in its place
     refreshable: Span | None = None  # of the word REFRESHABLE
@@ -433,10 +433,15 @@ class Query:
         return f"{''.join(piece for piece, _ in before)}{self.span.of(text)}{behind}"
 
     @property
+    def spelled(self) -> bool:
+        """Whether something in it is in the words of another system."""
+        versions = any(relation.versions is not None for relation in self.relations())
+        return versions or any(select.spelled for select, _ in self.selects())
+
+    @property
     def needs_plan(self) -> bool:
         """Whether it says what Spark's SQL has no words for: it reaches Spark as its plan is written."""
-        selects = [select for select, _ in self.selects()]
-        return any(select.spelled or any(each.versions for each in select.relations) for select in selects)
+        return self.spelled or any(relation.window or relation.net for relation in self.relations())
 
     @property
     def emits(self) -> bool:
