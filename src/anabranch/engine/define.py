@@ -771,14 +771,15 @@ class Definer:
     # ---- names
 
     def _is_same(self, sql: str, statement: Statement) -> bool:
-        """Whether a statement is the one that made something there is. Homes have had NET and windows of windows
-        written out as queries: these are compared as relations."""
+        """Whether a statement is the one that made something there is. Homes have had NET, windows of windows and
+        the notations of other systems written out as queries: these are compared as relations."""
         (made,) = parse(sql)
         if made.normal == statement.normal:
             return True
         if not isinstance(made, CreateView) or not isinstance(statement, CreateView):
             return False
-        if made.start != statement.start or not any(each.implied for each, _ in statement.query.selects()):
+        written_out = statement.query.spelled or any(each.implied for each, _ in statement.query.selects())
+        if made.start != statement.start or not written_out:
             return False
         catalog, analyze = self.core.catalog(), self.planning_context().analyze
         rels = [

@@ -55,7 +55,8 @@ def analyze(core: Core, bound: Bound, catalog: Catalog, text: str) -> list[Field
     known: list[list[Field]] = []
     if not files and not (bound.binder is None or _calls_others(bound.binder.query.tokens)):
         settings = tuple(core.spark.conf.get(name) for name in _SETTINGS)
-        known = _known(bound.text.text or text, tuple(schemas.items()), settings)
+        written = bound.text.text or bound.binder.query.sql(text)
+        known = _known(written, tuple(schemas.items()), settings)
     if known:
         return list(known[0])
     relations = files | {placeholder: core.frames.empty(fields) for placeholder, fields in schemas.items()}

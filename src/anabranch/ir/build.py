@@ -113,12 +113,13 @@ class Builder:
         self.inside = around is not None  # of a plan whose text is another one
         self.ctes: list[Rel] = []  # all that were built
         self._ids: count[int] = around._ids if around is not None else count(1)
-        self._with_id = "window_id" in text.lower()
+        self._with_id = False
         self._ends = count(1)  # of versions
 
     # ---- queries
 
     def query(self, query: Query, outer: Scope | None, ctes: Ctes) -> Rel:
+        self._with_id = self._with_id or query.asks_for_window_ids  # the outermost query comes first
         known = dict(ctes)
         for (name, inner), given in zip(query.ctes, query.cte_columns, strict=True):
             known[name.lower()] = self.cte(name, inner, given, known, outer)

@@ -134,11 +134,13 @@ class Resolver:
     #: Takes what is wrong; without it the first thing is raised. And what else is looked at in each SELECT.
     report: Callable[[SqlError], None] | None = None
     also: Callable[[Select, Scope], None] | None = None
+    with_id: bool = False  # whether windows have ids
 
     # ---- queries
 
     def query(self, query: Query, outer: Scope | None = None) -> Columns | None:
         """Check a query and give its output columns."""
+        self.with_id = self.with_id or query.asks_for_window_ids
         before = dict(self.ctes)
         for name, _ in query.ctes:  # one that reads itself cannot be known
             self.ctes[name.lower()] = None
@@ -203,7 +205,7 @@ class Resolver:
         if relation.window is not None and columns is not None:
             check_window(self.text, relation.window, columns)
             bounds = dict.fromkeys(WINDOW_COLUMNS, "bigint") if relation.window.rows else WINDOW_COLUMNS
-            columns = {**columns, **bounds, **({"window_id": "bigint"} if "window_id" in self.text.lower() else {})}
+            columns = {**columns, **bounds, **({"window_id": "bigint"} if self.with_id else {})}
             columns = {**columns, **({NEWEST: "boolean"} if relation.window.pairs != "none" else {})}
         if relation.provisional and columns is not None:
             columns = {**columns, "_final": "boolean"}

@@ -444,6 +444,11 @@ class Query:
         return self.spelled or any(relation.window or relation.net for relation in self.relations())
 
     @property
+    def asks_for_window_ids(self) -> bool:
+        """Whether it names the column of the ids of windows; windows have none otherwise."""
+        return any(token.is_name and token.name.lower() == "window_id" for token in self.tokens)
+
+    @property
     def emits(self) -> bool:
         """Whether it, or a query inside it, says when results come out."""
         return any(emission.mode != "read" for emission in self.emissions())
