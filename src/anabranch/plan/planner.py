@@ -156,7 +156,6 @@ class Planner:
         self.new = builder.new
         self.types = builder.types
         self.context = relation_builder.context(builder, catalog, planning.analyze)
-        self.root_rel = rel
         self.reads = Counter(reads(rel))
         self.placer = Placer(catalog, planning)
         self.nodes: list[View] = []

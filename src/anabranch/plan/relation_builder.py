@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from anabranch.errors import NotSupported
 from anabranch.ir.build import Builder
-from anabranch.ir.expr import Column, of_column
+from anabranch.ir.expr import of_column
 from anabranch.ir.rel import Emit, Project, Rel, Scan, TopN
 from anabranch.ir.show import show
 from anabranch.plan.bind import Reference
@@ -20,8 +20,6 @@ from anabranch.sql.parser import parse
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import CreateView, Query, SelectStatement
 from anabranch.types import Field
-
-New = Callable[[str, str], Column]
 
 
 def steps(text: str, query: Query, catalog: Catalog, analyze: Analyze, rules: Sequence[Rule]) -> list[tuple[str, str]]:

@@ -10,14 +10,13 @@ Works on calls and on the names and types of columns; knows nothing of queries.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream
 from anabranch.plan.states import Panes, Rows
 from anabranch.plan.view import View
-from anabranch.sql.lexer import Token
 
 #: Aggregates that take any row, and what takes the lowest or the highest.
 _ANY = {"first": "min_by", "first_value": "min_by", "any_value": "min_by", "last": "max_by", "last_value": "max_by"}
@@ -27,8 +26,6 @@ LISTS = ("collect_list", "array_agg")
 TEXTS = ("listagg", "string_agg")
 _NO_ORDER = re.compile(r"\b(map|variant|void|geometry|geography|interval)\b(?! (?:day|hour|minute|second|year|month))")
 _NESTED = re.compile(r"array<|struct<")
-
-TextOf = Callable[[Sequence[Token]], str]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from anabranch.errors import SyntaxProblem, nearest
 from anabranch.sources import secrets
 from anabranch.sql.cursor import Cursor
+from anabranch.sql.dialects.windows import has_brackets
 from anabranch.sql.emission import emission_ahead
 from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, QUOTED, STRING, SYMBOL, WORD, Span, Token, words
 from anabranch.sql.syntax import Argument, Expression, OptionValue
@@ -103,8 +104,6 @@ def join_ahead(cursor: Cursor) -> bool:
 def at_group(cursor: Cursor) -> bool:
     """GROUP BY; and GROUPBY or GROUP-BY, as queries with windows in brackets may have it."""
     if cursor.at("GROUP", "-", "BY") or (cursor.at("GROUPBY") and cursor.ahead(1).is_name):
-        from anabranch.sql.dialects.windows import has_brackets
-
         return has_brackets(cursor)
     return cursor.at("GROUP", "BY")
 
