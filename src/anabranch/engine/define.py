@@ -429,15 +429,16 @@ class Definer:
         name = self._free_name(statement, statement.name, "view", again_is_fine)
         if name is None:
             return f"view {statement.name} is there already"
-        view = self.make_view(
-            statement.name.last, statement.text, statement.sql, statement.query, statement.start, statement
-        )
-        snapshot = self.core.snapshot()
-        catalog = self.core.catalog(snapshot)
-        notes = [
-            *waiting(view, catalog),
-            *unbounded_joins(view, catalog, self.planning(snapshot, view.beginning.start)),
-        ]
+        with self.core.frames.asking_once():
+            view = self.make_view(
+                statement.name.last, statement.text, statement.sql, statement.query, statement.start, statement
+            )
+            snapshot = self.core.snapshot()
+            catalog = self.core.catalog(snapshot)
+            notes = [
+                *waiting(view, catalog),
+                *unbounded_joins(view, catalog, self.planning(snapshot, view.beginning.start)),
+            ]
         return "\n".join([f"view {statement.name.last} created", *notes])
 
     def make_view(

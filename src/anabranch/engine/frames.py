@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
@@ -48,6 +50,7 @@ class Frames:
         self._numbers = itertools.count()
         self._empty: dict[tuple[Field, ...], DataFrame] = {}
         self._unknown: dict[tuple[Field, ...], DataFrame] = {}
+        self._asked = threading.local()
 
     def sql(
         self,
@@ -110,10 +113,23 @@ class Frames:
             self._unknown[key] = self.spark.createDataFrame(none, struct(key))
         return self._unknown[key]
 
-    def analyze(self, text: str, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
+    @contextmanager
+    def asking_once(self) -> Iterator[None]:
+        """Within one definition, what Spark's analyser said to a question is not asked for again."""
+        self._asked.answers = {}
+        try:
+            yield
+        finally:
+            del self._asked.answers
+
+    def analyze(self, text: str | Spliced, schemas: Mapping[str, Sequence[Field]]) -> list[Field]:
         """The columns a query would give; nothing runs."""
-        frame = self.sql(text, {name: self.empty(fields) for name, fields in schemas.items()})
-        return fields_of(frame)
+        answers: dict[Any, list[Field]] = getattr(self._asked, "answers", {})
+        key = str(text if isinstance(text, str) else text.text), tuple((n, tuple(f)) for n, f in schemas.items())
+        if key not in answers:
+            relations = {name: self.empty(fields) for name, fields in schemas.items()}
+            answers[key] = fields_of(self.sql(text, relations))
+        return list(answers[key])
 
     def parquet(self, paths: Sequence[str], fields: Sequence[Field]) -> DataFrame:
         """Files of the ledger, with columns that a file lacks as NULL."""

@@ -220,8 +220,6 @@ def over(
     settled = break_query_ties(
         bound,
         lambda name: fields_of(relations[name]),
-        lambda query_text, schemas: fields_of(
-            core.frames.sql(query_text, {name: core.frames.empty(fields) for name, fields in schemas.items()})
-        ),
+        core.frames.analyze,
     )
     return core.frames.sql(settled, relations, source=text, moment=moment)
