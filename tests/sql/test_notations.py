@@ -630,7 +630,13 @@ def test_brackets_that_make_no_sense(text: str, place: str, message: str) -> Non
         ("SELECT * FROM (SELECT 1) [RANGE 1 min, WA ts], b [RANGE 1 min, WA ts]", "(SELECT 1)", "needs a name"),
         ("SELECT * FROM a <SLICES '1 minute'>, b [RANGE 1 min, WA ts]", "<SLICES '1 minute'>", "does not go with"),
         ("SELECT count(*) [RANGE 1 min, SLIDE 1 min, WA a.ts, PA k] FROM a, b", "k", "PA is not for windows over"),
-        # What is wrong elsewhere in a rewritten text is shown where it was written.
+        (
+            "SELECT 1 FROM TUMBLE(TABLE s <SLICES '1 minute'>, DESCRIPTOR(ts), INTERVAL 1 HOUR)",
+            "<SLICES '1 minute'>",
+            "not inside a function",
+        ),
+        ("SELECT 1 FROM NET(s CUT BY 5 ROWS, n)", "CUT BY 5 ROWS", "not inside a function"),
+        # What is wrong elsewhere is shown where it was written.
         (
             "SELECT * FROM a [RANGE 1 min, WA ts], b [RANGE 1 min, WA ts] WHERE a.k = ORDER BY 1",
             "=",

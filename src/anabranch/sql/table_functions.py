@@ -136,13 +136,23 @@ def _named(cursor: Cursor, function: Token, known: TableFunction) -> str:
 
 def take_source(cursor: Cursor, take_relation: TakeRelation) -> Relation:
     """A relation, TABLE before it or around it."""
-    if cursor.at("TABLE", "(") and cursor.ahead(2).upper not in ("SELECT", "WITH"):
-        cursor.expect("TABLE", "(")
-        relation = take_relation(cursor, "")
-        cursor.expect(")")
-        return relation
+    bracket = cursor.at("TABLE", "(") and cursor.ahead(2).upper not in ("SELECT", "WITH")
     cursor.take("TABLE")
-    return take_relation(cursor, "")
+    if bracket:
+        cursor.expect("(")
+    relation = take_relation(cursor, "")
+    if bracket:
+        cursor.expect(")")
+    notation = relation.spelled or relation.bracket
+    if notation is not None:
+        raise SyntaxProblem(
+            "a window in this notation stands behind a relation of FROM, not inside a function",
+            text=cursor.text,
+            start=notation.span.start,
+            end=notation.span.end,
+            hint="put a query around the relation",
+        )
+    return relation
 
 
 def _partition(cursor: Cursor, function: Token, known: TableFunction) -> tuple[Name, ...]:
