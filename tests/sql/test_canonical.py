@@ -436,43 +436,6 @@ def test_what_a_cut_means() -> None:
 
 # ------------------------------------------------------------------------------------------------------- Spark
 
-_STRUCT = "named_struct('start', window_start, 'end', window_end)"
-_FIVE = "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL 5 MINUTES)"
-SPARK = {
-    "window.start, window.end, window, count(*) FROM s GROUP BY k, window(ts, '5 minutes')":
-        f"window_start AS start, window_end AS end, {_STRUCT} AS window, count(*) FROM {_FIVE} AS s"
-        " GROUP BY k, window_start, window_end",
-    "window(ts, '5 minutes').start, window(ts, '5 minutes') w, window_time(window) FROM s x GROUP BY 2"
-    " HAVING window.end > 1 ORDER BY window, window.end EMIT ON WINDOW CLOSE":
-        f"window_start AS `window.start`, {_STRUCT} w, (window_end - INTERVAL '1' MICROSECOND) AS `window_time(window)`"
-        f" FROM {_FIVE} x GROUP BY window_start, window_end"
-        " HAVING window_end > 1 ORDER BY w, window_end EMIT ON WINDOW CLOSE",
-    "count(*) FROM (SELECT * FROM t) GROUP BY window(a.ts, 'interval 10 minutes', '4 minutes', '-1 minute')":
-        "count(*) FROM HOP(TABLE (SELECT * FROM t), DESCRIPTOR(a.ts), INTERVAL 4 MINUTES, INTERVAL 10 MINUTES,"
-        " INTERVAL 3 MINUTES) GROUP BY window_start, window_end",
-    "window(ts, '5 minutes').start AS window_start FROM s GROUP BY window_start ORDER BY window_start":
-        f"window_start AS window_start FROM {_FIVE} AS s GROUP BY window_start ORDER BY window_start",
-    "s.k, session_window.end FROM s WHERE s.v > 1 GROUP BY session_window(ts, '5 minutes'), s.k":
-        "s.k, window_end AS end FROM SESSION(TABLE (SELECT * FROM s WHERE s.v > 1) PARTITION BY k, DESCRIPTOR(ts),"
-        " INTERVAL 5 MINUTES) AS s GROUP BY window_start, window_end, s.k",
-    # Where it has to stay, its name is written out.
-    "window.start FROM s JOIN t ON s.a = t.a GROUP BY window(s.ts, '5 minutes')":
-        "window(s.ts, '5 minutes').start AS start FROM s JOIN t ON s.a = t.a GROUP BY window(s.ts, '5 minutes')",
-    "session_window.end FROM s GROUP BY session_window(ts, '5 minutes'), k + 1 ORDER BY session_window.end":
-        "session_window(ts, '5 minutes').end AS end FROM s GROUP BY session_window(ts, '5 minutes'), k + 1"
-        " ORDER BY end",
-    "window.start, window_start FROM v GROUP BY window_start, window(window_time, '5 minutes')":
-        "window(window_time, '5 minutes').start AS start, window_start FROM v"
-        " GROUP BY window_start, window(window_time, '5 minutes')",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("text", SPARK)
-def test_windows_that_spark_groups_by(text: str) -> None:
-    made = f"SELECT {SPARK[text]}"
-    assert canonical(f"SELECT {text}") == made
-    assert canonical(made) == made
-
 
 @pytest.mark.parametrize(
     ("call", "place", "message"),

@@ -771,14 +771,19 @@ class Definer:
     # ---- names
 
     def _is_same(self, sql: str, statement: Statement) -> bool:
-        """Whether a statement is the one that made something there is. Homes have had NET and windows of windows
-        written out as queries: these are compared as relations."""
+        """Whether a statement is the one that made something there is. Homes have had NET, windows of windows and those
+        of GROUP BY written out: these are compared as relations."""
         (made,) = parse(sql)
         if made.normal == statement.normal:
             return True
         if not isinstance(made, CreateView) or not isinstance(statement, CreateView):
             return False
-        if made.start != statement.start or not any(each.implied for each, _ in statement.query.selects()):
+        if made.start != statement.start or not any(
+            each.implied or each.window for each, _ in statement.query.selects()
+        ):
+            return False
+        emissions = [[replace(each, span=made.span) for each in one.query.emissions()] for one in (made, statement)]
+        if emissions[0] != emissions[1]:
             return False
         catalog, analyze = self.core.catalog(), self.planning_context().analyze
         rels = [

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from anabranch.ir import groups
 from anabranch.ir.analysis import Analysis, analysis_names
-from anabranch.ir.expr import Call, Column, Expr, Part, SortKey, of_column
+from anabranch.ir.expr import Call, Column, Expr, SortKey, of_column
 from anabranch.ir.fold import aggregate_calls, window_calls
+from anabranch.ir.group_windows import in_windows
 from anabranch.ir.order import Order, ordinal
 from anabranch.ir.rel import (
     Aggregate,
@@ -23,6 +24,7 @@ from anabranch.ir.rel import (
     Rel,
     TopN,
 )
+from anabranch.ir.rewrite import Rewrite
 from anabranch.ir.scope import Exposed, Scope
 from anabranch.ir.select import SelectBlock, ShownItem
 from anabranch.sql.calls import GENERATORS
@@ -69,17 +71,25 @@ class Block:
         self.source = builder.source(select, outer, ctes)
         self.input, self.scope = self.source.rel, self.source.scope
         self.reader = builder.reader(self.scope, ctes, select)
-        self.items = self._items()
-        aliases = {each.alias.lower(): each.expr for each in self.items if each.alias is not None}
+        window = select.window
+        self.window = self.reader.expr(window.call.tokens) if window is not None else None
+        named = {window.name: self.window} if window is not None and self.window is not None else {}
+        self.items = self._items(named)
+        aliases = {**named, **{each.alias.lower(): each.expr for each in self.items if each.alias is not None}}
         # GROUP BY takes a column before a name that the SELECT list gives, HAVING and what comes behind it after it.
         self.grouping = replace(self.reader, aliases=aliases)
         self.behind = replace(self.reader, aliases=aliases, first=True)
         self.where = self.reader.expr(select.where.tokens) if select.where is not None else None
         self.having = self.behind.expr(select.having.tokens) if select.having is not None else None
         self.qualify = self.behind.expr(select.qualify.tokens) if select.qualify is not None else None
-        self.sort = tuple(replace(key, expr=self._by_position(key.expr)) for key in self.behind.sort_keys(order.keys))
+        self.sort = tuple(
+            replace(key, expr=self._by_position(groups.unbracketed(key.expr)))
+            for key in self.behind.sort_keys(order.keys)
+        )
         grouped = groups.read(select.group, self.grouping, self._by_position, [each.expr for each in self.items])
         self.keys, self.sets = (grouped.keys, grouped.sets) if grouped is not None else ((), ())
+        if self.window is not None and not self.sets:
+            self._put_into_windows(self.window)
         upper = [*(each.expr for each in self.items), *(key.expr for key in self.sort)]
         upper += [each for each in (self.having, self.qualify) if each is not None]
         self.calls = list({call.normal: call for call in aggregate_calls(upper)}.values())
@@ -88,9 +98,9 @@ class Block:
 
     # ---- reading
 
-    def _items(self) -> list[_Item]:
+    def _items(self, named: Mapping[str, Expr]) -> list[_Item]:
         items: list[_Item] = []
-        given: dict[str, Expr] = {}  # an item may use the names given before it
+        given = dict(named)  # an item may use the names given before it
         for each in self.select.items:
             if each.star:
                 items += [_Item(of_column(column), None, column.name) for column in self._star(each)]
@@ -113,6 +123,20 @@ class Block:
     def _by_position(self, expr: Expr) -> Expr:
         at = ordinal(expr, len(self.items))
         return expr if at is None else self.items[at].expr
+
+    def _put_into_windows(self, call: Expr) -> None:
+        """Read the windows of what is read, where it is grouped by a call for them."""
+        rest = [each for each in (self.having, self.qualify) if each is not None]
+        exprs = [*(each.expr for each in self.items), *(key.expr for key in self.sort), *rest]
+        made = in_windows(self.builder, self.select, call, self.source, self.where, self.keys, exprs)
+        if made is None:
+            return
+        self.source, self.where, self.keys = made.source, made.where, made.keys
+        self.input = self.source.rel
+        self.items = [replace(each, expr=made(each.expr)) for each in self.items]
+        self.sort = tuple(replace(key, expr=made(key.expr)) for key in self.sort)
+        self.having = None if self.having is None else made(self.having)
+        self.qualify = None if self.qualify is None else made(self.qualify)
 
     def select_block(self) -> SelectBlock:
         """The block as it is written, with no types but those of columns."""
@@ -295,37 +319,3 @@ def _conditions(rel: Rel) -> Iterator[Expr]:
             yield rel.on
     elif isinstance(rel, Generate) or (isinstance(rel, Project) and isinstance(rel.input, Join)):
         yield from _conditions(rel.input)
-
-
-class Rewrite:
-    """Puts columns in the place of what has been computed below: calls, and expressions that are grouped by."""
-
-    def __init__(self, calls: Mapping[Call, Part] | None = None, keys: Sequence[Computed] = ()) -> None:
-        self.calls = dict(calls or {})
-        self.keys = sorted(((expr.normal, column) for column, expr in keys), key=lambda key: -len(key[0]))
-
-    def also(self, calls: Mapping[Call, Part]) -> Rewrite:
-        made = Rewrite({**self.calls, **calls})
-        made.keys = self.keys
-        return made
-
-    def __call__(self, expr: Expr) -> Expr:
-        def change(part: Part) -> Part:
-            if not isinstance(part, Call):
-                return part
-            found = self.calls.get(part.normal)
-            return found if found is not None else part.map(self)
-
-        return self._keys(expr).map(change)
-
-    def _keys(self, expr: Expr) -> Expr:
-        normal = list(expr.normal)
-        parts, spans = list(expr.parts), list(expr.spans or (None,) * len(expr.parts))
-        for key, column in self.keys:
-            index = 0
-            while index + len(key) <= len(normal):
-                if tuple(normal[index : index + len(key)]) == key:
-                    normal[index : index + len(key)] = parts[index : index + len(key)] = [column]
-                    spans[index : index + len(key)] = [spans[index]]
-                index += 1
-        return Expr(tuple(parts), expr.type, tuple(spans))

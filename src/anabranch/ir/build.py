@@ -239,7 +239,8 @@ class Builder:
             raise self._not_yet(relation.span, "TABLESAMPLE, PIVOT and UNPIVOT")
         rel = self._named(relation, outer, ctes)
         if relation.window is not None:
-            rel = self._windowed(rel, relation.window)
+            apart = [self._column(rel, name.last, name.span) for name in relation.window.partition]
+            rel = self.windowed(rel, relation.window, self._along(rel, relation.window), apart)
         if isinstance(rel, Scan | Windowed):
             inner = relation.net or relation.name or relation.subquery
             written = Written(self.text, relation.span, inner.span if inner is not None else relation.span)
@@ -295,19 +296,17 @@ class Builder:
         fields = self.context.analyze(writer.written, {})
         return TableFunction(call, tuple(self.new(field.name, field.type) for field in fields))
 
-    def _windowed(self, rel: Rel, window: WindowSpec) -> Rel:
+    def windowed(self, rel: Rel, window: WindowSpec, along: Column | None, apart: Sequence[Column]) -> Windowed:
         names = [*BOUNDS, *(["window_id"] if self._with_id else []), *([NEWEST] if window.pairs != "none" else [])]
         hidden = {*names, *(NUMBERS if _needs_numbers(window) else ())}
         kept = tuple(column for column in rel.columns if column.name.lower() not in hidden)
-        along = None
-        if window.attribute == "column":
-            along = self._along(rel, window)
         types = {NEWEST: "boolean", "window_id": "bigint"}
         bounds = tuple(self.new(name, types.get(name, "bigint" if window.rows else "timestamp")) for name in names)
-        apart = tuple(self._column(rel, name.last, name.span) for name in window.partition)
-        return Windowed(rel, window, along, apart, bounds, kept)
+        return Windowed(rel, window, along, tuple(apart), bounds, kept)
 
-    def _along(self, rel: Rel, window: WindowSpec) -> Column:
+    def _along(self, rel: Rel, window: WindowSpec) -> Column | None:
+        if window.attribute != "column":
+            return None
         if window.time_column is not None:
             return self._column(rel, window.time_column, window.time_span)
         return self._event_time(rel, window.time_span, "name the column: DESCRIPTOR(ts)")

@@ -5,7 +5,7 @@ With `build`, the only reader of tokens behind the parser.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -16,12 +16,10 @@ from anabranch.ir.scope import Aliases, Exposed, Scope
 from anabranch.sql.calls import AGGREGATES, Chain, closing, split_commas
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.durations import is_unit
-from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token, tokenize, words
+from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token, quote_name, tokenize, words
 from anabranch.sql.own_aggregates import is_own_call, own_calls
-from anabranch.sql.syntax import Query
+from anabranch.sql.syntax import EVENT_TIME, Query
 
-#: The event time of a relation, in views of homes that were made before joins with versions were nodes.
-EVENT_TIME = "__event_time"
 _Piece = tuple[Part, Span | None]
 
 
@@ -30,6 +28,12 @@ def composed(text: str, by: Mapping[str, Expr]) -> Expr:
     columns = {Column(-index, name, expr.type): expr for index, (name, expr) in enumerate(by.items())}
     reader = Reader(text, Scope((Exposed(None, tuple(columns)),)), _no_query, origins=False)
     return reader.expr(tokenize(text)[:-1]).substitute(columns)
+
+
+def _fields(names: Sequence[str], span: Span) -> Iterator[_Piece]:
+    """Fields of a struct, one in the other."""
+    for name in names:
+        yield from ((".", span), (quote_name(name), span))
 
 
 def _no_query(query: Query) -> Rel:
@@ -77,7 +81,7 @@ class Reader:
     # ---- token by token
 
     def _pieces(self, tokens: Sequence[Token]) -> list[_Piece]:
-        named = {chain.span.start: chain for chain in names_in(tokens)}
+        named = {chain.at: chain for chain in names_in(tokens)}
         pieces: list[_Piece] = []
         index = 0
         while index < len(tokens):
@@ -98,8 +102,8 @@ class Reader:
             elif (call := self._call_at(tokens, index)) is not None:
                 made, index = call
                 pieces.append((made, made.origin))
-            elif token.start in named:
-                chain = named[token.start]
+            elif index in named:
+                chain = named[index]
                 unit = len(chain.parts) == 1 and _is_unit(tokens, index)
                 index += 2 * len(chain.parts) - 1
                 if [each.text for each in tokens[index : index + 2]] == [".", "*"]:
@@ -132,6 +136,9 @@ class Reader:
             time = self.scope.event_time(chain.parts[0].lower() if len(chain.parts) > 1 else None)
             if time is not None:
                 return [(time, chain.span)]
+            what, span = "nothing tells which column the time is in", chain.span
+            hint = "name the column with the time first: TUMBLE(ts, INTERVAL ...)"
+            raise SqlError(what, text=self.text, start=span.start, end=span.end, hint=hint)
         found = self.scope.find(self.text, chain.parts, chain.span)
         if found is not None:
             if len(chain.parts) == 1 and not alone and token.kind == WORD and token.text.lower() in _IN_EXPRESSIONS:
@@ -139,12 +146,12 @@ class Reader:
                 hint = f"if it is the column, quote it: `{token.text}`"
                 raise NotSupported(what, text=self.text, start=token.start, end=token.end, hint=hint)
             column, taken = found
-            pieces: list[_Piece] = [(column, chain.span)]
-            for part in chain.parts[taken:]:  # fields of a struct
-                pieces += [(".", chain.span), ("`" + part.replace("`", "``") + "`", chain.span)]
-            return pieces
+            return [(column, chain.span), *_fields(chain.parts[taken:], chain.span)]
         if alias is not None:
             return self._alias(alias, chain.span)
+        struct = self.aliases.get(chain.parts[0].lower())
+        if struct is not None:
+            return [*self._alias(struct, chain.span), *_fields(chain.parts[1:], chain.span)]
         if len(chain.parts) == 1 and of_the_language(token):
             return [(token.text, token.span)]
         raise self.scope.unknown(self.text, chain.parts, chain.span, list(self.aliases))

@@ -18,6 +18,7 @@ from anabranch.ir.select import FromItem, SelectBlock, SetBlock
 from anabranch.ir.text import Writer
 from anabranch.render.spark import JOINS, SETS
 from anabranch.sql.columns import of_the_language
+from anabranch.sql.durations import duration_text
 from anabranch.sql.lexer import WORD, Span, Token, quote_name, tokenize
 from anabranch.sql.splice import Spliced
 from anabranch.sql.syntax import Emission
@@ -357,6 +358,9 @@ class _UserWriter(BlockWriter):
     def leaf(self, rel: Rel) -> None:
         assert rel.written is not None
         text, whole, inner = rel.written.text, rel.written.whole, rel.written.inner
+        if isinstance(rel, Windowed) and whole == inner:  # GROUP BY calls for them
+            self._windowed(rel)
+            return
         if not isinstance(rel, Windowed) or isinstance(rel.input, Scan):
             self._user_text(whole, text)
             return
@@ -366,6 +370,23 @@ class _UserWriter(BlockWriter):
         self.nested(rel.input, [column.name for column in rel.input.columns])
         self.put(")" if named else "")
         self._user_text(Span(inner.end, whole.end), text)
+
+    def _windowed(self, rel: Windowed) -> None:
+        """TUMBLE, HOP or SESSION of a relation."""
+        window, size = rel.window, rel.window.size
+        figures = [size] if size == window.slide else [window.slide, size]
+        figures += [window.offset] if window.offset else []
+        apart = f" PARTITION BY {', '.join(plain_name(each.name) for each in rel.apart)}" if rel.apart else ""
+        along = plain_name(rel.along.name) if rel.along is not None else ""
+        self.put(f"{window.kind.upper()}(TABLE ")
+        if isinstance(rel.input, Scan):
+            self.leaf(rel.input)
+        else:
+            self.put("(")
+            self.nested(rel.input, [column.name for column in rel.input.columns])
+            self.put(")")
+        lengths = "".join(f", INTERVAL {duration_text(each).upper()}" for each in figures)
+        self.put(f"{apart}, DESCRIPTOR({along}){lengths})")
 
     def _user_text(self, span: Span, text: str) -> None:
         self.put(span.of(text), span if text is self.text else None)

@@ -207,6 +207,7 @@ class Chain:
 
     parts: tuple[str, ...]
     span: Span
+    at: int = 0  # the index of its first token
 
 
 def chains(tokens: Sequence[Token]) -> Iterator[Chain]:
@@ -224,7 +225,7 @@ def chains(tokens: Sequence[Token]) -> Iterator[Chain]:
         index += 1
         if index < len(tokens) and tokens[index].text == "(":
             continue
-        yield Chain(tuple(parts), Span(tokens[start].start, tokens[index - 1].end))
+        yield Chain(tuple(parts), Span(tokens[start].start, tokens[index - 1].end), start)
 
 
 def generators(tokens: Sequence[Token]) -> Iterator[Token]:
@@ -234,11 +235,17 @@ def generators(tokens: Sequence[Token]) -> Iterator[Token]:
             yield token
 
 
-def window_calls(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Calls of window and session_window, whose value has a name of its own in the query around them."""
-    for index, token in enumerate(tokens):
-        if _calls(tokens, index, frozenset({"window", "session_window"})):
-            yield token
+def calls_of(names: frozenset[str], tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
+    """Where calls of these functions begin and end, as indexes; those in subqueries are left to them."""
+    index = 0
+    while index < len(tokens):
+        if tokens[index].text == "(" and index + 1 < len(tokens) and tokens[index + 1].upper in ("SELECT", "WITH"):
+            index = closing(tokens, index)
+        elif _calls(tokens, index, names):
+            end = closing(tokens, index + 1)
+            yield index, end
+            index = end
+        index += 1
 
 
 def volatile_calls(tokens: Sequence[Token]) -> Iterator[Token]:

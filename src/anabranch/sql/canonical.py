@@ -10,8 +10,7 @@ is rewritten to
 
 as text, by edits that know where each piece came from: what is wrong with it is shown in the text as it was written.
 How a window is written is for `spellings` to know; how windows are joined, for `window_joins`; what a window function
-means, for `windows`; how Spark calls them, for `spark_windows`,
-and what Flink and Arroyo call in GROUP BY, for `group_windows`.
+means, for `windows`.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ from anabranch.sql.chunk_joins import Epochs, join_chunks
 from anabranch.sql.clauses import Block, find_blocks
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.entries import Entry, at_stream, take_entries
-from anabranch.sql.group_windows import group_edits
 from anabranch.sql.lexer import CLOSING, END, NUMBER, OPENING, STRING, WORD, Span, Token, tokenize
-from anabranch.sql.spark_windows import spark_edits
 from anabranch.sql.spellings import (
     WindowCall,
     aggregate_window,
@@ -45,10 +42,9 @@ _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 def canonical(text: str, tokens: list[Token]) -> tuple[str, list[Token]]:
     """The statement of these tokens in its canonical form, and its tokens; both as they are if they have it."""
-    for rewrite in (_windows, group_edits, spark_edits):
-        edits = rewrite(text, _without_dry_run(tokens))
-        if edits:
-            text, tokens = _rewritten(splice(text, Span(tokens[0].start, tokens[-1].start), edits), text)
+    edits = _windows(text, _without_dry_run(tokens))
+    if edits:
+        text, tokens = _rewritten(splice(text, Span(tokens[0].start, tokens[-1].start), edits), text)
     return text, tokens
 
 

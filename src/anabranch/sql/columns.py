@@ -152,7 +152,7 @@ class Resolver:
         reshaped = select.lateral or any(relation.reshaped for relation in select.relations)
         around = _ANYTHING if select.lateral else outer  # what is LATERAL sees the relations beside it
         relations = [(relation.exposed, self._relation(relation, around)) for relation in select.relations]
-        aliases = frozenset(_given_names(select.items))
+        aliases = frozenset(_given_names(select.items)) | ({select.window.name} if select.window is not None else set())
         rows = Scope(tuple(relations), outer, frozenset(), reshaped)
         groups = Scope(tuple(relations), outer, aliases, reshaped)
         for item in select.items:  # an item may use the names given before it
@@ -231,16 +231,11 @@ class Resolver:
         """Refuse a name that is none of the columns in reach."""
         if not scope.complete:
             return
-        places = {token.start: index for index, token in enumerate(tokens)}
-        calls = {token.text.lower() for token in tokens if token.kind == WORD}
         for chain in names_in(tokens):
-            index = places[chain.span.start]
-            first, token = chain.parts[0].lower(), tokens[index]
-            if first in scope.aliases or first.startswith("_"):
+            first, token = chain.parts[0].lower(), tokens[chain.at]
+            if first in scope.aliases or first.startswith("_") or scope.has(first):
                 continue
-            if scope.has(first) or (first in ("window", "session_window") and first in calls):
-                continue
-            if len(chain.parts) > 1 or _star_behind(tokens, index + 1):
+            if len(chain.parts) > 1 or _star_behind(tokens, chain.at + 1):
                 self._qualified(chain.parts, chain.span, scope)
                 continue
             if of_the_language(token):
@@ -285,12 +280,10 @@ class Resolver:
 
 def names_in(tokens: Sequence[Token]) -> Iterator[Chain]:
     """The names of an expression that can be columns; words of the language are among them."""
-    places = {token.start: index for index, token in enumerate(tokens)}
     skipped = list(_not_columns(tokens))
     lambdas = set(_lambda_variables(tokens))
     for chain in chains(tokens):
-        index = places[chain.span.start]
-        before = tokens[index - 1].text if index else ""
+        before = tokens[chain.at - 1].text if chain.at else ""
         inside = any(span.start <= chain.span.start < span.end for span in skipped)
         if not inside and before not in (".", ":") and chain.parts[0].lower() not in lambdas:
             yield chain

@@ -5,8 +5,8 @@ Expressions are spans, never trees: they reach Spark as the user's own text. Not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -60,6 +60,8 @@ class Argument:
     tokens: tuple[Token, ...] = ()
 
 
+#: Where an expression wants the event time of a relation, which it does not name.
+EVENT_TIME = "__event_time"
 #: The column that says what is new in an epoch, in the windows of joins of chunks that ask for it; never shown.
 NEWEST = "__newest"
 
@@ -304,6 +306,28 @@ class Select:
     windows: tuple[tuple[str, tuple[Token, ...]], ...] = ()  # WINDOW w AS (...): what stands between the brackets
     views: tuple[LateralView, ...] = ()
     implied: bool = False  # only its relation is written
+    window: GroupWindow | None = None
+    planned: bool = False  # Spark would not read it as it is written
+
+    def expressions(self) -> Iterator[tuple[Token, ...]]:
+        """The tokens of its items and conditions, and of what it groups by."""
+        yield from (item.tokens for item in self.items)
+        yield from (each.tokens for each in (self.where, *self.group, self.having, self.qualify) if each is not None)
+
+    def map(self, change: Callable[[tuple[Token, ...]], tuple[Token, ...]]) -> Select:
+        """The same SELECT with other tokens in each of its expressions."""
+
+        def optional(each: Expression | None) -> Expression | None:
+            return None if each is None else replace(each, tokens=change(each.tokens))
+
+        return replace(
+            self,
+            items=tuple(replace(item, tokens=change(item.tokens)) for item in self.items),
+            where=optional(self.where),
+            group=tuple(replace(each, tokens=change(each.tokens)) for each in self.group),
+            having=optional(self.having),
+            qualify=optional(self.qualify),
+        )
 
     @property
     def unwritten(self) -> tuple[list[tuple[str, Span | None]], str]:
@@ -316,6 +340,20 @@ class Select:
             pieces += [(f"{token.text} ", token.span) for token in each.tokens]
             pieces.append(("" if each.alias is None else f"AS {each.alias} ", None))
         return [*pieces, ("FROM ", None)], " GROUP BY ALL" if self.group else ""
+
+
+@dataclass(frozen=True)
+class GroupWindow:
+    """The window that a SELECT groups by: the call of Spark's function, and its windows, whose time the call names;
+    none where a figure is computed."""
+
+    call: Expression
+    spec: WindowSpec | None
+
+    @property
+    def name(self) -> str:
+        """What it is called in the SELECT."""
+        return self.call.tokens[0].text.lower()
 
 
 @dataclass(frozen=True)
@@ -418,7 +456,8 @@ class Query:
     @property
     def needs_plan(self) -> bool:
         """Whether it says what Spark's SQL has no words for: it reaches Spark as its plan is written."""
-        return any(relation.versions is not None for relation in self.relations())
+        versions = any(relation.versions is not None for relation in self.relations())
+        return versions or any(select.planned for select, _ in self.selects())
 
     @property
     def emits(self) -> bool:
