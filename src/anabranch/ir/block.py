@@ -10,7 +10,7 @@ from anabranch.ir import groups
 from anabranch.ir.analysis import Analysis, analysis_names
 from anabranch.ir.expr import Call, Column, Expr, SortKey, of_column
 from anabranch.ir.fold import aggregate_calls, window_calls
-from anabranch.ir.group_windows import in_windows
+from anabranch.ir.group_windows import calls_for, in_windows
 from anabranch.ir.order import Order, ordinal
 from anabranch.ir.rel import (
     Aggregate,
@@ -71,11 +71,10 @@ class Block:
         self.source = builder.source(select, outer, ctes)
         self.input, self.scope = self.source.rel, self.source.scope
         self.reader = builder.reader(self.scope, ctes, select)
-        window = select.window
-        self.window = self.reader.expr(window.call.tokens) if window is not None else None
-        named = {window.name: self.window} if window is not None and self.window is not None else {}
-        self.items = self._items(named)
-        aliases = {**named, **{each.alias.lower(): each.expr for each in self.items if each.alias is not None}}
+        window, known = select.window, calls_for(builder, self.reader, self.input, select.window)
+        self.reader = replace(self.reader, aliases=known)
+        self.items = self._items()
+        aliases = {**known, **{each.alias.lower(): each.expr for each in self.items if each.alias is not None}}
         # GROUP BY takes a column before a name that the SELECT list gives, HAVING and what comes behind it after it.
         self.grouping = replace(self.reader, aliases=aliases)
         self.behind = replace(self.reader, aliases=aliases, first=True)
@@ -88,8 +87,8 @@ class Block:
         )
         grouped = groups.read(select.group, self.grouping, self._by_position, [each.expr for each in self.items])
         self.keys, self.sets = (grouped.keys, grouped.sets) if grouped is not None else ((), ())
-        if self.window is not None and not self.sets:
-            self._put_into_windows(self.window)
+        if window is not None and not self.sets:
+            self._put_into_windows(known[window.name])
         upper = [*(each.expr for each in self.items), *(key.expr for key in self.sort)]
         upper += [each for each in (self.having, self.qualify) if each is not None]
         self.calls = list({call.normal: call for call in aggregate_calls(upper)}.values())
@@ -98,9 +97,9 @@ class Block:
 
     # ---- reading
 
-    def _items(self, named: Mapping[str, Expr]) -> list[_Item]:
+    def _items(self) -> list[_Item]:
         items: list[_Item] = []
-        given = dict(named)  # an item may use the names given before it
+        given = dict(self.reader.aliases)  # an item may use the names given before it
         for each in self.select.items:
             if each.star:
                 items += [_Item(of_column(column), None, column.name) for column in self._star(each)]

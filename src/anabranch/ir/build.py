@@ -309,9 +309,9 @@ class Builder:
             return None
         if window.time_column is not None:
             return self._column(rel, window.time_column, window.time_span)
-        return self._event_time(rel, window.time_span, "name the column: DESCRIPTOR(ts)")
+        return self.event_time(rel, window.time_span, "name the column: DESCRIPTOR(ts)")
 
-    def _event_time(self, rel: Rel, span: Span, hint: str) -> Column:
+    def event_time(self, rel: Rel, span: Span, hint: str) -> Column:
         times = event_times(rel)
         if len(times) != 1:
             names = " or ".join(column.name for column in times)
@@ -339,7 +339,7 @@ class Builder:
             time = time.typed(self.types([time], rel)[0])
         else:
             span = relation.moment.span if relation.moment is not None else relation.span
-            time = of_column(self._event_time(rel, span, _ASOF))
+            time = of_column(self.event_time(rel, span, _ASOF))
         name = f"{UNTIL}{next(self._ends)}"
         ends = self.new(name, time.type), self.new(name, time.type)
         using = [self._column(rel, name, span) for name, span in _using(relation)]

@@ -20,18 +20,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch.ir.expr import Column, Expr, of_column
-from anabranch.ir.read import composed
-from anabranch.ir.rel import Computed, Filter, Project, Windowed, Written
+from anabranch.ir.read import Reader, composed
+from anabranch.ir.rel import Computed, Filter, Project, Rel, Windowed, Written
 from anabranch.ir.rewrite import Rewrite
 from anabranch.sql.columns import check_window
-from anabranch.sql.lexer import quote_name
-from anabranch.sql.syntax import Select
+from anabranch.sql.durations import duration_text
+from anabranch.sql.lexer import normal_form, quote_name, quote_string
+from anabranch.sql.syntax import GroupWindow, Select
 
 if TYPE_CHECKING:
     from anabranch.ir.build import Builder, From
 
 _WHOLE = "named_struct('start', window_start, 'end', window_end)"
 _TIME = "(window_end - INTERVAL '1' MICROSECOND)"  # as Spark has it of a window
+#: Parts of a window as others have them.
+_PARTS = {"start": "w.start", "end": "w.end", "rowtime": "(w.end - INTERVAL 1 MILLISECOND)"}
 #: The types along which Spark makes the same windows.
 _TIMES = ("timestamp", "date")
 
@@ -50,6 +53,23 @@ class InWindows:
         made = self.calls(expr)
         alone = self.by.get(made.column) if made.column is not None else None
         return alone if alone is not None else made.substitute(self.by)
+
+
+def calls_for(builder: Builder, reader: Reader, rel: Rel, window: GroupWindow | None) -> dict[str, Expr]:
+    """What the calls of a window and of its parts stand for, and its name."""
+    if window is None:
+        return {}
+    form, function, spec = normal_form(window.call.tokens), window.call.tokens[0].text.lower(), window.spec
+    if spec is None:
+        made = reader.expr(window.call.tokens)
+    else:
+        figures = [spec.size, spec.slide, spec.offset][: 3 if spec.offset else 2 if spec.slide != spec.size else 1]
+        lengths = "".join(f", {quote_string(duration_text(each))}" for each in figures)
+        hint = "name the column with the time first: TUMBLE(ts, INTERVAL ...)"
+        time = (window.time and reader.expr(window.time)) or of_column(builder.event_time(rel, window.call.span, hint))
+        made = composed(f"{window.name}(time{lengths})", {"time": time})
+    parts = {f"{function}_{part}{form[len(function) :]}": composed(text, {"w": made}) for part, text in _PARTS.items()}
+    return {window.name: made, form: made, **parts}
 
 
 def in_windows(

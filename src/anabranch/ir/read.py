@@ -16,10 +16,12 @@ from anabranch.ir.scope import Aliases, Exposed, Scope
 from anabranch.sql.calls import AGGREGATES, Chain, closing, split_commas
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.durations import is_unit
-from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token, quote_name, tokenize, words
+from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token, normal_form, quote_name, tokenize, words
 from anabranch.sql.own_aggregates import is_own_call, own_calls
-from anabranch.sql.syntax import EVENT_TIME, Query
+from anabranch.sql.syntax import Query
 
+#: The event time of a relation, in views of homes that were made before joins with versions were nodes.
+EVENT_TIME = "__event_time"
 _Piece = tuple[Part, Span | None]
 
 
@@ -81,7 +83,7 @@ class Reader:
     # ---- token by token
 
     def _pieces(self, tokens: Sequence[Token]) -> list[_Piece]:
-        named = {chain.at: chain for chain in names_in(tokens)}
+        named = {chain.span.start: chain for chain in names_in(tokens)}
         pieces: list[_Piece] = []
         index = 0
         while index < len(tokens):
@@ -99,11 +101,15 @@ class Reader:
                 inner = replace(self, text=written, queries={}, origins=False).expr(tokenize(written)[:-1])
                 pieces += [(part, span) for part in inner.parts]
                 index += behind
+            elif (known := self._known_at(tokens, index)) is not None:
+                expr, end = known
+                pieces += [(part, Span(token.start, tokens[end].end)) for part in expr.parts]
+                index = end + 1
             elif (call := self._call_at(tokens, index)) is not None:
                 made, index = call
                 pieces.append((made, made.origin))
-            elif index in named:
-                chain = named[index]
+            elif token.start in named:
+                chain = named[token.start]
                 unit = len(chain.parts) == 1 and _is_unit(tokens, index)
                 index += 2 * len(chain.parts) - 1
                 if [each.text for each in tokens[index : index + 2]] == [".", "*"]:
@@ -136,9 +142,6 @@ class Reader:
             time = self.scope.event_time(chain.parts[0].lower() if len(chain.parts) > 1 else None)
             if time is not None:
                 return [(time, chain.span)]
-            what, span = "nothing tells which column the time is in", chain.span
-            hint = "name the column with the time first: TUMBLE(ts, INTERVAL ...)"
-            raise SqlError(what, text=self.text, start=span.start, end=span.end, hint=hint)
         found = self.scope.find(self.text, chain.parts, chain.span)
         if found is not None:
             if len(chain.parts) == 1 and not alone and token.kind == WORD and token.text.lower() in _IN_EXPRESSIONS:
@@ -172,6 +175,18 @@ class Reader:
         return pieces[1:]
 
     # ---- calls
+
+    def _known_at(self, tokens: Sequence[Token], index: int) -> tuple[Expr, int] | None:
+        """What a call that starts here stands for, as names do, and the index of its last token."""
+        if (
+            not self.aliases
+            or tokens[index].kind != WORD
+            or [each.text for each in tokens[index + 1 : index + 2]] != ["("]
+        ):
+            return None
+        end = closing(tokens, index + 1)
+        found = self.aliases.get(normal_form(tokens[index : end + 1]))
+        return None if found is None else (found, end)
 
     def _call_at(self, tokens: Sequence[Token], index: int) -> tuple[Call, int] | None:
         """The call of an aggregate or a window function that starts here, and the index behind it."""

@@ -207,7 +207,6 @@ class Chain:
 
     parts: tuple[str, ...]
     span: Span
-    at: int = 0  # the index of its first token
 
 
 def chains(tokens: Sequence[Token]) -> Iterator[Chain]:
@@ -225,7 +224,7 @@ def chains(tokens: Sequence[Token]) -> Iterator[Chain]:
         index += 1
         if index < len(tokens) and tokens[index].text == "(":
             continue
-        yield Chain(tuple(parts), Span(tokens[start].start, tokens[index - 1].end), start)
+        yield Chain(tuple(parts), Span(tokens[start].start, tokens[index - 1].end))
 
 
 def generators(tokens: Sequence[Token]) -> Iterator[Token]:
@@ -235,16 +234,16 @@ def generators(tokens: Sequence[Token]) -> Iterator[Token]:
             yield token
 
 
-def calls_of(names: frozenset[str], tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
-    """Where calls of these functions begin and end, as indexes; those in subqueries are left to them."""
+def calls_of(names: frozenset[str], tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """The calls of these functions; those in subqueries are left to them."""
     index = 0
     while index < len(tokens):
         if tokens[index].text == "(" and index + 1 < len(tokens) and tokens[index + 1].upper in ("SELECT", "WITH"):
             index = closing(tokens, index)
         elif _calls(tokens, index, names):
-            end = closing(tokens, index + 1)
-            yield index, end
-            index = end
+            end = closing(tokens, index + 1) + 1
+            yield tokens[index:end]
+            index = end - 1
         index += 1
 
 

@@ -231,11 +231,16 @@ class Resolver:
         """Refuse a name that is none of the columns in reach."""
         if not scope.complete:
             return
+        places = {token.start: index for index, token in enumerate(tokens)}
+        calls = {token.text.lower() for token in tokens if token.kind == WORD}
         for chain in names_in(tokens):
-            first, token = chain.parts[0].lower(), tokens[chain.at]
-            if first in scope.aliases or first.startswith("_") or scope.has(first):
+            index = places[chain.span.start]
+            first, token = chain.parts[0].lower(), tokens[index]
+            if first in scope.aliases or first.startswith("_"):
                 continue
-            if len(chain.parts) > 1 or _star_behind(tokens, chain.at + 1):
+            if scope.has(first) or (first in ("window", "session_window") and first in calls):
+                continue
+            if len(chain.parts) > 1 or _star_behind(tokens, index + 1):
                 self._qualified(chain.parts, chain.span, scope)
                 continue
             if of_the_language(token):
@@ -280,10 +285,12 @@ class Resolver:
 
 def names_in(tokens: Sequence[Token]) -> Iterator[Chain]:
     """The names of an expression that can be columns; words of the language are among them."""
+    places = {token.start: index for index, token in enumerate(tokens)}
     skipped = list(_not_columns(tokens))
     lambdas = set(_lambda_variables(tokens))
     for chain in chains(tokens):
-        before = tokens[chain.at - 1].text if chain.at else ""
+        index = places[chain.span.start]
+        before = tokens[index - 1].text if index else ""
         inside = any(span.start <= chain.span.start < span.end for span in skipped)
         if not inside and before not in (".", ":") and chain.parts[0].lower() not in lambdas:
             yield chain

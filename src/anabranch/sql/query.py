@@ -10,12 +10,11 @@ from dataclasses import replace
 
 from anabranch.errors import NotSupported
 from anabranch.sql.cursor import Cursor
-from anabranch.sql.dialects.flink import translate, translated
-from anabranch.sql.dialects.spark import asks_for_time, with_window
 from anabranch.sql.durations import is_unit
 from anabranch.sql.emission import take_emission
+from anabranch.sql.group_windows import asks_for_time, with_window
 from anabranch.sql.inline import inline_ctes
-from anabranch.sql.lexer import CLOSING, NUMBER, STRING, WORD, Span, Token, normal_form
+from anabranch.sql.lexer import CLOSING, NUMBER, STRING, WORD, Span, Token
 from anabranch.sql.relations import take_alias, take_from
 from anabranch.sql.syntax import Expression, Item, LateralView, Opaque, Query, Relation, Select, SetOperation
 from anabranch.sql.terms import (
@@ -61,11 +60,8 @@ def _query(cursor: Cursor, nested: bool) -> Query:
         expressions += take_expressions(cursor, "an expression")
     order_tokens = tuple(cursor.tokens[order_start : cursor.index])
     order = Span(order_tokens[0].start, order_tokens[-1].end) if order_tokens else None
-    if isinstance(body, Select) and body.window is not None:
-        grouped = {normal_form(body.window.call.tokens)}
-        body = replace(body, planned=body.planned or asks_for_time(order_tokens))
-        order_tokens = translate(cursor.text, order_tokens, grouped)
-        expressions = [replace(each, tokens=translate(cursor.text, each.tokens, grouped)) for each in expressions]
+    if isinstance(body, Select) and body.window is not None and asks_for_time(order_tokens):
+        body = replace(body, planned=True)
     emission = take_emission(cursor)
     if emission is not None and nested and emission.stream:
         raise NotSupported(
@@ -226,7 +222,7 @@ def _select(cursor: Cursor) -> Select:
         tuple(windows),
         tuple(views),
     )
-    return with_window(cursor.text, translated(cursor.text, select))
+    return with_window(cursor.text, select)
 
 
 def _group(cursor: Cursor) -> tuple[list[Expression], bool]:

@@ -5,8 +5,8 @@ Expressions are spans, never trees: they reach Spark as the user's own text. Not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -60,8 +60,6 @@ class Argument:
     tokens: tuple[Token, ...] = ()
 
 
-#: Where an expression wants the event time of a relation, which it does not name.
-EVENT_TIME = "__event_time"
 #: The column that says what is new in an epoch, in the windows of joins of chunks that ask for it; never shown.
 NEWEST = "__newest"
 
@@ -309,26 +307,6 @@ class Select:
     window: GroupWindow | None = None
     planned: bool = False  # Spark would not read it as it is written
 
-    def expressions(self) -> Iterator[tuple[Token, ...]]:
-        """The tokens of its items and conditions, and of what it groups by."""
-        yield from (item.tokens for item in self.items)
-        yield from (each.tokens for each in (self.where, *self.group, self.having, self.qualify) if each is not None)
-
-    def map(self, change: Callable[[tuple[Token, ...]], tuple[Token, ...]]) -> Select:
-        """The same SELECT with other tokens in each of its expressions."""
-
-        def optional(each: Expression | None) -> Expression | None:
-            return None if each is None else replace(each, tokens=change(each.tokens))
-
-        return replace(
-            self,
-            items=tuple(replace(item, tokens=change(item.tokens)) for item in self.items),
-            where=optional(self.where),
-            group=tuple(replace(each, tokens=change(each.tokens)) for each in self.group),
-            having=optional(self.having),
-            qualify=optional(self.qualify),
-        )
-
     @property
     def unwritten(self) -> tuple[list[tuple[str, Span | None]], str]:
         """What is not written of it: before its relation, piece by piece with what it stands for, and behind it."""
@@ -344,16 +322,13 @@ class Select:
 
 @dataclass(frozen=True)
 class GroupWindow:
-    """The window that a SELECT groups by: the call of Spark's function, and its windows, whose time the call names;
-    none where a figure is computed."""
+    """The window that a SELECT groups by, and what Spark calls it. Without a time it lies along the event time; `spec`
+    are its windows but for that, and none where a figure is computed."""
 
     call: Expression
+    name: str
+    time: tuple[Token, ...]
     spec: WindowSpec | None
-
-    @property
-    def name(self) -> str:
-        """What it is called in the SELECT."""
-        return self.call.tokens[0].text.lower()
 
 
 @dataclass(frozen=True)

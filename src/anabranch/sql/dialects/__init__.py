@@ -1,1 +1,0 @@
-"""Spellings of several systems as one: each is a function from syntax to syntax."""
