@@ -778,9 +778,9 @@ class Definer:
             return True
         if not isinstance(made, CreateView) or not isinstance(statement, CreateView):
             return False
-        if made.start != statement.start or not any(
-            each.implied or each.window for each, _ in statement.query.selects()
-        ):
+        selects = [select for select, _ in statement.query.selects()]
+        respelt = statement.query.needs_plan or any(each.implied or each.window for each in selects)
+        if made.start != statement.start or not respelt:
             return False
         emissions = [[replace(each, span=made.span) for each in one.query.emissions()] for one in (made, statement)]
         if emissions[0] != emissions[1]:

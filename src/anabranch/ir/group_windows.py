@@ -65,8 +65,8 @@ def calls_for(builder: Builder, reader: Reader, rel: Rel, window: GroupWindow | 
     else:
         figures = [spec.size, spec.slide, spec.offset][: 3 if spec.offset else 2 if spec.slide != spec.size else 1]
         lengths = "".join(f", {quote_string(duration_text(each))}" for each in figures)
-        hint = "name the column with the time first: TUMBLE(ts, INTERVAL ...)"
-        time = (window.time and reader.expr(window.time)) or of_column(builder.event_time(rel, window.call.span, hint))
+        hint, time = "name the column with the time first: TUMBLE(ts, INTERVAL ...)", reader.expr(window.time)
+        time = time if window.time else of_column(builder.event_time(rel, window.call.span, hint))
         made = composed(f"{window.name}(time{lengths})", {"time": time})
     parts = {f"{function}_{part}{form[len(function) :]}": composed(text, {"w": made}) for part, text in _PARTS.items()}
     return {window.name: made, form: made, **parts}
@@ -82,7 +82,7 @@ def in_windows(
     along = call.parts[2] if call.parts[3:4] == (",",) else None
     if spec is None or not isinstance(along, Column) or along not in rel.columns:
         return None
-    if [each.rel for each in source.items] != [rel] or isinstance(rel, Windowed) or rel.refreshable:
+    if len(source.items) != 1 or source.items[0].rel is not rel or isinstance(rel, Windowed) or rel.refreshable:
         return None
     if not select.planned and along.type not in _TIMES:
         return None

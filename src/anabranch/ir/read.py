@@ -178,11 +178,8 @@ class Reader:
 
     def _known_at(self, tokens: Sequence[Token], index: int) -> tuple[Expr, int] | None:
         """What a call that starts here stands for, as names do, and the index of its last token."""
-        if (
-            not self.aliases
-            or tokens[index].kind != WORD
-            or [each.text for each in tokens[index + 1 : index + 2]] != ["("]
-        ):
+        called = [each.text for each in tokens[index + 1 : index + 2]] == ["("]
+        if not self.aliases or not called or tokens[index].kind != WORD:
             return None
         end = closing(tokens, index + 1)
         found = self.aliases.get(normal_form(tokens[index : end + 1]))
