@@ -19,6 +19,7 @@ from anabranch.sql.durations import is_unit
 from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token, normal_form, quote_name, tokenize, words
 from anabranch.sql.own_aggregates import is_own_call, own_calls
 from anabranch.sql.syntax import Query
+from anabranch.sql.terms import ends_value
 
 #: The event time of a relation, in views of homes that were made before joins with versions were nodes.
 EVENT_TIME = "__event_time"
@@ -89,7 +90,10 @@ class Reader:
         while index < len(tokens):
             token = tokens[index]
             query = self._query_at(tokens, index)
-            if query is not None:
+            if token.upper == "END" and index and ends_value(tokens[index - 1]):  # of CASE, whatever is called end
+                pieces.append((token.text, token.span))
+                index += 1
+            elif query is not None:
                 end = closing(tokens, index)
                 span = Span(token.start, tokens[end].end)
                 origin = span if self.origins else None
