@@ -35,9 +35,9 @@ SPARK = {
         f"w.start, count(*) FROM (SELECT {STRUCT} AS w FROM {FIVE} s {BOUNDS}) GROUP BY w.start",
     # Where Spark has to compute it, its name is that of the call.
     "window.start FROM s JOIN r ON s.k = r.k GROUP BY window(s.ts, '5 minutes')":
-        "(window(s.ts, '5 minutes')).`start` AS start FROM s JOIN r ON s.k = r.k GROUP BY window(s.ts, '5 minutes')",
+        "window(s.ts, '5 minutes').`start` AS start FROM s JOIN r ON s.k = r.k GROUP BY window(s.ts, '5 minutes')",
     "session_window.end FROM s GROUP BY session_window(ts, '5 minutes'), n + 1 ORDER BY session_window.end":
-        "(session_window(ts, '5 minutes')).`end` AS end FROM s GROUP BY session_window(ts, '5 minutes'), n + 1"
+        "session_window(ts, '5 minutes').`end` AS end FROM s GROUP BY session_window(ts, '5 minutes'), n + 1"
         " ORDER BY end",
 }  # fmt: skip
 FLINK = {

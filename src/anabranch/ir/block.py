@@ -10,7 +10,7 @@ from anabranch.ir import groups
 from anabranch.ir.analysis import Analysis, analysis_names
 from anabranch.ir.expr import Call, Column, Expr, SortKey, of_column
 from anabranch.ir.fold import aggregate_calls, window_calls
-from anabranch.ir.group_windows import calls_for, in_windows
+from anabranch.ir.group_windows import Grouping
 from anabranch.ir.order import Order, ordinal
 from anabranch.ir.rel import (
     Aggregate,
@@ -71,10 +71,13 @@ class Block:
         self.source = builder.source(select, outer, ctes)
         self.input, self.scope = self.source.rel, self.source.scope
         self.reader = builder.reader(self.scope, ctes, select)
-        window, known = select.window, calls_for(builder, self.reader, self.input, select.window)
-        self.reader = replace(self.reader, aliases=known)
+        self.window: Grouping | None = None
+        if select.window is not None:
+            self.window = Grouping(builder, select, select.window, self.reader, self.source)
+            self.reader = replace(self.reader, aliases=self.window.names)
         self.items = self._items()
-        aliases = {**known, **{each.alias.lower(): each.expr for each in self.items if each.alias is not None}}
+        given = {each.alias.lower(): each.expr for each in self.items if each.alias is not None}
+        aliases = {**self.reader.aliases, **given}
         # GROUP BY takes a column before a name that the SELECT list gives, HAVING and what comes behind it after it.
         self.grouping = replace(self.reader, aliases=aliases)
         self.behind = replace(self.reader, aliases=aliases, first=True)
@@ -87,8 +90,8 @@ class Block:
         )
         grouped = groups.read(select.group, self.grouping, self._by_position, [each.expr for each in self.items])
         self.keys, self.sets = (grouped.keys, grouped.sets) if grouped is not None else ((), ())
-        if window is not None and not self.sets:
-            self._put_into_windows(known[window.name])
+        if self.window is not None:
+            self._put_window(self.window)
         upper = [*(each.expr for each in self.items), *(key.expr for key in self.sort)]
         upper += [each for each in (self.having, self.qualify) if each is not None]
         self.calls = list({call.normal: call for call in aggregate_calls(upper)}.values())
@@ -123,19 +126,16 @@ class Block:
         at = ordinal(expr, len(self.items))
         return expr if at is None else self.items[at].expr
 
-    def _put_into_windows(self, call: Expr) -> None:
-        """Read the windows of what is read, where it is grouped by a call for them."""
+    def _put_window(self, window: Grouping) -> None:
+        """Read the window that is grouped by as what it is."""
         rest = [each for each in (self.having, self.qualify) if each is not None]
         exprs = [*(each.expr for each in self.items), *(key.expr for key in self.sort), *rest]
-        made = in_windows(self.builder, self.select, call, self.source, self.where, self.keys, exprs)
-        if made is None:
-            return
-        self.source, self.where, self.keys = made.source, made.where, made.keys
-        self.input = self.source.rel
-        self.items = [replace(each, expr=made(each.expr)) for each in self.items]
-        self.sort = tuple(replace(key, expr=made(key.expr)) for key in self.sort)
-        self.having = None if self.having is None else made(self.having)
-        self.qualify = None if self.qualify is None else made(self.qualify)
+        self.where, self.keys = window.place(self.where, self.keys, exprs, bool(self.sets))
+        self.source, self.input = window.source, window.source.rel
+        self.items = [replace(each, expr=window(each.expr)) for each in self.items]
+        self.sort = tuple(replace(key, expr=window(key.expr)) for key in self.sort)
+        self.having = None if self.having is None else window(self.having)
+        self.qualify = None if self.qualify is None else window(self.qualify)
 
     def select_block(self) -> SelectBlock:
         """The block as it is written, with no types but those of columns."""
