@@ -6,6 +6,7 @@ import pytest
 
 from anabranch.errors import SqlError
 from anabranch.ir.show import show
+from anabranch.render.blocks import blocks
 from anabranch.sql.parser import parse
 from anabranch.sql.syntax import SelectStatement
 from ir.plan_help import plan
@@ -77,6 +78,17 @@ FLINK = {
 def test_windows_of_group_by_are_windows_of_what_is_read(written: str) -> None:
     meant = {**SPARK, **FLINK}[written]
     assert show(plan(f"SELECT {written}")) == show(plan(f"SELECT {meant}"))
+
+
+@pytest.mark.parametrize("written", [*SPARK, *FLINK])
+def test_they_are_shown_as_window_functions(written: str) -> None:
+    (statement,) = parse(f"SELECT {written}")
+    assert isinstance(statement, SelectStatement)
+    made = plan(statement.text)
+    shown = blocks(made, statement.text).text
+    assert ("(TABLE " in shown) == ("Windowed" in show(made))
+    if "Windowed" in show(made):
+        assert show(plan(shown)) == show(made)
 
 
 @pytest.mark.parametrize("written", [*SPARK, *FLINK])

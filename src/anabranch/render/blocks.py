@@ -359,34 +359,28 @@ class _UserWriter(BlockWriter):
         assert rel.written is not None
         text, whole, inner = rel.written.text, rel.written.whole, rel.written.inner
         if isinstance(rel, Windowed) and whole == inner:  # GROUP BY calls for them
-            self._windowed(rel)
-            return
-        if not isinstance(rel, Windowed) or isinstance(rel.input, Scan):
+            self._in_function(rel)
+        elif not isinstance(rel, Windowed) or isinstance(rel.input, Scan):
             self._user_text(whole, text)
-            return
-        self._user_text(Span(whole.start, inner.start), text)
-        named = tokenize(inner.of(text))[0].upper not in ("SELECT", "WITH", "VALUES")
-        self.put("(" if named else "")
-        self.nested(rel.input, [column.name for column in rel.input.columns])
-        self.put(")" if named else "")
-        self._user_text(Span(inner.end, whole.end), text)
-
-    def _windowed(self, rel: Windowed) -> None:
-        """TUMBLE, HOP or SESSION of a relation."""
-        window, size = rel.window, rel.window.size
-        figures = [size] if size == window.slide else [window.slide, size]
-        figures += [window.offset] if window.offset else []
-        apart = f" PARTITION BY {', '.join(plain_name(each.name) for each in rel.apart)}" if rel.apart else ""
-        along = plain_name(rel.along.name) if rel.along is not None else ""
-        self.put(f"{window.kind.upper()}(TABLE ")
-        if isinstance(rel.input, Scan):
-            self.leaf(rel.input)
         else:
-            self.put("(")
-            self.nested(rel.input, [column.name for column in rel.input.columns])
-            self.put(")")
-        lengths = "".join(f", INTERVAL {duration_text(each).upper()}" for each in figures)
-        self.put(f"{apart}, DESCRIPTOR({along}){lengths})")
+            self._user_text(Span(whole.start, inner.start), text)
+            self._inside(rel.input, tokenize(inner.of(text))[0].upper not in ("SELECT", "WITH", "VALUES"))
+            self._user_text(Span(inner.end, whole.end), text)
+
+    def _inside(self, rel: Rel, brackets: bool) -> None:
+        self.put("(" if brackets else "")
+        self.nested(rel, [column.name for column in rel.columns])
+        self.put(")" if brackets else "")
+
+    def _in_function(self, rel: Windowed) -> None:
+        """TUMBLE, HOP or SESSION of a relation."""
+        window, along = rel.window, plain_name(rel.along.name if rel.along is not None else "")
+        figures = [window.slide, window.size, window.offset][window.size == window.slide : 3 if window.offset else 2]
+        self.put(f"{window.kind.upper()}(TABLE ")
+        self.leaf(rel.input) if isinstance(rel.input, Scan) else self._inside(rel.input, True)
+        self.put(f" PARTITION BY {', '.join(plain_name(each.name) for each in rel.apart)}" if rel.apart else "")
+        lengths = (f"INTERVAL {duration_text(each).upper()}" for each in figures)
+        self.put(f", {', '.join((f'DESCRIPTOR({along})', *lengths))})")
 
     def _user_text(self, span: Span, text: str) -> None:
         self.put(span.of(text), span if text is self.text else None)

@@ -20,7 +20,7 @@ from anabranch.sql.cursor import Cursor
 from anabranch.sql.durations import parse_duration, take_duration
 from anabranch.sql.figures import Figure
 from anabranch.sql.lexer import END, NUMBER, STRING, Span, Token, normal_form
-from anabranch.sql.syntax import Expression, GroupWindow, Item, Select, WindowKind, WindowSpec
+from anabranch.sql.syntax import Expression, GroupWindow, Select, WindowKind, WindowSpec
 
 SPARK = ("WINDOW", "SESSION_WINDOW")
 #: The figures of each in their order, and how many there have to be.
@@ -60,8 +60,9 @@ def with_window(text: str, select: Select) -> Select:
         hint = "name the column with the time first: TUMBLE(ts, INTERVAL ...)"
         raise _wrong(text, window.call.span, message, hint)
     intervals = any(token.upper == "INTERVAL" for token in window.call.tokens)
+    items = tuple(item if item.alias is not None else replace(item, alias=_name(item.tokens)) for item in select.items)
     planned = foreign or intervals or any(map(asks_for_time, expressions))
-    return replace(select, window=window, planned=planned, items=tuple(map(_named, select.items)))
+    return replace(select, window=window, planned=planned, items=items)
 
 
 def asks_for_time(tokens: Sequence[Token]) -> bool:
@@ -95,17 +96,16 @@ def _window(text: str, call: Sequence[Token]) -> GroupWindow:
         raise _wrong(text, expression.span, message, f"as in {word}(ts{', INTERVAL 1 MINUTE' * least})")
     figures = {name: _figure(text, each, name, word) for name, each in zip(names, lengths, strict=False) if each}
     known = {name: figure for name, figure in figures.items() if figure is not None}
-    _check(text, call[0].text, known)
     whole = "session_window" if "gap" in names else "window"
     if not fits or len(known) < len(lengths):
         return GroupWindow(expression, whole, time, None)
-    values = {name: figure.value for name, figure in known.items()}
-    size = values.get("gap", values.get("size", 0))
-    slide = values.get("slide", size)
-    kind: WindowKind = "session" if "gap" in names else "tumble" if slide == size else "hop"
+    size = known["gap"] if "gap" in known else known["size"]
+    slide = known.get("slide", size)
+    _check(text, call[0].text, known, size, slide)
+    kind: WindowKind = "session" if "gap" in names else "tumble" if slide.value == size.value else "hop"
     along = Span(time[0].start, time[-1].end) if time else expression.span
-    spec = WindowSpec(kind, None, along, size, slide, values.get("start", 0) % slide)
-    return GroupWindow(expression, whole, time, spec)
+    offset = known["start"].value % slide.value if "start" in known else 0
+    return GroupWindow(expression, whole, time, WindowSpec(kind, None, along, size.value, slide.value, offset))
 
 
 def _figure(text: str, tokens: list[Token], name: str, function: str) -> Figure | None:
@@ -127,26 +127,21 @@ def _figure(text: str, tokens: list[Token], name: str, function: str) -> Figure 
     return None if value is None else Figure(value, "time", span)
 
 
-def _check(text: str, function: str, figures: Mapping[str, Figure]) -> None:
+def _check(text: str, function: str, figures: Mapping[str, Figure], size: Figure, slide: Figure) -> None:
     """Lengths are more than nothing, and no slide is longer than its window."""
     for name, figure in figures.items():
         if figure.value <= 0 and name != "start":
             raise _wrong(text, figure.span, f"the {name} of {function}() must be longer than nothing")
-    size, start = figures.get("size"), figures.get("start")
-    slide = figures.get("slide", size)
-    if size is not None and slide is not None and slide.value > size.value:
+    windows, start = size.value // slide.value, figures.get("start")
+    if not windows:
         hint = "HOP has windows with time between them: HOP(t, ts, slide, size)"
         raise _wrong(text, slide.span, f"the slide of {function}() is at most as long as its windows", hint)
-    if size is not None and slide is not None and size.value // slide.value > MOST_BETWEEN:
-        what = f"a row would be in {size.value // slide.value:,} windows, and {MOST_BETWEEN:,} are the most"
+    if windows > MOST_BETWEEN:
+        what = f"a row would be in {windows:,} windows, and {MOST_BETWEEN:,} are the most"
         raise _wrong(text, slide.span, what, "give the windows a larger slide, or make them shorter")
-    if start is not None and slide is not None and abs(start.value) >= slide.value:
+    if start is not None and abs(start.value) >= slide.value:
         hint = "windows start anew with each slide: what is left of it when slides are taken away is the same start"
         raise _wrong(text, start.span, f"the start of {function}() is less than its slide", hint)
-
-
-def _named(item: Item) -> Item:
-    return item if item.alias is not None else replace(item, alias=_name(item.tokens))
 
 
 def _name(tokens: Sequence[Token]) -> str | None:
