@@ -47,12 +47,13 @@ class Grouping:
         self.builder, self.window, self.source, self.planned = builder, window, source, select.planned
         self.whole = builder.new(window.name, "")
         self.fields = Rewrite()
-        spec, self.time = window.spec, reader.expr(window.time)
-        if not window.time:
-            self.time = of_column(builder.event_time(source.rel, window.call.span, _HINT))
+        spec = window.spec
         if spec is None:
-            call = reader.expr(window.call.tokens)
+            self.time = call = reader.expr(window.call.tokens)
         else:
+            self.time = reader.expr(window.time)
+            if not window.time:
+                self.time = of_column(builder.event_time(source.rel, window.call.span, _HINT))
             figures = [spec.size, spec.slide, spec.offset][: 3 if spec.offset else 2 if spec.slide != spec.size else 1]
             lengths = "".join(f", {quote_string(duration_text(each))}" for each in figures)
             call = composed(f"{window.name}(time{lengths})", {"time": self.time})

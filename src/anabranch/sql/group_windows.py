@@ -55,7 +55,7 @@ def with_window(text: str, select: Select) -> Select:
     if len(windows) > 1:
         raise _wrong(text, windows[1].call.span, "a SELECT groups by one window, and this is another one")
     (window,) = windows
-    if not window.time and len(select.relations) != 1:
+    if window.spec is not None and not window.time and len(select.relations) != 1:
         message = "a window without a time column is one of GROUP BY over a single stream or view"
         hint = "name the column with the time first: TUMBLE(ts, INTERVAL ...)"
         raise _wrong(text, window.call.span, message, hint)
