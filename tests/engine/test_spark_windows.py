@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from anabranch.errors import SqlError
 from anabranch.testing import Harness
 
 if TYPE_CHECKING:
@@ -100,6 +101,50 @@ def test_a_view_shows_what_spark_shows(home: Harness, spark: SparkSession) -> No
     home.advance("s")
     for index, (query, _) in enumerate(READ.values()):
         assert plain(home.session.sql(f"SELECT * FROM w{index}").df.collect()) == plain(wanted[query]), query
+
+
+def test_a_query_shows_what_spark_shows(home: Harness, spark: SparkSession) -> None:
+    """Also with what Spark has in a query around it only: the time of a window."""
+    rows = late_rows()
+    spark.createDataFrame(rows, "k string, n int, ts timestamp").createOrReplaceTempView("s")
+    spark.createDataFrame(NAMES, "k string, name string").createOrReplaceTempView("d")
+    home.sql(f"{STREAM}; CREATE TABLE d (k STRING, name STRING); INSERT INTO d VALUES ('a', 'A'), ('b', 'B')")
+    home.insert("s", rows)
+    for query in [*(query for query, _ in READ.values()), *LEFT.values()]:
+        found, wanted = home.session.sql(query).df, spark.sql(query)
+        assert (found.dtypes, plain(found.collect())) == (wanted.dtypes, plain(wanted.collect())), query
+    time = "SELECT window_time(window), sum(n) FROM s GROUP BY window(ts, '5 seconds') ORDER BY window_time(window)"
+    wanted = spark.sql(
+        "SELECT window_time(w), x FROM (SELECT window(ts, '5 seconds') AS w, sum(n) AS x FROM s GROUP BY w)"
+    )
+    assert plain(home.session.sql(time).df.collect()) == plain(wanted.collect())
+
+
+#: Views of homes that were made when such windows were written out, and the statements that made them.
+WRITTEN_OUT = {
+    "SELECT k, window_end AS e, named_struct('start', window_start, 'end', window_end) AS window, sum(n) AS x"
+    " FROM HOP(TABLE s, DESCRIPTOR(ts), INTERVAL 4 SECONDS, INTERVAL 10 SECONDS, INTERVAL 1 SECOND) AS s WHERE n > 2"
+    " GROUP BY k, window_start, window_end HAVING window_end > TIMESTAMP '2026-01-01 00:00:03'": READ["hops"][0],
+    "SELECT window_end AS e, named_struct('start', window_start, 'end', window_end) AS w, count(*) AS c"
+    " FROM SESSION(TABLE (SELECT * FROM s WHERE s.n > 4), DESCRIPTOR(ts), INTERVAL 4 SECONDS) AS s"
+    " GROUP BY window_start, window_end": READ["some rows"][0],
+    "SELECT window_start AS window_start, count(*) AS c FROM TUMBLE(TABLE s, SIZE => INTERVAL 5 SECONDS) AS s"
+    " GROUP BY window_start, window_end EMIT AFTER DELAY INTERVAL 5 SECONDS":
+        "SELECT TUMBLE_START(INTERVAL '5' SECOND), count(*) AS c FROM s GROUP BY TUMBLE(INTERVAL '5' SECOND)"
+        " EMIT AFTER DELAY INTERVAL 5 SECONDS",
+}  # fmt: skip
+
+
+def test_a_script_finds_its_views_the_same_in_an_older_home(home: Harness) -> None:
+    home.sql(STREAM)
+    for index, (old, new) in enumerate(WRITTEN_OUT.items()):
+        home.sql(f"CREATE VIEW v{index} AS {old}")
+        home.session.run(f"CREATE VIEW v{index} AS {new}", until_idle=True)
+        for other in (new.replace("4 seconds", "3 seconds"), new.replace("'5' SECOND", "'6' SECOND"),
+                      new.replace("DELAY INTERVAL 5", "DELAY INTERVAL 6")):  # fmt: skip
+            if other != new:
+                with pytest.raises(SqlError, match=f"there is a view v{index} already"):
+                    home.session.run(f"CREATE VIEW v{index} AS {other}", until_idle=True)
 
 
 def plain(rows: list[Any]) -> list[str]:

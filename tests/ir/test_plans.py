@@ -53,6 +53,11 @@ def test_what_is_wrong_is_pointed_at(sql: str, message: str) -> None:
     assert message in str(error.value) and "^" in str(error.value)
 
 
+def test_the_end_of_a_case_is_no_name() -> None:
+    shown = show(plan("SELECT n AS end FROM s ORDER BY CASE WHEN end > 1 THEN end ELSE CASE n WHEN end THEN 2 END END"))
+    assert "= CASE WHEN n#2 > 1 THEN n#2 ELSE CASE n#2 WHEN n#2 THEN 2 END END" in shown
+
+
 def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(UnknownName, match="did you mean label"):
         plan("SELECT lable FROM names")

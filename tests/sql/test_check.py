@@ -48,7 +48,10 @@ GOOD = [
     " ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) rn FROM bids",
     "SELECT count(*) FILTER (WHERE price > 1) AS c, percentile_cont(0.5) WITHIN GROUP (ORDER BY price) FROM bids",
     "SELECT * FROM sys.runs; DESCRIBE bids; SHOW STREAMS; EXPLAIN bids",
-    "SELECT window.start, count(*) FROM bids GROUP BY window(ts, '1 minute')",
+    "SELECT window.start, count(*) FROM bids GROUP BY window(ts, '1 minute') HAVING window.end > ts ORDER BY window",
+    "CREATE VIEW v AS SELECT TUMBLE_START(ts, INTERVAL '1' MINUTE), HOUR(TUMBLE_END(ts, INTERVAL '1' MINUTE)) AS h"
+    " FROM bids GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE) EMIT ON WINDOW CLOSE; SELECT window_start, h FROM v",
+    "SELECT count(*) FROM bids GROUP BY SESSION(INTERVAL '1' MINUTE)",
     "CREATE VIEW v AS SELECT auction FROM bids; CREATE SINK k FROM v INTO files('out/', format => 'csv');"
     " CREATE SINK IF NOT EXISTS k FROM v INTO delta(path => 'out/'); SELECT version FROM sys.sinks; SHOW SINKS;"
     " DROP SINK k; DROP VIEW v",
@@ -141,6 +144,20 @@ BAD = [
         UnknownName,
         "there is no column tss",
         "did you mean ts?",
+    ),
+    (
+        "SELECT count(*) FROM bids GROUP BY TUMBLE(tss, INTERVAL '1' MINUTE)",
+        "tss",
+        UnknownName,
+        "there is no column tss",
+        "did you mean ts?",
+    ),
+    (
+        "SELECT count(*) FROM bids GROUP BY TUMBLE(s, INTERVAL '1' MINUTE)",
+        "s",
+        WrongType,
+        "s is a STRUCT<A: INT>, and windows need a TIMESTAMP",
+        "the time of a window is window_time(s)",
     ),
     (
         "SELECT * FROM TUMBLE(TABLE bids, DESCRIPTOR(s), INTERVAL 1 MINUTE)",

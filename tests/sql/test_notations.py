@@ -449,6 +449,24 @@ def test_what_a_cut_means() -> None:
     assert (chunks.kind, chunks.time_column, chunks.by_row) == ("chunks", "id", False)
 
 
+# ------------------------------------------------------------------------------------------------------- Spark
+
+
+@pytest.mark.parametrize(
+    ("call", "place", "message"),
+    [
+        ("session_window(ts, '0 minutes')", "'0 minutes'", "the gap of session_window() must be longer than nothing"),
+        ("window(ts, '-5 minutes')", "'-5 minutes'", "the size of window() must be longer than nothing"),
+        ("window(ts, '5 minutes', '0 seconds')", "'0 seconds'", "the slide of window() must be longer than nothing"),
+        ("window(ts, '5 minutes', '6 minutes')", "'6 minutes'", "the slide of window() is at most as long"),
+        ("window(ts, '5 minutes', '1 minute', '-1 minute')", "'-1 minute'", "the start of window() is less than"),
+    ],
+)
+def test_windows_of_spark_that_make_no_sense(call: str, place: str, message: str) -> None:
+    found, where = refusal(f"SELECT count(*) FROM s GROUP BY {call}")
+    assert message in found and where == place
+
+
 # ------------------------------------------------------------------------------------------- what stays as it is
 
 

@@ -779,8 +779,11 @@ class Definer:
             return True
         if not isinstance(made, CreateView) or not isinstance(statement, CreateView):
             return False
-        written_out = statement.query.spelled or any(each.implied for each, _ in statement.query.selects())
-        if made.start != statement.start or not written_out:
+        respelt = any(each.implied or each.window for each, _ in statement.query.selects())
+        if made.start != statement.start or not (respelt or statement.query.spelled):
+            return False
+        emissions = [[replace(each, span=made.span) for each in one.query.emissions()] for one in (made, statement)]
+        if emissions[0] != emissions[1]:
             return False
         catalog, analyze = self.core.catalog(), self.planning_context().analyze
         rels = [

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from anabranch.ir import groups
 from anabranch.ir.analysis import Analysis, analysis_names
-from anabranch.ir.expr import Call, Column, Expr, Part, SortKey, of_column
+from anabranch.ir.expr import Call, Column, Expr, SortKey, of_column
 from anabranch.ir.fold import aggregate_calls, window_calls
+from anabranch.ir.group_windows import Grouping
 from anabranch.ir.logic import conjunction
 from anabranch.ir.order import Order, ordinal
 from anabranch.ir.rel import (
@@ -24,6 +25,7 @@ from anabranch.ir.rel import (
     Rel,
     TopN,
 )
+from anabranch.ir.rewrite import Rewrite
 from anabranch.ir.scope import Exposed, Scope
 from anabranch.ir.select import SelectBlock, ShownItem
 from anabranch.sql.calls import GENERATORS
@@ -70,8 +72,13 @@ class Block:
         self.source = builder.source(select, outer, ctes)
         self.input, self.scope = self.source.rel, self.source.scope
         self.reader = builder.reader(self.scope, ctes, select)
+        self.window: Grouping | None = None
+        if select.window is not None:
+            self.window = Grouping(builder, select, select.window, self.reader, self.source)
+            self.reader = replace(self.reader, aliases=self.window.names)
         self.items = self._items()
-        aliases = {each.alias.lower(): each.expr for each in self.items if each.alias is not None}
+        given = {each.alias.lower(): each.expr for each in self.items if each.alias is not None}
+        aliases = {**self.reader.aliases, **given}
         # GROUP BY takes a column before a name that the SELECT list gives, HAVING and what comes behind it after it.
         self.grouping = replace(self.reader, aliases=aliases)
         self.behind = replace(self.reader, aliases=aliases, first=True)
@@ -79,9 +86,14 @@ class Block:
         self.where = conjunction([*builder.meetings(select.meets, self.scope), *where])
         self.having = self.behind.expr(select.having.tokens) if select.having is not None else None
         self.qualify = self.behind.expr(select.qualify.tokens) if select.qualify is not None else None
-        self.sort = tuple(replace(key, expr=self._by_position(key.expr)) for key in self.behind.sort_keys(order.keys))
+        self.sort = tuple(
+            replace(key, expr=self._by_position(groups.unbracketed(key.expr)))
+            for key in self.behind.sort_keys(order.keys)
+        )
         grouped = groups.read(select.group, self.grouping, self._by_position, [each.expr for each in self.items])
         self.keys, self.sets = (grouped.keys, grouped.sets) if grouped is not None else ((), ())
+        if self.window is not None:
+            self._put_window(self.window)
         upper = [*(each.expr for each in self.items), *(key.expr for key in self.sort)]
         upper += [each for each in (self.having, self.qualify) if each is not None]
         self.calls = list({call.normal: call for call in aggregate_calls(upper)}.values())
@@ -92,7 +104,7 @@ class Block:
 
     def _items(self) -> list[_Item]:
         items: list[_Item] = []
-        given: dict[str, Expr] = {}  # an item may use the names given before it
+        given = dict(self.reader.aliases)  # an item may use the names given before it
         for each in self.select.items:
             if each.star:
                 items += [_Item(of_column(column), None, column.name) for column in self._star(each)]
@@ -115,6 +127,17 @@ class Block:
     def _by_position(self, expr: Expr) -> Expr:
         at = ordinal(expr, len(self.items))
         return expr if at is None else self.items[at].expr
+
+    def _put_window(self, window: Grouping) -> None:
+        """Read the window that is grouped by as what it is."""
+        rest = [each for each in (self.having, self.qualify) if each is not None]
+        exprs = [*(each.expr for each in self.items), *(key.expr for key in self.sort), *rest]
+        self.where, self.keys = window.place(self.where, self.keys, exprs, bool(self.sets))
+        self.source, self.input = window.source, window.source.rel
+        self.items = [replace(each, expr=window(each.expr)) for each in self.items]
+        self.sort = tuple(replace(key, expr=window(key.expr)) for key in self.sort)
+        self.having = None if self.having is None else window(self.having)
+        self.qualify = None if self.qualify is None else window(self.qualify)
 
     def select_block(self) -> SelectBlock:
         """The block as it is written, with no types but those of columns."""
@@ -297,37 +320,3 @@ def _conditions(rel: Rel) -> Iterator[Expr]:
             yield rel.on
     elif isinstance(rel, Generate) or (isinstance(rel, Project) and isinstance(rel.input, Join)):
         yield from _conditions(rel.input)
-
-
-class Rewrite:
-    """Puts columns in the place of what has been computed below: calls, and expressions that are grouped by."""
-
-    def __init__(self, calls: Mapping[Call, Part] | None = None, keys: Sequence[Computed] = ()) -> None:
-        self.calls = dict(calls or {})
-        self.keys = sorted(((expr.normal, column) for column, expr in keys), key=lambda key: -len(key[0]))
-
-    def also(self, calls: Mapping[Call, Part]) -> Rewrite:
-        made = Rewrite({**self.calls, **calls})
-        made.keys = self.keys
-        return made
-
-    def __call__(self, expr: Expr) -> Expr:
-        def change(part: Part) -> Part:
-            if not isinstance(part, Call):
-                return part
-            found = self.calls.get(part.normal)
-            return found if found is not None else part.map(self)
-
-        return self._keys(expr).map(change)
-
-    def _keys(self, expr: Expr) -> Expr:
-        normal = list(expr.normal)
-        parts, spans = list(expr.parts), list(expr.spans or (None,) * len(expr.parts))
-        for key, column in self.keys:
-            index = 0
-            while index + len(key) <= len(normal):
-                if tuple(normal[index : index + len(key)]) == key:
-                    normal[index : index + len(key)] = parts[index : index + len(key)] = [column]
-                    spans[index : index + len(key)] = [spans[index]]
-                index += 1
-        return Expr(tuple(parts), expr.type, tuple(spans))

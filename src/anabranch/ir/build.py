@@ -261,7 +261,9 @@ class Builder:
         if isinstance(rel, Scan):
             rel = replace(rel, written=written)
         if relation.window is not None:
-            rel = replace(self._windowed(rel, relation.window), written=written)
+            apart = [self._column(rel, name.last, name.span) for name in relation.window.partition]
+            made = self.windowed(rel, relation.window, self._along(rel, relation.window), apart)
+            rel = replace(made, written=written)
         rel = self._renamed(rel, relation.alias_columns, relation.span)
         rel = replace(rel, label=relation.exposed, refreshable=relation.refreshable is not None)
         unshown = NUMBERS if isinstance(rel, Scan) else (NEWEST,) if isinstance(rel, Windowed) else ()
@@ -315,24 +317,22 @@ class Builder:
         fields = self.context.analyze(writer.written, {})
         return TableFunction(call, tuple(self.new(field.name, field.type) for field in fields))
 
-    def _windowed(self, rel: Rel, window: WindowSpec) -> Rel:
+    def windowed(self, rel: Rel, window: WindowSpec, along: Column | None, apart: Sequence[Column]) -> Windowed:
         names = [*BOUNDS, *(["window_id"] if self._with_id else []), *([NEWEST] if window.pairs != "none" else [])]
         hidden = {*names, *(NUMBERS if _needs_numbers(window) else ())}
         kept = tuple(column for column in rel.columns if column.name.lower() not in hidden)
-        along = None
-        if window.attribute == "column":
-            along = self._along(rel, window)
         types = {NEWEST: "boolean", "window_id": "bigint"}
         bounds = tuple(self.new(name, types.get(name, "bigint" if window.rows else "timestamp")) for name in names)
-        apart = tuple(self._column(rel, name.last, name.span) for name in window.partition)
-        return Windowed(rel, window, along, apart, bounds, kept)
+        return Windowed(rel, window, along, tuple(apart), bounds, kept)
 
-    def _along(self, rel: Rel, window: WindowSpec) -> Column:
+    def _along(self, rel: Rel, window: WindowSpec) -> Column | None:
+        if window.attribute != "column":
+            return None
         if window.time_column is not None:
             return self._column(rel, window.time_column, window.time_span)
-        return self._event_time(rel, window.time_span, "name the column: DESCRIPTOR(ts)")
+        return self.event_time(rel, window.time_span, "name the column: DESCRIPTOR(ts)")
 
-    def _event_time(self, rel: Rel, span: Span, hint: str) -> Column:
+    def event_time(self, rel: Rel, span: Span, hint: str) -> Column:
         times = event_times(rel)
         if len(times) != 1:
             names = " or ".join(column.name for column in times)
@@ -360,7 +360,7 @@ class Builder:
             time = time.typed(self.types([time], rel)[0])
         else:
             span = relation.moment.span if relation.moment is not None else relation.span
-            time = of_column(self._event_time(rel, span, _ASOF))
+            time = of_column(self.event_time(rel, span, _ASOF))
         name = f"{UNTIL}{next(self._ends)}"
         ends = self.new(name, time.type), self.new(name, time.type)
         using = [self._column(rel, name, span) for name, span in _using(relation)]

@@ -70,10 +70,13 @@ def _tuple(tokens: Sequence[Token], reader: Reader, ordinal: Callable[[Expr], Ex
 
 
 def _key(tokens: Sequence[Token], reader: Reader, ordinal: Callable[[Expr], Expr]) -> Expr:
-    """One expression to group by. A name that the SELECT list gives is read with brackets around what it stands for."""
-    made = ordinal(reader.expr(tokens))
-    whole = made.parts[:1] == ("(",) and len(set(made.spans)) == 1
-    return Expr(made.parts[1:-1], spans=made.spans[1:-1]) if whole else made
+    return unbracketed(ordinal(reader.expr(tokens)))
+
+
+def unbracketed(expr: Expr) -> Expr:
+    """An expression without the brackets with which a name that the SELECT list gives is read."""
+    named = expr.parts[:1] == ("(",) and expr.parts[-1:] == (")",) and len(set(expr.spans)) == 1
+    return Expr(expr.parts[1:-1], spans=expr.spans[1:-1]) if named else expr
 
 
 def _rollup(parts: Sequence[object]) -> list[tuple]:  # type: ignore[type-arg]

@@ -5,7 +5,7 @@ With `build`, the only reader of tokens behind the parser.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -16,9 +16,10 @@ from anabranch.ir.scope import Aliases, Exposed, Scope
 from anabranch.sql.calls import AGGREGATES, Chain, closing, split_commas
 from anabranch.sql.columns import names_in, of_the_language
 from anabranch.sql.durations import is_unit
-from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token, tokenize, words
+from anabranch.sql.lexer import NUMBER, STRING, WORD, Span, Token, normal_form, quote_name, tokenize, words
 from anabranch.sql.own_aggregates import is_own_call, own_calls
 from anabranch.sql.syntax import Query
+from anabranch.sql.terms import ends_value
 
 #: The event time of a relation, in views of homes that were made before joins with versions were nodes.
 EVENT_TIME = "__event_time"
@@ -30,6 +31,12 @@ def composed(text: str, by: Mapping[str, Expr]) -> Expr:
     columns = {Column(-index, name, expr.type): expr for index, (name, expr) in enumerate(by.items())}
     reader = Reader(text, Scope((Exposed(None, tuple(columns)),)), _no_query, origins=False)
     return reader.expr(tokenize(text)[:-1]).substitute(columns)
+
+
+def _fields(names: Sequence[str], span: Span) -> Iterator[_Piece]:
+    """Fields of a struct, one in the other."""
+    for name in names:
+        yield from ((".", span), (quote_name(name), span))
 
 
 def _no_query(query: Query) -> Rel:
@@ -83,7 +90,10 @@ class Reader:
         while index < len(tokens):
             token = tokens[index]
             query = self._query_at(tokens, index)
-            if query is not None:
+            if token.upper == "END" and index and ends_value(tokens[index - 1]):  # of CASE, whatever is called end
+                pieces.append((token.text, token.span))
+                index += 1
+            elif query is not None:
                 end = closing(tokens, index)
                 span = Span(token.start, tokens[end].end)
                 origin = span if self.origins else None
@@ -95,6 +105,10 @@ class Reader:
                 inner = replace(self, text=written, queries={}, origins=False).expr(tokenize(written)[:-1])
                 pieces += [(part, span) for part in inner.parts]
                 index += behind
+            elif (known := self._known_at(tokens, index)) is not None:
+                expr, end = known
+                pieces += [(part, Span(token.start, tokens[end].end)) for part in expr.parts]
+                index = end + 1
             elif (call := self._call_at(tokens, index)) is not None:
                 made, index = call
                 pieces.append((made, made.origin))
@@ -139,12 +153,12 @@ class Reader:
                 hint = f"if it is the column, quote it: `{token.text}`"
                 raise NotSupported(what, text=self.text, start=token.start, end=token.end, hint=hint)
             column, taken = found
-            pieces: list[_Piece] = [(column, chain.span)]
-            for part in chain.parts[taken:]:  # fields of a struct
-                pieces += [(".", chain.span), ("`" + part.replace("`", "``") + "`", chain.span)]
-            return pieces
+            return [(column, chain.span), *_fields(chain.parts[taken:], chain.span)]
         if alias is not None:
             return self._alias(alias, chain.span)
+        struct = self.aliases.get(chain.parts[0].lower())
+        if struct is not None:
+            return [*self._alias(struct, chain.span), *_fields(chain.parts[1:], chain.span)]
         if len(chain.parts) == 1 and of_the_language(token):
             return [(token.text, token.span)]
         raise self.scope.unknown(self.text, chain.parts, chain.span, list(self.aliases))
@@ -165,6 +179,15 @@ class Reader:
         return pieces[1:]
 
     # ---- calls
+
+    def _known_at(self, tokens: Sequence[Token], index: int) -> tuple[Expr, int] | None:
+        """What a call that starts here stands for, as names do, and the index of its last token."""
+        called = [each.text for each in tokens[index + 1 : index + 2]] == ["("]
+        if not self.aliases or not called or tokens[index].kind != WORD:
+            return None
+        end = closing(tokens, index + 1)
+        found = self.aliases.get(normal_form(tokens[index : end + 1]))
+        return None if found is None else (found, end)
 
     def _call_at(self, tokens: Sequence[Token], index: int) -> tuple[Call, int] | None:
         """The call of an aggregate or a window function that starts here, and the index behind it."""

@@ -23,6 +23,7 @@ from anabranch.ir.rel import (
     Windowed,
 )
 from anabranch.ir.text import Shown
+from anabranch.sql.durations import duration_text
 
 
 def show(rel: Rel, *, types: bool = False) -> str:
@@ -62,9 +63,12 @@ class _Tree:
                 for column, expr in rel.items
             )
         if isinstance(rel, Windowed):
-            along = rel.window.attribute if rel.along is None else self._column(rel.along)
+            window, along = rel.window, rel.window.attribute if rel.along is None else self._column(rel.along)
+            figures = (window.size, 0 if window.slide == window.size else window.slide, window.offset)
+            shown = [str(each) if window.rows else duration_text(each) for each in figures if each]
+            shown += [str(each) for each in (window.every, window.block, window.own) if each]
             apart = f" by {self._columns(rel.apart)}" if rel.apart else ""
-            return f"{rel.window.kind} along {along}{apart} ({self._columns(rel.bounds)})"
+            return f"{window.kind} {', '.join(shown)} along {along}{apart} ({self._columns(rel.bounds)})"
         if isinstance(rel, Sampled):
             return rel.text
         if isinstance(rel, Generate):

@@ -544,7 +544,10 @@ def _context_lines(view: View) -> list[str]:
     from anabranch.sql.parser import parse  # which has to know of plans itself
 
     query = next((getattr(each, "query", None) for each in parse(view.sql)), None)
-    found = [each.window for each in query.relations() if each.window is not None] if isinstance(query, Query) else []
+    selects = [select for select, _ in query.selects()] if isinstance(query, Query) else []
+    windows = [each.window for select in selects for each in select.relations]
+    windows += [each.window.spec for each in selects if each.window is not None]
+    found = [each for each in windows if each is not None]
     return list(dict.fromkeys(f"{_name(each)}: windows told {_CONTEXTS[each.type.context]}" for each in found))
 
 

@@ -46,8 +46,8 @@ def explain_query(
     """What a query would do as a view."""
     explanation = _explained(text, query, catalog, planning, fields)
     canonical = query.sql(text) if isinstance(text, Rewritten) else ""
-    inside = any(select.implied for select, owner in query.selects() if owner is not query)
-    if explanation.nodes and (query.spelled or inside):
+    respelt = any(select.window or (select.implied and owner is not query) for select, owner in query.selects())
+    if explanation.nodes and (query.spelled or respelt):
         with suppress(NotSupported):  # what it reads beside the home has no relation here
             canonical = blocks(builder(text, query, catalog, planning.analyze).query(query, None, {}), text).text
     return replace(explanation, canonical=canonical)

@@ -24,9 +24,9 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.algebra import aggregates
 from anabranch.algebra.weighted import merged
-from anabranch.ir.block import Rewrite
 from anabranch.ir.expr import Call, Column, Expr, Part, of_column
 from anabranch.ir.rel import Rel
+from anabranch.ir.rewrite import Rewrite
 from anabranch.ir.select import FromItem, SelectBlock, ShownItem
 from anabranch.plan.join_state import bounded, unbounded
 from anabranch.plan.picks import nulls

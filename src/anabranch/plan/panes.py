@@ -14,10 +14,10 @@ from functools import cached_property
 from anabranch.algebra import aggregates
 from anabranch.algebra.aggregates import Aggregate
 from anabranch.algebra.windows import SlideByTuple, SlidingWindows
-from anabranch.ir.block import Rewrite
 from anabranch.ir.expr import Call, Column, Expr, Part, SortKey, of_column
 from anabranch.ir.logic import conjunction, word
 from anabranch.ir.rel import Project, Scan, Source, Windowed
+from anabranch.ir.rewrite import Rewrite
 from anabranch.ir.select import Derived, FromItem, SelectBlock, ShownItem
 from anabranch.ir.text import Shown
 from anabranch.plan.catalog import Catalog

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.ir.block import Rewrite
 from anabranch.ir.expr import Call, Column, Expr, Part, of_column
 from anabranch.ir.logic import conjunction
 from anabranch.ir.rel import Scan
+from anabranch.ir.rewrite import Rewrite
 from anabranch.ir.select import FromItem, SelectBlock, ShownItem
 from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.panes import PaneBlock, PaneCall, sorted_by_columns

@@ -365,27 +365,27 @@ class _UserWriter(BlockWriter):
         text, whole, inner = rel.written.text, rel.written.whole, rel.written.inner
         if isinstance(rel, Windowed) and not is_call(whole.of(text)):
             self._call(rel, inner, text)
-            return
-        if not isinstance(rel, Windowed) or isinstance(rel.input, Scan):
+        elif not isinstance(rel, Windowed) or isinstance(rel.input, Scan):
             self._user_text(whole, text)
-            return
-        self._user_text(Span(whole.start, inner.start), text)
-        named = tokenize(inner.of(text))[0].upper not in ("SELECT", "WITH", "VALUES")
-        self.put("(" if named else "")
-        self.nested(rel.input, [column.name for column in rel.input.columns])
-        self.put(")" if named else "")
-        self._user_text(Span(inner.end, whole.end), text)
+        else:
+            self._user_text(Span(whole.start, inner.start), text)
+            self._inside(rel.input, tokenize(inner.of(text))[0].upper not in ("SELECT", "WITH", "VALUES"))
+            self._user_text(Span(inner.end, whole.end), text)
+
+    def _inside(self, rel: Rel, brackets: bool) -> None:
+        self.put("(" if brackets else "")
+        self.nested(rel, [column.name for column in rel.columns])
+        self.put(")" if brackets else "")
 
     def _call(self, rel: Windowed, inner: Span, text: str) -> None:
         """Windows in the notation of another system, as the window function that they stand for."""
-        before, behind = call_text(rel.window, plain_name(rel.along.name) if rel.along is not None else None)
+        along = plain_name(rel.along.name) if rel.along is not None else None
+        before, behind = call_text(rel.window, along, [plain_name(each.name) for each in rel.apart])
         self.put(before)
         if isinstance(rel.input, Scan):
             self._user_text(inner, text)
         else:
-            self.put("(")
-            self.nested(rel.input, [column.name for column in rel.input.columns])
-            self.put(")")
+            self._inside(rel.input, True)
         self.put(behind)
 
     def _user_text(self, span: Span, text: str) -> None:

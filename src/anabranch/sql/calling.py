@@ -9,6 +9,7 @@ from anabranch.sql.calls import aggregate_calls, closing, split_commas
 from anabranch.sql.columns import Scope, names_in, of_the_language, type_spans
 from anabranch.sql.durations import is_unit
 from anabranch.sql.functions import builtin, calls, counts_of
+from anabranch.sql.group_windows import PART_OF
 from anabranch.sql.lexer import Span, Token, normal_form, words
 from anabranch.sql.own_aggregates import OWN_AGGREGATES
 from anabranch.sql.syntax import Select
@@ -24,7 +25,8 @@ def function_problems(text: str, tokens: Sequence[Token], own: Collection[str]) 
     skipped = list(type_spans(tokens))
     for index, token in calls(tokens):
         name = token.name.lower()
-        if name in own or name in _OTHERS or name in OWN_AGGREGATES or name.startswith("_") or of_the_language(token):
+        known = name in own or name in _OTHERS or name in OWN_AGGREGATES or name.upper() in PART_OF
+        if known or name.startswith("_") or of_the_language(token):
             continue
         if any(span.start <= token.start < span.end for span in skipped):
             continue

@@ -234,11 +234,17 @@ def generators(tokens: Sequence[Token]) -> Iterator[Token]:
             yield token
 
 
-def window_calls(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Calls of window and session_window, whose value has a name of its own in the query around them."""
-    for index, token in enumerate(tokens):
-        if _calls(tokens, index, frozenset({"window", "session_window"})):
-            yield token
+def calls_of(names: frozenset[str], tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """The calls of these functions; those in subqueries are left to them."""
+    index = 0
+    while index < len(tokens):
+        if tokens[index].text == "(" and index + 1 < len(tokens) and tokens[index + 1].upper in ("SELECT", "WITH"):
+            index = closing(tokens, index)
+        elif _calls(tokens, index, names):
+            end = closing(tokens, index + 1) + 1
+            yield tokens[index:end]
+            index = end - 1
+        index += 1
 
 
 def volatile_calls(tokens: Sequence[Token]) -> Iterator[Token]:

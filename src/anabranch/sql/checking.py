@@ -390,6 +390,7 @@ class _Script:
     def _check_closing(self, statement: Statement, query: Query, what: str, reads: set[str]) -> None:
         assert query.emission is not None
         windowed = any(relation.window is not None for relation in query.relations())
+        windowed = windowed or any(select.window is not None for select, _ in query.selects())
         windowed = windowed or any(self.known[name].kind == "view" for name in reads)
         grouped = any(select.group or select.distinct for select, _ in query.selects())
         if not windowed or not grouped:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.errors import SqlError, UnknownName, WrongType, did_you_mean
 from anabranch.sql.calls import Chain, chains, closing
@@ -165,7 +165,7 @@ class Resolver:
         reshaped = select.lateral or any(relation.reshaped for relation in select.relations)
         around = _ANYTHING if select.lateral else outer  # what is LATERAL sees the relations beside it
         relations = [(relation.exposed, self._relation(relation, around)) for relation in select.relations]
-        aliases = frozenset(_given_names(select.items))
+        aliases = frozenset(_given_names(select.items)) | ({select.window.name} if select.window is not None else set())
         rows = Scope(tuple(relations), outer, frozenset(), reshaped)
         groups = Scope(tuple(relations), outer, aliases, reshaped)
         for item in select.items:  # an item may use the names given before it
@@ -179,6 +179,10 @@ class Resolver:
             self.expression(part.tokens, groups)
         for inner in select.subqueries:
             self.query(inner, rows)
+        window, (_, columns) = select.window, relations[0] if len(relations) == 1 else (None, None)
+        time = _plain_name(window.time) if window is not None and window.time else None
+        if window is not None and window.spec is not None and select.planned and time is not None and columns:
+            check_window(self.text, replace(window.spec, time_column=time), columns)
         if self.also is not None:
             self.also(select, groups)
         return None if reshaped else self._output(select, relations)

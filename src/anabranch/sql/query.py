@@ -13,6 +13,7 @@ from anabranch.sql.cursor import Cursor
 from anabranch.sql.dialects.selects import name_of_call, read_notations, take_brackets
 from anabranch.sql.durations import is_unit
 from anabranch.sql.emission import take_emission
+from anabranch.sql.group_windows import asks_for_time, with_window
 from anabranch.sql.inline import inline_ctes
 from anabranch.sql.lexer import CLOSING, NUMBER, STRING, WORD, Span, Token
 from anabranch.sql.relations import take_alias, take_from
@@ -61,6 +62,8 @@ def _query(cursor: Cursor, nested: bool) -> Query:
         expressions += take_expressions(cursor, "an expression")
     order_tokens = tuple(cursor.tokens[order_start : cursor.index])
     order = Span(order_tokens[0].start, order_tokens[-1].end) if order_tokens else None
+    if isinstance(body, Select) and body.window is not None and asks_for_time(order_tokens):
+        body = replace(body, planned=True)
     emission = take_emission(cursor)
     if emission is not None and nested and emission.stream:
         raise NotSupported(
@@ -210,7 +213,7 @@ def _select(cursor: Cursor) -> Select:
             qualify = taken[0]
         elif word == "WINDOW":
             windows += [(each.tokens[0].name, each.tokens[3:-1]) for each in taken]
-    return Select(
+    select = Select(
         Span(start, cursor.previous.end),
         distinct,
         tuple(items),
@@ -230,6 +233,7 @@ def _select(cursor: Cursor) -> Select:
         tuple(windows),
         tuple(views),
     )
+    return with_window(cursor.text, select)
 
 
 def _group(cursor: Cursor) -> tuple[list[Expression], bool]:

@@ -320,7 +320,8 @@ class Select:
     views: tuple[LateralView, ...] = ()
     implied: bool = False  # only its relation is written
     meets: tuple[Meeting, ...] = ()  # conditions beside WHERE that a notation stands for
-    spelled: bool = False  # something in it is a notation of another system
+    window: GroupWindow | None = None
+    planned: bool = False  # Spark would not read it as it is written
 
     @property
     def unwritten(self) -> tuple[list[tuple[str, Span | None]], str]:
@@ -333,6 +334,17 @@ class Select:
             pieces += [(f"{token.text} ", token.span) for token in each.tokens]
             pieces.append(("" if each.alias is None else f"AS {each.alias} ", None))
         return [*pieces, ("FROM ", None)], " GROUP BY ALL" if self.group else ""
+
+
+@dataclass(frozen=True)
+class GroupWindow:
+    """The window that a SELECT groups by, and what Spark calls it. Without a time it lies along the event time; `spec`
+    are its windows but for that, and none where a figure is computed."""
+
+    call: Expression
+    name: str
+    time: tuple[Token, ...]
+    spec: WindowSpec | None
 
 
 @dataclass(frozen=True)
@@ -436,7 +448,7 @@ class Query:
     def spelled(self) -> bool:
         """Whether something in it is in the words of another system."""
         versions = any(relation.versions is not None for relation in self.relations())
-        return versions or any(select.spelled for select, _ in self.selects())
+        return versions or any(select.planned for select, _ in self.selects())
 
     @property
     def needs_plan(self) -> bool:

@@ -5,7 +5,7 @@ Windows that are not written as functions are for `dialects` to read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from anabranch.algebra.windows import FUNCTIONS, WindowType
 from anabranch.errors import SyntaxProblem
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.figures import Figure, origin_text, take_figure, take_length, take_origin
-from anabranch.sql.lexer import STRING, Span, quote_name, tokenize
+from anabranch.sql.lexer import STRING, Span, tokenize
 from anabranch.sql.syntax import Name, Relation, WindowKind, WindowSpec, all_of
 from anabranch.sql.table_functions import KEY, SOURCE, TIME, Call, TableFunction, TakeRelation, at_function, take_call
 
@@ -185,7 +185,7 @@ def windowed(text: str, function: str, call: Call[Figure], join: str) -> Relatio
     return replace(source, span=call.span, window=window, join=join)
 
 
-def call_text(window: WindowSpec, along: str | None) -> tuple[str, str]:
+def call_text(window: WindowSpec, along: str | None, apart: Sequence[str]) -> tuple[str, str]:
     """The call of a window function that has these windows: what stands before its relation, and behind it."""
     unit: Literal["time", "rows", "number"] = "time"
     if window.rows:
@@ -209,12 +209,11 @@ def call_text(window: WindowSpec, along: str | None) -> tuple[str, str]:
         given["ORIGIN"] = str(window.offset) if window.rows else origin_text(window.offset)
     elif window.offset:
         given["`OFFSET`"] = figure(window.offset)
-    keys = ", ".join(quote_name(name.last) for name in window.partition)
     column = along if window.attribute == "column" else window.attribute
     behind = [f"DESCRIPTOR({column})"] if column else []
     behind += [f"{name} => {text}" for name, text in given.items() if text]
     function = next(name for name, kind in _KINDS.items() if kind == window.kind)
-    return f"{function}(TABLE ", f"{' PARTITION BY ' + keys if keys else ''}, {', '.join(behind)})"
+    return f"{function}(TABLE ", f"{' PARTITION BY ' + ', '.join(apart) if apart else ''}, {', '.join(behind)})"
 
 
 def is_call(text: str) -> bool:

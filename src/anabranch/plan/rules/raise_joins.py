@@ -24,11 +24,11 @@ from dataclasses import dataclass, field, replace
 from anabranch.algebra import aggregates
 from anabranch.algebra.weighted import merged, weighted
 from anabranch.errors import NotSupported
-from anabranch.ir.block import Rewrite
 from anabranch.ir.expr import Call, Column, Expr, Part, of_column
 from anabranch.ir.logic import called, comparison, conjunction, conjuncts, depths, piece, unwrapped, word
 from anabranch.ir.read import composed
 from anabranch.ir.rel import Aggregate, Filter, Generate, Join, OverRows, Project, Rel, Scan, Windowed, is_live
+from anabranch.ir.rewrite import Rewrite
 from anabranch.ir.text import Shown
 from anabranch.plan.name_resolution import NotApplicable
 from anabranch.plan.picks import nulls

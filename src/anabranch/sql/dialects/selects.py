@@ -103,7 +103,7 @@ def read_notations(text: str, query: Query) -> Query:
     behind = [relation for relation in select.relations if relation.spelled or relation.bracket]
     if not brackets and not behind:
         named = any(item.alias == "cq_close" and name_of_call(text, item.tokens) for item in select.items)
-        return replace(query, body=replace(select, spelled=True)) if named else query
+        return replace(query, body=replace(select, planned=True)) if named else query
     if brackets and not select.relations:
         first = brackets[0].span
         raise _wrong(text, Span(first.start, first.start + len("[RANGE")), "a window needs a relation", "add FROM")
@@ -119,7 +119,7 @@ class _Reader:
     def __init__(self, text: str, query: Query, select: Select) -> None:
         self.text = text
         self.query = query
-        self.select = replace(select, spelled=True)
+        self.select = replace(select, planned=True)
 
     def read(self) -> Query:
         relations = self.select.relations

@@ -1,0 +1,165 @@
+"""Windows that GROUP BY calls, as Spark, Flink and Arroyo write them:
+
+    window(ts, '10 minutes', '5 minutes')       session_window(ts, '5 minutes')
+    HOP(ts, INTERVAL '5' MINUTE, INTERVAL '10' MINUTE), TUMBLE(ts, size), SESSION(ts, gap), and TUMBLE(size)
+
+and parts of them: window.start and window_time(window), TUMBLE_START(ts, size). What is read instead is for
+`ir.group_windows` to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from anabranch.algebra.windows.sql import MOST_BETWEEN
+from anabranch.errors import NotSupported, SqlError, SyntaxProblem
+from anabranch.sql.calls import calls_of, closing, split_commas
+from anabranch.sql.cursor import Cursor
+from anabranch.sql.durations import parse_duration, take_duration
+from anabranch.sql.figures import Figure
+from anabranch.sql.lexer import END, NUMBER, STRING, Span, Token, normal_form
+from anabranch.sql.syntax import Expression, GroupWindow, Select, WindowKind, WindowSpec
+
+SPARK = ("WINDOW", "SESSION_WINDOW")
+#: The figures of each in their order, and how many there have to be.
+_FIGURES = {
+    "WINDOW": (("size", "slide", "start"), 1),
+    "SESSION_WINDOW": (("gap",), 1),
+    "TUMBLE": (("size", "start"), 1),
+    "HOP": (("slide", "size", "start"), 2),
+    "SESSION": (("gap",), 1),
+}
+#: Parts of windows, and the names of columns that are one.
+_PARTS = {"START": "window_start", "END": "window_end", "ROWTIME": "rowtime", "PROCTIME": ""}
+#: The window of which a function gives a part, and the part.
+PART_OF = {f"{name}_{part}": (name, part) for name in ("TUMBLE", "HOP", "SESSION") for part in _PARTS}
+_NAMES = frozenset(name.lower() for name in (*_FIGURES, *PART_OF, "CUMULATE"))
+
+
+def with_window(text: str, select: Select) -> Select:
+    """A SELECT that knows which window it groups by; items that are parts of it have names."""
+    conditions = [each for each in (select.where, *select.group, select.having, select.qualify) if each is not None]
+    expressions = [*(item.tokens for item in select.items), *(each.tokens for each in conditions)]
+    calls = [call for tokens in expressions for call in calls_of(_NAMES, tokens)]
+    found = {normal_form(call): _window(text, call) for call in calls if call[0].upper not in PART_OF}
+    for call in calls:
+        _check_part(text, call, found)
+    if not found:
+        return select
+    windows = list(found.values())
+    foreign = any(each.call.tokens[0].upper not in SPARK for each in windows)
+    if len(windows) > 1 and not foreign:  # Spark says that there is one
+        return select
+    if len(windows) > 1:
+        raise _wrong(text, windows[1].call.span, "a SELECT groups by one window, and this is another one")
+    (window,) = windows
+    if window.spec is not None and not window.time and len(select.relations) != 1:
+        message = "a window without a time column is one of GROUP BY over a single stream or view"
+        hint = "name the column with the time first: TUMBLE(ts, INTERVAL ...)"
+        raise _wrong(text, window.call.span, message, hint)
+    intervals = any(token.upper == "INTERVAL" for token in window.call.tokens)
+    items = tuple(item if item.alias is not None else replace(item, alias=_name(item.tokens)) for item in select.items)
+    planned = foreign or intervals or any(map(asks_for_time, expressions))
+    return replace(select, window=window, planned=planned, items=items)
+
+
+def asks_for_time(tokens: Sequence[Token]) -> bool:
+    """Whether window_time is called: Spark does not take it beside GROUP BY."""
+    return any(True for _ in calls_of(frozenset({"window_time"}), tokens))
+
+
+def _check_part(text: str, call: Sequence[Token], found: Mapping[str, GroupWindow]) -> None:
+    (name, part), span = PART_OF.get(call[0].upper, ("", "")), Span(call[0].start, call[-1].end)
+    if part == "PROCTIME":
+        hint = f"{name}_END is where a window ends; windows along ARRIVAL_TS go by when rows came"
+        raise NotSupported("windows have no time of processing", text=text, start=span.start, end=span.end, hint=hint)
+    if part and normal_form([replace(call[0], text=name), *call[1:]]) not in found:
+        message = f"{call[0].upper} goes with GROUP BY {name} of the same time and lengths"
+        raise _wrong(text, span, message, f"GROUP BY {name}{Span(call[1].start, span.end).of(text)}")
+
+
+def _window(text: str, call: Sequence[Token]) -> GroupWindow:
+    """The window of a call; computed by Spark if a figure of Spark's function is."""
+    word, given = call[0].upper, list(split_commas(call[2:-1]))
+    expression = Expression(Span(call[0].start, call[-1].end), tuple(call))
+    if word == "CUMULATE":
+        hint = "FROM CUMULATE(TABLE t, DESCRIPTOR(ts), step, size) ... GROUP BY window_start, window_end"
+        raise _wrong(text, expression.span, "CUMULATE stands in FROM", hint)
+    names, least = _FIGURES[word]
+    timed = word in SPARK or (call[2].upper not in ("INTERVAL", "-") and call[2].kind not in (STRING, NUMBER))
+    time, lengths = tuple(given[0]) if timed and given else (), given[timed:]
+    fits = least <= len(lengths) <= len(names) and all(given)
+    if not fits and word not in SPARK:
+        message = f"in GROUP BY, {word} takes a column with the time and {' and '.join(names[:least])}"
+        raise _wrong(text, expression.span, message, f"as in {word}(ts{', INTERVAL 1 MINUTE' * least})")
+    figures = {name: _figure(text, each, name, word) for name, each in zip(names, lengths, strict=False) if each}
+    known = {name: figure for name, figure in figures.items() if figure is not None}
+    whole = "session_window" if "gap" in names else "window"
+    if not fits or len(known) < len(lengths):
+        return GroupWindow(expression, whole, time, None)
+    size = known["gap"] if "gap" in known else known["size"]
+    slide = known.get("slide", size)
+    _check(text, call[0].text, known, size, slide)
+    kind: WindowKind = "session" if "gap" in names else "tumble" if slide.value == size.value else "hop"
+    along = Span(time[0].start, time[-1].end) if time else expression.span
+    offset = known["start"].value % slide.value if "start" in known else 0
+    return GroupWindow(expression, whole, time, WindowSpec(kind, None, along, size.value, slide.value, offset))
+
+
+def _figure(text: str, tokens: list[Token], name: str, function: str) -> Figure | None:
+    """A length of time; to Spark it may be a number of microseconds, or computed."""
+    span, last, minus = Span(tokens[0].start, tokens[-1].end), tokens[-1], tokens[0].text == "-"
+    cursor = Cursor(text, [*tokens, Token(END, "", span.end, span.end)])
+    if function not in SPARK:
+        value: int | None = take_duration(cursor, f"the {name} of the window")
+        cursor.expect_end()
+    elif last.text.isdecimal() and len(tokens) == 1 + minus:
+        value = -int(last.text) if minus else int(last.text)
+    elif last.kind == STRING and len(tokens) == 1:
+        written = last.value.strip()
+        value = parse_duration(written[8:] if written[:9].lower() == "interval " else written)
+    else:
+        value = None
+        with suppress(SqlError):
+            value = take_duration(cursor, name) if tokens[0].upper == "INTERVAL" else None
+    return None if value is None else Figure(value, "time", span)
+
+
+def _check(text: str, function: str, figures: Mapping[str, Figure], size: Figure, slide: Figure) -> None:
+    """Lengths are more than nothing, and no slide is longer than its window."""
+    for name, figure in figures.items():
+        if figure.value <= 0 and name != "start":
+            raise _wrong(text, figure.span, f"the {name} of {function}() must be longer than nothing")
+    windows, start = size.value // slide.value, figures.get("start")
+    if not windows:
+        hint = "HOP has windows with time between them: HOP(t, ts, slide, size)"
+        raise _wrong(text, slide.span, f"the slide of {function}() is at most as long as its windows", hint)
+    if windows > MOST_BETWEEN:
+        what = f"a row would be in {windows:,} windows, and {MOST_BETWEEN:,} are the most"
+        raise _wrong(text, slide.span, what, "give the windows a larger slide, or make them shorter")
+    if start is not None and abs(start.value) >= slide.value:
+        hint = "windows start anew with each slide: what is left of it when slides are taken away is the same start"
+        raise _wrong(text, start.span, f"the start of {function}() is less than its slide", hint)
+
+
+def _name(tokens: Sequence[Token]) -> str | None:
+    """The name of an item that is a window or a part of one, in Spark or in Flink; None for any other item."""
+    called = len(tokens) > 1 and tokens[1].text == "("
+    end = closing(tokens, 1) + 1 if called else 1
+    name, behind = tokens[0].name.lower(), [token.name.lower() for token in tokens[end:]]
+    if name == "window_time" and called and not behind and end > 3:
+        inside = _name(tokens[2:-1])
+        return f"window_time({inside})" if inside in ("window", "session_window") else None
+    if called and not behind and tokens[0].upper in PART_OF:
+        return _PARTS[PART_OF[tokens[0].upper][1]]
+    if tokens[0].is_name and name.upper() in SPARK:
+        if behind in ([".", "start"], [".", "end"]):
+            return f"{name}.{behind[1]}" if called else behind[1]
+        return None if behind else name
+    return None
+
+
+def _wrong(text: str, span: Span, message: str, hint: str | None = None) -> SyntaxProblem:
+    return SyntaxProblem(message, text=text, start=span.start, end=span.end, hint=hint)
