@@ -364,7 +364,7 @@ class _UserWriter(BlockWriter):
         assert rel.written is not None
         text, whole, inner = rel.written.text, rel.written.whole, rel.written.inner
         if isinstance(rel, Windowed) and not is_call(whole.of(text)):
-            self._call(rel, inner, text)
+            self._call(rel)
         elif not isinstance(rel, Windowed) or isinstance(rel.input, Scan):
             self._user_text(whole, text)
         else:
@@ -377,13 +377,13 @@ class _UserWriter(BlockWriter):
         self.nested(rel, [column.name for column in rel.columns])
         self.put(")" if brackets else "")
 
-    def _call(self, rel: Windowed, inner: Span, text: str) -> None:
+    def _call(self, rel: Windowed) -> None:
         """Windows in the notation of another system, as the window function that they stand for."""
         along = plain_name(rel.along.name) if rel.along is not None else None
         before, behind = call_text(rel.window, along, [plain_name(each.name) for each in rel.apart])
         self.put(before)
         if isinstance(rel.input, Scan):
-            self._user_text(inner, text)
+            self.leaf(rel.input)
         else:
             self._inside(rel.input, True)
         self.put(behind)
