@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anabranch.duck import DATABASE, counting_all, quoted_text, take_bucket
 from anabranch.kernel import Declined, first_line, scratch
@@ -21,12 +22,13 @@ COPY_OPTIONS = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP
 
 @dataclass(frozen=True)
 class Task:
-    """A query over one bucket of so many; `statements` come before it."""
+    """A query over one bucket of so many; `statements` come before it, and `paths` are lists of files that it names."""
 
     query: str
     statements: tuple[str, ...] = ()
     bucket: int = 0
     buckets: int = 1
+    paths: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def compute(folder: str, memory: int, task: Task) -> Done | Declined:
     try:
         duck = DATABASE.connect()
         try:
-            take_bucket(duck, task.bucket, task.buckets)
+            take_bucket(duck, task.bucket, task.buckets, task.paths)
             with counting_all(task.query):
                 for statement in task.statements:
                     duck.execute(statement)

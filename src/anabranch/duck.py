@@ -7,8 +7,9 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,19 +178,36 @@ def places_for(rows: int) -> Iterator[None]:
         yield
 
 
-def in_bucket(values: Iterable[str]) -> str:
-    """The condition that a row is in the bucket that is taken, by the values of its key: rows that meet have the same.
+@dataclass(frozen=True)
+class Variable:
+    """A list of paths that differs from bucket to bucket, by the name that `take_bucket` gives it."""
 
-    >>> in_bucket(["k"])
+    name: str
+
+
+def key_hash(values: Iterable[str]) -> str:
+    """What says in which bucket a row is, by the values of its key: rows that meet have the same."""
+    return f"hash({', '.join(values)})"
+
+
+def in_bucket(hash: str) -> str:
+    """The condition that a row is in the bucket that is taken.
+
+    >>> in_bucket(key_hash(["k"]))
     "hash(k) % getvariable('buckets') = getvariable('bucket')"
     """
-    return f"hash({', '.join(values)}) % getvariable('buckets') = getvariable('bucket')"
+    return f"{hash} % getvariable('buckets') = getvariable('bucket')"
 
 
-def take_bucket(duck: duckdb.DuckDBPyConnection, bucket: int, buckets: int) -> None:
-    """Have `in_bucket` hold for one bucket of so many, in what is asked of a connection from now on."""
+def take_bucket(
+    duck: duckdb.DuckDBPyConnection, bucket: int, buckets: int, paths: Mapping[str, list[str]] | None = None
+) -> None:
+    """Have `in_bucket` hold for one bucket of so many, in what is asked of a connection from now on, and lists of paths
+    be those of this bucket."""
     duck.execute(f"SET VARIABLE buckets = {buckets}::UBIGINT")
     duck.execute(f"SET VARIABLE bucket = {bucket}::UBIGINT")
+    for name, each in (paths or {}).items():
+        duck.execute(f"SET VARIABLE {name} = {path_list(each)}")
 
 
 def timestamp(micros: str) -> str:
@@ -211,5 +229,7 @@ def quoted_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def path_list(paths: list[str]) -> str:
+def path_list(paths: list[str] | Variable) -> str:
+    if isinstance(paths, Variable):
+        return f"getvariable({quoted_text(paths.name)})"
     return "[" + ", ".join(quoted_text(path) for path in paths) + "]"

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,7 @@ class Share:
 
     pieces: tuple[Piece, ...]
     bucket: int = 0
+    paths: Mapping[str, list[str]] = field(default_factory=dict)  # the files of tables that queries name
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def _computed(work: Work, share: Share) -> Done:
             duck.register(_TABLE, _in_memory(work, pieces))
             source = f"SELECT * FROM {_TABLE}"
         if work.split is not None:  # several queries are about these rows: they are read once
-            take_bucket(duck, share.bucket, work.buckets)
+            take_bucket(duck, share.bucket, work.buckets, share.paths)
             duck.execute(f"CREATE TEMP TABLE {_BUCKET} AS SELECT * FROM ({source}) WHERE {work.split}")
             source = f"SELECT * FROM {_BUCKET}"
         duck.execute(f"CREATE TEMP VIEW {ALL} AS {source}")

@@ -13,6 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch import kernel
+from anabranch.duck import Variable
+from anabranch.engine.bucket_files import FilesByBucket, hash_of, lasting
+from anabranch.ledger import Bucket, DataFile
 from anabranch.plan.view import View
 from anabranch.testing import Harness, assert_same_rows
 
@@ -102,6 +105,24 @@ def places(home: Harness) -> dict[str, str]:
     return {view.name: found[view.id] for view in core.catalog().of(View) if view.id in found}
 
 
+def in_buckets(home: Harness) -> dict[str, int]:
+    """In how many buckets the state of views is; each of its rows has to be in the one that its file says."""
+    from anabranch.duck import DATABASE, in_bucket, take_bucket
+
+    core, found = home.session._core, dict[str, int]()
+    snapshot, duck = core.ledger.snapshot(), DATABASE.connect()
+    for view in core.catalog().of(View):
+        for table in (view.changes_table, *(use.panes for use in view.query.blocks)):
+            for file in snapshot.files.get(table, {}).values():
+                if file.bucket is not None:
+                    take_bucket(duck, file.bucket.number, file.bucket.of)
+                    path, hash = core.ledger.table_folder(table) / file.path, file.bucket.by.partition(" of ")[0]
+                    inside = f"SELECT bool_and({in_bucket(hash)}) FROM read_parquet('{path}')"
+                    assert duck.execute(inside).fetchall() == [(True,)]
+                    found[view.name] = max(file.bucket.of, found.get(view.name, 0))
+    return found
+
+
 def check(home: Harness, queries: dict[str, str], rows: dict[str, list[tuple[Any, ...]]]) -> None:
     for name, query in queries.items():
         for stream in "ab":
@@ -130,6 +151,8 @@ def test_buckets_answer_as_spark_does(tmp_path: Path, spark: SparkSession, fed: 
                 home.query("SELECT count(*) FROM band")
             if run == 1:
                 home.compact()
+                if not fed:
+                    assert {"groups", "lefts"} <= in_buckets(home).keys()
                 home.reopen()
                 home.sql("SET anabranch.bucket_rows = 1; SET anabranch.task_bytes = 1")
         check(home, queries, given)
@@ -227,3 +250,19 @@ def test_a_task_that_declines_leaves_a_node_to_spark(tmp_path: Path, spark: Spar
             home.query("SELECT count(*) FROM v")
         check(home, {"v": query}, given)
         assert places(home)["v"].startswith("by Spark")
+
+
+def test_a_task_reads_the_files_of_its_bucket(tmp_path: Path) -> None:
+    """And those that say nothing, or that something else was split by; never none, for their columns."""
+    hash = hash_of([("k", "int")])
+    buckets = [None, Bucket(lasting(hash), 0, 1), Bucket(lasting(hash), 1, 2), Bucket(lasting(hash), 3, 4)]
+    files = [DataFile(f"{n}.parquet", 1, 1, bucket=bucket) for n, bucket in enumerate([*buckets, Bucket("else", 0, 2)])]
+    lists = FilesByBucket({"t": hash})
+    assert lists.paths("u", tmp_path, files) == [str(tmp_path / file.path) for file in files]
+    assert lists.paths("t", tmp_path, files[:1]) == [str(tmp_path / "0.parquet")]
+    assert isinstance(lists.paths("t", tmp_path, files), Variable)
+    read = {n: [Path(path).stem for path in lists.of(n, 4)["files_0"]] for n in range(4)}
+    assert read == {0: ["0", "1", "4"], 1: ["0", "1", "2", "4"], 2: ["0", "1", "4"], 3: ["0", "1", "2", "3", "4"]}
+    few = FilesByBucket({"t": hash})
+    few.paths("t", tmp_path, files[2:4])
+    assert few.of(0, 2) == {"files_0": [str(tmp_path / "2.parquet")]}

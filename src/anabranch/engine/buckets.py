@@ -8,15 +8,17 @@ f(state | touched keys) - what was shown for them. What the driver would decline
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch import bucket, kernel
 from anabranch.algebra.reach import Range
 from anabranch.bucket import Done, Task
-from anabranch.duck import LEFT_TO_SPARK, in_bucket, quoted
+from anabranch.duck import LEFT_TO_SPARK, Variable, in_bucket, quoted
+from anabranch.engine.bucket_files import FilesByBucket, hash_of, is_hashed, lasting
 from anabranch.engine.core import Core
 from anabranch.engine.driver_changes import Query, Touched, since_start
 from anabranch.engine.kernels import Ahead, query_of, task_memory
@@ -25,7 +27,7 @@ from anabranch.engine.table_cache import CachedRange, file_rows, where_within
 from anabranch.engine.tables import change_fields
 from anabranch.engine.writing import adopt_files
 from anabranch.kernel import ROWS, Declined
-from anabranch.ledger import DataFile, Snapshot
+from anabranch.ledger import Bucket, DataFile, Snapshot
 from anabranch.ledger.crash import reach
 from anabranch.plan.definitions import Stream
 from anabranch.plan.name_resolution import NotApplicable
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
 
 #: In place of a file: the new rows of a run, which its tasks have at hand.
 RUN = "__run"
-#: Types whose equal values have the same hash, in Spark's eyes and DuckDB's.
-_HASHED = ("string", "date", "timestamp", "timestamp_ntz", "boolean", "binary")
 
 
 def changes(commit: Commit, view: View) -> tuple[DataFile, ...] | None:
@@ -61,9 +61,10 @@ def changes(commit: Commit, view: View) -> tuple[DataFile, ...] | None:
     count = core.place.buckets(rows, state, slots) if query.split else 1
     if not query.split and rows + state > core.place.limits.state_rows:
         return None
-    tasks = [Task(text, tuple(query.statements), number, count) for number in range(count)]
+    statements, lists = tuple(query.statements), query.files.lists
+    tasks = [Task(text, statements, number, count, lists.of(number, count)) for number in range(count)]
     table, time = view.changes_table, view.time or None
-    files = write(core, [(table, time, tasks)])[0]
+    files = write(core, [Wanted(table, time, tasks, query.hash_of_changes)])[0]
     if isinstance(files, Declined):
         if LEFT_TO_SPARK in files.reason:
             core.driver_changes.leave(view)
@@ -91,20 +92,21 @@ def look_ahead(commit: Commit, stream: Stream, rows: InGroups) -> Ahead | None:
     """
     core, split, read = commit.core, "", 0
     queries: list[tuple[kernel.Query, str | None]] = []
+    lists = FilesByBucket()
     for view in commit.catalog.of(View):
         if not _fits_run(view, stream) or not core.driver_changes.fits(commit, view):
             continue
-        query = _InBuckets(commit, view, stream)
-        if not query.row_condition or query.row_condition != (split or query.row_condition):
+        query = _InBuckets(commit, view, stream, lists)
+        if not query.row_hash or query.row_hash != (split or query.row_hash):
             continue
         if core.place.takes_changes(rows.rows, query.state_rows()):
             continue  # on the driver it is sooner done
         with suppress(NotApplicable):
             text = query.text()
             assert text is not None  # there are rows
-            split, read = query.row_condition, read + query.files.rows
+            split, read = query.row_hash, read + query.files.rows
             queries.append((query_of(view.changes_table, change_fields(view, None), text), view.time or None))
-    return Ahead(split, read, tuple(queries)) if queries else None
+    return Ahead(split, read, tuple(queries), lists) if queries else None
 
 
 def _fits_run(view: View, stream: Stream) -> bool:
@@ -122,12 +124,20 @@ def _fits_run(view: View, stream: Stream) -> bool:
     )
 
 
-def write(
-    core: Core, wanted: Sequence[tuple[str, str | None, Sequence[Task]]]
-) -> list[tuple[DataFile, ...] | Declined]:
-    """Have the tasks of one job write files of tables; of each, its name, the column of its times and its tasks."""
+@dataclass(frozen=True)
+class Wanted:
+    """A table that tasks add to, the column of its times, and the hash by which each of them writes a bucket of it."""
+
+    table: str
+    time: str | None
+    tasks: Sequence[Task]
+    hash: str = ""
+
+
+def write(core: Core, wanted: Sequence[Wanted]) -> list[tuple[DataFile, ...] | Declined]:
+    """Have the tasks of one job write files of tables."""
     context, ledger = core.spark.sparkContext, core.ledger
-    tasks = [task for _, _, each in wanted for task in each]
+    tasks = [task for each in wanted for task in each.tasks]
     folder = ledger.stage()
     try:
         reach("during-kernels")
@@ -137,11 +147,15 @@ def write(
             return [Declined("executors run no kernels")] * len(wanted)
         reach("after-kernels")
         found: list[tuple[DataFile, ...] | Declined] = []
-        for table, time, own in wanted:
-            results, done = done[: len(own)], done[len(own) :]
-            declined = next((each for each in results if isinstance(each, Declined)), None)
-            paths = [folder / each.file for each in results if isinstance(each, Done) and each.file is not None]
-            found.append(declined or adopt_files(ledger, table, paths, time))
+        for each in wanted:
+            results, done = done[: len(each.tasks)], done[len(each.tasks) :]
+            declined = next((result for result in results if isinstance(result, Declined)), None)
+            files: list[DataFile] = []
+            for task, result in zip(each.tasks, results, strict=True) if declined is None else ():
+                if isinstance(result, Done) and result.file is not None:
+                    own = Bucket(lasting(each.hash), task.bucket, task.buckets) if each.hash else None
+                    files += adopt_files(ledger, each.table, [folder / result.file], each.time, own)
+            found.append(declined or tuple(files))
         return found
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -150,9 +164,10 @@ def write(
 class _Files:
     """Tables of the ledger as tasks read them; says how many rows they are."""
 
-    def __init__(self, commit: Commit) -> None:
+    def __init__(self, commit: Commit, lists: FilesByBucket | None) -> None:
         self._ledger = commit.core.ledger
         self.rows = 0  # of all that was asked for
+        self.lists = FilesByBucket() if lists is None else lists
 
     def relation(self, table: str, snapshot: Snapshot, fields: Sequence[Field]) -> str:
         return self._relation(table, snapshot, fields, None, None)
@@ -167,26 +182,31 @@ class _Files:
     ) -> str:
         found = [file for file in snapshot.files.get(table, {}).values() if file.may_hold(low, beyond)]
         self.rows += sum(file.rows for file in found)
-        folder = self._ledger.table_folder(table)
-        kept = file_rows([str(folder / file.path) for file in found if file.path != RUN], fields)
+        kept = file_rows(self.paths(table, [file for file in found if file.path != RUN]), fields)
         if all(file.path != RUN for file in found):
             return kept
         return f"(SELECT * FROM {kept} UNION ALL SELECT * FROM {_run_rows(fields)})"
+
+    def paths(self, table: str, files: Iterable[DataFile]) -> list[str] | Variable:
+        return self.lists.paths(table, self._ledger.table_folder(table), files)
 
 
 class _InBuckets(Query):
     """The statement of one node for one commit, as each task is given it."""
 
-    def __init__(self, commit: Commit, view: View, run: Stream | None = None) -> None:
+    def __init__(
+        self, commit: Commit, view: View, run: Stream | None = None, lists: FilesByBucket | None = None
+    ) -> None:
         super().__init__(commit, view)
         self._run = run  # the stream whose new rows are in no file yet, but at hand in each task
-        self.files = _Files(commit)
+        self.files = _Files(commit, lists)
         self.table_cache = self.files  # type: ignore[assignment]
         #: What tasks do before they ask.
         self.statements: list[str] = []
         self._columns = self._join_columns() if view.row_by_row else {}
         #: The columns of the key that says which bucket a row is in; none: all rows are in one.
         self.split = tuple(dict.fromkeys(name for name, _ in self._columns.values()))
+        self._add_hashes((self._table_of(input), hash_of([column])) for input, column in self._columns.items())
         self.files.rows = 0 if view.row_by_row else self.state_rows()
 
     def _join_columns(self) -> dict[str, tuple[str, str]]:
@@ -206,20 +226,43 @@ class _InBuckets(Query):
         known = tuple((input, tuple(columns)) for input, columns in types.items())
         for equal in join_keys(self.view.query.text, known):
             found = {input: (name, types[input][name]) for input, name in equal.items()}
-            kinds = {"bigint" if kind in INTEGERS else kind for _, kind in found.values()}
+            kinds = {_kind(type) for _, type in found.values()}
             if len(kinds) == 1 and is_hashed(*kinds):
                 return found
         return {}
 
+    def _table_of(self, input: str) -> str:
+        """The table in which the rows of an input are kept as they are; empty if there is none."""
+        query, catalog = self.view.query, self.catalog
+        if input in query.streams:
+            return catalog.stream(query.streams[input]).rows_table
+        if input in query.views and catalog.view(query.views[input]).kept:
+            return catalog.view(query.views[input]).changes_table
+        return next((use.panes for use in query.blocks if use.placeholder == input), "")
+
+    def _add_hashes(self, hashes: Iterable[tuple[str, str]]) -> None:
+        """By which hash a bucket of a node is one of tables, too; none where two inputs are split in different ways."""
+        known = self.files.lists.hashes
+        for table, hash in hashes:
+            known[table] = hash if known.get(table, hash) == hash else ""
+
+    def paths(self, table: str, snapshot: Snapshot) -> list[str] | Variable:
+        return self.files.paths(table, snapshot.files.get(table, {}).values())
+
     @property
-    def row_condition(self) -> str:
-        """The condition that a new row of a stream is in the bucket; empty if there is none, or not one for all."""
+    def hash_of_changes(self) -> str:
+        """The hash by which each task gives a bucket of the changes; empty if it does not."""
+        return self.files.lists.hashes.get(self.view.changes_table, "") if not self.view.row_by_row else ""
+
+    @property
+    def row_hash(self) -> str:
+        """The hash of a new row of a stream that says whether it is in a bucket; empty if there is none for all."""
         inputs = [
             input for input, id in self.view.query.streams.items() if self._run is not None and id == self._run.id
         ]
         columns = {self._columns.get(input) for input in inputs}
         (column,) = columns if len(columns) == 1 else (None,)
-        return in_bucket([_value(quoted(column[0]), column[1])]) if column is not None else ""
+        return hash_of([column]) if column is not None else ""
 
     def relation(
         self,
@@ -241,7 +284,7 @@ class _InBuckets(Query):
         column = self._columns.get(placeholder) if view is self.view else None
         if column is None or rows is None:
             return rows
-        return f"(SELECT * FROM {rows} WHERE {in_bucket([_value(quoted(column[0]), column[1])])})"
+        return f"(SELECT * FROM {rows} WHERE {in_bucket(hash_of([column]))})"
 
     def touch_sessions(self) -> bool | None:
         ends = self.view.progress.ends
@@ -251,12 +294,28 @@ class _InBuckets(Query):
 
     def touch_keys(self, text: str) -> bool:
         keys = self.view.keying.columns
-        hashed = [(index, key) for index, key in enumerate(keys) if is_hashed(key.type)]
-        self.split = tuple(key.name for _, key in hashed)
-        where = f" WHERE {in_bucket(_value(f'k{index}', key.type) for index, key in hashed)}" if hashed else ""
+        hashed = [index for index, key in enumerate(keys) if is_hashed(key.type)]
+        self.split = tuple(keys[index].name for index in hashed)
+        where = f" WHERE {in_bucket(hash_of((f'k{index}', keys[index].type) for index in hashed))}" if hashed else ""
+        self._add_hashes(self._hashes_of_keys(hashed))
         self.statements.append(f"CREATE TEMP TABLE __touched AS SELECT * FROM ({text}){where}")
         self.touched = tuple(_TouchedInTask.of(index, key.type, self.statements) for index, key in enumerate(keys))
         return True
+
+    def _hashes_of_keys(self, hashed: Sequence[int]) -> Iterator[tuple[str, str]]:
+        """By which hash of its own columns the rows of a table are those of touched keys in one bucket."""
+        keys = self.view.keying.columns
+        yield self.view.changes_table, hash_of((keys[index].name, keys[index].type) for index in hashed)
+        narrowed = {narrow.input: narrow.columns for narrow in self.view.keying.narrows}
+        for input in self.view.inputs:
+            columns, types = narrowed.get(input, ()), {f.name: f.type for f in self.fields_of(self.view, input) or ()}
+            own = [columns[index] if index < len(columns) else None for index in hashed]
+            known = [(name, types[name]) for name in own if name is not None and name in types]
+            kinds = [_kind(type) for _, type in known]
+            alike = kinds == [
+                _kind(keys[index].type) for index in hashed
+            ]  # of other types, equal values differ in hash
+            yield self._table_of(input), hash_of(known) if alike else ""
 
 
 class _TouchedInTask(Touched):
@@ -282,17 +341,12 @@ class _TouchedInTask(Touched):
         return [f"({column} BETWEEN {low} AND {high} OR getvariable('{self.low}') IS NULL)"]
 
 
+def _kind(type: str) -> str:
+    """A type as far as it matters to a hash."""
+    return "bigint" if type in INTEGERS else type
+
+
 def _run_rows(fields: Sequence[Field]) -> str:
     """The new rows of a run as its tasks have them, as a relation with these columns."""
     items = ", ".join(f"CAST({quoted(f.name)} AS {duckdb_type(f.type)}) AS {quoted(f.name)}" for f in fields)
     return f"(SELECT {items} FROM {ROWS})"
-
-
-def is_hashed(*types: str) -> bool:
-    """Whether equal values of a type have one hash, however they came about."""
-    return all(type in (*INTEGERS, *_HASHED) or type.startswith("decimal") for type in types)
-
-
-def _value(column: str, type: str) -> str:
-    """A value as it is hashed: a number whatever its width."""
-    return f"CAST({column} AS BIGINT)" if type in INTEGERS else f"CAST({column} AS {duckdb_type(type)})"

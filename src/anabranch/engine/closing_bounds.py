@@ -93,11 +93,13 @@ class Scope:
     def size(self) -> int:
         return self.windows.size
 
+    def files(self, snapshot: Snapshot) -> list[DataFile]:
+        there = snapshot.files.get(self.panes, {}).values()
+        return [*(each for each in there if each.may_hold(self.low, self.high)), *self.new]
+
     def rows(self, snapshot: Snapshot) -> int:
         """How many partials that is, each as often as it is in some window."""
-        there = snapshot.files.get(self.panes, {}).values()
-        rows = sum(file.rows for file in (*self.new, *(each for each in there if each.may_hold(self.low, self.high))))
-        return rows * -(-self.windows.size // self.windows.slide)
+        return sum(file.rows for file in self.files(snapshot)) * -(-self.windows.size // self.windows.slide)
 
     def paths(self, core: Core, snapshot: Snapshot) -> list[str]:
         return snapshot.table_paths(core.ledger, self.panes, self.low, self.high) + self.new_paths(core)

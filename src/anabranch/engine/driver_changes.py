@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.algebra.reach import Range
-from anabranch.duck import LEFT_TO_SPARK, WHOLE, counting_all, quoted, timestamp
+from anabranch.duck import LEFT_TO_SPARK, WHOLE, Variable, counting_all, quoted, timestamp
 from anabranch.engine.driver import copy_to_table
 from anabranch.engine.maintain import bands, deltas, keyed, sessions
 from anabranch.engine.maintain.late_drop import input_fields, without_sql
@@ -226,7 +226,11 @@ class Query:
         fields = self.fields_of(view, placeholder)
         return None if fields is None else file_rows([], fields)
 
-    def _panes(self, use: BlockUse, paths: list[str]) -> str | None:
+    def paths(self, table: str, snapshot: Snapshot) -> list[str] | Variable:
+        """The files of a table."""
+        return snapshot.table_paths(self.commit.core.ledger, table)
+
+    def _panes(self, use: BlockUse, paths: list[str] | Variable) -> str | None:
         panes = self.catalog.panes(use.panes)
         return window_rows(panes, use, pane_source(panes, use.columns, paths)) if paths else None
 
@@ -267,8 +271,7 @@ class Query:
             return since_start(view, stream, placeholder, found)
         for use in view.query.blocks:
             if use.placeholder == placeholder:
-                paths = snapshot.table_paths(ledger, use.panes)
-                return self._panes(use, paths) or self.empty(view, placeholder)
+                return self._panes(use, self.paths(use.panes, snapshot)) or self.empty(view, placeholder)
         if placeholder in view.query.tables:
             id = view.query.tables[placeholder]
             table = self.catalog[id]

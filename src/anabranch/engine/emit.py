@@ -17,8 +17,9 @@ from anabranch.algebra.progress import END
 from anabranch.algebra.smoothing import Budget
 from anabranch.algebra.windows import SlidingWindows
 from anabranch.bucket import Task
-from anabranch.duck import in_bucket, path_list, quoted
+from anabranch.duck import Variable, in_bucket, path_list, quoted
 from anabranch.engine import buckets, read
+from anabranch.engine.bucket_files import FilesByBucket, hash_of, hash_of_partials
 from anabranch.engine.closing_bounds import EARLIEST, MARKS, Added, Closing, Scope
 from anabranch.engine.core import Core
 from anabranch.engine.driver import connection, copy_to_table
@@ -189,16 +190,18 @@ def _in_buckets(
     engine: where late rows change what was shown, and where keys close one by one."""
     if scope.late or closing.keys is not None or not buckets.available(core):
         return None
-    names, paths = _columns(catalog, view), scope.paths(core, snapshot)
-    if not paths:
+    names, own = _columns(catalog, view), scope.files(snapshot)
+    if not own:
         return (), str(TAKEN)
-    keys = names.panes.keys
-    hashed = [f"k{index}" for index, key in enumerate(keys) if buckets.is_hashed(key.type)]
-    count = core.place.buckets(scope.rows(snapshot), 0, core.spark.sparkContext.defaultParallelism) if hashed else 1
-    text = _closing_text(names, closing, scope, paths, snapshot, in_bucket(hashed) if hashed else "true")
-    tasks = [Task(text, (), number, count) for number in range(count)]
-    (files,) = buckets.write(core, [(view.changes_table, "_window", tasks)])
-    return None if isinstance(files, Declined) else (files, buckets.in_words(count, [key.name for key in keys]))
+    panes = names.panes
+    hash = hash_of((f"k{index}", key.type) for index, key in enumerate(panes.keys))
+    lists = FilesByBucket({panes.id: hash_of_partials(panes)})
+    paths = lists.paths(panes.id, core.ledger.table_folder(panes.id), own)
+    count = core.place.buckets(scope.rows(snapshot), 0, core.spark.sparkContext.defaultParallelism) if hash else 1
+    text = _closing_text(names, closing, scope, paths, snapshot, in_bucket(hash) if hash else "true")
+    tasks = [Task(text, (), number, count, lists.of(number, count)) for number in range(count)]
+    (files,) = buckets.write(core, [buckets.Wanted(view.changes_table, "_window", tasks)])
+    return None if isinstance(files, Declined) else (files, buckets.in_words(count, [key.name for key in panes.keys]))
 
 
 def _columns(catalog: Catalog, view: View) -> Columns:
@@ -208,7 +211,12 @@ def _columns(catalog: Catalog, view: View) -> Columns:
 
 
 def _closing_text(
-    names: Columns, closing: Closing, scope: Scope, paths: list[str], snapshot: Snapshot, condition: str = "true"
+    names: Columns,
+    closing: Closing,
+    scope: Scope,
+    paths: list[str] | Variable,
+    snapshot: Snapshot,
+    condition: str = "true",
 ) -> str:
     """The windows that close, of keys for which a condition holds, as changes."""
     closes, marks = _closes(names, closing)

@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 import anabranch
 from anabranch import kernel
-from anabranch.duck import quoted
+from anabranch.duck import in_bucket, quoted
+from anabranch.engine.bucket_files import FilesByBucket, lasting
 from anabranch.engine.core import Core
 from anabranch.engine.driver_scan import columns_named, means_the_same, numbered, value_text
 from anabranch.engine.frames import arrow_schema
 from anabranch.engine.place import Limits
 from anabranch.engine.writing import adopt_files
 from anabranch.kernel import Declined, Done, Piece, Query, Share, Work
-from anabranch.ledger import DataFile
+from anabranch.ledger import Bucket, DataFile
 from anabranch.ledger.arrivals import parquet_options
 from anabranch.ledger.crash import reach
 from anabranch.ledger.tables import plain_schema
@@ -65,9 +66,10 @@ class Scanned:
 class Ahead:
     """What the same tasks compute of nodes, if each of them takes one bucket of the rows of a run."""
 
-    split: str  # the condition that a row is in the bucket of a task
+    split: str  # the hash of a row that says in which bucket it is
     rows: int  # that are read besides
     queries: tuple[tuple[Query, str | None], ...]  # and the columns of their times
+    lists: FilesByBucket  # the files that they read
 
 
 #: The nodes whose changes can be computed with the rows of a run that are in groups; None for none.
@@ -131,7 +133,7 @@ class Kernels:
             queries += [query for query, _ in ahead.queries]
             count = place.buckets(rows.rows, ahead.rows, context.defaultParallelism)
             pieces = tuple(piece for each in cut(rows.files, first, 1) for piece in each)
-            shares = [Share(pieces, number) for number in range(count)]
+            shares = [Share(pieces, number, ahead.lists.of(number, count)) for number in range(count)]
         statistics = _known_statistics(stream, rows, bound)
         folder = ledger.stage()
         work = Work(
@@ -143,7 +145,7 @@ class Kernels:
             statistics=_statistics_text(stream, bound) if statistics is None else None,
             queries=tuple(queries),
             memory=task_memory(context, place.limits),
-            split=ahead.split if ahead is not None else None,
+            split=in_bucket(ahead.split) if ahead is not None else None,
             buckets=count,
         )
         try:
@@ -156,8 +158,14 @@ class Kernels:
             self.declined = next(iter(declined.values()), None)
 
             def adopted(table: str, time: str | None) -> tuple[DataFile, ...]:
-                paths = [folder / name for each in done for found, name in each.files if found == table]
-                return adopt_files(ledger, table, paths, time)
+                files: list[DataFile] = []
+                for share, each in zip(shares, done, strict=True):
+                    bucket = None
+                    if ahead is not None and table == stream.rows_table:
+                        bucket = Bucket(lasting(ahead.split), share.bucket, count)
+                    paths = [folder / name for found, name in each.files if found == table]
+                    files += adopt_files(ledger, table, paths, time, bucket)
+                return tuple(files)
 
             files, changes = {}, {}
             for output in outputs:

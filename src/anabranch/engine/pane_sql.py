@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from anabranch.algebra.windows import SlidingWindows, last_window_sql, window_time
-from anabranch.duck import path_list, quoted, timestamp
+from anabranch.duck import Variable, path_list, quoted, timestamp
 from anabranch.engine.partial_windows import starts_sql
 from anabranch.engine.tables import PANE, change_fields, group_size_fields, hidden_keys, window_position_fields
 from anabranch.engine.writing import least
@@ -70,7 +70,7 @@ class Columns:
 
 
 def pane_relation(
-    name: str, panes: Panes, use: BlockUse, paths: list[str], low: int | None = None, high: int | None = None
+    name: str, panes: Panes, use: BlockUse, paths: list[str] | Variable, low: int | None = None, high: int | None = None
 ) -> str:
     """Files of a pane table as a DuckDB relation: keys k0.., w for the start of each window, and the partials."""
     return windows_in(name, panes, use, pane_source(panes, use.columns, paths), low, high)
@@ -168,7 +168,7 @@ def window_text(kind: str, use: BlockUse) -> str:
     return timestamp(f"w + { {'window_start': 0, 'window_end': size, 'window_time': window_time(size, size)}[kind] }")
 
 
-def pane_source(panes: Panes, columns: Iterable[str], paths: list[str]) -> str:
+def pane_source(panes: Panes, columns: Iterable[str], paths: list[str] | Variable) -> str:
     """Files of a pane table as a DuckDB relation. A column that none of them has yet is there all the same, as NULL."""
     shape = [(key.name, duckdb_type(key.type)) for key in panes.keys]
     shape += [

@@ -162,9 +162,17 @@ class Place:
     def buckets(self, rows: int, state: int, slots: int) -> int:
         """In how many buckets tasks compute the changes of a node: so many new rows, beside so many that are kept.
 
-        Each task reads all of the kept ones, and does little with most of them.
+        A power of two, so that the files of one bucket are in one of half as many, too.
         """
-        return max(1, min(slots, -(-(10 * rows + state) // max(1, 10 * self.limits.bucket_rows))))
+        wanted, count = min(slots, -(-(10 * rows + state) // self.rows_in_bucket)), 1
+        while count < wanted:
+            count *= 2
+        return count
+
+    @property
+    def rows_in_bucket(self) -> int:
+        """Up to how many rows of a table of state are in one bucket."""
+        return max(1, 10 * self.limits.bucket_rows)
 
     def takes_closing(self, rows: int) -> Verdict:
         """Whether the driver merges so many partials where windows close or change."""

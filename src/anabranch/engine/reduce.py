@@ -2,21 +2,25 @@
 
 Files are merged by size, as in an LSM tree: when there are enough files of about one size they become one file of the
 next, up to a top size. So a table has few files however many runs it had, and a row is rewritten a few times, not once
-a run. Runs go on while files are merged.
+a run. Runs go on while files are merged. Files of a bucket are merged with their like, and a table of which the driver
+does not take care is put into buckets.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.algebra.windows import Engine
 from anabranch.algebra.windows.spans import COUNT, ENDING, FORM, WEIGHT
 from anabranch.bucket import Task
-from anabranch.duck import path_list, quoted
+from anabranch.duck import in_bucket, path_list, quoted
 from anabranch.engine import buckets
+from anabranch.engine.bucket_files import hash_of, hash_of_partials, lasting, split
+from anabranch.engine.buckets import Wanted
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.driver import connection, copy_to_table
 from anabranch.engine.frames import is_data_error
@@ -27,7 +31,7 @@ from anabranch.engine.tables import PANE, pane_fields, window_position_fields
 from anabranch.engine.trigger import pending_fields
 from anabranch.engine.writing import adopt_folder
 from anabranch.kernel import Declined
-from anabranch.ledger import DataFile, Draft, Snapshot, TableChange
+from anabranch.ledger import Bucket, DataFile, Draft, Snapshot, TableChange
 from anabranch.ledger.crash import reach
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream
@@ -76,10 +80,24 @@ def due(files: Iterable[DataFile], top: int = Limits.file_bytes) -> list[DataFil
     return [file for level, members in levels.items() if level <= max(full) for file in members]
 
 
+@dataclass(frozen=True)
+class _Merge:
+    """Files of a table, all in one bucket or in none, that become one file; or one for each bucket by a hash."""
+
+    table: str
+    files: list[DataFile]
+    hash: str = ""
+    into: Sequence[Bucket] = ()
+
+    @property
+    def size(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+
 def reduce_due(core: Core, tables: Iterable[str]) -> int:
     """Reduce the tables that need it; how many were."""
-    files, top = core.ledger.snapshot().files, core.place.limits.file_bytes
-    wanting = [table for table in tables if due(files.get(table, {}).values(), top)]
+    snapshot = core.ledger.snapshot()
+    wanting = [table for table in tables if _chosen(core, snapshot, table, everything=False)]
     return reduce_tables(core, wanting) if wanting else 0
 
 
@@ -93,10 +111,11 @@ def reduce_tables(core: Core, tables: Iterable[str], *, everything: bool = False
     with core.merging(tables) as mine, core.pinned() as snapshot:
         changes: dict[str, TableChange] = {}
         try:
-            chosen = {table: _chosen(core, snapshot, table, everything) for table in mine}
-            chosen = {table: files for table, files in chosen.items() if len(files) > 1}
-            for table, added in _merged(core, chosen, snapshot):
-                changes[table] = TableChange(add=added, remove=tuple(file.path for file in chosen[table]))
+            chosen = [each for table in mine for each in _chosen(core, snapshot, table, everything)]
+            for merge, added in _merged(core, chosen, snapshot):
+                before = changes.get(merge.table, TableChange())
+                removed = (*before.remove, *(file.path for file in merge.files))
+                changes[merge.table] = TableChange(add=(*before.add, *added), remove=removed)
             watch.lap("reduce")
             reach("after-reduce-files")
             return _commit(core, snapshot, changes, watch) if changes else 0
@@ -105,9 +124,39 @@ def reduce_tables(core: Core, tables: Iterable[str], *, everything: bool = False
             raise
 
 
-def _chosen(core: Core, snapshot: Snapshot, table: str, everything: bool) -> list[DataFile]:
+def _chosen(core: Core, snapshot: Snapshot, table: str, everything: bool) -> list[_Merge]:
     files, top = snapshot.files.get(table, {}).values(), core.place.limits.file_bytes
-    return [file for file in files if file.bytes < top] if everything else due(files, top)
+    groups: dict[Bucket | None, list[DataFile]] = {}
+    for file in files:
+        groups.setdefault(file.bucket, []).append(file)
+    found = []
+    for bucket, group in groups.items():
+        merged = [file for file in group if file.bytes < top] if everything else due(group, top)
+        if len(merged) > 1:
+            found.append(_into_buckets(core, snapshot, _Merge(table, merged), bucket))
+    return found
+
+
+def _into_buckets(core: Core, snapshot: Snapshot, merge: _Merge, bucket: Bucket | None) -> _Merge:
+    """A merge, with the buckets that its rows go into if its table is one that the driver does not read as a whole."""
+    hash = _state_hash(core, merge.table, snapshot)
+    whole = Bucket(lasting(hash), 0, 1)
+    if not hash or (bucket is not None and bucket.by != whole.by) or not buckets.available(core):
+        return merge
+    if core.place.takes_changes(0, sum(file.rows for file in snapshot.files[merge.table].values())):
+        return merge
+    into = split(bucket or whole, sum(file.rows for file in merge.files), core.place.rows_in_bucket)
+    return replace(merge, hash=hash, into=into) if len(into) > 1 else merge
+
+
+def _state_hash(core: Core, table: str, snapshot: Snapshot) -> str:
+    """The hash by which tasks find the rows of a table of state; empty if there is none."""
+    catalog = core.catalog(snapshot)
+    found = catalog.objects.get(table)
+    if isinstance(found, Panes):
+        return hash_of_partials(found)
+    keyed = (view for view in catalog.of(View) if view.changes_table == table and view.operator == "keyed")
+    return next((hash_of((key.name, key.type) for key in view.keying.columns) for view in keyed), "")
 
 
 def _commit(core: Core, merged_at: Snapshot, changes: dict[str, TableChange], watch: Stopwatch) -> int:
@@ -136,39 +185,52 @@ def _definition(core: Core, table: str, snapshot: Snapshot) -> Any:
     return core.catalog(snapshot).objects.get(table)
 
 
-def _merged(
-    core: Core, chosen: Mapping[str, list[DataFile]], snapshot: Snapshot
-) -> Iterator[tuple[str, tuple[DataFile, ...]]]:
-    """Files of tables as others that say the same: by the driver or by a task each if they become one file, by Spark as
-    several otherwise."""
-    in_tasks: dict[str, str] = {}
-    by_spark: list[str] = []
-    for table, files in chosen.items():
-        size = sum(file.bytes for file in files)
-        text = _one_file(core, table, files, snapshot)
-        if text is not None and core.place.takes_merge(size):
+def _merged(core: Core, chosen: Sequence[_Merge], snapshot: Snapshot) -> Iterator[tuple[_Merge, tuple[DataFile, ...]]]:
+    """Files of tables as others that say the same: by the driver or by a task each if they become one file, or one for
+    each bucket, by Spark as several otherwise."""
+    in_tasks: list[tuple[_Merge, str]] = []
+    by_spark: list[_Merge] = []
+    for merge in chosen:
+        text = _one_file(core, merge, snapshot)
+        if text is not None and core.place.takes_merge(merge.size) and not merge.hash:
             reach("before-reduce")
-            time = _time_column(core, table, snapshot)
-            if (added := _fitting(partial(copy_to_table, core, connection(), text, table, time))) is not None:
-                yield table, added
-        elif text is not None and size <= core.place.limits.file_bytes:
-            in_tasks[table] = text
+            time = _time_column(core, merge.table, snapshot)
+            if (added := _fitting(partial(copy_to_table, core, connection(), text, merge.table, time))) is not None:
+                yield merge, _in_its_bucket(merge, added)
+        elif text is not None and (merge.hash or merge.size <= core.place.limits.file_bytes):
+            in_tasks.append((merge, text))
         else:
-            by_spark.append(table)
+            by_spark.append(merge)
     if in_tasks and buckets.available(core):
         reach("before-reduce")
-        wanted = [(table, _time_column(core, table, snapshot), [Task(text)]) for table, text in in_tasks.items()]
-        for (table, _, _), found in zip(wanted, buckets.write(core, wanted), strict=True):
+        wanted = [
+            Wanted(merge.table, _time_column(core, merge.table, snapshot), _tasks(merge, text), merge.hash)
+            for merge, text in in_tasks
+        ]
+        for (merge, _), found in zip(in_tasks, buckets.write(core, wanted), strict=True):
             if isinstance(found, Declined):
-                by_spark.append(table)
+                by_spark.append(merge)
             else:
-                yield table, found
+                yield merge, found if merge.hash else _in_its_bucket(merge, found)
     else:
-        by_spark += in_tasks
-    for table in by_spark:
+        by_spark += [merge for merge, _ in in_tasks]
+    for merge in by_spark:
         reach("before-reduce")
-        if (added := _fitting(partial(_merged_by_spark, core, table, chosen[table], snapshot))) is not None:
-            yield table, added
+        if (added := _fitting(partial(_merged_by_spark, core, merge, snapshot))) is not None:
+            yield merge, _in_its_bucket(merge, added)
+
+
+def _tasks(merge: _Merge, text: str) -> list[Task]:
+    """One for each bucket, or one for all rows."""
+    if not merge.hash:
+        return [Task(text)]
+    return [Task(text, (), bucket.number, bucket.of) for bucket in merge.into]
+
+
+def _in_its_bucket(merge: _Merge, added: tuple[DataFile, ...]) -> tuple[DataFile, ...]:
+    """Files whose rows are in the bucket that those were in which they were made of."""
+    bucket = merge.files[0].bucket
+    return tuple(replace(file, bucket=bucket) for file in added)
 
 
 def _fitting(merge: Callable[[], T]) -> T | None:
@@ -188,23 +250,25 @@ def _fitting(merge: Callable[[], T]) -> T | None:
         return None
 
 
-def _one_file(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot) -> str | None:
-    """What files are as one, as DuckDB is asked for it; None where that is Spark's to say."""
-    folder = core.ledger.table_folder(table_id)
-    paths = [str(folder / file.path) for file in chosen]
-    panes = core.catalog(snapshot).objects.get(table_id)
+def _one_file(core: Core, merge: _Merge, snapshot: Snapshot) -> str | None:
+    """What files are as one, or a bucket of it, as DuckDB is asked for it; None where that is Spark's to say."""
+    folder = core.ledger.table_folder(merge.table)
+    paths = [str(folder / file.path) for file in merge.files]
+    where = f" WHERE {in_bucket(merge.hash)}" if merge.hash else ""
+    panes = core.catalog(snapshot).objects.get(merge.table)
     if isinstance(panes, Panes):
         known = all(duckdb_type(field.type) for field in pane_fields(panes))
-        return _reduce_text(panes, paths) if known and all(column.duckdb for column in panes.columns) else None
-    return _merged_text(core, table_id, chosen, snapshot, "duckdb", f"read_parquet({path_list(paths)}, {BY_NAME})")
+        return _reduce_text(panes, paths, where) if known and all(column.duckdb for column in panes.columns) else None
+    files = f"(SELECT * FROM read_parquet({path_list(paths)}, {BY_NAME}){where})"
+    return _merged_text(core, merge.table, merge.files, snapshot, "duckdb", files)
 
 
-def _merged_by_spark(core: Core, table_id: str, chosen: list[DataFile], snapshot: Snapshot) -> tuple[DataFile, ...]:
+def _merged_by_spark(core: Core, merge: _Merge, snapshot: Snapshot) -> tuple[DataFile, ...]:
+    table_id, chosen = merge.table, merge.files
     folder = core.ledger.table_folder(table_id)
     paths = [str(folder / file.path) for file in chosen]
     time = _time_column(core, table_id, snapshot)
-    size = sum(file.bytes for file in chosen)
-    parts = -(-size // core.place.limits.file_bytes) if core.place.limits.file_bytes > 0 else 1
+    parts = -(-merge.size // core.place.limits.file_bytes) if core.place.limits.file_bytes > 0 else 1
     frame = _by_spark(core, table_id, chosen, snapshot, paths)
     if time is not None:
         column = quote_name(time)
@@ -278,13 +342,14 @@ def _last_text(view: View, files: str, whole: bool) -> str:
     return f"SELECT {', '.join(names)} FROM ({numbered}) WHERE __n = 1 AND {waits}"
 
 
-def _reduce_text(panes: Panes, paths: list[str]) -> str:
+def _reduce_text(panes: Panes, paths: list[str], where: str = "") -> str:
     """The reduce of every column, by DuckDB; columns that no view needs any more are left behind."""
     partials = []
     for column in panes.columns:
         name = quoted(column.name)
         partials.append(f"CAST({column.reduce_in_duckdb(name)} AS {duckdb_type(column.type)}) AS {name}")
     source = pane_source(panes, [column.name for column in panes.columns], paths)
+    source = f"(SELECT * FROM {source}{where})" if where else source
     # Sorted by pane, so that a reader of one window skips the rest of the file by its row groups.
     order = f" ORDER BY {PANE}" if panes.time is not None else ""
     return _grouped(panes, [quoted(key.name) for key in panes.keys], partials, source, "duckdb") + order

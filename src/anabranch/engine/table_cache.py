@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.algebra.reach import Range
 from anabranch.algebra.rules import highest
-from anabranch.duck import connect, path_list, quoted, timestamp
+from anabranch.duck import Variable, connect, path_list, quoted, timestamp
 from anabranch.engine.core import Core
 from anabranch.engine.memory_budget import BUDGET, estimated
 from anabranch.ledger import DataFile, Snapshot
@@ -244,7 +244,7 @@ def where_within(time: str, low: int | None, high: int | None) -> str:
     return f" WHERE {' AND '.join(bounds)}" if bounds else ""
 
 
-def file_rows(paths: list[str], fields: Sequence[Field]) -> str:
+def file_rows(paths: list[str] | Variable, fields: Sequence[Field]) -> str:
     """Files of rows as a relation with these columns."""
     if not paths:
         items = ", ".join(f"CAST(NULL AS {duckdb_type(field.type)}) AS {quoted(field.name)}" for field in fields)

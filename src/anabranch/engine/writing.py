@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.ledger import DataFile, Ledger
+from anabranch.ledger import Bucket, DataFile, Ledger
 from anabranch.ledger.crash import reach
 
 if TYPE_CHECKING:
@@ -57,8 +58,10 @@ def adopt_folder(ledger: Ledger, table_id: str, folder: Path, time: str | None) 
     return adopt_files(ledger, table_id, sorted(folder.rglob("*.parquet")), time)
 
 
-def adopt_files(ledger: Ledger, table_id: str, paths: Iterable[Path], time: str | None) -> tuple[DataFile, ...]:
-    """Files that executors wrote, with their rows and range from the footers."""
+def adopt_files(
+    ledger: Ledger, table_id: str, paths: Iterable[Path], time: str | None, bucket: Bucket | None = None
+) -> tuple[DataFile, ...]:
+    """Files that executors wrote, with their rows and range from the footers; `bucket` has all of these rows."""
     import pyarrow.parquet as parquet
 
     adopted = []
@@ -67,7 +70,7 @@ def adopt_files(ledger: Ledger, table_id: str, paths: Iterable[Path], time: str 
         if metadata.num_rows == 0:
             continue
         low, high = time_range(metadata, time) if time is not None else (None, None)
-        adopted.append(ledger.adopt(table_id, path, metadata.num_rows, low, high))
+        adopted.append(replace(ledger.adopt(table_id, path, metadata.num_rows, low, high), bucket=bucket))
         reach("after-adopt")
     return tuple(adopted)
 

@@ -5,11 +5,12 @@ here knows Spark, SQL or what the tables mean.
 """
 
 from anabranch.ledger.ledger import Ledger
-from anabranch.ledger.records import DataFile, Draft, Record, StreamRun, TableChange
+from anabranch.ledger.records import Bucket, DataFile, Draft, Record, StreamRun, TableChange
 from anabranch.ledger.snapshot import Snapshot, StreamState
 from anabranch.ledger.tables import arrow_schema
 
 __all__ = [
+    "Bucket",
     "DataFile",
     "Draft",
     "Ledger",

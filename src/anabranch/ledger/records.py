@@ -32,15 +32,37 @@ class Malformed(ValueError):
 
 
 @dataclass(frozen=True)
+class Bucket:
+    """The rows of a table for which the hash of some columns has one remainder. `of` is a power of two.
+
+    `by` says which hash that is: two that say the same put rows with equal values into the same bucket.
+    """
+
+    by: str
+    number: int
+    of: int
+
+    def meets(self, other: Bucket) -> bool:
+        """Whether a row can be in both.
+
+        >>> Bucket("k", 1, 2).meets(Bucket("k", 3, 4)), Bucket("k", 1, 2).meets(Bucket("k", 2, 4))
+        (True, False)
+        """
+        least = min(self.of, other.of)
+        return self.by != other.by or self.number % least == other.number % least
+
+
+@dataclass(frozen=True)
 class DataFile:
     """One Parquet file of a table. `low` and `high` are its lowest and highest pane or event time in
-    microseconds."""
+    microseconds; `bucket` is the one that all of its rows are in."""
 
     path: str
     rows: int
     bytes: int
     low: int | None = None
     high: int | None = None
+    bucket: Bucket | None = None
 
     def may_hold(self, low: int | None, high: int | None) -> bool:
         """Whether a row in [low, high) can be in this file.
@@ -154,7 +176,8 @@ def check_file_name(name: str) -> str:
 
 
 def file_to_json(file: DataFile) -> list[Any]:
-    return [file.path, file.rows, file.bytes, file.low, file.high]
+    bucket = [] if file.bucket is None else [[file.bucket.by, file.bucket.number, file.bucket.of]]
+    return [file.path, file.rows, file.bytes, file.low, file.high, *bucket]
 
 
 def run_to_json(run: StreamRun) -> dict[str, Any]:
@@ -276,15 +299,25 @@ def _texts(value: Any, what: str) -> tuple[str, ...]:
 
 
 def file_from_json(value: Any) -> DataFile:
-    if not isinstance(value, list) or len(value) != 5:
-        raise Malformed(f"a file is not a list of path, rows, bytes, low and high: {value!r:.60}")
-    path, rows, size, low, high = value
+    if not isinstance(value, list) or len(value) not in (5, 6):
+        raise Malformed(f"a file is not a list of path, rows, bytes, low, high and bucket: {value!r:.60}")
+    path, rows, size, low, high, *bucket = value
     return DataFile(
         check_file_name(expect_text(path, "a file's path")),
         expect_count(rows, "a file's rows"),
         expect_count(size, "a file's bytes"),
         _optional(expect_int, low, "a file's low"),
         _optional(expect_int, high, "a file's high"),
+        _bucket_from_json(bucket[0]) if bucket else None,
+    )
+
+
+def _bucket_from_json(value: Any) -> Bucket:
+    if not isinstance(value, list) or len(value) != 3:
+        raise Malformed(f"a bucket is not a list of hash, number and count: {value!r:.60}")
+    by, number, of = value
+    return Bucket(
+        expect_text(by, "a bucket's hash"), expect_count(number, "its number"), max(1, expect_count(of, "its count"))
     )
 
 

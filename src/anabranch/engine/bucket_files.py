@@ -1,0 +1,89 @@
+"""Tables of state in buckets: files of rows whose keys have one hash, so that a task reads its share of a large table.
+
+Files are written in buckets where tasks have them so anyway, and where merging makes a table that deserves it; a bucket
+that outgrows its size is split in two when it is merged again. Files of any number of buckets, and files that are in
+none, can stand beside each other: a task still asks of each row whether it is in its bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from anabranch.duck import Variable, key_hash, quoted
+from anabranch.ledger import Bucket, DataFile
+from anabranch.plan.states import Panes
+from anabranch.plan.types import duckdb_type
+from anabranch.types import INTEGERS
+
+#: Types whose equal values have the same hash, in Spark's eyes and DuckDB's.
+_HASHED = ("string", "date", "timestamp", "timestamp_ntz", "boolean", "binary")
+
+
+def is_hashed(*types: str) -> bool:
+    """Whether equal values of a type have one hash, however they came about."""
+    return all(type in (*INTEGERS, *_HASHED) or type.startswith("decimal") for type in types)
+
+
+def hash_of(columns: Iterable[tuple[str, str]]) -> str:
+    """The hash of columns with these names and types, a number whatever its width; empty if there is none.
+
+    >>> hash_of([("k", "int"), ("x", "double")])
+    'hash(CAST("k" AS BIGINT))'
+    """
+    values = [
+        f"CAST({quoted(name)} AS {'BIGINT' if type in INTEGERS else duckdb_type(type)})"
+        for name, type in columns
+        if is_hashed(type)
+    ]
+    return key_hash(values) if values else ""
+
+
+def hash_of_partials(panes: Panes) -> str:
+    """The hash of the keys of a table of partials; empty if there is none."""
+    return hash_of((key.name, key.type) for key in panes.keys)
+
+
+def lasting(hash: str) -> str:
+    """What the ledger calls a hash: another version of DuckDB may have another."""
+    import duckdb
+
+    return f"{hash} of DuckDB {duckdb.__version__}"
+
+
+class FilesByBucket:
+    """The lists of files that tasks read, and of each bucket the files that can have rows of it."""
+
+    def __init__(self, hashes: Mapping[str, str] | None = None) -> None:
+        self.hashes = dict(hashes or {})  # of tables
+        self._lists: dict[str, tuple[str, list[tuple[str, Bucket | None]]]] = {}
+
+    def paths(self, table: str, folder: Path, files: Iterable[DataFile]) -> list[str] | Variable:
+        """Some files of a table, as a text names them that all tasks are given."""
+        found = [(str(folder / file.path), file.bucket) for file in files]
+        by = lasting(self.hashes[table]) if self.hashes.get(table) else ""
+        if not any(bucket is not None and bucket.by == by for _, bucket in found):
+            return [path for path, _ in found]
+        name = f"files_{len(self._lists)}"
+        self._lists[name] = (by, found)
+        return Variable(name)
+
+    def of(self, number: int, count: int) -> dict[str, list[str]]:
+        """The files of each list that a task reads; where none has rows for it one all the same, for its columns."""
+        chosen = {}
+        for name, (by, files) in self._lists.items():
+            own = Bucket(by, number, count)
+            chosen[name] = [path for path, bucket in files if bucket is None or own.meets(bucket)] or [files[0][0]]
+        return chosen
+
+
+def split(bucket: Bucket, rows: int, most: int) -> Sequence[Bucket]:
+    """A bucket of so many rows as some that have about as many as one may.
+
+    >>> [(each.number, each.of) for each in split(Bucket("k", 1, 2), 30, 10)]
+    [(1, 8), (3, 8), (5, 8), (7, 8)]
+    """
+    parts = 1
+    while parts * most < rows:
+        parts *= 2
+    return [Bucket(bucket.by, bucket.number + part * bucket.of, bucket.of * parts) for part in range(parts)]
