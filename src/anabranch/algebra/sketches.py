@@ -111,6 +111,8 @@ def macros() -> dict[str, str]:
     either = f"list_transform([{raw}], lambda e: {_either('len(s)', counted, wrong)})[1]"
     estimate = f"CAST(floor({either} + 0.5) AS BIGINT)"
     return {
-        "__rarest(s)": "list_filter(s, lambda v, i: i = len(s) OR left(s[i + 1], 9) <> left(v, 9))",
+        # Each cell with the one behind it: a lambda that looks into the whole list is given a copy of it a cell.
+        "__rarest(s)": "list_transform(list_filter(list_zip(s, s[2:]),"
+        " lambda t: t[2] IS NULL OR left(t[1], 9) <> left(t[2], 9)), lambda t: t[1])",
         "__estimate(cells)": f"list_transform([coalesce(cells, [])], lambda s: {estimate})[1]",
     }
