@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from anabranch.duck import DATABASE, counting_all, quoted_text, take_bucket
 from anabranch.kernel import Declined, first_line, scratch
@@ -29,13 +30,15 @@ class Task:
     bucket: int = 0
     buckets: int = 1
     paths: Mapping[str, list[str]] = field(default_factory=dict)
+    counted: str = ""  # what the driver is told besides: a query of few rows
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a task wrote: the name of its file, None for no rows."""
+    """What a task wrote: the name of its file, None for no rows; and what the driver is told besides."""
 
     file: str | None
+    rows: tuple[tuple[Any, ...], ...] = ()
 
 
 def compute(folder: str, memory: int, task: Task) -> Done | Declined:
@@ -52,6 +55,7 @@ def compute(folder: str, memory: int, task: Task) -> Done | Declined:
             with counting_all(task.query):
                 for statement in task.statements:
                     duck.execute(statement)
+                rows = tuple(duck.execute(task.counted).fetchall()) if task.counted else ()
                 done = duck.execute(f"COPY ({task.query}) TO {quoted_text(path)} ({COPY_OPTIONS})").fetchone()
         finally:
             duck.close()
@@ -59,7 +63,7 @@ def compute(folder: str, memory: int, task: Task) -> Done | Declined:
         DATABASE.close()  # some errors leave it unusable
         return Declined(first_line(error))
     if done is not None and done[0]:
-        return Done(name)
+        return Done(name, rows)
     with suppress(OSError):
         os.unlink(path)
-    return Done(None)
+    return Done(None, rows)

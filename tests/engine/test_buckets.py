@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 from anabranch import kernel
 from anabranch.duck import Variable
 from anabranch.engine.bucket_files import FilesByBucket, hash_of, lasting
+from anabranch.engine.place import Backend
+from anabranch.errors import QueryFailed
 from anabranch.ledger import Bucket, DataFile
 from anabranch.plan.view import View
 from anabranch.testing import Harness, assert_same_rows
@@ -172,6 +174,46 @@ def test_buckets_answer_as_spark_does(tmp_path: Path, spark: SparkSession, fed: 
         told = "\n".join(row[0] for row in home.query("EXPLAIN ANALYZE band"))
         assert "in kernels" in told
     assert not list((tmp_path / "home" / "staging").glob("*/*.parquet"))
+
+
+@pytest.mark.parametrize("late", ["CORRECT", "ARCHIVE"])
+def test_windows_close_in_buckets(tmp_path: Path, spark: SparkSession, late: str) -> None:
+    """Late rows correct what was shown or are kept for later reads, and are counted as the driver counts them."""
+    query = f"SELECT window_start, s, count(*) AS c, max(k) AS k FROM {TUMBLE.format('a')} GROUP BY window_start,"
+    query += " window_end, s"
+    batch = f"SELECT window_start, s, count(*) AS c, max(k) AS k FROM {WINDOW.format('a')} GROUP BY window_start, s"
+    given = rows_of(8, 60)
+    counted = list[list[Any]]()
+    for backend in ("spark", "driver"):
+        with Harness(tmp_path / backend, spark, backend=backend) as home:
+            streams(home, tmp_path / "in", fed=False)
+            home.sql(f"CREATE VIEW v AS {query} EMIT ON WINDOW CLOSE LATE {late}")
+            for start in range(0, 60, 12):
+                home.insert("a", given[start : start + 12])
+                found = places(home).get("v", "")
+                assert backend == "driver" or not start or found.startswith("in kernels, 2 buckets by s"), found
+            home.advance("a")
+            wanted = home.batch(batch, a=given)
+            if late == "CORRECT":
+                assert_same_rows(home.emitted("v"), wanted)
+            assert_same_rows(home.table("v"), wanted)
+            counted.append(home.query("SELECT window_start, sum(rows) FROM sys.late_rows GROUP BY 1 ORDER BY 1"))
+    assert counted[0] and counted[0] == counted[1]
+
+
+@pytest.mark.parametrize("backend", ["spark", "driver"])
+def test_a_late_row_fails_a_view_that_says_so(tmp_path: Path, spark: SparkSession, backend: Backend) -> None:
+    query = f"SELECT s, count(*) AS c FROM {TUMBLE.format('a')} GROUP BY window_start, window_end, s"
+    with Harness(tmp_path / "home", spark, backend=backend) as home:
+        streams(home, tmp_path / "in", fed=False)
+        home.sql(f"CREATE VIEW v AS {query} EMIT ON WINDOW CLOSE LATE FAIL")
+        home.insert("a", [(1, 1, "x", None, START), (2, 1, "y", None, START + timedelta(seconds=60))])
+        with pytest.raises(QueryFailed, match="late"):
+            home.insert("a", [(3, 1, "x", None, START), (4, 1, "z", None, START + timedelta(seconds=90))])
+        assert home.emitted("v") == [("x", 1)]
+        snapshot = home.session._core.ledger.snapshot()
+        named = {name for table in snapshot.files.values() for name in table}
+        assert {path.name for path in (tmp_path / "home").rglob("*.parquet") if "_delta_log" not in path.parts} == named
 
 
 def test_changes_that_another_commit_overtakes_are_computed_again(

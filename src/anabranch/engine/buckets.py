@@ -10,13 +10,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch import bucket, kernel
 from anabranch.algebra.reach import Range
-from anabranch.bucket import Done, Task
+from anabranch.bucket import Task
 from anabranch.duck import LEFT_TO_SPARK, Variable, in_bucket, quoted
 from anabranch.engine.bucket_files import FilesByBucket, hash_of, is_hashed, lasting
 from anabranch.engine.core import Core
@@ -126,12 +126,16 @@ def _fits_run(view: View, stream: Stream) -> bool:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A table that tasks add to, the column of its times, and the hash by which each of them writes a bucket of it."""
+    """A table that tasks add to, the column of its times, and the hash by which each of them writes a bucket of it.
+
+    `rows` takes up what tasks say besides, unless one declines.
+    """
 
     table: str
     time: str | None
     tasks: Sequence[Task]
     hash: str = ""
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
 
 
 def write(core: Core, wanted: Sequence[Wanted]) -> list[tuple[DataFile, ...] | Declined]:
@@ -152,7 +156,8 @@ def write(core: Core, wanted: Sequence[Wanted]) -> list[tuple[DataFile, ...] | D
             declined = next((result for result in results if isinstance(result, Declined)), None)
             files: list[DataFile] = []
             for task, result in zip(each.tasks, results, strict=True) if declined is None else ():
-                if isinstance(result, Done) and result.file is not None:
+                each.rows.extend(result.rows)
+                if result.file is not None:
                     own = Bucket(lasting(each.hash), task.bucket, task.buckets) if each.hash else None
                     files += adopt_files(ledger, each.table, [folder / result.file], each.time, own)
             found.append(declined or tuple(files))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.algebra.rules import highest
@@ -92,6 +92,10 @@ class Scope:
     @property
     def size(self) -> int:
         return self.windows.size
+
+    def without_late(self, closing: Closing) -> Scope:
+        """The same where late rows change nothing."""
+        return replace(self, low=closing.floor - self.windows.size, late=False)
 
     def files(self, snapshot: Snapshot) -> list[DataFile]:
         there = snapshot.files.get(self.panes, {}).values()

@@ -9,8 +9,9 @@ any other node that waits for progress.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from anabranch.algebra.plane import needed
 from anabranch.algebra.progress import END
@@ -41,9 +42,6 @@ from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.catalog import Catalog
 from anabranch.plan.view import View
 
-if TYPE_CHECKING:
-    pass
-
 
 def changes(
     core: Core,
@@ -72,7 +70,7 @@ def changes(
     scope = _scope(catalog, view, closing, added)
     verdict = core.place.takes_closing(scope.rows(snapshot))
     if not verdict:
-        in_buckets = _in_buckets(core, catalog, view, snapshot, closing, scope)
+        in_buckets = _in_buckets(core, catalog, view, snapshot, closing, scope, late)
         if in_buckets is not None:
             return in_buckets[0], f"{in_buckets[1]}: {verdict.reason}"
         return _by_spark(core, catalog, view, snapshot, closing, scope, late), str(verdict)
@@ -184,24 +182,47 @@ def _in_closed(windows: SlidingWindows, pane: int, before: int) -> bool:
 
 
 def _in_buckets(
-    core: Core, catalog: Catalog, view: View, snapshot: Snapshot, closing: Closing, scope: Scope
+    core: Core,
+    catalog: Catalog,
+    view: View,
+    snapshot: Snapshot,
+    closing: Closing,
+    scope: Scope,
+    counted: list[LateRows],
 ) -> tuple[tuple[DataFile, ...], str] | None:
-    """What closes, by tasks that merge the partials of one bucket of the keys each; None where that is for Spark's own
-    engine: where late rows change what was shown, and where keys close one by one."""
-    if scope.late or closing.keys is not None or not buckets.available(core):
+    """What closes, and what late rows change, by tasks that merge the partials of one bucket of the keys each; None
+    where that is for Spark's own engine: where keys close one by one."""
+    if closing.keys is not None or not buckets.available(core):
         return None
     names, own = _columns(catalog, view), scope.files(snapshot)
     if not own:
         return (), str(TAKEN)
-    panes = names.panes
+    panes, folder = names.panes, core.ledger.table_folder(names.panes.id)
     hash = hash_of((f"k{index}", key.type) for index, key in enumerate(panes.keys))
     lists = FilesByBucket({panes.id: hash_of_partials(panes)})
-    paths = lists.paths(panes.id, core.ledger.table_folder(panes.id), own)
+    condition = in_bucket(hash) if hash else "true"
     count = core.place.buckets(scope.rows(snapshot), 0, core.spark.sparkContext.defaultParallelism) if hash else 1
-    text = _closing_text(names, closing, scope, paths, snapshot, in_bucket(hash) if hash else "true")
-    tasks = [Task(text, (), number, count, lists.of(number, count)) for number in range(count)]
-    (files,) = buckets.write(core, [buckets.Wanted(view.changes_table, "_window", tasks)])
-    return None if isinstance(files, Declined) else (files, buckets.in_words(count, [key.name for key in panes.keys]))
+    new, late = lists.paths(panes.id, folder, scope.new), ""
+    if scope.late:
+        late = _late_text(names, new, closing, condition)
+        scope = scope if view.emission.late == "correct" else scope.without_late(closing)
+    paths = lists.paths(panes.id, folder, scope.files(snapshot))
+    if scope.late:
+        shown = _shown_paths(core, view, snapshot, closing, scope)
+        text = _correcting_text(names, closing, scope, paths, new, shown, snapshot, condition)
+    else:
+        text = _closing_text(names, closing, scope, paths, snapshot, condition)
+    tasks = [Task(text, (), number, count, lists.of(number, count), late) for number in range(count)]
+    rows: list[tuple[Any, ...]] = []
+    (files,) = buckets.write(core, [buckets.Wanted(view.changes_table, "_window", tasks, rows=rows)])
+    if isinstance(files, Declined):
+        return None
+    try:
+        counted += _checked(names, rows)
+    except BaseException:
+        core.ledger.give_up({view.changes_table: files})
+        raise
+    return files, buckets.in_words(count, [key.name for key in panes.keys])
 
 
 def _columns(catalog: Catalog, view: View) -> Columns:
@@ -262,40 +283,57 @@ def _by_duckdb(
     scope: Scope,
     counted: list[LateRows],
 ) -> tuple[DataFile, ...]:
-    names, ledger, fresh_paths = _columns(catalog, view), core.ledger, scope.new_paths(core)
-    panes, windows, use = names.panes, names.windows, names.use
-    before = closing.furthest_before
-    duck = connection()
+    names, duck, new = _columns(catalog, view), connection(), scope.new_paths(core)
     if closing.keys is not None:
         duck.register(MARKS, closing.marks())
-    shown_before, _, marks = closing.sql()
-    if scope.late and before is not None:
-        came = _late_rows(names, fresh_paths, before, f"{marks} WHERE w + {windows.size} <= {shown_before}")
+    if scope.late:
+        came = _checked(names, duck.sql(_late_text(names, new, closing)).fetchall())
         counted += came
         if not came or view.emission.late != "correct":
-            scope = replace(scope, low=closing.floor - windows.size, late=False)
-    low, high = scope.low, scope.high
+            scope = scope.without_late(closing)
     paths = scope.paths(core, snapshot)
     if not paths:
         return ()
-    if not scope.late:
+    if scope.late:
+        shown = _shown_paths(core, view, snapshot, closing, scope)
+        text = _correcting_text(names, closing, scope, paths, new, shown, snapshot)
+    else:
         text = _closing_text(names, closing, scope, paths, snapshot)
-        return copy_to_table(core, duck, text, view.changes_table, "_window")
+    return copy_to_table(core, duck, text, view.changes_table, "_window")
+
+
+# ------------------------------------------------------------------------------------------ late rows
+
+
+def _shown_paths(core: Core, view: View, snapshot: Snapshot, closing: Closing, scope: Scope) -> list[str]:
+    """The files of what was shown of windows that late rows can change."""
+    return snapshot.table_paths(core.ledger, view.changes_table, scope.low, closing.furthest_before)
+
+
+def _correcting_text(
+    names: Columns,
+    closing: Closing,
+    scope: Scope,
+    paths: list[str] | Variable,
+    new: list[str] | Variable,
+    shown: list[str],
+    snapshot: Snapshot,
+    condition: str = "true",
+) -> str:
+    """The windows that close, and what late rows change of those shown before, of keys for which a condition holds."""
     closes, marks = _closes(names, closing)
-    keys = names.keys()
+    keys, stored = names.keys(), ", ".join(names.stored())
     matches = " AND ".join(["t.w = e.w", *(f"t.{key} IS NOT DISTINCT FROM e.{key}" for key in keys)])
+    touched = f"EXISTS (SELECT 1 FROM touched t WHERE {matches})"
     ctes = [
-        pane_relation("exploded", panes, use, paths, low, high),
-        pane_relation("late", panes, use, fresh_paths, None, before),
-        f"touched AS (SELECT DISTINCT {', '.join([*keys, 'w'])} FROM late{marks}"
-        f" WHERE w + {windows.size} <= {shown_before})",
-        _reduced(names, f"exploded e{marks} WHERE ({closes}) OR EXISTS (SELECT 1 FROM touched t WHERE {matches})"),
+        pane_relation("exploded", names.panes, names.use, paths, scope.low, scope.high),
+        pane_relation("late", names.panes, names.use, new, None, closing.furthest_before),
+        f"touched AS (SELECT DISTINCT {', '.join([*keys, 'w'])} FROM late{_in_shown(names, closing)} AND {condition})",
+        _reduced(names, f"exploded e{marks} WHERE (({closes}) AND {condition}) OR {touched}"),
         f"fresh AS (SELECT {', '.join(names.outputs())} FROM reduced)",
     ]
-    stored = ", ".join(names.stored())
     final = f"SELECT {stored}, CAST(1 AS BIGINT) AS _diff FROM fresh"
-    shown_paths = snapshot.table_paths(ledger, view.changes_table, low, before)
-    if shown_paths:
+    if shown:
         on = " AND ".join(
             [
                 "epoch_us(c._window) = t.w",
@@ -305,25 +343,38 @@ def _by_duckdb(
         columns = ", ".join(f"c.{name}" for name in names.stored())
         ctes.append(
             f"shown AS (SELECT {columns}, sum(c._diff) AS _count"
-            f" FROM read_parquet({path_list(shown_paths)}) c JOIN touched t ON {on}"
+            f" FROM read_parquet({path_list(shown)}) c JOIN touched t ON {on}"
             " GROUP BY ALL HAVING _count <> 0)"
         )
         final = (
             f"SELECT {stored}, CAST(sum(_count) AS BIGINT) AS _diff FROM (SELECT {stored}, 1 AS _count FROM fresh"
             f" UNION ALL SELECT {stored}, -_count FROM shown) GROUP BY ALL HAVING sum(_count) <> 0"
         )
-    return copy_to_table(core, duck, _versioned(ctes, final, snapshot), view.changes_table, "_window")
+    return _versioned(ctes, final, snapshot)
 
 
-def _late_rows(names: Columns, paths: list[str], before: int, closed: str) -> list[LateRows]:
-    """How many rows came for windows that had closed; a view that is made to fail then does so."""
-    size, presence = names.windows.size, quoted(names.use.presence)
-    relation = pane_relation("late", names.panes, names.use, paths, None, before)
-    text = (
-        f"WITH {relation} SELECT w, CAST(sum({presence}) AS BIGINT) AS n"
-        f" FROM late{closed} GROUP BY w HAVING n > 0 ORDER BY w"
+def _in_shown(names: Columns, closing: Closing) -> str:
+    """What follows the partials that came, to say which are in windows that were shown before."""
+    shown_before, _, marks = closing.sql()
+    return f"{marks} WHERE w + {names.windows.size} <= {shown_before}"
+
+
+def _late_text(names: Columns, new: list[str] | Variable, closing: Closing, condition: str = "true") -> str:
+    """How many rows came for each window that was shown, of keys for which a condition holds."""
+    relation = pane_relation("late", names.panes, names.use, new, None, closing.furthest_before)
+    return (
+        f"WITH {relation} SELECT w, CAST(sum({quoted(names.use.presence)}) AS BIGINT) AS n"
+        f" FROM late{_in_shown(names, closing)} AND {condition} GROUP BY w HAVING n > 0"
     )
-    found = [LateRows(names.view, start, start + size, rows) for start, rows in connection().sql(text).fetchall()]
+
+
+def _checked(names: Columns, rows: Iterable[tuple[int, int]]) -> list[LateRows]:
+    """How many rows came for windows that had closed; a view that is made to fail then does so."""
+    windows: dict[int, int] = {}
+    for start, count in rows:
+        windows[start] = windows.get(start, 0) + count
+    size = names.windows.size
+    found = [LateRows(names.view, start, start + size, count) for start, count in sorted(windows.items())]
     for each in found:
         each.check()
     return found
