@@ -26,7 +26,8 @@ class MalformedPlan(Exception):
 
 @dataclass(frozen=True)
 class Written:
-    """Where a relation stands in a text: the whole of it, and what a window function around it is of."""
+    """Where a relation stands in a text: the whole of it, and what a window function around it is of; of windows in
+    GROUP BY, both are where these stand."""
 
     text: str
     whole: Span

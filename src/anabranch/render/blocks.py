@@ -363,7 +363,7 @@ class _UserWriter(BlockWriter):
             return
         assert rel.written is not None
         text, whole, inner = rel.written.text, rel.written.whole, rel.written.inner
-        if isinstance(rel, Windowed) and not is_call(whole.of(text)):
+        if isinstance(rel, Windowed) and (inner == whole or not is_call(whole.of(text))):
             self._call(rel)
         elif not isinstance(rel, Windowed) or isinstance(rel.input, Scan):
             self._user_text(whole, text)
