@@ -8,7 +8,8 @@ from anabranch.errors import NotSupported, SyntaxProblem, did_you_mean
 from anabranch.sources import registry
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.lexer import STRING, Span
-from anabranch.sql.query import at_query, parse_query
+from anabranch.sql.query import parse_query
+from anabranch.sql.relations import at_query
 from anabranch.sql.syntax import (
     AlterView,
     ColumnDefinition,

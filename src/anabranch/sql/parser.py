@@ -27,7 +27,8 @@ from anabranch.sql.lexer import (
     split_statements,
     tokenize,
 )
-from anabranch.sql.query import at_query, parse_query
+from anabranch.sql.query import parse_query
+from anabranch.sql.relations import at_query
 from anabranch.sql.syntax import (
     Advance,
     CreateView,

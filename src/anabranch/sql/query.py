@@ -7,6 +7,7 @@ is well formed is for `expressions` and Spark to say.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from anabranch.errors import NotSupported
 from anabranch.sql.cursor import Cursor
@@ -16,7 +17,7 @@ from anabranch.sql.emission import take_emission
 from anabranch.sql.group_windows import asks_for_time, with_window
 from anabranch.sql.inline import inline_ctes
 from anabranch.sql.lexer import CLOSING, NUMBER, STRING, WORD, Span, Token
-from anabranch.sql.relations import take_alias, take_from
+from anabranch.sql.relations import take_from, take_values
 from anabranch.sql.syntax import Expression, Item, LateralView, Opaque, Query, Relation, Select, SetOperation
 from anabranch.sql.terms import (
     OPERATOR_WORDS,
@@ -27,15 +28,6 @@ from anabranch.sql.terms import (
     take_expression,
     take_expressions,
 )
-
-
-def at_query(cursor: Cursor) -> bool:
-    """Whether a query starts here (brackets around it stepped over in thought)."""
-    distance = 0
-    while cursor.ahead(distance).text == "(":
-        distance += 1
-    word = cursor.ahead(distance)
-    return word.kind == WORD and word.upper in ("SELECT", "WITH", "VALUES", "FROM")
 
 
 def parse_query(cursor: Cursor, *, nested: bool = False, inline: bool = True) -> Query:
@@ -153,26 +145,6 @@ def _query_term(cursor: Cursor) -> Select | Query | Opaque:
     return _select(cursor)
 
 
-def take_values(cursor: Cursor) -> Opaque:
-    """VALUES (1, 'a'), (2, 'b') [alias]"""
-    start = cursor.advance().start
-    rows = [_row(cursor)]
-    while cursor.take(","):
-        rows.append(_row(cursor))
-    take_alias(cursor)
-    return Opaque(Span(start, cursor.previous.end), tuple(rows))
-
-
-def _row(cursor: Cursor) -> Expression:
-    if not cursor.at("("):
-        return take_expression(cursor, "a row of values", stop_at_as=True)
-    first = cursor.index
-    cursor.advance()
-    cursor.close_bracket()
-    tokens = tuple(cursor.tokens[first : cursor.index])
-    return Expression(Span(tokens[0].start, tokens[-1].end), tokens)
-
-
 def _select(cursor: Cursor) -> Select:
     if not cursor.at("SELECT"):
         raise cursor.problem("expected SELECT", also=("SELECT", "WITH", "VALUES"))
@@ -189,7 +161,7 @@ def _select(cursor: Cursor) -> Select:
     lateral = False
     if cursor.take("FROM"):
         from_start = cursor.current.start
-        relations, lateral, views = take_from(cursor)
+        relations, lateral, views = take_from(cursor, partial(parse_query, nested=True))
         from_span = Span(from_start, cursor.previous.end)
     where = take_expression(cursor, "a condition") if cursor.take("WHERE") else None
     group_start = cursor.current.start

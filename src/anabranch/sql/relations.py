@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from anabranch.errors import NotSupported, SyntaxProblem
@@ -22,9 +23,10 @@ from anabranch.sql.dialects.windows import (
     take_visible,
 )
 from anabranch.sql.emission import emission_ahead
-from anabranch.sql.lexer import NUMBER, OPENING, STRING, Span, string_value
+from anabranch.sql.lexer import NUMBER, OPENING, STRING, WORD, Span, string_value
 from anabranch.sql.net import at_net, take_net
 from anabranch.sql.syntax import Expression, LateralView, Opaque, Query, Relation, Sample, Select, SetOperation, all_of
+from anabranch.sql.table_functions import TakeRelation
 from anabranch.sql.terms import (
     CLAUSES,
     JOIN_WORDS,
@@ -39,6 +41,8 @@ from anabranch.sql.versions import at_match, take_versions
 from anabranch.sql.watermarks import at_watermark_function, take_watermark_function
 from anabranch.sql.windows import WINDOW_FUNCTIONS, at_table_of_windows, at_window_function, take_window_function
 
+TakeQuery = Callable[[Cursor], Query]
+
 #: Methods that take a percentage, in Postgres and DuckDB.
 _METHODS = ("BERNOULLI", "SYSTEM", "RESERVOIR")
 #: The name of relations with UNION between them, until they are given one.
@@ -47,9 +51,12 @@ _NUMBER = re.compile(r"\s*[\d.]+\s*")
 _CLOCKS = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "LOCALTIMESTAMP", "TIMESTAMP", "DATE")
 
 
-def take_from(cursor: Cursor) -> tuple[list[Relation], bool, list[LateralView]]:
-    """Everything behind FROM, whether something in it is LATERAL, and the lateral views."""
-    relations = [take_relation(cursor, "")]
+def take_from(cursor: Cursor, take_query: TakeQuery) -> tuple[list[Relation], bool, list[LateralView]]:
+    """Everything behind FROM, whether something in it is LATERAL, and the lateral views.
+
+    A relation can be a query, which holds relations: `take_query` is the rule for one in brackets.
+    """
+    relations = [take_relation(cursor, "", take_query)]
     views: list[LateralView] = []
     lateral = False
     while True:
@@ -57,13 +64,13 @@ def take_from(cursor: Cursor) -> tuple[list[Relation], bool, list[LateralView]]:
             if cursor.at("WHERE") and has_brackets(cursor):  # as printed queries have it
                 return relations, lateral, views
             is_lateral = cursor.take("LATERAL")
-            relations.append(replace(take_relation(cursor, ","), lateral=is_lateral))
+            relations.append(replace(take_relation(cursor, ",", take_query), lateral=is_lateral))
             lateral = lateral or is_lateral
         elif cursor.at("LATERAL", "VIEW"):
             lateral = True
             views.append(_lateral_view(cursor, len(relations)))
         elif cursor.at_any(JOIN_WORDS) or join_ahead(cursor):
-            relation, is_lateral = _join(cursor)
+            relation, is_lateral = _join(cursor, take_query)
             relations.append(relation)
             lateral = lateral or is_lateral
         else:
@@ -99,7 +106,7 @@ def _ends_lateral(cursor: Cursor) -> bool:
     )
 
 
-def _join(cursor: Cursor) -> tuple[Relation, bool]:
+def _join(cursor: Cursor, take_query: TakeQuery) -> tuple[Relation, bool]:
     words: list[str] = []
     start = cursor.current.start
     while cursor.at_any(JOIN_WORDS | {"ASOF"}):
@@ -110,7 +117,7 @@ def _join(cursor: Cursor) -> tuple[Relation, bool]:
         raise cursor.problem("expected JOIN", also=("JOIN",))
     span = Span(start, cursor.previous.end)
     lateral = cursor.take("LATERAL")
-    relation = replace(take_relation(cursor, " ".join(words)), lateral=lateral)
+    relation = replace(take_relation(cursor, " ".join(words), take_query), lateral=lateral)
     if "ASOF" in words or relation.moment is not None:
         return take_versions(cursor, span, words, relation), lateral
     if cursor.at("ON") or cursor.at("USING"):
@@ -123,9 +130,9 @@ def _join(cursor: Cursor) -> tuple[Relation, bool]:
     return relation, lateral
 
 
-def take_relation(cursor: Cursor, join: str) -> Relation:
+def take_relation(cursor: Cursor, join: str, take_query: TakeQuery) -> Relation:
     """One relation with its AS OF and its alias."""
-    relation = _union(cursor, _plain(cursor, join))
+    relation = _union(cursor, _plain(cursor, join, take_query), take_query)
     relation = _notation(cursor, relation)
     before = cursor.current.start
     alias = take_alias(cursor)
@@ -140,32 +147,34 @@ def take_relation(cursor: Cursor, join: str) -> Relation:
     return relation
 
 
-def _plain(cursor: Cursor, join: str) -> Relation:
+def _plain(cursor: Cursor, join: str, take_query: TakeQuery) -> Relation:
     """A relation with its AS OF, without an alias."""
+
+    def inner(cursor: Cursor, join: str) -> Relation:
+        return take_relation(cursor, join, take_query)
+
     token = cursor.current
     if at_stream(cursor):
-        relation = _stream(cursor, join)
+        relation = _stream(cursor, join, inner)
     elif token.kind == STRING:
         cursor.advance()
         relation = Relation("path", token.span, path=string_value(token.text), join=join)
     elif token.text == "(":
-        relation = _bracketed(cursor, join)
+        relation = _bracketed(cursor, join, take_query)
     elif token.upper == "VALUES":
-        from anabranch.sql.query import take_values
-
         return Relation("opaque", take_values(cursor).span, join=join)
     elif at_window_function(cursor):
-        relation = take_window_function(cursor, join, take_relation)
+        relation = take_window_function(cursor, join, inner)
     elif at_table_of_windows(cursor):
         cursor.advance()
         cursor.expect("(")
-        relation = take_window_function(cursor, join, take_relation)
+        relation = take_window_function(cursor, join, inner)
         cursor.expect(")")
         relation = replace(relation, span=Span(token.start, cursor.previous.end))
     elif at_net(cursor):
-        relation = take_net(cursor, join, take_relation)
+        relation = take_net(cursor, join, inner)
     elif at_watermark_function(cursor):
-        relation = take_watermark_function(cursor, join, take_relation)
+        relation = take_watermark_function(cursor, join, inner)
     elif token.is_name and not cursor.at_any(CLAUSES):
         _refuse_misspelt_windows(cursor)
         relation = _named(cursor, join)
@@ -188,12 +197,12 @@ def _plain(cursor: Cursor, join: str) -> Relation:
 # ---- notations of other systems
 
 
-def _stream(cursor: Cursor, join: str) -> Relation:
+def _stream(cursor: Cursor, join: str, take_inner: TakeRelation) -> Relation:
     """STREAM(s, 'CUT ON ts BY 60 SECS' [, 'BLOCK' [, n]]): a window over its first argument."""
     word = cursor.advance()
     cursor.expect("(")
     with cursor.deeper():
-        inner = take_relation(cursor, join)
+        inner = take_inner(cursor, join)
     cursor.expect(",")
     window = take_cut_string(cursor)
     if inner.spelled is not None or inner.bracket is not None:
@@ -220,13 +229,13 @@ def _notation(cursor: Cursor, relation: Relation) -> Relation:
         relation = made
 
 
-def _union(cursor: Cursor, first: Relation) -> Relation:
+def _union(cursor: Cursor, first: Relation, take_query: TakeQuery) -> Relation:
     """Relations with UNION, or U, between them, as a query with windows in brackets has them."""
     relations = [first]
     while _at_union(cursor):
         cursor.advance()
         _ = cursor.take("ALL") or cursor.take("DISTINCT")
-        relations.append(_plain(cursor, ""))
+        relations.append(_plain(cursor, "", take_query))
     if len(relations) == 1:
         return first
     operands: list[Select | Query | Opaque] = []
@@ -244,8 +253,6 @@ def _at_union(cursor: Cursor) -> bool:
     behind = cursor.ahead(1)
     if cursor.at("U"):
         return (behind.is_name or behind.text == "(") and behind.upper not in JOIN_WORDS
-    from anabranch.sql.query import at_query
-
     look = Cursor(cursor.text, cursor.tokens, cursor.index + 1)
     _ = look.take("ALL") or look.take("DISTINCT")
     return not at_query(look) and not look.at("TABLE")
@@ -305,18 +312,45 @@ def _named(cursor: Cursor, join: str) -> Relation:
     return Relation("name", name.span, name=name, join=join)
 
 
-def _bracketed(cursor: Cursor, join: str) -> Relation:
-    from anabranch.sql.query import at_query, parse_query  # a query holds relations, a relation can be a query
+def at_query(cursor: Cursor) -> bool:
+    """Whether a query starts here (brackets around it stepped over in thought)."""
+    distance = 0
+    while cursor.ahead(distance).text == "(":
+        distance += 1
+    word = cursor.ahead(distance)
+    return word.kind == WORD and word.upper in ("SELECT", "WITH", "VALUES", "FROM")
 
+
+def take_values(cursor: Cursor) -> Opaque:
+    """VALUES (1, 'a'), (2, 'b') [alias]"""
+    start = cursor.advance().start
+    rows = [_row(cursor)]
+    while cursor.take(","):
+        rows.append(_row(cursor))
+    take_alias(cursor)
+    return Opaque(Span(start, cursor.previous.end), tuple(rows))
+
+
+def _row(cursor: Cursor) -> Expression:
+    if not cursor.at("("):
+        return take_expression(cursor, "a row of values", stop_at_as=True)
+    first = cursor.index
+    cursor.advance()
+    cursor.close_bracket()
+    tokens = tuple(cursor.tokens[first : cursor.index])
+    return Expression(Span(tokens[0].start, tokens[-1].end), tokens)
+
+
+def _bracketed(cursor: Cursor, join: str, take_query: TakeQuery) -> Relation:
     start = cursor.current.start
     if at_query(cursor):
         cursor.advance()
-        query = parse_query(cursor, nested=True)
+        query = take_query(cursor)
         cursor.expect(")")
         return Relation("subquery", Span(start, cursor.previous.end), subquery=query, join=join)
     cursor.advance()
     with cursor.deeper():
-        inner, _, _ = take_from(cursor)
+        inner, _, _ = take_from(cursor, take_query)
     cursor.expect(")")
     if len(inner) == 1:
         return replace(inner[0], join=join)
