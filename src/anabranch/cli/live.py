@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from anabranch.cli.batch_table import BatchTable
 from anabranch.cli.console import Console
 from anabranch.cli.interface import Batch, Result
 from anabranch.cli.net import NetTable
 from anabranch.cli.ordering import Order
-from anabranch.cli.outputs import BatchTable
 from anabranch.cli.tables import clean, cut, fit
 from anabranch.cli.values import NULL, is_number, timestamp_text
 
