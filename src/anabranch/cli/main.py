@@ -6,24 +6,32 @@ Help, the version and syntax errors must answer at once: nothing heavy is import
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Callable, Sequence
-from decimal import Decimal
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from anabranch import __version__
 from anabranch.cli.console import Console
 from anabranch.cli.console import describe as describe_error
+from anabranch.cli.options import (
+    FAILED,
+    INTERRUPTED,
+    WRONG_USAGE,
+    backend_option,
+    console_options,
+    home_option,
+    parameters,
+    read_only_option,
+    run_rows_option,
+    seconds,
+    spark_options,
+)
 from anabranch.cli.stopping import ended_by_signals
 from anabranch.errors import AnabranchError, nearest
 
-FAILED = 1
-WRONG_USAGE = 2
-INTERRUPTED = 130
 #: Where `run`, `compact` and `doctor` look when no home is given; a one-off query uses a temporary home.
 DEFAULT_HOME = ".anabranch"
 OUTPUTS = ("batch-table", "batch-csv", "csv", "json", "stream-json", "live-table", "live-csv", "arrow", "parquet")
@@ -32,8 +40,6 @@ WRITTEN = ("arrow", "parquet")
 #: How `describe` tells what it has to tell.
 PICTURES = ("text", "json", "dot", "svg", "mermaid")
 QUERY = "query"
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Front(click.Group):
@@ -101,111 +107,6 @@ class Front(click.Group):
         self.format_commands(ctx, formatter)
 
 
-def _settings(context: click.Context, option: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    settings = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter(f"{pair!r} is not of the form key=value", ctx=context, param=option)
-        settings[key.strip()] = value
-    return settings
-
-
-def _parameters(context: click.Context, option: click.Parameter, pairs: tuple[str, ...]) -> dict[str, Any]:
-    return {name: _value(text) for name, text in _settings(context, option, pairs).items()}
-
-
-def _value(text: str) -> Any:
-    """The value that a text on the command line stands for: NULL, true, false, a number, 'a text', or the text."""
-    words = {"NULL": None, "true": True, "false": False}
-    if text in words:
-        return words[text]
-    if re.fullmatch(r"[+-]?[0-9]{1,38}", text):
-        return int(text)
-    if re.fullmatch(r"[+-]?[0-9]{1,38}\.[0-9]{1,38}", text):
-        return Decimal(text)
-    if re.fullmatch(r"[+-]?[0-9]+(\.[0-9]+)?[eE][+-]?[0-9]{1,3}", text):
-        return float(text)
-    quoted = len(text) > 1 and text[0] == text[-1] == "'"
-    return text[1:-1] if quoted else text
-
-
-def _switch(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
-    def switch(context: click.Context, option: click.Parameter, value: bool) -> None:
-        if value:
-            setattr(context.find_object(Console), name, True)
-
-    return switch
-
-
-def console_options(command: Command) -> Command:
-    command = click.option(
-        "--debug",
-        is_flag=True,
-        expose_value=False,
-        callback=_switch("debug"),
-        help="Show stack traces of errors.",
-    )(command)
-    return click.option(
-        "--quiet",
-        "-q",
-        is_flag=True,
-        expose_value=False,
-        callback=_switch("quiet"),
-        help="Print no messages.",
-    )(command)
-
-
-def home_option(command: Command) -> Command:
-    return click.option(
-        "--home",
-        envvar="ANABRANCH_HOME",
-        metavar="DIR",
-        type=click.Path(file_okay=False),
-        help="Where the ledger lives (or ANABRANCH_HOME).",
-    )(command)
-
-
-def read_only_option(command: Command) -> Command:
-    return click.option(
-        "--read-only", is_flag=True, help="Open the home for reading, as is done anyway while another process writes."
-    )(command)
-
-
-def spark_options(command: Command) -> Command:
-    command = click.option(
-        "--conf",
-        multiple=True,
-        metavar="KEY=VALUE",
-        callback=_settings,
-        help="A Spark setting; may be repeated.",
-    )(command)
-    return click.option("--master", metavar="URL", help="The Spark master.  [default: local[*]]")(command)
-
-
-def run_rows_option(command: Command) -> Command:
-    return click.option("--run-rows", metavar="N", type=click.IntRange(min=1), help="A run takes at most N rows.")(
-        command
-    )
-
-
-def backend_option(command: Command) -> Command:
-    return click.option(
-        "--backend",
-        type=click.Choice(["auto", "spark", "driver"]),
-        help="Where work runs: by size, all of it by Spark, or on the driver where it can.",
-    )(command)
-
-
-def _seconds(value: str) -> float:
-    from anabranch.sql.durations import parse_duration
-
-    found = parse_duration(value)
-    if not found or found < 0:
-        raise click.BadParameter(f"{value!r} is no length of time; as in 250ms or '2 seconds'")
-    return found / 1_000_000
-
-
 def read_text(path: str) -> str:
     """The text of a script; '-' is stdin."""
     try:
@@ -247,7 +148,7 @@ def cli() -> None:
     "parameters",
     multiple=True,
     metavar="NAME=VALUE",
-    callback=_parameters,
+    callback=parameters,
     help="The value of :NAME in the SQL; may be repeated.",
 )
 @click.option("--to", metavar="FILE", help="Where -o arrow or -o parquet writes; '-' is stdout (arrow's default).")
@@ -303,7 +204,7 @@ def query(
 @click.option(
     "--run-time",
     metavar="TIME",
-    callback=lambda _, __, value: None if value is None else _seconds(value),
+    callback=lambda _, __, value: None if value is None else seconds(value),
     help="About how long a run takes, and longer while rows wait.  [default: 250ms, none with --until-idle]",
 )
 @home_option

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from anabranch.cli.console import Console
 from anabranch.cli.exports import STDOUT, ExportOutput, check_single, prepare
 from anabranch.cli.interface import Result, RunReport, Session
+from anabranch.cli.options import INTERRUPTED
 from anabranch.cli.ordering import UNORDERED, Order, order_of
 from anabranch.cli.outputs import LIVE, Lines, Output, make_output
 from anabranch.cli.stopping import Interrupts
@@ -26,7 +27,6 @@ from anabranch.sinks.exports import Export, place, write_text
 if TYPE_CHECKING:
     from anabranch.sql.syntax import Statement
 
-INTERRUPTED = 130
 STARTING = "starting Spark ..."
 SECONDS_BETWEEN_REPORTS = 1.0
 SECONDS_BETWEEN_STATUSES = 0.1

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.cli.console import Console
-from anabranch.cli.main import FAILED, INTERRUPTED, spark_options
+from anabranch.cli.options import FAILED, INTERRUPTED, spark_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,10 +16,10 @@ from anabranch.algebra.progress import ProgressState
 from anabranch.engine import backfill, numbering, queries, read
 from anabranch.engine.core import Core, Stopwatch
 from anabranch.engine.define import Definer, all_begins, check_names, refuse_stars, same_text, stream_locks, unneeded
+from anabranch.engine.pending_table import pending_fields
 from anabranch.engine.progress_bounds import Outcome, bounds_after
 from anabranch.engine.run import Runner, emit_changes
 from anabranch.engine.tables import AT, DIFF, VERSION, change_fields
-from anabranch.engine.trigger import pending_fields
 from anabranch.engine.writing import write_frame
 from anabranch.errors import NotSupported, SqlError
 from anabranch.ledger import DataFile, Draft, Snapshot, TableChange

@@ -28,7 +28,8 @@ from anabranch.plan.catalog import Catalog
 from anabranch.plan.definitions import Stream, Table
 from anabranch.sources import registry
 from anabranch.sources.base import Source
-from anabranch.sources.files import FilesSource, source_class
+from anabranch.sources.file_kinds import source_class
+from anabranch.sources.files import FilesSource
 from anabranch.sources.paths import is_pipe
 from anabranch.types import Field
 

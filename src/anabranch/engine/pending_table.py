@@ -12,6 +12,7 @@ from anabranch.algebra.triggers import Pending
 from anabranch.duck import connect, path_list
 from anabranch.engine.frames import hashable
 from anabranch.plan.types import duckdb_type
+from anabranch.plan.view import View
 from anabranch.types import Field
 
 if TYPE_CHECKING:
@@ -26,7 +27,20 @@ STATE = (
     Field("armed", "boolean"),
     Field("event_time", "bigint"),
 )
+_STORED = (*STATE, Field("_version", "bigint"))
 WAITS = "(records <> 0 OR deadline IS NOT NULL OR armed OR event_time IS NOT NULL)"
+
+
+def pending_fields(view: View) -> tuple[Field, ...]:
+    return (*(Field(f"k{index}", key.type) for index, key in enumerate(view.keying.columns)), *_STORED)
+
+
+def ends_of(view: View) -> tuple[tuple[int, int], ...]:
+    """Which keys tell the end of the window that a key is about, and how long after their times it is."""
+    names = [key.name for key in view.keying.columns]
+    ends = view.progress.joint.ends if view.progress.joint is not None else ()
+    wanted = ends or [name for name in names if name in view.progress.times][:1]
+    return tuple((names.index(name), view.progress.times[name]) for name in wanted)
 
 
 class PendingTable:

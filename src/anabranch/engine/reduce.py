@@ -26,9 +26,9 @@ from anabranch.engine.driver import connection, copy_to_table
 from anabranch.engine.frames import is_data_error
 from anabranch.engine.pane_sql import pane_source
 from anabranch.engine.partial_windows import kept_partials_sql
+from anabranch.engine.pending_table import pending_fields
 from anabranch.engine.place import Limits
 from anabranch.engine.tables import PANE, pane_fields, window_position_fields
-from anabranch.engine.trigger import pending_fields
 from anabranch.engine.writing import adopt_folder
 from anabranch.kernel import Declined
 from anabranch.ledger import Bucket, DataFile, Draft, Snapshot, TableChange

@@ -24,12 +24,12 @@ from anabranch.engine.kernels import Ahead
 from anabranch.engine.maintain import clock, deltas, nodes
 from anabranch.engine.maintain.commit import Commit
 from anabranch.engine.maintain.late_drop import left_out_fields
+from anabranch.engine.pending_table import pending_fields
 from anabranch.engine.progress_bounds import Moves, Outcome, anything_waits, bounds_after
 from anabranch.engine.scan import WRITERS, Incoming, Output, Scan, Scanned
 from anabranch.engine.set_aside import Lost, lacking, mend, reason_of, refuse
 from anabranch.engine.stream_part import StreamPart
 from anabranch.engine.tables import BAD_ROW_FIELDS, BAD_ROWS, PANE, change_fields, pane_fields
-from anabranch.engine.trigger import pending_fields
 from anabranch.engine.writing import write_table
 from anabranch.errors import DataError, QueryFailed, UnknownFunction
 from anabranch.ledger import DataFile, Draft, Ledger, Record, Snapshot, StreamRun, TableChange

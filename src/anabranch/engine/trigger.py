@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from anabranch.algebra.pending import Key, PendingIndex, PendingKeys
 from anabranch.algebra.progress import END
@@ -17,18 +16,13 @@ from anabranch.algebra.rules import highest
 from anabranch.algebra.triggers import IDLE, Decision, Pending, Triggers, decide
 from anabranch.engine.core import Core
 from anabranch.engine.frames import hashable, table_of
-from anabranch.engine.pending_table import STATE, PendingTable
+from anabranch.engine.maintain.trigger_spark import PendingFiles
+from anabranch.engine.pending_table import PendingTable, ends_of, pending_fields
 from anabranch.engine.progress_bounds import KeyBounds, PairBounds, micros
 from anabranch.engine.writing import write_table
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.types import duckdb_type
 from anabranch.plan.view import View
-from anabranch.types import Field
-
-if TYPE_CHECKING:
-    from anabranch.engine.maintain.trigger_spark import PendingFiles
-
-_STATE = (*STATE, Field("_version", "bigint"))
 
 
 @dataclass
@@ -46,10 +40,6 @@ class Fired:
     keys: list[Key]
     upto: dict[Key, int]
     files: tuple[DataFile, ...]
-
-
-def pending_fields(view: View) -> tuple[Field, ...]:
-    return (*(Field(f"k{index}", key.type) for index, key in enumerate(view.keying.columns)), *_STATE)
 
 
 class _Kept:
@@ -72,8 +62,6 @@ class Timers:
         names = frozenset(snapshot.files.get(view.pending_table, ()))
         known = self._kept.get(view.id)
         if known is None or known.files != names:
-            from anabranch.engine.maintain.trigger_spark import PendingFiles
-
             self.forget(view.id)
             few = not view.keying.touches or self.core.place.takes_triggers(0, _lines(view, snapshot))
             keys = self._load(view, snapshot) if few else PendingFiles(self.core, view, snapshot)
@@ -84,8 +72,6 @@ class Timers:
         self, view: View, snapshot: Snapshot, rows: int, now: int, after: int | None, *, everything: bool
     ) -> PendingFiles | None:
         """The pending keys in their files, where it is for Spark to decide about so many new rows and what may fire."""
-        from anabranch.engine.maintain.trigger_spark import PendingFiles
-
         keys, place = self.pending(view, snapshot), self.core.place
         if isinstance(keys, PendingFiles):
             keys.verdict = place.takes_triggers(rows, _lines(view, snapshot))
@@ -203,8 +189,6 @@ class Timers:
         return Fired(fired, upto, files)
 
     def _on_driver(self, view: View, snapshot: Snapshot) -> PendingKeys:
-        from anabranch.engine.maintain.trigger_spark import PendingFiles
-
         keys = self.pending(view, snapshot)
         assert not isinstance(keys, PendingFiles), "it is for Spark to decide about them"
         return keys
@@ -240,14 +224,6 @@ class Timers:
 def _lines(view: View, snapshot: Snapshot) -> int:
     """How many lines the files of pending keys have: more than keys."""
     return sum(file.rows for file in snapshot.files.get(view.pending_table, {}).values())
-
-
-def ends_of(view: View) -> tuple[tuple[int, int], ...]:
-    """Which keys tell the end of the window that a key is about, and how long after their times it is."""
-    names = [key.name for key in view.keying.columns]
-    ends = view.progress.joint.ends if view.progress.joint is not None else ()
-    wanted = ends or [name for name in names if name in view.progress.times][:1]
-    return tuple((names.index(name), view.progress.times[name]) for name in wanted)
 
 
 def _event_times(view: View) -> Callable[[Key], int | None]:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "anabranch.sources"
 #: Modules of this package that declare kinds. They import no driver of a database until one is opened.
 MODULES = (
-    "files", "follow", "delta", "iceberg", "rate", "kafka", "postgres", "postgres_changes", "mysql", "mysql_changes",
-    "sqlite", "duckdb_table", "excel", "redis", "capture_function", "spark",
+    "file_kinds", "follow", "delta", "iceberg", "rate", "kafka", "postgres", "postgres_changes", "mysql",
+    "mysql_changes", "sqlite", "duckdb_table", "excel", "redis", "capture_function", "spark",
 )  # fmt: skip
 
 

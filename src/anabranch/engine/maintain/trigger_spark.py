@@ -18,10 +18,9 @@ from anabranch.algebra.triggers import Triggers, decide_sql
 from anabranch.engine.closing_bounds import Closing
 from anabranch.engine.maintain import counting, keyed
 from anabranch.engine.maintain.closing import marks_frames, spark_bounds
-from anabranch.engine.pending_table import STATE, WAITS
+from anabranch.engine.pending_table import STATE, WAITS, ends_of, pending_fields
 from anabranch.engine.place import TAKEN
 from anabranch.engine.progress_bounds import KeyBounds, PairBounds
-from anabranch.engine.trigger import ends_of, pending_fields
 from anabranch.engine.writing import write_frame
 from anabranch.ledger import DataFile, Snapshot
 from anabranch.plan.node import PLACE
