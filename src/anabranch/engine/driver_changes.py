@@ -501,7 +501,8 @@ class Query:
         again = ", ".join(f"{quoted(name)} AS {quoted(column)}" for column, name in view.keying.retained.items())
         columns = ", ".join(map(quoted, view.keying.retained))
         keyed = self.is_touched([key.name for key in view.keying.columns])
-        net = net_sql(_columns(view.fields), f"(SELECT {_columns(view.fields)}, _diff FROM {shown} r WHERE {keyed})")
+        names = _columns((*view.fields, *view.hidden))
+        net = net_sql(names, f"(SELECT {names}, _diff FROM {shown} r WHERE {keyed})")
         return (
             f"(SELECT {again} FROM (SELECT *, unnest(range(_diff)) FROM ({net})) UNION ALL SELECT {columns} FROM {new})"
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.algebra.progress import END, combine
+from anabranch.duck import connect, quoted
 from anabranch.engine import read
 from anabranch.engine.core import Core
 from anabranch.engine.frames import arrow_schema
@@ -58,6 +59,18 @@ def inserted(table: Any) -> Any:
     import pyarrow as pa
 
     return table.append_column("_diff", pa.array([1] * table.num_rows, pa.int64()))
+
+
+def _net(table: Any) -> Any:
+    """Changes without those of rows that differ only in columns that are not shown."""
+    duck = connect()
+    try:
+        duck.register("changes", table)
+        names = ", ".join(quoted(name) for name in table.column_names[:-1])
+        found = duck.sql(net_sql(names, "changes")).to_arrow_table()
+        return found.rename_columns(table.column_names).cast(table.schema)
+    finally:
+        duck.close()
 
 
 class Feed:
@@ -156,7 +169,8 @@ class Feed:
             change = record.tables.get(name)
             if change is not None and change.add:
                 table = self._read(name, change.add, record.version)
-                return table.sort_by([("_diff", "ascending")])
+                table = _net(table) if self.view.keying.kept else table
+                return table.sort_by([("_diff", "ascending")]) if table.num_rows else None
         return None
 
     def _follow(self, record: Record) -> None:

@@ -436,11 +436,13 @@ def shown_frame(
     snapshot: Snapshot,
     *,
     counted: bool = False,
+    hidden: bool = False,
     within: Range = (None, None),
 ) -> DataFrame:
     """What a view has emitted, net: each row as often as its changes add up to; those of times within bounds."""
     frame = changes_frame(core, catalog, view, snapshot, within)
-    columns = ", ".join(quote_name(field.name) for field in view.fields)
+    fields = (*view.fields, *view.hidden) if hidden else view.fields
+    columns = ", ".join(quote_name(field.name) for field in fields)
     net = net_sql(columns, "`@changes`")
     if not counted:
         net = (

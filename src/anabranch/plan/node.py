@@ -20,7 +20,7 @@ from anabranch.plan.block_inputs import BlockInputs, closing_column, leading_col
 from anabranch.plan.block_joins import BlockJoins
 from anabranch.plan.definitions import Stream, Table
 from anabranch.plan.eager_aggregation import choose
-from anabranch.plan.facts.append_only import first_of, first_ranked, is_distinct
+from anabranch.plan.facts.append_only import ROW, first_of, first_ranked, is_distinct
 from anabranch.plan.facts.keys import Keying, find_keys, joined_by_equals
 from anabranch.plan.facts.lookahead import FINAL, NextRow, looks_ahead
 from anabranch.plan.facts.progress import of_union, through, union_times
@@ -407,6 +407,8 @@ class NodeMaker:
             if part.shown is None:
                 expr = part.expr if over[1] is None else of_column(over[1][part.position])
                 hidden.append(ShownItem(expr, names[-1]))
+        kept = self._kept(block) if emit == "feed" and not counted and not self.closed else []
+        hidden += kept
         if keying.kind == "join":
             self._tell_apart()
         self.plain = over[0]
@@ -424,6 +426,8 @@ class NodeMaker:
         touches = self._touches(keying, keys) if emit != "read" else ()
         narrows = self._narrows(keying) if emit != "read" else ()
         view = self._view(emit, keying, text, fields, keys, touches, narrows)
+        kept_fields = tuple(found[len(found) - len(kept) :])
+        view = replace(view, keying=replace(view.keying, kept=kept_fields))
         times = {**self.inputs.times(fields), **self.inputs.key_times(keying, names)}
         direct: tuple[Output, ...] = ()
         if self.main is not None and emit == "feed":
@@ -440,6 +444,11 @@ class NodeMaker:
                 time=leading_time(fields, times) if view.operator else "",
             ),
         )
+
+    def _kept(self, block: SelectBlock) -> list[ShownItem]:
+        """The columns that a SELECT of the first rows of each key does not show, and goes on from."""
+        shown = () if self.planner.by_key else first_ranked(block).items()
+        return [ShownItem(of_column(each), ROW.format(each.name)) for each, name in shown if name is None]
 
     def _known_fields(
         self, over: tuple[SelectBlock, Sequence[Column] | None], hidden: Sequence[ShownItem]
@@ -653,7 +662,10 @@ class NodeMaker:
             return view
         if is_distinct(self.block):
             return replace(view, keying=replace(view.keying, retained={}))
-        return replace(view, keying=replace(view.keying, retained=first_ranked(self.block) or None))
+        ranked = first_ranked(self.block)
+        retained = {each.name: name or ROW.format(each.name) for each, name in ranked.items()}
+        whole = len(view.keying.kept) == sum(name is None for name in ranked.values())
+        return replace(view, keying=replace(view.keying, retained=(whole and retained) or None))
 
     def _fused(self, view: View) -> View | None:
         """This node and the one below it as one, where this one only filters and shapes what that one computes.
@@ -676,6 +688,8 @@ class NodeMaker:
                 shown = KEY.format(index)
                 hidden.append(ShownItem(Expr((quote_name(key.name),)), shown))
             names.append(shown)
+        retained, kept = self._retained_of(view, below)
+        hidden += [ShownItem(Expr((quote_name(name),)), field.name) for name, field in kept.items()]
         columns = ", ".join(quote_name(field.name) for field in (*below.fields, *below.hidden))
         inside = f"(SELECT * FROM ({below.query.text}) AS __rows({columns}))"
         name = quote_name(f"@v:{below.id}")
@@ -695,9 +709,6 @@ class NodeMaker:
         if below.progress.ahead is not None and not waits:
             view = _waiting(view, FOREVER)
         nodes.remove(below)
-        retained = None
-        if below.operator == "keyed" and not below.query.tables:
-            retained = first_of(self.planner.typed[below.id], [each.name for each in below.fields], self.block) or None
         keys = tuple(Field(name, key.type) for name, key in zip(names, below.keying.columns, strict=True))
         spark_text = text.replace(name, f"({below.query.spark_text})") if below.query.spark_text else ""
         return replace(
@@ -711,7 +722,7 @@ class NodeMaker:
                 tables=below.query.tables,
                 views=below.query.views,
             ),
-            keying=replace(below.keying, columns=keys, retained=retained),
+            keying=replace(below.keying, columns=keys, retained=retained, kept=tuple(kept.values())),
             join=below.join,
             progress=replace(
                 view.progress,
@@ -736,6 +747,23 @@ class NodeMaker:
             if below.progress.ends is None
             else below.progress.ends.renamed(lambda column: self._passed_through(view, column))
         )
+
+    def _retained_of(self, view: View, below: View) -> tuple[dict[str, str] | None, dict[str, Field]]:
+        """What this node calls the columns of the stream of the one below, if it shows the first rows of each of its
+        keys; and those of the latter that it keeps and does not show."""
+        if below.operator != "keyed" or below.query.tables:
+            return None, {}
+        found = first_of(self.planner.typed[below.id], [each.name for each in below.fields], self.block)
+        types = {field.name: field.type for field in below.fields}
+        retained: dict[str, str] = {}
+        kept: dict[str, Field] = {}
+        for column, name in found.items():
+            shown = self._passed_through(view, name)
+            if shown is None:
+                kept[name] = Field(ROW.format(column), types[name])
+            retained[column] = shown or kept[name].name
+        whole = not kept or not (self.closed or self.planner.by_key)
+        return (retained, kept) if found and whole else (None, {})
 
     def _passed_through(self, view: View, column: str) -> str | None:
         """The output column that is a column of the only relation as it stands."""

@@ -101,6 +101,7 @@ class NodeKeys:
     #: Of a node over a stream for which what it shows and new rows are enough: the columns of the stream, as it shows
     #: them; none where new rows alone are enough. None: it looks at all rows.
     retained: Mapping[str, str] | None = None
+    kept: tuple[Field, ...] = ()  # columns of these rows that it does not show
     reason: str = ""  # why it has no keys, and is computed as a whole
 
 
@@ -331,9 +332,9 @@ class View:
 
     @property
     def hidden(self) -> tuple[Field, ...]:
-        """The columns of its key that it does not show."""
+        """The columns of its key, and of the rows that it goes on from, that it does not show."""
         shown = {field.name for field in self.fields}
-        return tuple(key for key in self.keying.columns if key.name not in shown)
+        return (*(key for key in self.keying.columns if key.name not in shown), *self.keying.kept)
 
     @property
     def final_times(self) -> Mapping[str, int]:

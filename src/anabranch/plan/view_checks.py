@@ -22,6 +22,7 @@ from anabranch.plan.rules.merge_projections import merge_projections
 from anabranch.plan.rules.raise_joins import raise_joins, raise_joins_above_rows
 from anabranch.plan.rules.records import number_records, separate_counted
 from anabranch.plan.rules.separate_joins import separate_joins
+from anabranch.plan.rules.widen_top_n import widen_top_n
 from anabranch.plan.states import Panes, Rows
 from anabranch.plan.view import Ends, Narrow, Touch, View
 from anabranch.plan.windows import micros_sql
@@ -30,7 +31,7 @@ from anabranch.sql.syntax import Emission, Query
 from anabranch.types import Field
 
 #: All rules, in their order. After them a query whose changes are kept has keys wherever it can have them.
-RULES = (decorrelate, expand_grouping_sets, merge_projections, separate_joins, raise_joins)
+RULES = (decorrelate, expand_grouping_sets, merge_projections, separate_joins, raise_joins, widen_top_n)
 #: Those for a query that is computed when it is read.
 READ_RULES = (decorrelate, merge_projections, separate_joins, raise_joins)
 #: Those for a query whose trigger counts records.

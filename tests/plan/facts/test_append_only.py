@@ -16,7 +16,7 @@ ALL = {"k": "k", "v": "v", "ts": "ts"}
     [
         ("SELECT k, n, d, ts FROM s WHERE n <= 3", f"SELECT *, {RANK} AS n FROM r", {}),  # v is not shown
         ("SELECT * FROM s WHERE n <= 3", f"SELECT k, {RANK} AS n, v AS d, ts FROM r", {**ALL, "v": "d"}),
-        ("SELECT k, n, d AS x, ts FROM s WHERE n < 3", f"SELECT k, {RANK} AS n, v AS d, ts FROM r", {**ALL, "v": "x"}),
+        ("SELECT n, d AS x FROM s WHERE n < 3", f"SELECT k, {RANK} AS n, v AS d, ts FROM r", {**ALL, "v": "d"}),
         ("SELECT * FROM s WHERE 1 = n", f"SELECT k, {RANK} AS n, v AS d, ts FROM r WHERE v > 1", {**ALL, "v": "d"}),
         ("SELECT * FROM s WHERE n = 2", f"SELECT k, {RANK} AS n, v AS d, ts FROM r", {}),
         ("SELECT * FROM s WHERE n >= 2", f"SELECT k, {RANK} AS n, v AS d, ts FROM r", {}),
@@ -38,10 +38,14 @@ def test_the_first_of_each_partition_go_on_from_what_is_shown(outer: str, inner:
 
 
 def test_qualify_goes_on_from_what_is_shown() -> None:
-    assert first_ranked(block(f"SELECT *, {RANK} AS n FROM r QUALIFY n <= 2")) == ALL
-    assert first_ranked(block(f"SELECT * FROM r QUALIFY {RANK} = 1")) == ALL
-    assert first_ranked(block(f"SELECT k, v FROM r QUALIFY {RANK} = 1")) == {}
-    assert first_ranked(block(f"SELECT * FROM r QUALIFY {RANK} > 1")) == {}
+    assert ranked(f"SELECT *, {RANK} AS n FROM r QUALIFY n <= 2") == ALL
+    assert ranked(f"SELECT * FROM r QUALIFY {RANK} = 1") == ALL
+    assert ranked(f"SELECT k AS a, v FROM r QUALIFY {RANK} = 1") == {"k": "a", "v": "v", "ts": None}
+    assert ranked(f"SELECT * FROM r QUALIFY {RANK} > 1") == {}
+
+
+def ranked(query: str) -> dict[str, str | None]:
+    return {column.name: name for column, name in first_ranked(block(query)).items()}
 
 
 def test_distinct_rows_of_a_stream_stay() -> None:

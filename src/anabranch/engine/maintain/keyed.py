@@ -137,7 +137,7 @@ def _retained(commit: Commit, view: View, placeholder: str) -> DataFrame:
     assert new is not None and view.keying.retained is not None
     if not view.keying.retained:
         return new
-    shown = read.shown_frame(commit.core, commit.catalog, view, commit.before)
+    shown = read.shown_frame(commit.core, commit.catalog, view, commit.before, hidden=True)
     again = ", ".join(f"{quote_name(name)} AS {quote_name(column)}" for column, name in view.keying.retained.items())
     columns = ", ".join(map(quote_name, view.keying.retained))
     both = f"SELECT {again} FROM `@shown` UNION ALL SELECT {columns} FROM `@new`"

@@ -6,7 +6,8 @@
     SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM s) WHERE n <= 3
         a row that is not among the first three never comes back among them
 
-So the rows of the past need not be read again. Ties are broken by all columns of a row: all of them have to be shown.
+So the rows of the past need not be read again. Ties are broken by all columns of a row: those that are not shown are
+kept beside those that are.
 """
 
 from __future__ import annotations
@@ -17,8 +18,12 @@ from anabranch.ir.expr import Call, Column, Expr, Part
 from anabranch.ir.logic import conjuncts, unwrapped, word
 from anabranch.ir.rel import Scan
 from anabranch.ir.select import SelectBlock
+from anabranch.plan.winners import orderable
 
-_RANKS = ("row_number", "rank", "dense_rank")
+#: What numbers rows by their order.
+RANKS = ("row_number", "rank", "dense_rank")
+#: What a column of a row is called that a view keeps and does not show.
+ROW = "_row_{}"
 _MIRRORED = {">": "<", ">=": "<=", "=": "=", "==": "="}
 
 
@@ -28,31 +33,40 @@ def is_distinct(block: SelectBlock) -> bool:
     return block.distinct and plain and _stream(block) is not None
 
 
-def first_ranked(block: SelectBlock) -> dict[str, str]:
-    """What a SELECT with QUALIFY that shows the first rows of each partition calls the columns of its stream; nothing
-    where it shows others, or not all columns."""
+def first_ranked(block: SelectBlock) -> dict[Column, str | None]:
+    """What a SELECT with QUALIFY that shows the first rows of each partition calls the columns of its stream, None for
+    those that it does not show; nothing where it shows other rows."""
     if block.qualify is None or not _ranks(block):
         return {}
     ranks = {call.normal for call in block.over}
-    named = {item.name: item.expr for item in block.items if item.name is not None}
-    first = all(_is_first(each, lambda part: isinstance(part, Call) and part.normal in ranks)
-                for each in conjuncts(block.qualify))  # fmt: skip
-    return _shown(block, named) if first else {}
+    if not only_first(block.qualify, lambda part: isinstance(part, Call) and part.normal in ranks):
+        return {}
+    return _columns(block, {item.name: item.expr for item in block.items if item.name is not None})
 
 
 def first_of(inner: SelectBlock, names: Sequence[str], outer: SelectBlock) -> dict[str, str]:
-    """The same of a SELECT over one with ranks, whose columns have these names."""
+    """The same of a SELECT over one with ranks: what the latter, whose columns have these names, calls the columns of
+    the stream; nothing unless it shows all of them."""
     simple = not (outer.aggregated or outer.over or outer.distinct or outer.limited or outer.generates)
     if not _ranks(inner) or inner.qualify is not None or outer.where is None or not simple or len(outer.sources) != 1:
         return {}
     made = dict(zip(names, (item.expr for item in inner.items), strict=False))
     ranks = {name for name, expr in made.items() if len(expr.parts) == 1 and isinstance(expr.parts[0], Call)}
-    if not all(_is_first(each, lambda part: isinstance(part, Column) and part.name in ranks)
-               for each in conjuncts(outer.where)):  # fmt: skip
+    if not only_first(outer.where, lambda part: isinstance(part, Column) and part.name in ranks):
         return {}
-    columns = {item.name: item.expr.column for item in outer.items if item.name is not None}
-    named = {name: made.get(column.name) for name, column in columns.items() if column is not None}
-    return _shown(inner, {name: expr for name, expr in named.items() if expr is not None})
+    found = _columns(inner, made)
+    shown = {column.name: name for column, name in found.items() if name is not None}
+    return shown if len(shown) == len(found) else {}
+
+
+def only_first(condition: Expr, is_rank: Callable[[Part], bool]) -> bool:
+    """Whether a condition holds for all rows in front of one for which it does."""
+    return all(_is_first(each, is_rank) for each in conjuncts(condition))
+
+
+def is_kept(column: Column) -> bool:
+    """Whether a column can be kept with what a view shows, which is found again by its value."""
+    return orderable(column.type)
 
 
 def _stream(block: SelectBlock) -> Scan | None:
@@ -66,7 +80,7 @@ def _ranks(block: SelectBlock) -> bool:
     """Whether a SELECT ranks the rows of one stream, all in the same way, and does nothing else to them."""
     simple = not (block.aggregated or block.distinct or block.limited or block.generates)
     windows = {call.over for call in block.over}
-    ranked = all(call.name in _RANKS for call in block.over)
+    ranked = all(call.name in RANKS for call in block.over)
     return simple and ranked and len(windows) == 1 and _stream(block) is not None
 
 
@@ -87,10 +101,10 @@ def _integer(part: Part) -> int | None:
     return int(part) if isinstance(part, str) and part.isdecimal() else None
 
 
-def _shown(block: SelectBlock, named: Mapping[str, Expr]) -> dict[str, str]:
-    """What the columns of the stream are called where they are shown; nothing unless all of them are."""
+def _columns(block: SelectBlock, named: Mapping[str, Expr]) -> dict[Column, str | None]:
+    """What the columns of the stream are called where they are shown; nothing if one that is not cannot be kept."""
     stream = _stream(block)
     assert stream is not None
     shown = {expr.column: name for name, expr in named.items() if expr.column is not None}
-    found = {column.name: shown[column] for column in stream.columns if column in shown}
-    return found if len(found) == len(stream.columns) else {}
+    found = {column: shown.get(column) for column in stream.columns}
+    return found if all(name is not None or is_kept(column) for column, name in found.items()) else {}
