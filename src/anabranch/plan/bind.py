@@ -20,7 +20,7 @@ from anabranch.sources import registry, secrets
 from anabranch.sql.calls import Chain, chains
 from anabranch.sql.columns import check_window
 from anabranch.sql.lexer import FILE_NAME, Span, quote_name
-from anabranch.sql.own_aggregates import own_calls
+from anabranch.sql.own_calls import own_calls
 from anabranch.sql.splice import Edit, Spliced, splice
 from anabranch.sql.syntax import (
     Item,
@@ -109,12 +109,16 @@ class Binder:
         return Bound(splice(self.text, self.query.span, edits), dict(self.references), self)
 
     def _own_aggregates(self, edits: Sequence[Edit]) -> Iterator[Edit]:
-        """Aggregates that Spark does not have, as what they are."""
+        """Aggregates that Spark does not have, as what they are; a column of theirs is called as it was written."""
         tokens = self.query.tokens
         for first, behind, made in own_calls(self.text, tokens):
             span = Span(tokens[first].start, tokens[behind - 1].end)
             if not any(each.span.start <= span.start and span.end <= each.span.end for each in edits):
                 yield Edit(span, made)
+        for item in (item for select, _ in self.query.selects() for item in select.items):
+            if item.alias is None and any(True for _ in own_calls(self.text, item.tokens)):
+                end = Span(item.span.end, item.span.end)
+                yield Edit(end, f" AS {quote_name(item.span.of(self.text))}")
 
     def _relation_edits(self, relation: Relation) -> list[Edit]:
         """What to write in place of a relation. A subquery stays; its own relations are edited one by one."""
