@@ -61,7 +61,9 @@ def windowed_sql(
     simple = not window.rows and not with_id and not needs_numbers(window) and window.pairs == "none"
     if isinstance(windows, SlidingWindows) and simple:
         return _plain(source, windows, value, f" EXCEPT ({', '.join(covered)})" if covered else "")
-    keys = tuple(f"__rows.{quote_name(name.last)}" for name in window.partition)
+    keys, columns = (
+        tuple(f"__rows.{quote_name(name.last)}" for name in names) for names in (window.partition, window.columns)
+    )
     if isinstance(windows, Chunks):
         assert window.time_column is not None
         keys = (f"__rows.{quote_name(window.time_column)}",)
@@ -72,7 +74,7 @@ def windowed_sql(
         apart = ", ".join(keys)
         source = f"(SELECT __rows.*, count(*) OVER (PARTITION BY {apart}) AS __count FROM {source} AS __rows)"
         hidden, where = [*hidden, "__count"], " WHERE __end <= __count"
-    found = windows.relation(Rows(source, value, f"__rows.{ROW_NUM}" if numbered else None, keys))
+    found = windows.relation(Rows(source, value, f"__rows.{ROW_NUM}" if numbered else None, keys, columns))
     if window.block:
         found = blocks_sql(found, window.block)
         hidden.append("__label")

@@ -86,7 +86,7 @@ _ANYTHING = Scope((), open=True)
 
 def check_window(text: str, window: WindowSpec, columns: Columns) -> None:
     """The columns of a window have to be there, and the one it lies along to fit its figures."""
-    for column in window.partition:
+    for column in (*window.partition, *window.columns):
         _found(text, column.last, column.span, columns)
     if window.time_column is None:
         return
