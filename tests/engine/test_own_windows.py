@@ -42,6 +42,10 @@ def shifts() -> Iterator[None]:
             return self.length
 
         @property
+        def longest(self) -> int:
+            return self.length
+
+        @property
         def every(self) -> int:
             return self.length + self.rest
 
@@ -109,6 +113,10 @@ def test_views_over_the_windows_of_a_class(home: Harness, shifts: None) -> None:
     home.sql(f"CREATE VIEW kept AS {QUERY.format(calls['kept'])} EMIT CHANGES")
     home.sql(f"CREATE VIEW shown AS {QUERY.format(calls['shown'])} EMIT ON WINDOW CLOSE")
     home.sql(
+        f"CREATE VIEW begun AS SELECT k, window_start, count(*) AS n FROM {calls['shown']} GROUP BY k, window_start"
+        " EMIT ON WINDOW CLOSE"
+    )
+    home.sql(
         "CREATE VIEW waves AS SELECT window_id() AS w, count(*) AS n FROM WAVES(s, row_num, 4) GROUP BY window_id()"
     )
     chance = random.Random(3)
@@ -126,6 +134,7 @@ def test_views_over_the_windows_of_a_class(home: Harness, shifts: None) -> None:
     right = {row[:3]: row for row in in_shifts(rows, 25, 5)}
     bound = max(ts for _, _, ts in rows) - timedelta(seconds=20)
     assert shown == {key: row for key, row in right.items() if key[2] <= bound} and shown
+    assert_same_rows(home.query("SELECT * FROM begun"), [(*key[:2], row[4]) for key, row in shown.items()])
     home.sql("ADVANCE STREAM s TO END")
     assert_same_rows(home.query("SELECT * FROM shown"), right.values())
     assert "Shifts: windows told by the row alone" in str(home.query("EXPLAIN SELECT * FROM kept"))

@@ -92,7 +92,7 @@ def check_window(text: str, window: WindowSpec, columns: Columns) -> None:
         return
     found = _found(text, window.time_column, window.time_span, columns)
     type = (columns[found] or "").lower()
-    if not type or window.kind == "chunks":
+    if not type or window.type.cut_by_key:
         return
     timed = type.startswith("timestamp") or type == "date"
     message, hint = None, None

@@ -133,7 +133,7 @@ class WindowSpec:
     @property
     def along_numbers(self) -> bool:
         """Whether windows lie along the numbers of rows in the order of arrival."""
-        return self.attribute == "row_num" or self.kind == "chunks"
+        return self.attribute == "row_num" or self.type.cut_by_key
 
     @property
     def by_row(self) -> bool:

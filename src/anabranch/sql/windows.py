@@ -256,7 +256,9 @@ def _own(text: str, call: Call[Figure], function: str, values: Mapping[str, int]
         0,
         call.partition,
         attribute,
-        attribute == "row_num" or any(each.unit != "time" for each in _along(call, windows.counts)),
+        attribute == "row_num"
+        or windows.cut_by_key
+        or any(each.unit != "time" for each in _along(call, windows.counts)),
         own=windows,
         columns=call.columns,
     )

@@ -68,8 +68,10 @@ class WindowType(ABC, Generic[W]):
     behind the relation and the column: lengths along the column, be they times or numbers, and plain numbers for the
     fields in `counts`. Behind those it takes the `columns` that windows depend on besides. `function` is the name;
     `numbered` says that the arrival numbers of rows are needed; `shortest` how short a window can be, which
-    `window_time` goes by; `closes_after` how far behind the end of a window progress has to be for the window to close;
-    and `ends_at_row` that a window holds the row that it ends at, whose value it shows as its end.
+    `window_time` goes by, and `longest` how long; `closes_after` how far behind the end of a window progress has to be
+    for the window to close, unless `closes_by_progress` says that it is not progress that closes it; `ends_at_row` that
+    a window holds the row that it ends at, whose value it shows as its end; and `cut_by_key` that the column of the
+    call is the key, and windows are cut where it changes: they lie along the arrival numbers.
 
     Values, ids and progress are integers of either sign.
     """
@@ -80,7 +82,9 @@ class WindowType(ABC, Generic[W]):
     columns: ClassVar[tuple[str, ...]] = ()
     numbered: ClassVar[bool] = False
     closes_after: ClassVar[int] = 0
+    closes_by_progress: ClassVar[bool] = True
     ends_at_row: ClassVar[bool] = False
+    cut_by_key: ClassVar[bool] = False
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
@@ -90,6 +94,16 @@ class WindowType(ABC, Generic[W]):
     @property
     def shortest(self) -> int:
         return 1
+
+    @property
+    def longest(self) -> int | None:
+        """None if a window can be of any length."""
+        return None
+
+    @property
+    def uniform_length(self) -> int | None:
+        """How long every window is; None if not all have one length."""
+        return self.longest if self.longest == self.shortest else None
 
     @property
     def by_row(self) -> bool:
