@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import pytest
 from anabranch.algebra.windows import FUNCTIONS, Context, Row, Rows, WindowType
 from anabranch.algebra.windows.sql import quotient
 from anabranch.errors import SqlError
+from anabranch.sql import windows
 from anabranch.testing import Harness, assert_same_rows
 
 pytestmark = pytest.mark.spark
@@ -140,6 +142,21 @@ def test_views_over_the_windows_of_a_class(home: Harness, shifts: None) -> None:
     assert "Shifts: windows told by the row alone" in str(home.query("EXPLAIN SELECT * FROM kept"))
 
 
+def test_other_packages_bring_types_under_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Point:
+        def load(self) -> None:
+            class Theirs(WindowType[int]):
+                context: ClassVar[Context] = "CF"
+                function: ClassVar[str] = "THEIRS"
+
+    found = {windows.ENTRY_POINTS: [Point()]}
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: found[group])
+    windows._import_types.cache_clear()
+    assert "THEIRS" in windows.WINDOW_FUNCTIONS and "THEIRS" in list(windows.WINDOW_FUNCTIONS)
+    del FUNCTIONS["THEIRS"]
+    assert "THEIRS" not in windows.WINDOW_FUNCTIONS
+
+
 def test_what_a_class_does_not_take_is_told_at_its_place(home: Harness, shifts: None) -> None:
     home.sql("CREATE STREAM s (k STRING, x INT, ts TIMESTAMP)")
     for call, place, message in (
@@ -147,6 +164,8 @@ def test_what_a_class_does_not_take_is_told_at_its_place(home: Harness, shifts: 
         ("SHIFTS(s, ts)", "SHIFTS(s, ts)", "SHIFTS needs a length"),
         ("SHIFTS(s, ts, INTERVAL 1 HOUR, breaks => 3)", "breaks", "SHIFTS has no parameter breaks"),
         ("SHIFTS(s PARTITION BY k, ts, INTERVAL 1 HOUR)", "PARTITION BY k", "SHIFTS takes no PARTITION BY"),
+        ("SHIFT(s, ts, INTERVAL 1 HOUR)", "SHIFT", "there is no function SHIFT in FROM"),
+        ("TURNS(s, ts, INTERVAL 1 HOUR)", "TURNS", "there is no function TURNS in FROM"),
     ):
         with pytest.raises(SqlError) as caught:
             home.sql(f"CREATE VIEW v AS SELECT window_end, count(*) AS n FROM {call} GROUP BY window_start, window_end")
